@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from toolcrib import Crib, Settings
-from toolcrib.evaluation.calibrate import TRUE_ACCEPTANCE, calibrate
+from toolcrib.evaluation.calibrate import MIN_TRUE_ACCEPTANCE, calibrate
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.evidence import LabelledEvidence, gather_evidence
 from toolcrib.evaluation.gate_measures import gate_measures
@@ -177,7 +177,7 @@ def fitted(chosen: list[Evidence], identity: Mapping[str, Any], *, words: bool) 
     weighed = [one for evidence in chosen for one in evidence.weighed(words=words)]
     made = calibrate(weighed, identity, seed=SEED)
     least = [
-        np.quantile([made.confidence(o.features, o.about) for o in each], 1 - TRUE_ACCEPTANCE)
+        np.quantile([made.confidence(o.features, o.about) for o in each], 1 - MIN_TRUE_ACCEPTANCE)
         for evidence in chosen
         if (each := evidence.answerable)
     ]

@@ -15,11 +15,11 @@ import numpy as np
 from fusion import SPLITS, bm25, ndcg, questions, spec
 
 from toolcrib.encoders.base import FloatArray
-from toolcrib.encoders.lexical import split_identifier
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.indexers.points import clean, dense_text
 from toolcrib.records import ToolSpec
 from toolcrib.retrieval.fusion import FusionWeights
+from toolcrib.text import split_identifier
 
 
 def name(tool: ToolSpec) -> str:

@@ -63,7 +63,7 @@ def observed(
         for number, query in enumerate(queries):
             by, session = f"key-{rng.randrange(KEYS)}", f"session-{number}"
             teacher.remember(query.id, query.text, session=session, by=by)
-            teacher.succeeded(query.id, rng.choice(sorted(query.relevant)))
+            teacher.record_success(query.id, rng.choice(sorted(query.relevant)))
         crib.tools.use_learned(None)
         return table.read()
 

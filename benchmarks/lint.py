@@ -33,9 +33,8 @@ from scipy.stats import spearmanr
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.build import make_dense
 from toolcrib.evaluation.dataset import DataSet
-from toolcrib.evaluation.lint import in_texts
-from toolcrib.evaluation.lint.findings import LINT_RULES, LintFinding
-from toolcrib.evaluation.lint.lint import LintReport, ask, lint, logit_terms
+from toolcrib.evaluation.lint.findings import LINT_RULES, LintFinding, LintInput, apply_rules
+from toolcrib.evaluation.lint.lint import LintReport, lint, logit_terms, search_each
 from toolcrib.evaluation.loaders import load
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -86,7 +85,7 @@ def frequencies(path: Path, most: int) -> dict[str, Any]:
     servers = by_server(path)
     texts, answers = Counts(), Counts()
     for tools in servers.values():
-        texts.add(len(tools), in_texts(tools))
+        texts.add(len(tools), apply_rules(LintInput(tools), {"audit"}))
     names = sorted(servers)
     random.Random(0).shuffle(names)
     scores: list[float] = []
@@ -95,7 +94,7 @@ def frequencies(path: Path, most: int) -> dict[str, Any]:
         if answers.tools >= most:
             break
         tools = servers[name]
-        report = lint(tools, asked=ask(tools, Settings(), dense=dense))
+        report = lint(tools, searches=search_each(tools, Settings(), dense=dense))
         answers.add(len(tools), report.findings)
         scores.append(report.score)
         if len(scores) % 20 == 0:
@@ -193,10 +192,10 @@ def labelled(folders: Sequence[Path], *, fits: bool) -> dict[str, Any]:
 
 def measure(data: DataSet) -> Measured:
     terms: dict[str, tuple[float, ...]] = {}
-    asked = ask(data.tools, Settings())
-    for tool, its in asked.items():
+    searches = search_each(data.tools, Settings())
+    for tool, its in searches.items():
         terms[tool] = logit_terms(its)
-    report = lint(data.tools, asked=asked)
+    report = lint(data.tools, searches=searches)
     with Crib.open(":memory:") as crib:
         crib.index_tools(data.tools)
         accuracy = {

@@ -20,7 +20,7 @@ MOST_PACKAGES = 30
 MOST_MB = 275
 
 COMMANDS = (
-    ("index", str(REGISTRY / "chatter.mcp.json")),
+    ("index", str(REGISTRY / "chatter.json")),
     ("search", "post the release notes"),
     ("route", "call Ana on +44 20 7946 0958 and close the issue", "--json"),
     ("doctor",),

@@ -47,12 +47,12 @@ from toolcrib.training.data import (
     batches,
     from_labels,
     imitate,
-    sampled,
+    sample_data,
     without_server,
 )
 from toolcrib.training.export import Weights, add_to_card, agreement, export, restore
 from toolcrib.training.export import write_for_training as write_folder
-from toolcrib.training.loss import SCALE, MaskedContrastiveLoss
+from toolcrib.training.loss import INVERSE_TEMPERATURE, MaskedContrastiveLoss
 from toolcrib.training.negatives import mine
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -110,7 +110,7 @@ def gathered(data: Path) -> list[TrainingData]:
     held = servers(asked, *{q.split for q in asked.queries} - {TRAIN})
     asked = replace(asked, tools=tuple(tool for tool in asked.tools if tool.server not in held))
     parts = [
-        sampled(from_labels(each, each.split(TRAIN)), LIMITS.get(each.name, LIMIT), 0)
+        sample_data(from_labels(each, each.split(TRAIN)), LIMITS.get(each.name, LIMIT), 0)
         for each in (*tools, asked, written, *phrases)
     ]
     parts += [passages(data / "knowledge" / name) for name in PASSAGES]
@@ -154,7 +154,7 @@ def passages(folder: Path) -> TrainingData:
             query, relevant = clean(row["text"]), frozenset(grades)
             examples += (Example(query, place, relevant, folder.name) for place in best)
     found = TrainingData(tuple(places), tuple(examples))
-    return sampled(found, LIMITS.get(folder.name, LIMIT), 0)
+    return sample_data(found, LIMITS.get(folder.name, LIMIT), 0)
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -170,7 +170,7 @@ def made(corpus: Path, known: HeldOut, held: set[str]) -> TrainingData:
     drawn = random.Random(0).sample(range(len(specs)), min(len(specs), CORPUS_TOOLS))
     # In the file's order: neighbours are of one server, and make requests of two steps.
     fresh = [specs[at] for at in sorted(drawn) if without_server(specs[at]) not in known]
-    return sampled(imitate(fresh, corpus.name), CORPUS_PAIRS, 0)
+    return sample_data(imitate(fresh, corpus.name), CORPUS_PAIRS, 0)
 
 
 class Encoder:
@@ -237,14 +237,16 @@ class Distillation(MaskedContrastiveLoss):
         """The loss of some examples with their lists."""
         places, own = lists.T.reshape(-1), torch.arange(len(batch))
         queries = encoder.vectors(encoder.queries, batch)
-        scores = SCALE * queries @ encoder.vectors(encoder.documents, places).T
+        scores = INVERSE_TEMPERATURE * queries @ encoder.vectors(encoder.documents, places).T
         masked = self._masked(batch.tolist(), places.tolist()).to(scores.device)
         loss = cross_entropy(scores.masked_fill(masked, -torch.inf), own.to(scores.device))
         if taught is None:
             return loss
         columns = own[:, None] + len(own) * torch.arange(lists.shape[1])
         listed = log_softmax(scores.gather(1, columns.to(scores.device)), 1)
-        wanted = SCALE * torch.einsum("qd,qkd->qk", taught[0][batch], taught[1][lists])
+        wanted = INVERSE_TEMPERATURE * torch.einsum(
+            "qd,qkd->qk", taught[0][batch], taught[1][lists]
+        )
         return loss + kl_div(listed, softmax(wanted, 1), reduction="batchmean")
 
 

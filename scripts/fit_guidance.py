@@ -21,7 +21,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from toolcrib.evaluation.trajectories import ALARMS, LATE, LabelledTrajectory, load_trajectories
+from toolcrib.evaluation.trajectories import (
+    ALARMS,
+    MAX_DELAY_EVENTS,
+    LabelledTrajectory,
+    load_trajectories,
+)
 from toolcrib.guidance import TrajectoryBuilder, signals
 from toolcrib.guidance.signals import OF_STALLS
 
@@ -55,7 +60,7 @@ class Seen:
         for each in told:
             rise = (places - each.begin + 1) / (each.by - each.begin + 1)
             stands += np.clip(rise, 0, 1) / len(told)
-        weight[window.end - LATE - 1 : window.end + 1] = 2
+        weight[window.end - MAX_DELAY_EVENTS - 1 : window.end + 1] = 2
         weight[window.end + 1 :] = 0.2
         return stands, weight
 

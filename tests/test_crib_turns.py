@@ -29,7 +29,7 @@ def house(tmp_path_factory):
     """Part of the sample registry and a collection, with the shipped models; read only."""
     named = [next(REGISTRY.glob(f"{name}.*")) for name in ("mailbox", "helpdesk", "crm", "desk")]
     with Crib.open(tmp_path_factory.mktemp("house"), settings=Settings()) as opened, encoded_once():
-        opened.index_tools(*named, REGISTRY / "weather.swagger.json")
+        opened.index_tools(*named, REGISTRY / "weather.json")
         opened.index_docs(ROOT / "data" / "collections" / "agile", collection="agile")
         yield opened
 

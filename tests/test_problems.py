@@ -10,9 +10,9 @@ from toolcrib.problems import (
     PROBLEMS,
     exit_code,
     problem_of,
+    public_text,
     retry_after,
     slug_of,
-    told,
 )
 
 KINDS = [kind for name in errors.__all__ if isinstance(kind := getattr(errors, name), type)]
@@ -82,17 +82,17 @@ def test_a_class_of_elsewhere_is_as_the_one_above_it():
 
 def test_what_is_no_error_of_ours_is_internal():
     assert (slug_of(KeyError), problem_of(KeyError("x")).status) == ("internal", 500)
-    assert "x" not in told(KeyError("secret of x")).split()
+    assert "x" not in public_text(KeyError("secret of x")).split()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if issubclass(kind, errors.StoreError)])
 def test_no_store_tells_where_it_is(kind):
-    assert "qdrant" not in told(error_of(kind, "http://qdrant:6333"))
+    assert "qdrant" not in public_text(error_of(kind, "http://qdrant:6333"))
 
 
 @pytest.mark.parametrize("kind", [errors.QueryError, errors.ForbiddenError, errors.DeadlineError])
 def test_what_a_caller_can_mend_is_told(kind):
-    assert told(error_of(kind, "say it otherwise")) == "say it otherwise"
+    assert public_text(error_of(kind, "say it otherwise")) == "say it otherwise"
 
 
 def test_when_to_ask_again_is_the_errors_word_or_the_tables():

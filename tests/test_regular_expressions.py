@@ -36,7 +36,7 @@ FUNCTIONS = {"compile", "search", "match", "fullmatch", "split", "findall", "fin
 MADE_OF_NAMES = {
     "toolcrib.encoders.wordpiece": "a tokenizer's marks",
     "toolcrib.evaluation.rows": "names between boundaries",
-    "toolcrib.indexers.prerequisites": "a parameter's name, with words around it",
+    "toolcrib.indexers.links": "a parameter's name, with words around it",
     "toolcrib.store.qdrant_server": "the collection's name and digits",
 }
 """Modules with patterns that are a text, escaped, with something around it."""

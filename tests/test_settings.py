@@ -88,10 +88,6 @@ def test_the_gate_can_be_set(empty_folder, monkeypatch):
             "gate:\n  threshold: 0.2\n  target_precision: 0.9\n",
             "toolcrib.yaml or TOOLCRIB_*: gate: gate: give one of threshold, target_",
         ),
-        (
-            "service:\n  batch: 8\n",
-            "toolcrib.yaml or TOOLCRIB_*: service.batch: no longer a setting",
-        ),
         ("a: [\n", "toolcrib.yaml is not a YAML mapping: "),
         ("just words\n", "toolcrib.yaml is not a YAML mapping: "),
     ],

@@ -9,9 +9,11 @@ import pytest
 from tests.store.qdrant_over_http import running
 from toolcrib import Collection, Passage, Settings, ToolSpec, Turn
 from toolcrib.errors import IndexMismatchError, QueryError, StoreError
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import EncoderSettings
+from toolcrib.store.namespaced import check_name
 from toolcrib.store.records_db.base import DbRow
-from toolcrib.tenants import DEFAULT, Tenants, check_name, rebuild_shared
+from toolcrib.tenants import Tenants, rebuild_shared
 
 SETTINGS = Settings.model_validate(
     {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
@@ -74,7 +76,7 @@ class TestLife:
             many.crib("acme").index_tools([MAIL])
             many.crib("acme").index_passages([LEAVE])
         with Tenants.open(tmp_path, settings=SETTINGS) as many:
-            assert many.names() == (DEFAULT, "acme")
+            assert many.names() == (DEFAULT_NAMESPACE, "acme")
             assert ids(many.crib()) == ["sql/read_rows"]
             assert ids(many.crib("acme")) == ["mail/send_mail"]
             assert many.crib("acme").knowledge.count() == 1
@@ -83,7 +85,7 @@ class TestLife:
         assert many.crib("acme").find_tools("send a mail").tools == ()
         assert many.crib("acme").route("send a mail").tools.tools == ()
         assert many.crib("acme").list_collections() == []
-        assert many.names() == (DEFAULT,)
+        assert many.names() == (DEFAULT_NAMESPACE,)
 
     def test_removing_one_leaves_the_others(self, many):
         for name in ("acme", "zoo"):
@@ -91,17 +93,17 @@ class TestLife:
             many.crib(name).index_passages([LEAVE])
         many.records_db.put("quarantine/acme", DbRow("a", 1.0, {}))
         many.remove("acme")
-        assert many.names() == (DEFAULT, "zoo")
+        assert many.names() == (DEFAULT_NAMESPACE, "zoo")
         assert ids(many.crib("acme")) == []
         assert many.records_db.get("quarantine/acme", "a") is None
         assert many.crib("zoo").knowledge.count() == 1
 
     def test_the_default_one_stays(self, many):
         with pytest.raises(QueryError, match="default"):
-            many.remove(DEFAULT)
+            many.remove(DEFAULT_NAMESPACE)
 
     def test_many_are_opened_and_forgotten(self, many, monkeypatch):
-        monkeypatch.setattr("toolcrib.tenants.OPEN_AT_ONCE", 3)
+        monkeypatch.setattr("toolcrib.tenants.MAX_OPEN_CRIBS", 3)
         first = many.crib("n0")
         first.index_tools([MAIL])
         for number in range(1, 8):
@@ -143,7 +145,7 @@ class TestOtherModels:
             many.crib("acme")
         rebuild_shared(str(main), self.OTHER)
         with Tenants.open(main, settings=self.OTHER) as many:
-            assert many.names() == (DEFAULT, "acme", "zoo")
+            assert many.names() == (DEFAULT_NAMESPACE, "acme", "zoo")
             assert ids(many.crib("acme")) == ["mail/send_mail"]
             assert ids(many.crib("zoo")) == ["sql/read_rows"]
             assert many.crib("acme").knowledge.count() == 1
@@ -165,30 +167,30 @@ class TestReplicas:
         for opened in many._opened.values():
             opened.checked = time.monotonic() - 60
 
-    @pytest.mark.parametrize("name", [DEFAULT, "acme"])
+    @pytest.mark.parametrize("name", [DEFAULT_NAMESPACE, "acme"])
     def test_what_one_writes_the_other_knows_after_a_while(self, replicas, name):
         first, second = replicas
         assert second.crib(name).list_collections() == []
         first.crib(name).index_tools([MAIL])
         first.crib(name).index_passages([LEAVE])
-        first.touched(name)
+        first.announce_write(name)
         self.a_while_later(second)
         assert [each.name for each, _ in second.crib(name).list_collections()] == ["handbook"]
         found = second.crib(name).find_knowledge("how many days of leave has everybody?")
         assert [hit.passage.document for hit in found.passages] == ["leave.md"]
 
-    @pytest.mark.parametrize("name", [DEFAULT, "acme"])
+    @pytest.mark.parametrize("name", [DEFAULT_NAMESPACE, "acme"])
     def test_an_index_that_became_another_models_is_refused_until_it_is_ours_again(
         self, replicas, name
     ):
         first, second = replicas
         first.crib(name).index_tools([MAIL])
-        first.touched(name)
+        first.announce_write(name)
         assert ids(second.crib(name)) == ["mail/send_mail"]
         store = first.crib(name).tools.store
         ours = store.read_meta()
         store.write_meta({**ours, "identity": {**ours["identity"], "dense": "another"}})
-        first.touched(name)
+        first.announce_write(name)
         self.a_while_later(second)
         for _ in range(2):
             with pytest.raises(IndexMismatchError, match="another"):
@@ -200,7 +202,7 @@ class TestReplicas:
         first, _ = replicas
         crib = first.crib("acme")
         crib.index_tools([MAIL])
-        first.touched("acme")
+        first.announce_write("acme")
         self.a_while_later(first)
         monkeypatch.setattr(type(crib), "refresh", lambda _: pytest.fail("looked again"))
         assert first.crib("acme") is crib
@@ -212,11 +214,11 @@ def test_large_namespaces_get_shards_of_their_own_when_all_is_rebuilt():
         return SETTINGS.model_copy(update={"server": server})
 
     def filled(opened):
-        return [ids(opened.crib(name)) for name in (DEFAULT, "acme", "zoo")]
+        return [ids(opened.crib(name)) for name in (DEFAULT_NAMESPACE, "acme", "zoo")]
 
     with running() as server:
         with Tenants.open(server.url, settings=sharded()) as opened:
-            for name in (DEFAULT, "acme", "zoo"):
+            for name in (DEFAULT_NAMESPACE, "acme", "zoo"):
                 opened.crib(name).index_tools([MAIL])
                 opened.crib(name).index_passages([LEAVE])
             before = filled(opened)

@@ -34,10 +34,10 @@ def shelves():
     filled.close()
 
 
-@pytest.fixture(params=["log.jsonl", "log.db"])
-def logged(request, shelves, tmp_path):
+@pytest.fixture
+def logged(shelves, tmp_path):
     """A crib that logs its decisions, and how to read the log."""
-    path = str(tmp_path / "made" / request.param)
+    path = str(tmp_path / "made" / "log.jsonl")
     crib = shelves.crib(telemetry={"path": path})
 
     def records():
@@ -156,12 +156,8 @@ def in_a_file(folder):
     return folder / "file" / "log.jsonl"
 
 
-def in_a_file_in_sqlite(folder):
-    return in_a_file(folder).with_suffix(".db")
-
-
 def a_folder(folder):
-    path = folder / "log.db"
+    path = folder / "log.jsonl"
     path.mkdir()
     return path
 
@@ -169,9 +165,7 @@ def a_folder(folder):
 NO_DEVICE = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 
 
-@pytest.mark.parametrize(
-    "place", [pytest.param(full, marks=NO_DEVICE), in_a_file, in_a_file_in_sqlite, a_folder]
-)
+@pytest.mark.parametrize("place", [pytest.param(full, marks=NO_DEVICE), in_a_file, a_folder])
 def test_a_log_that_cannot_be_written_costs_its_record_and_never_the_answer(
     shelves, tmp_path, caplog, place
 ):

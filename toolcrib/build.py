@@ -7,34 +7,34 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.encoders.base import DenseEncoder, Reranker
+from toolcrib.encoders.base import DenseEncoder
+from toolcrib.encoders.registry import open_encoder, open_reranker
 from toolcrib.errors import SettingsError, StoreError
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.observations import ObservationTable
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers, loaded
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.settings import PRESET
-from toolcrib.settings import EncoderSettings, Settings, load_settings
+from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Layout, Store
 from toolcrib.store.folder import holds_store
 from toolcrib.store.lazy import LazyStore, open_folder
-from toolcrib.store.namespaced import DEFAULT, check_shards
+from toolcrib.store.namespaced import check_shards
 from toolcrib.tool_index import ToolIndex
 from toolcrib.turn_router import TurnRouter
 
 if TYPE_CHECKING:
-    from toolcrib.indexers.ray_data import RayActors
     from toolcrib.language_models import LanguageModel
-    from toolcrib.records.usage import ModelUse
+    from toolcrib.records.turns import ModelUse
     from toolcrib.router.agents.router import AgentRouter
     from toolcrib.router.capabilities.registry import CapabilityRegistry
     from toolcrib.router.capabilities.selector import CapabilitySelector
@@ -60,7 +60,6 @@ __all__ = [
     "make_dense",
     "make_learner",
     "make_parts",
-    "make_ray_encoder",
     "make_reader",
     "make_reranker",
     "open_parts",
@@ -125,7 +124,9 @@ def open_parts(
             logger.warning("%s", what)
         learner = None
         if settings.learning.enabled:
-            learner = make_learner(tools, lambda: open_records_db(location, settings), DEFAULT)
+            learner = make_learner(
+                tools, lambda: open_records_db(location, settings), DEFAULT_NAMESPACE
+            )
         turns = _turns(tools, knowledge, models, log=log, learner=learner)
     except BaseException:
         passages.close()
@@ -338,25 +339,7 @@ def make_dense(settings: Settings) -> DenseEncoder:
         SettingsError: there is no such kind.
         MissingExtraError: its extra is not installed.
     """
-    return _dense_of(settings.encoder)
-
-
-def _dense_of(chosen: EncoderSettings) -> DenseEncoder:
-    kind, _, model = chosen.dense.partition(":")
-    return _choose("encoder.dense", kind, _DENSE)(model, chosen.threads)
-
-
-def make_ray_encoder(settings: Settings, actors: RayActors) -> DenseEncoder:
-    """The same encoder, whose documents are encoded by actors of Ray, each on one core.
-
-    Raises:
-        SettingsError: as `make_dense`.
-    """
-    from toolcrib.indexers.ray_data import RayEncoder
-
-    # Of the settings no more than this is sent to other machines: there are keys among them.
-    alone = settings.encoder.model_copy(update={"threads": 1})
-    return RayEncoder(partial(_dense_of, alone), actors)
+    return open_encoder(settings.encoder.dense, settings.encoder.threads)
 
 
 def make_reranker(settings: Settings, models: Models = NO_MODELS) -> ToolRerankers | None:
@@ -371,8 +354,7 @@ def make_reranker(settings: Settings, models: Models = NO_MODELS) -> ToolReranke
     if settings.encoder.reranker == "llm":
         asked = _wanted(settings, "rerank", models, "encoder.reranker is llm")
         return ModelReranker(asked, settings.rerank)
-    kind, _, model = settings.encoder.reranker.partition(":")
-    return _choose("encoder.reranker", kind, _RERANKERS)(model, settings.encoder.threads)
+    return open_reranker(settings.encoder.reranker, settings.encoder.threads)
 
 
 def make_reader(settings: Settings, models: Models = NO_MODELS) -> ContextReader | None:
@@ -525,46 +507,3 @@ def _model_of(question: QuestionConfig, settings: Settings) -> LanguageModel | N
     own = llm.model_copy(update={**changed, "model": question.model})
     told = settings.model_copy(update={"llm": own})
     return language_model(told, "questions", max_tokens=question.max_tokens)
-
-
-def _made(place: str, *given: Any) -> Any:
-    """An encoder of `module:Class` in `toolcrib.encoders`, imported only here: some are heavy."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(f"toolcrib.encoders.{module}"), name)(*given)
-
-
-def _bundled_reranker(model: str, threads: int) -> Reranker:
-    if not model:
-        raise SettingsError(
-            "encoder.reranker: no reranker ships; name a folder, as in bundled:./my-reranker",
-        )
-    return _made("onnx:BundledReranker", Path(model), threads)
-
-
-_DENSE: dict[str, Callable[[str, int], DenseEncoder]] = {
-    "bundled": lambda model, threads: _made(
-        "onnx:BundledEncoder", Path(model) if model else None, threads
-    ),
-    "deterministic": lambda model, _: _made(
-        "fake:DeterministicEncoder", *([int(model)] if model else ())
-    ),
-    "fastembed": partial(_made, "fastembed:FastEmbedEncoder"),
-    "sentence-transformers": lambda model, _: _made(
-        "sentence_transformers:SentenceTransformersEncoder", model
-    ),
-}
-
-_RERANKERS: dict[str, Callable[[str, int], Reranker]] = {
-    "bundled": _bundled_reranker,
-    "fastembed": partial(_made, "fastembed:FastEmbedReranker"),
-    "sentence-transformers": lambda model, _: _made(
-        "sentence_transformers:SentenceTransformersReranker", model
-    ),
-}
-
-
-def _choose(setting: str, kind: str, known: dict[str, Made]) -> Made:
-    if kind not in known:
-        kinds = ", ".join(known)
-        raise SettingsError(f"{setting}: there is no kind {kind!r}; known are {kinds}")
-    return known[kind]

@@ -181,7 +181,7 @@ class Crib:
         `server` overrides every tool's server. `format` forces a reader. `prune` removes
         tools that no source names (of `server` only, when given). Wrong entries are
         refused in the report, and never keep the good ones out. `screen` says what of the
-        entries may come in, as `Quarantine.screened` does; without one nothing is audited.
+        entries may come in, as `Quarantine.screen_entries` does; without one nothing is audited.
         `overlays` are files in which an operator states more of the tools; `enrichments` are files
         of texts to find them by, in place of those that the index has. Without any, tools whose
         text is the same keep theirs. What was of no use in them is `dropped` in the report.

@@ -18,7 +18,7 @@ from toolcrib.errors import (
 from toolcrib.fingerprint import difference, passage_fingerprint
 from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft_passage, passage_layout
-from toolcrib.indexers.sync import PassageEntry, PassageSync, ReadSources, readable
+from toolcrib.indexers.sync import PassageEntry, PassageSync, ReadSources, require_entries
 from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Collection, IndexReport, Passage, Scope
 from toolcrib.retrieval.passages import PassageRetriever, PassageWeights
@@ -141,7 +141,7 @@ class KnowledgeBase:
             *sources, collection=collection, max_tokens=how.max_tokens, limits=how.limits
         )
         return self.put(
-            readable(list(found)), prune=collection if prune else None, progress=progress
+            require_entries(list(found)), prune=collection if prune else None, progress=progress
         )
 
     def put(

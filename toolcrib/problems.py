@@ -1,59 +1,38 @@
-"""What an error means to the outside: one table from error class to slug, status and codes."""
+"""Problems: one table from error class to HTTP status and exit code."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from toolcrib import errors
 
-__all__ = [
-    "EXIT_NOT_CLEAN",
-    "INTERNAL",
-    "PROBLEMS",
-    "exit_code",
-    "problem_of",
-    "retry_after",
-    "slug_of",
-    "told",
-]
-
 EXIT_NOT_CLEAN = 1
-"""The command did its work, and something was refused (`--strict`) or is wrong (`doctor`)."""
+"""Exit code of a command that finished, with refusals (`--strict`) or faults (`doctor`)."""
 
-ASKED, STORE, INDEX, MODEL = 2, 3, 4, 5
-"""Exit codes: a mistake in what was asked; a store or service that cannot be used; an index that
-other models made; a model or package that cannot be used."""
-
-INVALID, FAULT, BUSY = -32602, -32603, -32000
-"""MCP error codes: what was asked is wrong; something here is; ask again later."""
+EXIT_REQUEST, EXIT_STORE, EXIT_INDEX, EXIT_MODEL = 2, 3, 4, 5
+"""Exit codes: a mistake in the request; an unusable store or service; an index by other models;
+an unusable model or package."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One row of the table.
+    """Row of the table.
 
-    `title` is the problem in a few words, `status` HTTP's. Where `tells` is False, an error's
-    own text speaks of the inside, and callers are given the title instead. `retry_after_s` holds
-    where the error itself does not know; None where asking again does not help.
+    `title` is the problem in a few words, `status` HTTP's. Where the error's text is not `public`,
+    callers get the title. `retry_after_s` is for errors without a time of their own; None if a
+    retry does not help.
     """
 
     title: str
     status: int
-    exit_code: int = ASKED
-    mcp_code: int = INVALID
+    exit_code: int = EXIT_REQUEST
     retry_after_s: float | None = None
-    tells: bool = True
+    public: bool = True
 
 
-def _busy(title: str, status: int, exit_code: int, after: float | None, *, tells: bool) -> Problem:
-    return Problem(title, status, exit_code, BUSY, after, tells)
-
-
-def _fault(title: str, status: int, exit_code: int, *, tells: bool) -> Problem:
-    return Problem(title, status, exit_code, FAULT, None, tells)
-
+_internal = partial(Problem, public=False)
 
 PROBLEMS: dict[type[errors.ToolcribError], Problem] = {
     errors.UnauthenticatedError: Problem("No key, or none that holds", 401),
@@ -73,53 +52,53 @@ PROBLEMS: dict[type[errors.ToolcribError], Problem] = {
     errors.SourceError: Problem("The source cannot be read", 422),
     errors.FeedbackError: Problem("The feedback cannot be understood", 422),
     errors.TrainingError: Problem("No model can be trained from this", 422),
-    errors.RateLimitedError: _busy("Too many requests of this key", 429, STORE, 1.0, tells=True),
-    errors.OverloadedError: _busy("Too many requests at once", 503, STORE, 1.0, tells=True),
-    errors.ServiceUnavailableError: _busy("The service is away", 503, STORE, 1.0, tells=True),
-    errors.StoreUnavailableError: _busy("The store is away", 503, STORE, 1.0, tells=False),
-    errors.StoreLockedError: _busy("The store is in use elsewhere", 503, STORE, 5.0, tells=False),
-    errors.IndexMismatchError: _busy("Other models made it", 503, INDEX, 60.0, tells=False),
-    errors.EncoderError: _busy("The model cannot be used", 503, MODEL, 5.0, tells=False),
-    errors.LanguageModelError: _busy("No language model answers", 503, MODEL, 5.0, tells=False),
-    errors.LanguageModelLateError: _busy("No answer in time", 504, MODEL, 1.0, tells=False),
-    errors.DeadlineError: _busy("The answer took too long", 504, STORE, None, tells=True),
-    errors.MissingExtraError: _fault("It is not installed here", 501, MODEL, tells=True),
-    errors.StoreWriteError: _fault("The store takes no more", 507, STORE, tells=False),
-    errors.StoreError: _fault("The store failed", 500, STORE, tells=False),
-    errors.ServiceError: _fault("The service failed", 500, STORE, tells=True),
-    errors.QuestionError: _fault("The question is wrong", 500, ASKED, tells=False),
-    errors.CapabilityError: _fault("A capability is wrong", 500, ASKED, tells=False),
-    errors.SettingsError: _fault("The service is not set up for it", 500, ASKED, tells=False),
-    errors.ToolcribError: _fault("It failed", 500, ASKED, tells=False),
+    errors.RateLimitedError: Problem("Too many requests of this key", 429, EXIT_STORE, 1.0),
+    errors.OverloadedError: Problem("Too many requests at once", 503, EXIT_STORE, 1.0),
+    errors.ServiceUnavailableError: Problem("The service is away", 503, EXIT_STORE, 1.0),
+    errors.StoreUnavailableError: _internal("The store is away", 503, EXIT_STORE, 1.0),
+    errors.StoreLockedError: _internal("The store is in use elsewhere", 503, EXIT_STORE, 5.0),
+    errors.IndexMismatchError: _internal("Other models made it", 503, EXIT_INDEX, 60.0),
+    errors.EncoderError: _internal("The model cannot be used", 503, EXIT_MODEL, 5.0),
+    errors.LanguageModelError: _internal("No language model answers", 503, EXIT_MODEL, 5.0),
+    errors.LanguageModelLateError: _internal("No answer in time", 504, EXIT_MODEL, 1.0),
+    errors.DeadlineError: Problem("The answer took too long", 504, EXIT_STORE),
+    errors.MissingExtraError: Problem("It is not installed here", 501, EXIT_MODEL),
+    errors.StoreWriteError: _internal("The store takes no more", 507, EXIT_STORE),
+    errors.StoreError: _internal("The store failed", 500, EXIT_STORE),
+    errors.ServiceError: Problem("The service failed", 500, EXIT_STORE),
+    errors.QuestionError: _internal("The question is wrong", 500),
+    errors.CapabilityError: _internal("A capability is wrong", 500),
+    errors.SettingsError: _internal("The service is not set up for it", 500),
+    errors.ToolcribError: _internal("It failed", 500),
 }
-"""By class; a class that is not here is as the nearest one above it."""
+"""Rows by error class; a class without a row has its nearest parent's."""
 
-INTERNAL = _fault("Something went wrong here; the service's log says what", 500, STORE, tells=False)
-"""What is no error of ours."""
+INTERNAL = _internal("Something went wrong here; the service's log says what", 500, EXIT_STORE)
+"""Row of an error that is not toolcrib's."""
 
 
 def problem_of(error: BaseException) -> Problem:
-    """The row of an error."""
+    """Row of an error."""
     return next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL)
 
 
-def told(error: BaseException) -> str:
-    """What callers are told of an error: its text, unless that speaks of the inside."""
+def public_text(error: BaseException) -> str:
+    """Text of an error for callers; the title if the text is internal."""
     problem = problem_of(error)
-    return str(error) if problem.tells else problem.title
+    return str(error) if problem.public else problem.title
 
 
 def retry_after(error: BaseException) -> float | None:
-    """Seconds after which to ask again, None where that does not help."""
+    """Seconds after which to retry; None if a retry does not help."""
     own = error.retry_after_s if isinstance(error, errors.ServiceError) else None
     return problem_of(error).retry_after_s if own is None else own
 
 
 @cache
 def slug_of(kind: type[BaseException]) -> str:
-    """What a problem is called in `urn:toolcrib:problem:...`: `UnknownToolError: unknown-tool`.
+    """Name of a problem in `urn:toolcrib:problem:...`: `unknown-tool` of UnknownToolError.
 
-    A class of elsewhere is called as the nearest one of ours above it, or `internal`.
+    A class of another package has the name of its nearest parent here, or `internal`.
     """
     own = next((each for each in kind.__mro__ if each.__module__ == errors.__name__), None)
     if own is None:
@@ -129,5 +108,5 @@ def slug_of(kind: type[BaseException]) -> str:
 
 
 def exit_code(error: errors.ToolcribError) -> int:
-    """The exit code of a command that ended with this error."""
+    """Exit code of a command that ended with an error."""
     return problem_of(error).exit_code

@@ -24,7 +24,8 @@ import typer
 from rich.markup import escape
 
 from toolcrib import build
-from toolcrib.cli.options import GATEWAY_STORE, Json, NoAudit, Servers, StoreOption, Tags
+from toolcrib.cli.opening import GATEWAY_STORE
+from toolcrib.cli.options import Json, NoAudit, Servers, StoreOption, Tags
 from toolcrib.cli.output import err, out, print_json
 from toolcrib.cli.progress import index_progress
 from toolcrib.errors import SettingsError, ToolcribError
@@ -44,9 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = ["gateway", "serve"]
 
-FOLDER = "toolcrib-serve-"
-HELD = "held.sock"
-"""Who can connect to it knows that the folder is in use."""
+FOLDER_PREFIX = "toolcrib-serve-"
+LIVE_SOCKET = "held.sock"
+"""Socket that accepts connections while the folder is in use."""
 
 
 def serve(
@@ -98,7 +99,7 @@ def serve(
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What each of several processes is to serve.
+    """Work of each of several processes.
 
     `folder` is where their sockets are, and replicas; by `token` they know each other.
     """
@@ -123,8 +124,8 @@ def _serve_by_several(
     # Until the server takes it: what was made by then is removed.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER))
-        stack.enter_context(closing(_hold(Path(folder))))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX))
+        stack.enter_context(closing(_hold_folder(Path(folder))))
         _sweep(Path(folder).parent)
         work = replace(work, folder=folder, token=secrets.token_hex(16))
         publisher = None
@@ -145,23 +146,23 @@ def _serve_by_several(
         server.serve(app, [own], ready, source)
 
 
-def _hold(folder: Path) -> socket.socket:
+def _hold_folder(folder: Path) -> socket.socket:
     """A socket that listens in a folder for as long as this process lives."""
     from toolcrib.http.processes import bind_path
 
-    held = bind_path(folder / f".{HELD}")
+    held = bind_path(folder / f".{LIVE_SOCKET}")
     held.listen()
     # Nobody finds it before it listens.
-    (folder / f".{HELD}").rename(folder / HELD)
+    (folder / f".{LIVE_SOCKET}").rename(folder / LIVE_SOCKET)
     return held
 
 
 def _sweep(place: Path) -> None:
     """Remove the folders of those that were killed, and could not."""
-    for folder in place.glob(f"{FOLDER}*"):
+    for folder in place.glob(f"{FOLDER_PREFIX}*"):
         with suppress(OSError), closing(socket.socket(socket.AF_UNIX)) as asking:
             asking.settimeout(1)
-            if asking.connect_ex(str(folder / HELD)) == ECONNREFUSED:
+            if asking.connect_ex(str(folder / LIVE_SOCKET)) == ECONNREFUSED:
                 shutil.rmtree(folder)
 
 

@@ -25,8 +25,8 @@ from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.indexers.points import FieldWeights
 from toolcrib.records import Collection
-from toolcrib.records.usage import ModelUse, Price
-from toolcrib.records.validation import faults
+from toolcrib.records.codec import faults
+from toolcrib.records.turns import ModelUse, Price
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import GateSettings
 from toolcrib.retrieval.interleaving import InterleaveSettings
@@ -71,9 +71,6 @@ OF_A_SERVICE = re.compile(r"\A.*_(SERVICE_(HOST|PORT(_.+)?)|PORT(_\d+_(TCP|UDP|S
 """What Kubernetes sets in every pod beside a service that is called toolcrib."""
 
 UNKNOWN = ("Extra inputs are not permitted", "Unexpected keyword argument")
-
-REMOVED = {"service.batch": "no longer a setting, as it changed nothing; remove it"}
-"""Settings of earlier versions, and what to do about them."""
 
 
 class _Section(BaseModel):
@@ -440,8 +437,6 @@ def _reading(path: Path) -> type[Settings]:
 
 def _why(name: str, said: str) -> str:
     """Why a setting is wrong; of one that there is not, which may have been meant."""
-    if name in REMOVED:
-        return REMOVED[name]
     if said not in UNKNOWN:
         return said
     schema = Settings.model_json_schema()

@@ -1,6 +1,6 @@
-"""Telemetry: metrics, traces and logs of a service, told once of every request.
+"""Telemetry: metrics, traces and logs of a service, from one summary of each request.
 
-They are made of a request's summary alone, and never hold a word of a user's unless asked to.
+They hold no words of a user, unless the settings allow them in traces.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any, BinaryIO, Literal
 
@@ -22,42 +23,29 @@ from pydantic_core import to_json
 from toolcrib.errors import ServiceError, ToolcribError
 from toolcrib.extras import import_extra
 from toolcrib.problems import problem_of
-from toolcrib.records.usage import ModelUsage
+from toolcrib.records.turns import ModelUsage
 from toolcrib.settings import ServiceSettings
 
-__all__ = [
-    "UNMATCHED",
-    "Logs",
-    "Metrics",
-    "MetricsRegistry",
-    "RequestSummary",
-    "Telemetry",
-    "Traces",
-    "configured_provider",
-    "log_everything",
-    "merged",
-]
-
-SERVER_ERROR = 500
+SERVER_ERROR_STATUS = 500
 
 UNMATCHED = "unmatched"
-"""The route of what no endpoint takes."""
+"""Route of a request that no endpoint takes."""
 
 
 @dataclass(slots=True)
 class RequestSummary:
-    """A request, and how it was answered.
+    """Summary of a request and its answer.
 
-    `route` is the template, also of what was turned away, never the path: that may name a tool.
-    `stages` are milliseconds by stage, in their order. `turned_away` says why it was not worked on.
-    `text` is the user's, and for traces alone, where the settings allow it. `traceparent` came with
-    the request.
+    `route` is the template, never the path, which may name a tool. `stages` are milliseconds by
+    stage, in their order. `turned_away` is the reason for which a request was not worked on.
+    `text` is the user's, for traces alone, if the settings allow it. `traceparent` came with the
+    request.
     """
 
     request_id: str
     method: str
     route: str = UNMATCHED
-    status: int = SERVER_ERROR
+    status: int = SERVER_ERROR_STATUS
     took_ms: float = 0.0
     key_id: str = ""
     namespace: str = ""
@@ -74,15 +62,15 @@ class RequestSummary:
 
 FEATURE, EXTRA = "toolcrib serve", "service"
 
-METHODS = frozenset({"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"})
-"""Others are counted as one: anybody can make them up."""
+LABELLED_METHODS = frozenset({"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"})
+"""Methods with a label of their own; clients can make others up."""
 
-REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-STAGE_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
+REQUEST_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+STAGE_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
 
 
 class MetricsRegistry:
-    """Metrics by name, and their text; safe for several threads.
+    """Registry of metrics and their text; safe for several threads.
 
     Raises:
         MissingExtraError: the extra that the feature needs is not installed.
@@ -94,28 +82,28 @@ class MetricsRegistry:
         library.ProcessCollector(registry=self._registry)
 
     def counter(self, name: str, says: str, *labels: str) -> Any:
-        """What is counted, by its labels: called with their values."""
+        """Create a counter; call the result with values of the labels."""
         made = self._library.Counter(f"toolcrib_{name}", says, labels, registry=self._registry)
         return _Family(made)
 
     def histogram(self, name: str, says: str, label: str, buckets: tuple[float, ...]) -> Any:
-        """What is measured, by its label: called with its value."""
+        """Create a histogram; call the result with a value of the label."""
         made = self._library.Histogram(
             f"toolcrib_{name}", says, (label,), registry=self._registry, buckets=buckets
         )
         return _Family(made)
 
     def watch(self, name: str, says: str, value: Callable[[], float]) -> None:
-        """Show a value that is asked for whenever metrics are read; left out where that fails."""
+        """Register a value that is read with the metrics, and left out if reading it fails."""
         self._registry.register(_Watched(f"toolcrib_{name}", says, value))
 
     def text(self) -> tuple[bytes, str]:
-        """All metrics in Prometheus' text format, and its content type."""
+        """Write all metrics in Prometheus' text format; also its content type."""
         return self._library.generate_latest(self._registry), self._library.CONTENT_TYPE_LATEST
 
 
 class Metrics(MetricsRegistry):
-    """Counts what is summary. Safe for several threads."""
+    """Metrics of requests. Safe for several threads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,14 +117,14 @@ class Metrics(MetricsRegistry):
         self._failed = counter("model_failures", "Those without an answer.", *model_labels)
         self._tokens = counter("model_tokens", "Tokens asked and said.", *model_labels, "direction")
         self._cost = counter("model_cost", "By the prices of the settings.", *model_labels)
-        self._took = histogram("request_seconds", "Time to an answer.", "route", REQUEST_S)
-        self._stages = histogram("stage_seconds", "Time of a stage.", "stage", STAGE_S)
+        self._took = histogram("request_seconds", "Time to an answer.", "route", REQUEST_BUCKETS_S)
+        self._stages = histogram("stage_seconds", "Time of a stage.", "stage", STAGE_BUCKETS_S)
 
     def count(self, summary: RequestSummary) -> None:
-        """Take one more request into account."""
-        method = summary.method if summary.method in METHODS else "OTHER"
+        """Count a request."""
+        method = summary.method if summary.method in LABELLED_METHODS else "OTHER"
         self._requests(method, summary.route, str(summary.status)).inc()
-        # What was refused at once says nothing of how long the work takes.
+        # A request refused at once says nothing of the time that work takes.
         if summary.route != UNMATCHED and summary.turned_away in {None, "deadline"}:
             self._took(summary.route).observe(summary.took_ms / 1000)
         if summary.turned_away is not None:
@@ -159,12 +147,12 @@ class Metrics(MetricsRegistry):
         self._cost(*of).inc(usage.cost or 0.0)
 
 
-SAME = ("toolcrib_tools", "process_start_time_seconds", "process_max_fds", "_created")
-"""Endings of names whose values are not added up: the greatest one stands for all."""
+SHARED_METRICS = ("toolcrib_tools", "process_start_time_seconds", "process_max_fds", "_created")
+"""Endings of names whose values are not summed over processes: the maximum stands for all."""
 
 
-def merged(texts: Sequence[bytes]) -> bytes:
-    """The metrics of several processes as those of one, in Prometheus' text format."""
+def merge_metrics(texts: Sequence[bytes]) -> bytes:
+    """Merge the metrics of several processes, in Prometheus' text format."""
     library = import_extra("prometheus_client", FEATURE, EXTRA)
     parser = import_extra("prometheus_client.parser", FEATURE, EXTRA)
     families: dict[str, Any] = {}
@@ -177,7 +165,7 @@ def merged(texts: Sequence[bytes]) -> bytes:
                 key = sample.name, *sample.labels.items()
                 value = sample.value
                 if before := known.get(key):
-                    together = max if sample.name.endswith(SAME) else operator.add
+                    together = max if sample.name.endswith(SHARED_METRICS) else operator.add
                     value = together(before.value, value)
                 known[key] = sample._replace(value=value)
     for name, family in families.items():
@@ -186,14 +174,14 @@ def merged(texts: Sequence[bytes]) -> bytes:
 
 
 class _Family:
-    """A metric by its labels; each is looked up once, since that costs more than counting."""
+    """Metric by its labels, cached because a look-up costs more than counting."""
 
     def __init__(self, metric: Any) -> None:
         self._metric = metric
         self._known: dict[tuple[str, ...], Any] = {}
 
     def __call__(self, *labels: str) -> Any:
-        """The one with these labels."""
+        """Metric with these labels."""
         known = self._known.get(labels)
         if known is None:
             known = self._known[labels] = self._metric.labels(*labels)
@@ -201,7 +189,7 @@ class _Family:
 
 
 class _Watched:
-    """A collector of one value."""
+    """Collector of one value."""
 
     def __init__(self, name: str, says: str, value: Callable[[], float]) -> None:
         self._family: Any = import_extra("prometheus_client.core", FEATURE, EXTRA).GaugeMetricFamily
@@ -210,27 +198,26 @@ class _Watched:
         self._value = value
 
     def describe(self) -> list[Any]:
-        """Nothing: to look at the value is what tells."""
+        """Return nothing, as the value itself tells its kind."""
         return []
 
     def collect(self) -> Iterator[Any]:
-        """The value as it is now."""
+        """Yield the current value."""
         try:
             now = self._value()
-        except Exception:  # noqa: BLE001 -- metrics are most wanted while something fails
+        except Exception:  # noqa: BLE001 -- metrics are needed most while something fails
             return
         yield self._family(self._name, self._says, value=now)
 
 
 # -- traces --------------------------------------------------------------------------------
 
-ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-NS = 1_000_000
-"""Nanoseconds in a millisecond."""
+_ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+NS_PER_MS = 1_000_000
 
 
 class Traces:
-    """Writes spans to a tracer provider; `text` lets the user's words into them."""
+    """Writer of spans to a tracer provider; `text` admits the user's words."""
 
     def __init__(self, provider: Any, *, text: bool = False) -> None:
         from toolcrib import __version__
@@ -244,9 +231,9 @@ class Traces:
         self._text = text
 
     def write(self, summary: RequestSummary) -> None:
-        """The spans of a request that has just been answered."""
+        """Write the spans of an answered request."""
         ended = time.time_ns()
-        began = ended - int(summary.took_ms * NS)
+        began = ended - int(summary.took_ms * NS_PER_MS)
         carrier = {"traceparent": summary.traceparent} if summary.traceparent else {}
         span = self._tracer.start_span(
             f"{summary.method} {summary.route}",
@@ -255,22 +242,22 @@ class Traces:
             attributes=self._attributes(summary),
             start_time=began,
         )
-        if summary.status >= SERVER_ERROR:
+        if summary.status >= SERVER_ERROR_STATUS:
             span.set_status(self._api.StatusCode.ERROR)
         self._write_stages(summary, self._api.set_span_in_context(span), began)
         span.end(ended)
 
     def close(self) -> None:
-        """Send what is still to be sent."""
+        """Send the remaining spans."""
         self._provider.shutdown()
 
     def _write_stages(self, summary: RequestSummary, context: Any, began: int) -> None:
-        """One after the other, as they ran; what lies between them is the service's own."""
+        """Write stages one after the other; gaps are the service's own time."""
         at = began
         for stage, took_ms in summary.stages.items():
             if stage != "total":
                 span = self._tracer.start_span(stage, context=context, start_time=at)
-                at += int(took_ms * NS)
+                at += int(took_ms * NS_PER_MS)
                 span.end(at)
 
     def _attributes(self, summary: RequestSummary) -> Mapping[str, Any]:
@@ -288,16 +275,16 @@ class Traces:
 
 
 def configured_provider() -> Any:
-    """What OpenTelemetry's own variables ask for, None where they ask for nothing.
+    """Tracer provider by OpenTelemetry's variables; None if they name no endpoint.
 
     Raises:
-        MissingExtraError: they do, and the extra `observe` is not installed.
+        MissingExtraError: an endpoint is named, and the extra `observe` is not installed.
     """
-    # These variables are a standard of many programs, so they are no settings of ours.
+    # Many programs share these standard variables, so they are no settings of toolcrib.
     variables = os.environ
     is_off = variables.get("OTEL_SDK_DISABLED", "").lower() == "true"
     exporter = variables.get("OTEL_TRACES_EXPORTER", "otlp").lower()
-    if is_off or exporter != "otlp" or not any(map(variables.get, ENDPOINTS)):
+    if is_off or exporter != "otlp" or not any(map(variables.get, _ENDPOINT_VARIABLES)):
         return None
     sdk, export, otlp = (
         import_extra(module, "sending traces", "observe")
@@ -316,16 +303,14 @@ def configured_provider() -> Any:
 
 # -- logs ----------------------------------------------------------------------------------
 
-QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Routes that are asked every few seconds: only what fails is worth a line."""
-
-OK = 200
+_UNLOGGED_ROUTES = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Routes that are requested every few seconds: only failures are logged."""
 
 
 class Logs:
-    """Writes one line for each request, and one for what went wrong.
+    """Log with a line for each request, and for each fault.
 
-    A line that cannot be written is lost: a full disk is no reason to serve nobody.
+    A line that cannot be written is lost: a full disk must not stop the service.
     """
 
     def __init__(
@@ -333,7 +318,7 @@ class Logs:
     ) -> None:
         library = import_extra("structlog", FEATURE, EXTRA)
         processors = library.processors
-        out: Any = _Lossy(stream or sys.stderr.buffer)
+        out: Any = _LossyStream(stream or sys.stderr.buffer)
         self._logger: Any = library.wrap_logger(
             library.BytesLogger(out),
             processors=[
@@ -341,12 +326,12 @@ class Logs:
                 processors.TimeStamper(fmt="iso", utc=True),
                 _renderer(library, format),
             ],
-            # Bound once: to do so for each line takes as long as to write it.
+            # Bound once: binding for each line takes as long as writing.
         ).bind()
 
     def write(self, summary: RequestSummary) -> None:
-        """The line of a request."""
-        if summary.route in QUIET and summary.status == OK:
+        """Write the line of a request."""
+        if summary.route in _UNLOGGED_ROUTES and summary.status == HTTPStatus.OK:
             return
         self._logger.info(
             "request",
@@ -361,32 +346,32 @@ class Logs:
         )
 
     def fail(self, request_id: str, error: BaseException) -> None:
-        """What went wrong here, with where; the text only of our own errors, as others quote."""
+        """Write a fault with its places; texts of other libraries may quote users."""
         frames = traceback.extract_tb(error.__traceback__)
         places = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
-        said = {"text": str(error)} if isinstance(error, ToolcribError | OSError) else {}
+        text = {"text": str(error)} if isinstance(error, ToolcribError | OSError) else {}
         self._logger.error(
-            "error", request_id=request_id, kind=type(error).__name__, **said, at=places
+            "error", request_id=request_id, kind=type(error).__name__, **text, at=places
         )
 
     def say(self, event: str, *, warn: bool = False, **facts: Any) -> None:
-        """Anything else that happens to the service."""
+        """Write another event of the service."""
         (self._logger.warning if warn else self._logger.info)(event, **facts)
 
 
-class _Lossy:
-    """A stream that is given lines as long as it takes them."""
+class _LossyStream:
+    """Stream that drops the lines it cannot write."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
 
     def write(self, line: bytes) -> None:
-        """Write, or do not."""
+        """Write a line if possible."""
         with suppress(OSError, ValueError):
             self._stream.write(line)
 
     def flush(self) -> None:
-        """Flush, or try again the next time."""
+        """Flush if possible."""
         with suppress(OSError, ValueError):
             self._stream.flush()
 
@@ -396,21 +381,21 @@ def _renderer(library: Any, format: Literal["json", "text"]) -> Callable[[Any, A
         return lambda _logger, _method, event: to_json(event)
     console: Any = library.dev.ConsoleRenderer(colors=False)
 
-    def as_text(*told: Any) -> bytes:
-        return console(*told).encode()
+    def as_text(*event: Any) -> bytes:
+        return console(*event).encode()
 
     return as_text
 
 
-class _ToLogs(logging.Handler):
-    """Hands what libraries log through Python's own logging to ours."""
+class _LibraryHandler(logging.Handler):
+    """Handler that writes records of Python's logging to the service's log."""
 
     def __init__(self, logs: Logs) -> None:
         super().__init__(logging.WARNING)
         self._logs = logs
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line for a record; its text alone, as a trace of the stack may quote."""
+        """Write a record's text alone: a stack trace may quote users."""
         try:
             self._logs.say("log", warn=True, logger=record.name, text=record.getMessage())
         except Exception:  # noqa: BLE001 -- as logging itself has it
@@ -418,9 +403,9 @@ class _ToLogs(logging.Handler):
 
 
 def log_everything(logs: Logs) -> None:
-    """Send warnings of all libraries of this process to these logs."""
+    """Send warnings of all libraries in this process to the service's log."""
     root = logging.getLogger()
-    root.handlers[:] = [_ToLogs(logs)]
+    root.handlers[:] = [_LibraryHandler(logs)]
     root.setLevel(logging.WARNING)
 
 
@@ -429,7 +414,7 @@ def log_everything(logs: Logs) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """Where the service tells of itself; `traces` is None where nobody asks for them."""
+    """Metrics, logs and traces of a service; `traces` is None without an endpoint."""
 
     metrics: Metrics
     logs: Logs
@@ -439,7 +424,7 @@ class Telemetry:
     def of(
         cls, settings: ServiceSettings, *, provider: Any = None, logs: Logs | None = None
     ) -> Telemetry:
-        """As the settings and OpenTelemetry's variables have it; `provider` is used before those.
+        """Telemetry by the settings; `provider` comes before OpenTelemetry's variables.
 
         Raises:
             MissingExtraError: the extra `service`, or `observe` for traces, is not installed.
@@ -448,19 +433,19 @@ class Telemetry:
         traces = None if chosen is None else Traces(chosen, text=settings.trace_text)
         return cls(Metrics(), logs or Logs(settings.log_format), traces)
 
-    def finished(self, summary: RequestSummary) -> None:
-        """Tell of a request that was answered."""
+    def record(self, summary: RequestSummary) -> None:
+        """Count, log and trace an answered request."""
         self.metrics.count(summary)
         self.logs.write(summary)
         if self.traces is not None:
             self.traces.write(summary)
 
-    def failed(self, request_id: str, error: BaseException) -> None:
-        """Log an error that somebody should look at; others are the caller's, or of the load."""
-        if problem_of(error).status >= SERVER_ERROR and not isinstance(error, ServiceError):
+    def log_fault(self, request_id: str, error: BaseException) -> None:
+        """Log an error of the server; errors of callers and of load are not logged."""
+        if problem_of(error).status >= SERVER_ERROR_STATUS and not isinstance(error, ServiceError):
             self.logs.fail(request_id, error)
 
     def close(self) -> None:
-        """Send what is still to be sent."""
+        """Send the remaining spans."""
         if self.traces is not None:
             self.traces.close()

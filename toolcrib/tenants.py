@@ -1,7 +1,7 @@
-"""Tenants: many cribs over one store, one a namespace, each of which looks like the only one.
+"""Tenants: one isolated crib for each namespace, all over one store.
 
-The default namespace is the store itself, as `Crib.open` opens it. All others share a second
-store beside it, in which every point belongs to one of them (`NamespacedStore`).
+The default namespace is the store itself, as `Crib.open` opens it. All other namespaces share a
+second store beside it, in which every point belongs to one namespace (`NamespacedStore`).
 """
 
 from __future__ import annotations
@@ -24,58 +24,56 @@ from toolcrib.errors import QueryError, StoreError
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import copy_passages
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.retrieval.rerank import ToolRerankers, loaded
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.lazy import LazyStore
-from toolcrib.store.namespaced import DEFAULT, NamespacedStore, check_name, namespaces_of
+from toolcrib.store.namespaced import NamespacedStore, check_name, namespaces_of
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 from toolcrib.tool_index import copy_tools
 
-__all__ = ["DEFAULT", "Tenants", "announce", "check_name", "rebuild_shared"]
+REVISION_TABLE = "revisions"
 
-REVISIONS = "revisions"
-"""The table of the numbers by which processes over one server hear of each other's writes."""
-
-OPEN_AT_ONCE = 512
-"""Cribs of namespaces that are kept ready; another one takes milliseconds to open."""
+MAX_OPEN_CRIBS = 512
+"""Cribs kept open; another crib opens in milliseconds."""
 
 STALE_AFTER_S = 1.0
-"""How long a process may not know what another one wrote."""
+"""Longest time after which a process sees another process's write."""
 
 
 class Revisions(Protocol):
-    """What processes hear of each other's writes by: a namespace has another one after each."""
+    """Revision of each namespace, changed by every write, by which processes notice writes."""
 
     def revision(self, namespace: str) -> str | None:
-        """What the last write left; None where nobody ever said that he wrote."""
+        """Revision after the last write; None before the first."""
         ...
 
     def revise(self, namespace: str) -> str:
-        """Say that a namespace was written to; the revision that it has now."""
+        """Give a namespace another revision after a write, and return it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _StoredRevisions(Revisions):
-    """Revisions that are kept beside the store: on a server, which orders writes."""
+    """Revisions in the records database of a server, which orders writes."""
 
     records_db: RecordsDb
 
     def revision(self, namespace: str) -> str | None:
-        entry = self.records_db.get(REVISIONS, namespace)
+        entry = self.records_db.get(REVISION_TABLE, namespace)
         return entry.body["revision"] if entry else None
 
     def revise(self, namespace: str) -> str:
         revision = uuid.uuid4().hex
-        self.records_db.put(REVISIONS, DbRow(namespace, time.time(), {"revision": revision}))
+        self.records_db.put(REVISION_TABLE, DbRow(namespace, time.time(), {"revision": revision}))
         return revision
 
 
 @dataclass(slots=True)
-class _Opened:
-    """A crib, the revision that it has seen, and when it was last compared."""
+class _OpenCrib:
+    """Open crib, its revision, and the time of the last comparison."""
 
     crib: Crib
     log: DatabaseLog
@@ -84,7 +82,7 @@ class _Opened:
 
 
 class Tenants:
-    """Opens the crib of a namespace when it is asked for. Safe for several threads."""
+    """Cribs by namespace, opened on first use. Safe for several threads."""
 
     def __init__(
         self,
@@ -102,7 +100,7 @@ class Tenants:
         self._dense = dense
         self._reranker = reranker
         self._shared = _SharedStores(location, settings, dense)
-        self._opened: OrderedDict[str, _Opened] = OrderedDict()
+        self._opened: OrderedDict[str, _OpenCrib] = OrderedDict()
         self._lock = threading.RLock()
         self._is_closed = False
         self.is_alone = revisions is None
@@ -117,9 +115,9 @@ class Tenants:
         progress: Listener | None = None,
         revisions: Revisions | None = None,
     ) -> Self:
-        """Open what `Crib.open` opens, for all namespaces.
+        """Open a location as `Crib.open`, for all namespaces.
 
-        Over a folder this process is alone, unless it is one of several with `revisions`.
+        A folder has one process, unless several share `revisions`.
 
         Raises:
             StoreError: as `Crib.open`.
@@ -140,11 +138,11 @@ class Tenants:
 
     # -- cribs ---------------------------------------------------------------------------------
 
-    def crib(self, name: str = DEFAULT) -> Crib:
-        """The crib of a namespace; one that nobody wrote to is empty.
+    def crib(self, name: str = DEFAULT_NAMESPACE) -> Crib:
+        """Crib of a namespace; empty before the first write.
 
         Raises:
-            QueryError: no name of a namespace.
+            QueryError: the name cannot be a namespace's.
             StoreError: the store does not answer, or other models made the index.
         """
         with self._lock:
@@ -157,22 +155,22 @@ class Tenants:
             self._catch_up(name, opened)
         return opened.crib
 
-    def log(self, name: str = DEFAULT) -> DatabaseLog:
-        """The log of a namespace's decisions."""
+    def log(self, name: str = DEFAULT_NAMESPACE) -> DatabaseLog:
+        """Decision log of a namespace."""
         with self._lock:
             return (self._opened.get(name) or self._open(check_name(name))).log
 
     def names(self) -> tuple[str, ...]:
-        """The default namespace, and every other one that was written to."""
-        return (DEFAULT, *self._shared.names())
+        """List the default namespace and every other namespace ever written to."""
+        return (DEFAULT_NAMESPACE, *self._shared.names())
 
     def remove(self, name: str) -> None:
-        """Remove everything that a namespace holds; the default one cannot be removed.
+        """Remove everything that a namespace holds.
 
         Raises:
-            QueryError: no name of a namespace, or the default one's.
+            QueryError: the name cannot be a namespace's, or is the default namespace's.
         """
-        if check_name(name) == DEFAULT:
+        if check_name(name) == DEFAULT_NAMESPACE:
             raise QueryError("the default namespace cannot be removed; remove its tools instead")
         with self._lock:
             opened = self._opened.pop(name, None)
@@ -182,30 +180,30 @@ class Tenants:
         for table in self.records_db.tables():
             if table.endswith(f"/{name}"):
                 self.records_db.prune(table, before=float("inf"))
-        self.touched(name)
+        self.announce_write(name)
 
-    def touched(self, name: str) -> None:
-        """Say that a namespace was written to, so that other processes look again."""
+    def announce_write(self, name: str) -> None:
+        """Announce a write to a namespace, so that other processes refresh."""
         if self._revisions is None:
             return
         before = self._revisions.revision(name)
         revision = self._revisions.revise(name)
         with self._lock:
             opened = self._opened.get(name)
-            # Where another one wrote meanwhile, its write is still to be looked at.
+            # If another process wrote meanwhile, its write is still to be seen.
             if opened is not None and opened.revision == before:
                 opened.revision = revision
 
     def check(self) -> None:
-        """Ask the store whether it answers.
+        """Check that the store answers.
 
         Raises:
-            StoreError: it does not.
+            StoreError: the store does not answer.
         """
         self.crib().info()
 
     def close(self) -> None:
-        """Write what is still to be logged, and let go of everything."""
+        """Write the rest of the logs, and close everything."""
         with self._lock:
             self._is_closed = True
             while self._opened:
@@ -220,7 +218,7 @@ class Tenants:
         self.close()
 
     def _open_default(self, progress: Listener | None) -> None:
-        log = self._log(DEFAULT)
+        log = self._log(DEFAULT_NAMESPACE)
         crib = Crib.open(
             self.location,
             settings=self.settings,
@@ -229,18 +227,20 @@ class Tenants:
             log=log,
             progress=progress,
         )
-        self._opened[DEFAULT] = _Opened(crib, log, self._revision(DEFAULT), time.monotonic())
+        self._opened[DEFAULT_NAMESPACE] = _OpenCrib(
+            crib, log, self._revision(DEFAULT_NAMESPACE), time.monotonic()
+        )
 
-    def _open(self, name: str) -> _Opened:
+    def _open(self, name: str) -> _OpenCrib:
         if self._is_closed:
             raise StoreError(f"the store {self.location} is closed")
         log = self._log(name)
         revision = self._revision(name)
         crib = self._shared.crib(name, log, self._reranker, self.records_db)
-        opened = self._opened[name] = _Opened(crib, log, revision, time.monotonic())
-        idle = [each for each in self._opened if each not in {DEFAULT, name}]
-        for each in idle[: max(0, len(self._opened) - OPEN_AT_ONCE)]:
-            # The crib is not closed: a request may still be at it, and all it holds is shared.
+        opened = self._opened[name] = _OpenCrib(crib, log, revision, time.monotonic())
+        idle = [each for each in self._opened if each not in {DEFAULT_NAMESPACE, name}]
+        for each in idle[: max(0, len(self._opened) - MAX_OPEN_CRIBS)]:
+            # The crib is not closed: a request may still use it, and all it holds is shared.
             self._opened.pop(each).log.close()
         return opened
 
@@ -251,43 +251,38 @@ class Tenants:
     def _revision(self, name: str) -> str | None:
         return None if self._revisions is None else self._revisions.revision(name)
 
-    def _catch_up(self, name: str, opened: _Opened) -> None:
-        """Look again where another process wrote; what it rebuilt for other models is refused."""
+    def _catch_up(self, name: str, opened: _OpenCrib) -> None:
+        """Refresh after another process's write; an index by other models is refused."""
         revision = self._revision(name)
         if revision == opened.revision:
             return
         try:
             opened.crib.refresh()
         except StoreError:
-            # Nothing may be answered from it until that went well.
+            # No answers come from it until a refresh succeeds.
             opened.checked = float("-inf")
             raise
         opened.revision = revision
 
 
-def rebuild_shared(
-    location: str,
-    settings: Settings,
-    dense: DenseEncoder | None = None,
-    progress: Listener | None = None,
-) -> None:
-    """Renew what all namespaces but the default one share, where there is anything.
+def rebuild_shared(location: str, settings: Settings, progress: Listener | None = None) -> None:
+    """Rebuild the shared stores of all namespaces but the default one, if there are any.
 
-    `Crib.open(rebuild=True)` renews the default one. Processes that use the old models are told.
+    `Crib.open(rebuild=True)` rebuilds the default namespace. Other processes are notified.
 
     Raises:
         StoreError: the store does not answer, or another process holds it.
     """
-    shared = _SharedStores(location, settings, dense or build.make_dense(settings))
+    shared = _SharedStores(location, settings, build.make_dense(settings))
     try:
         shared.rebuild(progress)
-        announce(location, settings, (DEFAULT, *shared.names()))
+        announce(location, settings, (DEFAULT_NAMESPACE, *shared.names()))
     finally:
         shared.close()
 
 
 class _SharedStores:
-    """The stores that all namespaces but the default one share: one of tools, one of passages."""
+    """Stores of tools and of passages that all namespaces but the default one share."""
 
     def __init__(self, location: str, settings: Settings, dense: DenseEncoder) -> None:
         self._settings = settings
@@ -307,10 +302,10 @@ class _SharedStores:
     def crib(
         self, name: str, log: DecisionLog, reranker: ToolRerankers | None, records_db: RecordsDb
     ) -> Crib:
-        """A namespace's crib.
+        """Open a namespace's crib.
 
         Raises:
-            IndexMismatchError: other models made its index.
+            IndexMismatchError: the index is by other models.
         """
         crib = Crib.over(
             NamespacedStore(self._tools.open(), name),
@@ -328,16 +323,16 @@ class _SharedStores:
         return crib
 
     def names(self) -> list[str]:
-        """Every namespace that tools or passages were ever written to, by name."""
-        return sorted({name for store in self._there() for name in namespaces_of(store.open())})
+        """List the namespaces ever written to, by name."""
+        return sorted({name for store in self._existing() for name in namespaces_of(store.open())})
 
     def clear(self, name: str) -> None:
-        """Remove what a namespace holds."""
-        for store in self._there():
+        """Remove everything of a namespace."""
+        for store in self._existing():
             NamespacedStore(store.open(), name).clear()
 
     def rebuild(self, progress: Listener | None = None) -> None:
-        """Encode everything anew into stores beside, and swap them in."""
+        """Re-encode everything into new stores, and swap them in."""
         if self._tools.exists:
             tools = self._tools.open()
             with tools.renew(self._tool_layout) as beside:
@@ -352,12 +347,12 @@ class _SharedStores:
                     copy_passages(*ends, self._dense, self._settings)
 
     def close(self) -> None:
-        """Let go of the stores."""
+        """Close the stores."""
         self._tools.close()
         self._passages.close()
 
-    def _there(self) -> list[LazyStore]:
-        """Those that were ever made: looking must not make them."""
+    def _existing(self) -> list[LazyStore]:
+        """Stores that exist already; looking must not create them."""
         return [store for store in (self._tools, self._passages) if store.exists]
 
     def _has_passages(self, name: str) -> bool:
@@ -367,7 +362,7 @@ class _SharedStores:
 
 
 def announce(location: str, settings: Settings, namespaces: Iterable[str]) -> None:
-    """Say so from outside of a service; a folder's only process needs no telling.
+    """Announce writes from outside of a service; a folder has no other process to notify.
 
     Raises:
         StoreError: the server does not answer.

@@ -15,9 +15,10 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownToolError, nearest
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
 from toolcrib.indexers.integrity import Discrepancy, find_faults
+from toolcrib.indexers.name_prefixes import NamePrefixes, scope_group
 from toolcrib.indexers.points import Draft, draft, layout
-from toolcrib.indexers.sync import Screen, ToolSync, readable
-from toolcrib.indexers.writer import LexicalContext, Listener, ignore, scope_group
+from toolcrib.indexers.sync import Screen, ToolSync, require_entries
+from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolLinks, ToolSpec
 from toolcrib.records.answers import FilterEffect
 from toolcrib.records.reports import ToolReadiness, Unready
@@ -40,8 +41,8 @@ from toolcrib.retrieval.rerank import ToolRerankers
 from toolcrib.retrieval.token_budget import arranged, unbudgeted
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity, Record, Store, StoreInfo, point_id
-from toolcrib.store.filters import Filter, all_of, by_lack, from_scope, matches, validate
-from toolcrib.store.payload import FACETS, count_facets, read_tool, tool_payload
+from toolcrib.store.filters import Filter, all_of, from_scope, matches, parts_by_reason, validate
+from toolcrib.store.payload import FACET_FIELDS, count_facets, read_tool, tool_payload
 
 if TYPE_CHECKING:
     from toolcrib.indexers.enrichment import Enrichments
@@ -96,11 +97,11 @@ class ToolIndex:
         progress: Listener | None = None,
     ) -> IndexReport:
         """Bring the index up to date with the sources, as `Crib.index_tools`."""
-        from toolcrib.indexers.enrichment import prepared
+        from toolcrib.indexers.enrichment import prepare_entries
         from toolcrib.indexers.readers.registry import tool_entries
 
         read = [entry for source in sources for entry in tool_entries(source, server, format)]
-        found, dropped = prepared(readable(read), screen, overlays, enrichments)
+        found, dropped = prepare_entries(require_entries(read), screen, overlays, enrichments)
         ids = [entry.id for _, entry in found if isinstance(entry, ToolSpec)]
         try:
             with self._writing:
@@ -151,7 +152,10 @@ class ToolIndex:
         ]
         left_out = sum(not matches(where, *each) for each in found)
         lacking = Counter(
-            lack for lack, part in by_lack(where) for each in found if not matches(part, *each)
+            lack
+            for lack, part in parts_by_reason(where)
+            for each in found
+            if not matches(part, *each)
         )
         return FilterEffect(len(found), left_out, dict(lacking.most_common()))
 
@@ -238,7 +242,7 @@ class ToolIndex:
     def facets(self, *, scope: Scope | None = None) -> Facets:
         """How many tools there are in reach, by server, category, tag and sensitivity."""
         return count_facets(
-            record.payload for record in self.store.scroll(from_scope(scope), FACETS)
+            record.payload for record in self.store.scroll(from_scope(scope), FACET_FIELDS)
         )
 
     # -- ranking and calibration -------------------------------------------------------------
@@ -336,13 +340,11 @@ class ToolIndex:
 
     def faults(self) -> Iterator[Discrepancy]:
         """What is stored of tools and is not what their specifications give; encodes them all."""
-        prefixes = LexicalContext.from_meta(self.store.read_meta()).prefixes
+        prefixes = NamePrefixes.from_meta(self.store.read_meta())
 
         def redraft(record: Record) -> Draft:
-            spec = read_tool(record.payload)
-            # An earlier version kept them by server.
-            prefix = prefixes.get(scope_group(record.payload), prefixes.get(spec.server, ()))
-            return draft(spec, self._lexical, self.settings.fields, prefix)
+            prefix = prefixes.of(scope_group(record.payload))
+            return draft(read_tool(record.payload), self._lexical, self.settings.fields, prefix)
 
         return find_faults(self.store, self.dense, self._lexical, redraft)
 

@@ -35,7 +35,7 @@ from toolcrib.records import (
     ToolSpec,
     Turn,
 )
-from toolcrib.records.validation import in_words
+from toolcrib.records.codec import in_words
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
 from toolcrib.router.decision_log import (
@@ -50,7 +50,7 @@ from toolcrib.router.decision_log import (
     outcome_record,
 )
 from toolcrib.store.filters import AnyOf
-from toolcrib.store.payload import squeeze
+from toolcrib.text import squeeze
 from toolcrib.tool_index import ToolIndex
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ class TurnRouter:
     def _learn(self, learner: UsageLearner, decision_id: str, tool: str) -> None:
         """What cannot be learned is lost; whoever reports an outcome need not know."""
         try:
-            learner.succeeded(decision_id, tool)
+            learner.record_success(decision_id, tool)
         except StoreError:
             logger.warning("a successful call could not be learned from", exc_info=True)
 

@@ -148,7 +148,7 @@ def test_a_key_holds_until_it_expires_to_the_moment(ring, wall):
 
 @pytest.mark.parametrize("expires_at", [NOON, NOON - DAY_S])
 def test_a_key_that_would_not_hold_is_not_made(ring, expires_at):
-    with pytest.raises(QueryError, match="would not hold: it is past"):
+    with pytest.raises(QueryError, match="in the past"):
         ring.create("ann", GRANT, expires_at)
     assert ring.list() == ()
 
@@ -225,7 +225,7 @@ def test_all_keys_stay_listed_with_their_state(ring, wall):
 
 @pytest.mark.parametrize("name", ["", "  ", "a" * 101, "a\nb", "a\x1bb"])
 def test_a_key_has_a_name_for_people(ring, name):
-    with pytest.raises(QueryError, match="is no name of a key"):
+    with pytest.raises(QueryError, match="no name for a key"):
         ring.create(name, GRANT)
 
 

@@ -81,7 +81,7 @@ def test_several_writers_lose_nothing(path):
         ("version: 1\nservers:\n  mail: 3\n", "line 3: servers.mail"),
         ("version: 1\nservers:\n  mail:\n    mail/send: no digest\n", "line 4: servers.mail"),
         ("version: 1\n<<<<<<< HEAD\nservers: {}\n", "line 3"),
-        ("version: 1\nservers: {a: \x07}\n", "no text has"),
+        ("version: 1\nservers: {a: \x07}\n", "character"),
         ("version: 2\nservers: {}\n", "version"),
         ("", "the whole"),
         ("version: 1\nsrevers: {}\n", "srevers"),

@@ -56,12 +56,12 @@ def test_what_is_clean_passes_and_what_is_not_is_held(quarantine):
     assert [each.tool_id for each in held] == ["sums/add"]
     assert any(finding.severity == "block" for finding in held[0].findings)
     assert quarantine.list() == held
-    assert quarantine.held("sums/add") == held[0]
+    assert quarantine.get("sums/add") == held[0]
 
 
 def test_what_is_held_is_kept_whole(quarantine):
     quarantine.screen([POISONED])
-    held = quarantine.held("sums/add")
+    held = quarantine.get("sums/add")
     assert held.spec == POISONED
     assert held.digest == POISONED.digest
     shown = as_json(held)
@@ -79,9 +79,9 @@ def test_what_comes_again_as_it_was_keeps_its_time(quarantine, now):
 
 def test_what_was_released_passes_as_it_was_and_not_when_it_has_changed(quarantine):
     quarantine.screen([POISONED])
-    quarantine.release(quarantine.shown("sums/add", POISONED.digest))
+    quarantine.release(quarantine.get_reviewed("sums/add", POISONED.digest))
     assert quarantine.list() == []
-    assert quarantine.approved("sums/add") == POISONED.digest
+    assert quarantine.approved_digest("sums/add") == POISONED.digest
     assert quarantine.screen([POISONED]) == ([POISONED], [])
     passed, held = quarantine.screen([CHANGED])
     assert passed == []
@@ -103,7 +103,7 @@ def test_what_was_rejected_is_judged_again(quarantine):
     quarantine.screen([POISONED])
     quarantine.reject("sums/add")
     assert quarantine.list() == []
-    assert quarantine.approved("sums/add") is None
+    assert quarantine.approved_digest("sums/add") is None
     assert len(quarantine.screen([POISONED])[1]) == 1
 
 
@@ -127,52 +127,52 @@ def test_tools_are_held_against_those_of_other_servers(quarantine):
 
 def test_what_was_seen_is_not_what_is_held_once_it_changed(quarantine):
     quarantine.screen([POISONED])
-    seen = quarantine.held("sums/add")
+    seen = quarantine.get("sums/add")
     quarantine.screen([CHANGED])
     with pytest.raises(ToolChangedError) as refused:
-        quarantine.shown("sums/add", seen.digest)
+        quarantine.get_reviewed("sums/add", seen.digest)
     assert seen.digest in str(refused.value)
     assert CHANGED.digest in str(refused.value)
 
 
 def test_what_comes_in_the_midst_of_an_approval_stays_held(quarantine):
     quarantine.screen([POISONED])
-    seen = quarantine.shown("sums/add", POISONED.digest)
+    seen = quarantine.get_reviewed("sums/add", POISONED.digest)
     quarantine.screen([CHANGED])
     quarantine.release(seen)
-    assert quarantine.approved("sums/add") == POISONED.digest
-    assert quarantine.held("sums/add").digest == CHANGED.digest
+    assert quarantine.approved_digest("sums/add") == POISONED.digest
+    assert quarantine.get("sums/add").digest == CHANGED.digest
 
 
 def test_who_sent_it_first_stays_known_while_it_is_the_same(quarantine):
     for writer in ("ann", "bob"):
         quarantine.screen([POISONED], written_by=writer)
-        assert quarantine.held("sums/add").written_by == "ann"
+        assert quarantine.get("sums/add").written_by == "ann"
     quarantine.screen([CHANGED], written_by="bob")
-    assert quarantine.held("sums/add").written_by == "bob"
+    assert quarantine.get("sums/add").written_by == "bob"
 
 
 def test_what_is_not_held_is_unknown(quarantine):
     with pytest.raises(UnknownToolError):
-        quarantine.shown("sums/add", POISONED.digest)
+        quarantine.get_reviewed("sums/add", POISONED.digest)
     with pytest.raises(UnknownToolError):
         quarantine.reject("sums/add")
 
 
 def test_what_is_held_back_is_refused_where_tools_are_put_in(quarantine, tmp_path):
     with Crib.open(str(tmp_path / "index"), settings=free_of_models()) as crib:
-        report = crib.index_tools([CLEAN, POISONED], prune=True, screen=quarantine.screened)
+        report = crib.index_tools([CLEAN, POISONED], prune=True, screen=quarantine.screen_entries)
         assert report.added == ("mail/send_mail",)
         (refused,) = report.refused
         assert refused.place == "sums/add"
         assert "held back for approval" in refused.reason
-        quarantine.release(quarantine.held("sums/add"))
-        again = crib.index_tools([CLEAN, POISONED], screen=quarantine.screened)
+        quarantine.release(quarantine.get("sums/add"))
+        again = crib.index_tools([CLEAN, POISONED], screen=quarantine.screen_entries)
         assert (again.added, again.refused) == (("sums/add",), ())
 
 
 def test_a_server_is_remembered_as_it_was_first_met(quarantine):
-    assert quarantine.met("mail") is None
-    quarantine.meet("mail", [CLEAN])
-    assert quarantine.met("mail") == {CLEAN.id: CLEAN.digest}
-    assert quarantine.met("sums") is None
+    assert quarantine.first_digests("mail") is None
+    quarantine.keep_first_digests("mail", [CLEAN])
+    assert quarantine.first_digests("mail") == {CLEAN.id: CLEAN.digest}
+    assert quarantine.first_digests("sums") is None

@@ -54,7 +54,7 @@ class Shell:
                 patch.setattr(console, "width", int(env["COLUMNS"]))
             patch.setattr(output.out, "_force_terminal", self.screen)
             # However slow this machine is, nothing comes between what is looked at.
-            patch.setattr(progress, "INTERVAL_S", 3600.0)
+            patch.setattr(progress, "LINE_INTERVAL_S", 3600.0)
             for name, value in env.items():
                 patch.setenv(name, value)
             try:

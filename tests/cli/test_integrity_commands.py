@@ -90,7 +90,7 @@ class TestApprove:
 
     def approved(self, shell, tool_id):
         with closing(SqliteRecordsDb(shell.folder / ".toolcrib" / "ledger.db")) as records_db:
-            return Quarantine(records_db, "default").approved(tool_id)
+            return Quarantine(records_db, "default").approved_digest(tool_id)
 
     def test_without_a_name_it_shows_what_is_held(self, held):
         shown = held.json("approve")["held"]

@@ -84,7 +84,7 @@ def test_a_page_is_written_where_it_can_be(shell):
     [
         (["nothing.json"], "there is no such file or folder"),
         (["--server", "post"], "it goes with sources"),
-        (["tools.jsonl", "--ignore", "spelling"], "known are not-found"),
+        (["tools.jsonl", "--ignore", "spelling"], "not-found"),
     ],
 )
 def test_what_cannot_be_done_is_said(shell, arguments, said):

@@ -42,7 +42,7 @@ def written(monkeypatch):
     """Write notes where they can be read, on a terminal or not."""
 
     def to(stream, *, terminal=False):
-        monkeypatch.setattr(progress, "INTERVAL_S", 0.01)
+        monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.01)
         console = Console(file=stream, force_terminal=terminal, width=100, soft_wrap=True)
         monkeypatch.setattr(progress, "notes", console)
         return stream
@@ -137,12 +137,14 @@ def test_the_share_of_an_index_run_goes_by_the_length_of_texts(tmp_path, setting
 
 
 def test_ended_training_names_its_last_checkpoint(tmp_path):
-    assert "begins anew" in train._kept(tmp_path)
+    assert "begins anew" in train._interruption_note(tmp_path)
     written = tmp_path / "work" / "checkpoints" / "checkpoint-20"
     written.mkdir(parents=True)
-    assert "begins anew" in train._kept(tmp_path)
+    assert "begins anew" in train._interruption_note(tmp_path)
     (written / "trainer_state.json").write_text("{}")
-    assert train._kept(tmp_path).startswith(f"the last checkpoint is in {written.parent};")
+    assert train._interruption_note(tmp_path).startswith(
+        f"the last checkpoint is in {written.parent};"
+    )
 
 
 @pytest.mark.e2e

@@ -14,7 +14,7 @@ from tests.router.sample_decisions import believable, decision, found, record, s
 from toolcrib.cli.evaluate import report
 from toolcrib.errors import SettingsError, SourceError, StoreWriteError
 from toolcrib.problems import exit_code
-from toolcrib.records.usage import ModelUsage
+from toolcrib.records.turns import ModelUsage
 from toolcrib.router.decision_log import open_log
 from toolcrib.router.settings import TelemetrySettings
 
@@ -75,33 +75,35 @@ class TestTables:
         shown = run(log)
         told = json.loads(run(log, "--json"))
         route = told["rates"]["route"]
-        assert ["route", f"{route['value']:.1%}", str(route["of"])] in rows(shown, "from feedback")
+        assert ["Right", "routes", f"{route['value']:.1%}", str(route["of"])] in rows(
+            shown, "feedback"
+        )
         tools = told["reliability"]["tools"]
         expected = ["tools", f"{tools['ece']:.3f}", str(tools["count"])]
         assert expected in rows(shown, "confidence of")
 
     def test_what_is_not_known_has_no_table_and_is_said(self, tmp_path):
-        shown = run(logged(tmp_path / "a.db", record(decision(degraded=("[bold]x",)))))
+        shown = run(logged(tmp_path / "a.jsonl", record(decision(degraded=("[bold]x",)))))
         assert "confidence of" not in shown
-        assert "nothing was said of any of them" in shown
+        assert "no decision has feedback" in shown
         assert "[bold]x" in shown
         assert "all " not in shown
 
     def test_what_language_models_were_asked_is_added_up(self, tmp_path):
         used = (ModelUsage("rerank", "small", 2, 1, 1000, 40, 0.5),)
         log = [record(decision(str(number), usage=used)) for number in range(3)]
-        shown = rows(run(logged(tmp_path / "a.db", *log)), "language model")
+        shown = rows(run(logged(tmp_path / "a.jsonl", *log)), "use\t")
         assert shown[0] == ["rerank", "small", "6", "3", "3,000", "120", "1.5000"]
 
     def test_interleaved_rankings_have_wins_losses_and_a_test(self, tmp_path):
         tools = found("mail/send", interleaved="by words")
         tools = replace(tools, tools=tuple(replace(hit, team="other") for hit in tools.tools))
         path = logged(
-            tmp_path / "a.db",
+            tmp_path / "a.jsonl",
             *(record(decision(f"d{n}", tools=tools)) for n in range(6)),
             *(said(f"d{n}", tools=["mail/send"]) for n in range(6)),
         )
-        row = rows(run(path), "interleaved")[0]
+        row = rows(run(path), "second ranking")[0]
         assert row == ["by", "words", "6", "0", "0", "100.0%", "0.031"]
         page = tmp_path / "page.html"
         run(path, "--html", str(page))
@@ -128,10 +130,6 @@ class TestMachines:
         assert json.loads(run(log, "--html", str(page), "--json"))["decisions"] == 300
         assert "300 decisions" in page.read_text("utf-8")
 
-    def test_a_database_tells_the_same(self, log, tmp_path):
-        same = logged(tmp_path / "decisions.db", *believable(300))
-        assert run(same, "--json") == run(log, "--json")
-
 
 class TestWhichLog:
     """The one that is named, or that of the settings."""
@@ -143,7 +141,7 @@ class TestWhichLog:
     def test_it_is_the_log_of_the_settings_unless_one_is_named(self, log, tmp_path, monkeypatch):
         monkeypatch.setenv("TOOLCRIB_TELEMETRY__PATH", log)
         assert run().startswith("300 decisions")
-        assert run(logged(tmp_path / "a.db", record())).startswith("1 decision ")
+        assert run(logged(tmp_path / "a.jsonl", record())).startswith("1 decision ")
 
     def test_where_none_is_set_and_none_is_named_the_setting_is(self):
         with pytest.raises(SettingsError, match=r"set telemetry\.path") as caught:

@@ -42,7 +42,7 @@ def crib(service):
 
 
 def test_many_tools_go_in_at_once_and_are_listed_in_pages(crib, monkeypatch):
-    monkeypatch.setattr(remote, "PAGE", 7)
+    monkeypatch.setattr(remote, "PAGE_TOOLS", 7)
     many = [ToolSpec(name=f"tool{n}", server="many") for n in range(20)]
     report = crib.index_tools(many)
     assert (len(report.added), report.refused) == (20, ())
@@ -144,7 +144,7 @@ def test_a_service_may_end_and_come_back():
 
 
 async def test_twins_do_what_their_methods_do(service, tmp_path, monkeypatch):
-    monkeypatch.setattr(remote, "PAGE", 2)
+    monkeypatch.setattr(remote, "PAGE_TOOLS", 2)
     (tmp_path / "a.md").write_text("# Rules\n\nA parcel may weigh at most thirty kilograms.\n")
     async with service.crib() as crib:
         assert len((await crib.aindex_tools(*TOOLS)).added) == 6

@@ -134,7 +134,7 @@ def test_a_service_is_given_the_time_that_it_asks_for(faulty, ask, pauses):
     ]
     ask(faulty.url, "facets")
     asked_for, *usual = pauses
-    assert 0.05 <= asked_for <= 0.05 * (1 + transport.SPREAD)
+    assert 0.05 <= asked_for <= 0.05 * (1 + transport.WAIT_SPREAD)
     assert [0.1 <= wait <= 2.0 for wait in usual] == [True, True]
 
 
@@ -212,7 +212,7 @@ def test_a_packed_answer_that_cannot_be_unpacked_is_told(faulty, ask):
 def test_a_redirect_is_not_followed_with_the_key(faulty, ask, status):
     elsewhere = "https://elsewhere.example/v1/facets?key=secret"
     faulty.script.append(answer(status, "", Location=elsewhere))
-    with pytest.raises(ServiceError, match=r"sends to 'https://elsewhere.example/v1/facets'"):
+    with pytest.raises(ServiceError, match=r"https://elsewhere\.example/v1/facets"):
         ask(faulty.url, "facets")
     assert arrived(faulty) == 1
 
@@ -268,7 +268,7 @@ def test_what_is_no_url_of_a_service_is_refused_with_what_else_there_is(url):
 
 def test_a_url_with_more_behind_its_path_is_refused():
     for url in ("https://example.org/?key=1", "https://example.org/#v1"):
-        with pytest.raises(SettingsError, match="something behind its path"):
+        with pytest.raises(SettingsError, match="query"):
             Transport(url)
 
 
@@ -281,7 +281,7 @@ def test_a_password_in_a_url_is_refused_and_not_repeated(url):
 
 @pytest.mark.parametrize("key", ["", " ", "tc_a b", "tc_é", "tc_a\r\nX-More: 1"])
 def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(key):
-    with pytest.raises(SettingsError, match=r"^api_key: ") as caught:
+    with pytest.raises(SettingsError, match="api_key") as caught:
         Transport("https://example.org", key)
     assert key.strip() == "" or key not in str(caught.value)
 

@@ -21,7 +21,7 @@ from toolcrib.telemetry import Logs, Telemetry
 from toolcrib.tenants import Tenants
 
 DATA = Path(__file__).parents[2] / "data"
-TOOLS = ("shop.openapi.json", "payments.openapi.yaml", "mailbox.tools.jsonl", "desk.tools.jsonl")
+TOOLS = ("shop.json", "payments.yaml", "mailbox.jsonl", "desk.jsonl")
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
     None,

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from toolcrib.settings import ServiceSettings, load_settings
-from toolcrib.store.qdrant_client import MIN_SERVER
+from toolcrib.store.qdrant_client import MIN_SERVER_VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docker-compose.yml"
@@ -46,7 +46,7 @@ def test_an_image_is_named_by_version_and_digest(name):
 def test_qdrant_is_of_a_version_that_toolcrib_accepts(name):
     tag = re.match(r"qdrant/qdrant:v(\d+)\.(\d+)\.\d+-unprivileged@", image(name))
     assert tag is not None
-    assert (int(tag[1]), int(tag[2])) >= MIN_SERVER
+    assert (int(tag[1]), int(tag[2])) >= MIN_SERVER_VERSION
 
 
 def image(name: str) -> str:

@@ -118,7 +118,7 @@ class TestOverAStandIn:
     @pytest.mark.parametrize(
         ("answer", "fault"),
         [
-            (RuntimeError("out of memory"), "cannot encode: out of memory"),
+            (RuntimeError("out of memory"), "cannot be run: out of memory"),
             (np.array([[np.nan, 1.0]]), "NaN"),
             (np.array([[np.inf, 1.0]]), "infinity"),
             (np.array([[0.0, 0.0]]), "zero vector"),
@@ -140,7 +140,7 @@ class TestOverAStandIn:
     @pytest.mark.parametrize(
         ("answer", "fault"),
         [
-            (RuntimeError("out of memory"), "cannot score: out of memory"),
+            (RuntimeError("out of memory"), "cannot be run: out of memory"),
             (np.array([0.0, np.nan, 1.0]), "NaN"),
             (np.zeros((3, 2)), "several classes"),
             (np.zeros(2), "shape"),

@@ -23,7 +23,7 @@ from toolcrib.evaluation.decisions import (
     tools_right,
     values,
 )
-from toolcrib.evaluation.rows import LocatedQuery, checked
+from toolcrib.evaluation.rows import LocatedQuery, checked_data_set
 from toolcrib.records import FindResult, Refusal, ToolHit, ToolSpec
 from toolcrib.router.decision_log import outcome_record
 
@@ -296,15 +296,17 @@ class TestLabelledQueries:
         assert second.query.unanswerable_scope == "corpus"
 
     def test_a_labelled_decision_without_text_is_named_and_the_others_are_not(self):
-        refused = [item for item in labelled_queries(self.LOG, "a.db") if isinstance(item, Refusal)]
-        assert [(item.source, item.place) for item in refused] == [("a.db", "decision silent")]
+        refused = [
+            item for item in labelled_queries(self.LOG, "a.jsonl") if isinstance(item, Refusal)
+        ]
+        assert [(item.source, item.place) for item in refused] == [("a.jsonl", "decision silent")]
         assert "telemetry.text" in refused[0].reason
 
     def test_they_pass_the_checks_that_queries_of_a_file_pass(self):
         tools = [ToolSpec(name=name, server="mail") for name in ("send", "read")]
-        data = checked("a.db", tools, labelled_queries(self.LOG, "a.db"))
+        data = checked_data_set("a.jsonl", tools, labelled_queries(self.LOG, "a.jsonl"))
         assert [query.id for query in data.queries] == ["good", "nothing"]
-        assert data.notes[0].startswith("queries left out: 1 (a.db: decision silent: was logged")
+        assert data.notes[0].startswith("queries left out: 1 (a.jsonl: decision silent: was logged")
 
 
 SEND, READ = "mail/send", "mail/read"

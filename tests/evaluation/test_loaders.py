@@ -240,7 +240,7 @@ def test_a_file_in_a_registry_that_nobody_can_read_is_noted(made):
 
 @pytest.mark.parametrize(
     "tools",
-    ["codehost.openai.json", "cloud.anthropic.json", "files.mcp.json", "shop.openapi.json"],
+    ["codehost.json", "cloud.json", "files.json", "shop.json"],
 )
 def test_tools_of_any_form_go_with_queries(tmp_path, tools):
     source = DATA / "registry" / tools

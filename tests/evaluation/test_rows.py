@@ -15,7 +15,7 @@ from toolcrib.evaluation.rows import (
     STRICTNESS,
     LeakReport,
     LocatedQuery,
-    checked,
+    checked_data_set,
     name_leak,
     read_intents,
     read_queries,
@@ -84,8 +84,8 @@ def test_the_development_split_has_several_names(tmp_path, name):
         ({"text": None}, "text: Field required"),
         ({"text": " \n"}, "text: empty"),
         ({"text": 7.5, "id": ""}, "id: String should have at least 1 character"),
-        ({"relevant": {"call": 0}}, "relevant: call: Input should be greater than 0"),
-        ({"relevant": {"call": -1}}, "relevant: call: Input should be greater than 0"),
+        ({"relevant": {"call": 0}}, "relevant.call: Input should be greater than 0"),
+        ({"relevant": {"call": -1}}, "relevant.call: Input should be greater than 0"),
         ({"relevant": ["call"]}, "relevant: Input should be a valid dictionary"),
         ({"answerable": False}, "answerable: false, although relevant names tools"),
         ({"answerable": True, "relevant": {}}, "answerable: true, although relevant names no tool"),
@@ -144,7 +144,7 @@ def located(id, text, split="test", *, line=1, relevant=("call",), **fields):
 
 def test_what_is_sound_passes_without_a_note():
     queries = [located("a", "ring Ada"), located("b", "sing", relevant=())]
-    data = checked("set", [CALL, DIAL], queries)
+    data = checked_data_set("set", [CALL, DIAL], queries)
     assert (data.name, data.kind, data.notes) == ("set", "tools", ())
     assert data.tools == (CALL, DIAL)
     assert data.queries == tuple(item.query for item in queries)
@@ -152,7 +152,7 @@ def test_what_is_sound_passes_without_a_note():
 
 def test_refusals_are_counted_and_only_the_first_are_shown():
     refused = [Refusal("/home/me/q.jsonl", f"line {n}", "text: empty") for n in range(2, 7)]
-    data = checked("set", [CALL], [located("a", "ring Ada"), *refused])
+    data = checked_data_set("set", [CALL], [located("a", "ring Ada"), *refused])
     assert data.notes == (
         (
             "queries left out: 5 (q.jsonl: line 2: text: empty; q.jsonl: line 3: text: empty; "
@@ -163,20 +163,22 @@ def test_refusals_are_counted_and_only_the_first_are_shown():
 
 def test_the_first_of_equal_tool_ids_stays():
     other = CALL.model_copy(update={"description": "another"})
-    data = checked("set", [CALL, other], [located("a", "ring Ada")])
+    data = checked_data_set("set", [CALL, other], [located("a", "ring Ada")])
     assert data.tools == (CALL,)
     assert data.notes == ("tools left out, their id is taken: 1 ('call')",)
 
 
 def test_a_tool_that_is_switched_off_is_left_out():
     off = ToolSpec(name="fax", enabled=False)
-    data = checked("set", [CALL, off], [located("a", "ring Ada")])
+    data = checked_data_set("set", [CALL, off], [located("a", "ring Ada")])
     assert data.tools == (CALL,)
     assert data.notes == ("tools left out, they are switched off: 1 ('fax')",)
 
 
 def test_the_first_of_equal_query_ids_stays():
-    data = checked("set", [CALL], [located("a", "ring Ada"), located("a", "ring Bob", line=2)])
+    data = checked_data_set(
+        "set", [CALL], [located("a", "ring Ada"), located("a", "ring Bob", line=2)]
+    )
     assert [query.text for query in data.queries] == ["ring Ada"]
     assert data.notes == ("queries left out, their id is taken: 1 (q.jsonl: line 2: id: 'a')",)
 
@@ -189,7 +191,7 @@ def test_labels_of_unknown_tools_are_dropped():
         forbidden=frozenset({"lost"}),
         candidates=("call", "gone", "dial"),
     )
-    data = checked("set", [CALL, DIAL], [item])
+    data = checked_data_set("set", [CALL, DIAL], [item])
     (query,) = data.queries
     assert query.relevant == {"call": 1.0}
     assert query.forbidden == frozenset()
@@ -210,7 +212,7 @@ def test_labels_of_unknown_tools_are_dropped():
     ],
 )
 def test_a_query_that_loses_all_its_tools_is_left_out(lost):
-    data = checked("set", [CALL], [located("a", "ring Ada"), lost])
+    data = checked_data_set("set", [CALL], [located("a", "ring Ada"), lost])
     assert [query.id for query in data.queries] == ["a"]
     assert data.notes[-1] == ("queries left out, none of their tools exists: 1 (q.jsonl: line 2)")
 
@@ -222,7 +224,7 @@ def test_a_text_of_several_splits_stays_in_the_strictest():
         located("c", "RING ADA\n", "dev", line=3),
         located("d", "ring Bob", "train", line=4),
     ]
-    data = checked("set", [CALL], queries)
+    data = checked_data_set("set", [CALL], queries)
     assert [query.id for query in data.queries] == ["b", "d"]
     assert data.notes == (
         (
@@ -233,20 +235,20 @@ def test_a_text_of_several_splits_stays_in_the_strictest():
 
 
 def test_a_text_may_stand_twice_in_one_split():
-    data = checked("set", [CALL], [located("a", "ring Ada"), located("b", "ring Ada")])
+    data = checked_data_set("set", [CALL], [located("a", "ring Ada"), located("b", "ring Ada")])
     assert (len(data.queries), data.notes) == (2, ())
 
 
 def test_without_tools_the_first_refusal_is_raised():
     refused = Refusal("tools.jsonl", "line 1", "name: missing")
     with pytest.raises(SourceError) as caught:
-        checked("set", [refused], [located("a", "ring Ada")])
+        checked_data_set("set", [refused], [located("a", "ring Ada")])
     assert str(caught.value) == "tools.jsonl: line 1: holds no tools to use; name: missing"
 
 
 def test_without_queries_the_error_says_where_they_went():
     with pytest.raises(SourceError) as caught:
-        checked("set", [DIAL], [located("a", "ring Ada")])
+        checked_data_set("set", [DIAL], [located("a", "ring Ada")])
     assert str(caught.value) == (
         "set: holds no queries to use; labels left out, no tool has such an id: 1 "
         "(q.jsonl: line 1: relevant: 'call'); queries left out, none of their tools exists: 1 "
@@ -269,7 +271,7 @@ ITEMS = st.builds(
 @given(st.lists(ITEMS, max_size=8))
 def test_whatever_comes_in_a_sound_set_comes_out(items):
     base = located("base", "hum a tune")
-    data = checked("set", [CALL, DIAL], [base, *items])
+    data = checked_data_set("set", [CALL, DIAL], [base, *items])
     tools = {tool.id for tool in data.tools}
     assert len({query.id for query in data.queries}) == len(data.queries)
     splits: dict[str, str] = {}

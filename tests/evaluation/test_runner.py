@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from rank_bm25 import BM25Plus
 
-from toolcrib.encoders.lexical import tokenise
 from toolcrib.errors import CalibrationError, SettingsError, UnknownToolError
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.measures import PromptTokens, main_measure
@@ -24,6 +23,7 @@ from toolcrib.evaluation.runner import (
 )
 from toolcrib.evaluation.systems.base import Answer, Ranked
 from toolcrib.records import ToolSpec
+from toolcrib.text import tokenise
 
 TOOLS = tuple(
     ToolSpec(name=name, description=description)

@@ -26,10 +26,10 @@ from toolcrib.gateway.config import read_config
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Storage
 from toolcrib.gateway.upstream import Intervals
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.settings import RecoverySettings
 from toolcrib.settings import ContextSettings, EncoderSettings, GatewaySettings, LearningSettings
 from toolcrib.store.records_db.base import RecordsDb
-from toolcrib.tenants import DEFAULT
 
 SERVERS = Path(__file__).parent / "servers"
 QUICK = Intervals(ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1, patience_s=5.0)
@@ -145,7 +145,7 @@ class Behind:
         options = {key: how.pop(key) for key in OPTIONS if key in how}
         settings = quick_settings(**how)
         records_db = self.records_db()
-        quarantine = Quarantine(records_db, DEFAULT)
+        quarantine = Quarantine(records_db, DEFAULT_NAMESPACE)
         approval = Approval(
             LockFile(self.lock),
             quarantine,

@@ -12,7 +12,7 @@ from toolcrib.access.quarantine import Quarantine
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.records import ToolSpec
 from toolcrib.records.audit import Held
-from toolcrib.tenants import DEFAULT
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 FAX = {"name": "send_fax", "description": "Send a fax.", "title": "Fax it"}
 HINTED = {"name": "hinted", "annotations": {"title": "A hint"}}
@@ -143,7 +143,7 @@ async def test_instructions_that_are_dangerous_are_held_back(behind: Behind, man
     (back,) = held(behind)
     assert back.tool_id == "post#instructions"
 
-    Quarantine(behind.records_db(), DEFAULT).release(back)
+    Quarantine(behind.records_db(), DEFAULT_NAMESPACE).release(back)
     async with behind.client(servers) as client:
         assert HOSTILE in client.instructions
 
@@ -163,4 +163,4 @@ async def test_instructions_of_a_locked_server_are_those_that_were_locked(behind
 
 
 def held(behind: Behind) -> list[Held]:
-    return Quarantine(behind.records_db(), DEFAULT).list()
+    return Quarantine(behind.records_db(), DEFAULT_NAMESPACE).list()

@@ -24,7 +24,7 @@ from tests.gateway.conftest import ECHO, FAX, LONG_S, Behind, texts, until, web_
 from tests.gateway.test_command import COMMAND, ENV, HELLO, WANTED, use
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.access.quarantine import Quarantine
-from toolcrib.tenants import DEFAULT
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 HOSTILE = {
     "name": "bad",
@@ -241,7 +241,7 @@ async def test_who_is_shown_the_same_as_before_hears_of_no_change(tmp_path, mode
     behind, names = Behind(tmp_path), ("fax", "post")
     behind.config(**{name: behind.entry(name, ECHO, HOSTILE) for name in names})
     fax, post = (keys(behind).create(name, Grant(servers=frozenset({name})))[1] for name in names)
-    quarantine = Quarantine(behind.records_db(), DEFAULT)
+    quarantine = Quarantine(behind.records_db(), DEFAULT_NAMESPACE)
     with serving(behind) as url:
         async with hearing(url, fax, mode) as (one, told), hearing(url, post, mode) as (two, other):
             clients = {"fax/bad": one, "post/bad": two}

@@ -24,7 +24,7 @@ from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.gateway.approval import UNLOCKED
 from toolcrib.records import ToolSpec
-from toolcrib.tenants import DEFAULT
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 HOSTILE = {
     "name": "weather",
@@ -41,7 +41,7 @@ def audits(behind: Behind):
 
 def quarantine(behind: Behind) -> Quarantine:
     """What another process sees of it."""
-    return Quarantine(behind.records_db(), DEFAULT)
+    return Quarantine(behind.records_db(), DEFAULT_NAMESPACE)
 
 
 def held(behind: Behind):
@@ -70,7 +70,7 @@ async def test_an_approval_is_for_what_was_seen_and_nothing_else(behind: Behind)
     servers = {"post": behind.entry("post", ANNOUNCE, HOSTILE)}
     async with behind.client(servers, pass_through=9) as client:
         held_back = quarantine(behind)
-        held_back.release(held_back.held("post/weather"))
+        held_back.release(held_back.get("post/weather"))
         await until_listed(client, "post__announce", "post__weather")
         assert not (await client.call_tool("post__weather", {})).is_error
         assert held(behind) == {}

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from toolcrib.http.routes.turns import TurnBody
-from toolcrib.records.turns import HISTORY, MAX_TRAJECTORY
+from toolcrib.records.turns import MAX_HISTORY_MESSAGES, MAX_TRAJECTORY_EVENTS
 
 
 @pytest.fixture
@@ -72,14 +72,14 @@ def test_a_long_turn_is_read_beside_the_event_loop(stocked, monkeypatch, path, s
         return read(*given)
 
     monkeypatch.setattr(TurnBody, "as_turn", as_turn)
-    turn = {"text": "write to Ana", "trajectory": [EVENT] * MAX_TRAJECTORY}
+    turn = {"text": "write to Ana", "trajectory": [EVENT] * MAX_TRAJECTORY_EVENTS}
     body = {**sent, "turn": turn} if path == "alternates" else turn
     assert stocked.post(f"/v1/{path}", json=body).status_code == 200
     assert loops == [None]
 
 
 def test_only_messages_that_are_looked_at_are_checked(tenant):
-    history = [{"role": 5}, *[{"content": "hello"}] * HISTORY]
+    history = [{"role": 5}, *[{"content": "hello"}] * MAX_HISTORY_MESSAGES]
     assert tenant.post("/v1/detect", json={"history": history}).status_code == 200
     assert tenant.post("/v1/detect", json={"history": history[:2]}).status_code == 422
 

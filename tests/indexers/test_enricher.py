@@ -12,13 +12,13 @@ from toolcrib import Settings, ToolSpec, build
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import LanguageModelRefusedError, SourceError
 from toolcrib.indexers.enricher import (
-    GIVEN_UP,
+    MAX_FAILURES_IN_A_ROW,
     PROMPT_VERSION,
-    SIBLINGS,
+    SIBLINGS_PER_PROMPT,
     Enricher,
     EnrichmentFile,
+    current_lines,
     questions,
-    up_to_date,
 )
 from toolcrib.indexers.enrichment import EnrichmentLine
 from toolcrib.indexers.points import dense_text
@@ -45,7 +45,7 @@ def run(tmp_path):
         chat = build.language_model(settings, "enrich")
         file = EnrichmentFile(tmp_path / "enrichment.jsonl")
         with file.locked():
-            current = up_to_date(tools, file.read(), model)
+            current = current_lines(tools, file.read(), model)
             enricher = Enricher(tools, file, chat)
             return asyncio.run(enricher.run(questions(tools, DeterministicEncoder(), current)))
 
@@ -78,7 +78,7 @@ def test_each_tool_is_asked_for_once_beside_its_siblings_and_judged(run, tmp_pat
     assert len(report.dropped) == len(TOOLS) - 1
     assert {each.place for each in report.dropped} == {t.id for t in TOOLS} - {"s/tool_3"}
     data = json.loads(server.requests[0].messages[-1].content)
-    assert len(data["siblings"]) == SIBLINGS
+    assert len(data["siblings"]) == SIBLINGS_PER_PROMPT
     assert data["tool"]["name"] not in {each["name"] for each in data["siblings"]}
 
 
@@ -137,7 +137,7 @@ def test_what_others_wrote_stays_as_it_is(run, tmp_path):
 
 
 def test_siblings_are_the_nearest(monkeypatch):
-    monkeypatch.setattr("toolcrib.indexers.enricher.BLOCK", 5)
+    monkeypatch.setattr("toolcrib.indexers.enricher.SIBLING_SEARCH_ROWS", 5)
     dense = DeterministicEncoder()
     vectors = dense.encode_documents([dense_text(tool) for tool in TOOLS])
     found = questions(TOOLS, dense, known=[TOOLS[3].id])
@@ -145,8 +145,8 @@ def test_siblings_are_the_nearest(monkeypatch):
     for each in found:
         own = TOOLS.index(each.spec)
         likeness = {tool.id: vectors[own] @ vectors[n] for n, tool in enumerate(TOOLS) if n != own}
-        least = sorted(likeness.values())[-SIBLINGS]
-        assert len(each.siblings) == SIBLINGS
+        least = sorted(likeness.values())[-SIBLINGS_PER_PROMPT]
+        assert len(each.siblings) == SIBLINGS_PER_PROMPT
         assert all(likeness[sibling.id] >= least - 1e-6 for sibling in each.siblings)
     [alone] = questions(TOOLS[:1], dense)
     assert alone.siblings == ()
@@ -157,7 +157,7 @@ def test_a_server_that_says_when_to_come_back_is_waited_for(run, monkeypatch):
 
     async def ask(_model, _use, messages, shape):
         asked.append(messages)
-        if len(asked) <= GIVEN_UP // 2:
+        if len(asked) <= MAX_FAILURES_IN_A_ROW // 2:
             raise LanguageModelRefusedError("busy", retry_after_s=0.0)
         return shape(**ANSWER)
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.encoders.fake import DeterministicEncoder
-from toolcrib.encoders.lexical import LexicalEncoder, tokenise
+from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SpecError
 from toolcrib.indexers.points import (
-    MAX_CHARS,
+    MAX_ENCODED_CHARS,
     FieldWeights,
     clean,
     dense_text,
@@ -28,6 +28,7 @@ from toolcrib.indexers.points import (
 from toolcrib.records import Passage, ToolSpec
 from toolcrib.store.base import check_point, point_id
 from toolcrib.store.payload import read_passage
+from toolcrib.text import tokenise
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
 NOTHING = FieldWeights(0, 0, 0, 0, 0, 0)
@@ -103,7 +104,7 @@ class TestDenseText:
 
     def test_a_manual_is_cut(self) -> None:
         spec = ToolSpec(name="x", description="word " * 10_000)
-        assert len(dense_text(spec)) <= MAX_CHARS + len("x: ")
+        assert len(dense_text(spec)) <= MAX_ENCODED_CHARS + len("x: ")
 
     @given(st.from_regex(r"\A[a-zA-Z_\-]*[a-z][a-zA-Z0-9_\-]{0,20}\Z"), ANY_TEXT)
     def test_it_is_one_clean_line_whatever_the_specification(self, name: str, about: str) -> None:
@@ -176,7 +177,7 @@ class TestLexicalCounts:
     def test_no_field_is_read_without_an_end(self, field: str) -> None:
         long = "word " * 5_000
         spec = ToolSpec(name="x", **{field: long if field == "description" else (long, long)})
-        assert _counts(spec)["word"] <= MAX_CHARS / len("word ")
+        assert _counts(spec)["word"] <= MAX_ENCODED_CHARS / len("word ")
 
     @pytest.mark.parametrize(
         "schema",
@@ -267,7 +268,7 @@ def test_the_dense_encoder_reads_the_headings_before_the_text():
 @pytest.mark.parametrize("title", [("Leave",), ()])
 def test_it_reads_no_further_than_an_encoder_does(title):
     [read] = draft_passage(replace(PART, title=title, text="x" * 99_999), LEXICAL).texts
-    assert len(read) <= MAX_CHARS + len("Leave: ")
+    assert len(read) <= MAX_ENCODED_CHARS + len("Leave: ")
 
 
 def test_words_of_headings_and_text_count_alike():
@@ -277,7 +278,7 @@ def test_words_of_headings_and_text_count_alike():
 
 
 def test_words_beyond_what_is_read_do_not_count():
-    long = replace(PART, text="word " * MAX_CHARS + "zebra")
+    long = replace(PART, text="word " * MAX_ENCODED_CHARS + "zebra")
     assert "zebra" not in passage_counts(long, LEXICAL)
 
 

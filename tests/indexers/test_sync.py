@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import StoreError
-from toolcrib.indexers import points
-from toolcrib.indexers.points import FieldWeights, layout, passage_layout
-from toolcrib.indexers.prerequisites import link_payload
-from toolcrib.indexers.sync import LATER_FIELDS, Entry, PassageSync, ToolSync
-from toolcrib.indexers.writer import PAGE, LexicalContext
-from toolcrib.records import IndexProgress, Passage, Refusal, ToolSpec
-from toolcrib.store.base import LegQuery, point_id
-from toolcrib.store.payload import read_passage, read_tool, tool_payload
+from toolcrib.indexers.name_prefixes import NamePrefixes
+from toolcrib.indexers.points import TOOL_TERMS, FieldWeights, draft, layout, passage_layout
+from toolcrib.indexers.sync import Entry, PassageSync, ToolSync
+from toolcrib.indexers.writer import ITEMS_PER_PAGE
+from toolcrib.records import Enrichment, IndexProgress, Passage, Refusal, ToolSpec
+from toolcrib.store.base import LegQuery, Point, point_id
+from toolcrib.store.payload import read_passage, read_tool
 from toolcrib.store.qdrant_edge import EdgeStore
 
 
@@ -38,8 +37,8 @@ class Bench:
         return {record.payload["id"]: self.read(record.payload) for record in self.store.scroll()}
 
     @property
-    def context(self) -> LexicalContext:
-        return LexicalContext.from_meta(self.store.read_meta())
+    def prefixes(self) -> NamePrefixes:
+        return NamePrefixes.from_meta(self.store.read_meta())
 
     def lexical_score(self, query: str, item_id: str) -> float:
         [hits] = self.store.search([LegQuery("lexical", self.lexical.encode_query(query), 1000)])
@@ -198,43 +197,11 @@ def test_a_lone_surrogate_is_refused_and_the_others_are_kept(bench):
 
 def test_progress_names_every_tool_once_it_is_durable(bench):
     seen: list[IndexProgress] = []
-    tools = [spec(f"tool_{number}") for number in range(PAGE + 5)]
+    tools = [spec(f"tool_{number}") for number in range(ITEMS_PER_PAGE + 5)]
     bench.run(*tools, progress=seen.append)
     written = [progress for progress in seen if progress.stage == "write"]
-    assert [progress.done for progress in written] == [0, PAGE, PAGE + 5]
+    assert [progress.done for progress in written] == [0, ITEMS_PER_PAGE, ITEMS_PER_PAGE + 5]
     assert {i for progress in written for i in progress.ids} == {tool.id for tool in tools}
-
-
-def as_an_earlier_version_left_it(bench) -> float:
-    """An index of one tool, weighed by a length of its own; how its tool scores for "mail"."""
-    bench.run(spec("old", "reads mail"))
-    own = bench.lexical.encode_document({"old": 3.0, "read": 1.0, "mail": 1.0}, 5.0)
-    bench.store.set_sparse("lexical", {point_id("old"): own})
-    meta = bench.store.read_meta()
-    older = {"average": 5.0, "prefixes": {}, "stale": [], "all_stale": False}
-    bench.store.write_meta({**meta, "lexical": older})
-    return bench.lexical_score("mail", "old")
-
-
-def test_an_index_of_an_earlier_version_is_weighed_anew_without_encoding(bench):
-    before = as_an_earlier_version_left_it(bench)
-    encoded = bench.encoder.encoded_documents
-    bench.run(spec("old", "reads mail"))
-    assert bench.encoder.encoded_documents == encoded
-    assert not bench.context.all_stale
-    assert bench.lexical_score("mail", "old") > before
-
-
-@pytest.mark.parametrize("later", sorted(LATER_FIELDS))
-def test_tools_of_an_earlier_version_are_written_with_what_they_lack(bench, monkeypatch, later):
-    old = spec("old", "reads mail")
-    with monkeypatch.context() as patch:
-        for make in (tool_payload, link_payload):
-            earlier = {key: value for key, value in make(old).items() if key != later}
-            patch.setattr(points, make.__name__, lambda _, told=earlier: told)
-        bench.run(old)
-    assert bench.run(old).changed == ("old",)
-    assert bench.run(old).unchanged == ("old",)
 
 
 def test_how_long_other_texts_are_changes_no_weight(bench):
@@ -274,8 +241,9 @@ class InterruptedRunError(Exception):
 
 
 def test_a_run_that_was_broken_off_is_finished_by_the_next(bench, monkeypatch):
-    before = as_an_earlier_version_left_it(bench)
-    new = spec("new", "writes many words")
+    bench.run(spec("acme_read", server="s"))
+    before = bench.lexical_score("acme", "s/acme_read")
+    new = [spec(f"acme_{verb}", server="s") for verb in ("write", "list", "drop")]
 
     def stop(*_):
         raise InterruptedRunError
@@ -283,12 +251,80 @@ def test_a_run_that_was_broken_off_is_finished_by_the_next(bench, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(bench.store, "set_sparse", stop)
         with pytest.raises(InterruptedRunError):
-            bench.run(new)
-    assert bench.context.all_stale
-    report = bench.run(new)
-    assert report.unchanged == ("new",)
-    assert not bench.context.all_stale
-    assert bench.lexical_score("mail", "old") > before
+            bench.run(*new)
+    assert bench.prefixes.stale
+    other = bench.run(spec("mail", server="t"))
+    assert other.added == ("t/mail",)
+    assert not bench.prefixes.stale
+    assert bench.lexical_score("acme", "s/acme_read") == 0.0 < before
+
+
+def test_safety_tags_of_an_enrichment_count_for_the_group_of_a_tool(bench):
+    """A scope sees these tags, so a run finds the prefix that the next run finds."""
+    enrichment = Enrichment(purpose="Changes things.", safety_tags=("writes",))
+    tools = [spec(f"acme_{n}", server="s", enrichment=enrichment) for n in "abc"]
+    tools.append(spec("acme_d", server="s"))
+    bench.run(*tools)
+    first = bench.prefixes
+    bench.run(*tools)
+    assert bench.prefixes == first == NamePrefixes()
+
+
+@pytest.fixture
+def reads(monkeypatch) -> list[int]:
+    """Ids of the points that were read from any store."""
+    found: list[int] = []
+
+    def counted(read):
+        def wrapped(*arguments, **options):
+            for record in read(*arguments, **options):
+                found.append(record.id)
+                yield record
+
+        return wrapped
+
+    for name in ("scroll", "retrieve"):
+        monkeypatch.setattr(EdgeStore, name, counted(getattr(EdgeStore, name)))
+    return found
+
+
+@pytest.mark.parametrize("stored", [300, 3_000])
+def test_one_tool_reads_its_group_alone_however_large_the_index_is(bench, reads, stored):
+    servers = {f"server_{n}": ("a", "b")[: n % 3] for n in range(stored // 10)}
+    bench.store.upsert([point for each in servers.items() for point in points_of(bench, *each)])
+    reads.clear()
+    bench.run(spec("x_item", "new", server="server_0"))
+    assert len(reads) == 10
+    reads.clear()
+    bench.run(spec("x_item", "changed", server="server_0", tags=("a",)))
+    assert len(reads) == 1 + 11
+    reads.clear()
+    bench.run(spec("alone"))
+    assert reads == []
+
+
+def points_of(bench, server: str, tags: tuple[str, ...]) -> list[Point]:
+    """Ten tools of one group without a shared prefix, as a run writes them."""
+    specs = [spec(f"{letter}_item", server=server, tags=tags) for letter in "abcdefghij"]
+    drafts = [draft(each, bench.lexical, FieldWeights(), ()) for each in specs]
+    vectors = bench.encoder.encode_documents([text for each in drafts for text in each.texts])
+    return [
+        each.point(vectors[n : n + 1], bench.lexical, TOOL_TERMS) for n, each in enumerate(drafts)
+    ]
+
+
+def test_a_new_prefix_reads_the_tools_of_its_group_alone(bench, reads):
+    bench.run(*(spec(f"tool_{n}", server=f"t{n}") for n in range(50)), spec("acme_a", server="s"))
+    reads.clear()
+    bench.run(*(spec(f"acme_{verb}", server="s") for verb in ("write", "list", "drop")))
+    assert {*reads} <= {point_id(tool_id) for tool_id in bench.held() if tool_id.startswith("s/")}
+
+
+def test_pruning_reads_everything(bench, reads):
+    bench.run(*(spec(f"tool_{n}", server=f"t{n}") for n in range(5)))
+    reads.clear()
+    assert len(bench.run(spec("tool_0", server="t0"), prune=True).removed) == 4
+    assert len(reads) == 5
 
 
 def test_a_store_that_fails_keeps_what_was_reported_before(bench, monkeypatch):
@@ -302,10 +338,10 @@ def test_a_store_that_fails_keeps_what_was_reported_before(bench, monkeypatch):
         real(points)
 
     monkeypatch.setattr(bench.store, "upsert", upsert)
-    tools = [spec(f"tool_{number}") for number in range(PAGE * 2)]
+    tools = [spec(f"tool_{number}") for number in range(ITEMS_PER_PAGE * 2)]
     with pytest.raises(StoreError, match="the disk is full"):
         bench.run(*tools, progress=lambda progress: done.extend(progress.ids))
-    assert len(done) == PAGE
+    assert len(done) == ITEMS_PER_PAGE
     assert bench.held().keys() == set(done)
 
 
@@ -449,12 +485,8 @@ def test_two_documents_of_one_name_keep_the_first_and_refuse_the_second(passage_
     )
     assert report.added == ("notes/a.md#0",)
     assert [refusal.place for refusal in report.refused] == ["part 1", "part 2", "part 3"]
-    assert report.refused[0] == Refusal(
-        "two/a.md",
-        "part 1",
-        "'a.md' already stands for another document, from one/a.md; rename one of them, or "
-        "give it another collection",
-    )
+    assert report.refused[0].source == "two/a.md"
+    assert "one/a.md" in report.refused[0].reason
     assert [passage.text for passage in passage_bench.held().values()] == ["one"]
 
 
@@ -509,6 +541,18 @@ def test_how_long_other_passages_are_changes_no_weight(passage_bench):
     assert passage_bench.lexical_score("red", "notes/a.md#0") == before > 0
 
 
+@pytest.mark.parametrize("stored", [30, 300])
+def test_one_document_reads_its_own_passages_alone(passage_bench, reads, stored):
+    for number in range(0, stored, 10):
+        passage_bench.run(
+            *(part for each in range(number, number + 10) for part in parts(f"{each}.md", "x", "y"))
+        )
+    reads.clear()
+    report = passage_bench.run(*parts("7.md", "z"))
+    assert (report.changed, report.removed) == (("notes/7.md#0",), ("notes/7.md#1",))
+    assert {*reads} == {point_id("notes/7.md#0"), point_id("notes/7.md#1")}
+
+
 def test_what_else_the_small_document_holds_is_kept(passage_bench):
     passage_bench.store.write_meta({"catalogue": {"collections": []}})
     passage_bench.run(*parts("a.md", "one"))
@@ -550,7 +594,7 @@ def test_a_tool_whose_number_another_has_is_refused_and_takes_no_ones_place(tmp_
         assert (first.added, [each.place for each in first.refused]) == (("aa",), ["bb"])
         again = bench.run(ToolSpec(name="cc", description="Another."), ToolSpec(name="ccc"))
         assert again.added == ("ccc",)
-        assert "has the same number as 'aa'" in again.refused[0].reason
+        assert "'aa'" in again.refused[0].reason
         assert set(bench.held()) == {"aa", "ccc"}
     finally:
         bench.store.close()

@@ -7,12 +7,17 @@ from anthropic.types import ToolParam, ToolResultBlockParam, ToolUseBlock
 from pydantic import TypeAdapter
 
 from toolcrib import Scope
-from toolcrib.integrations.anthropic import SEARCH, deferred_tools, search_result, turn_tools
+from toolcrib.integrations.anthropic import (
+    SEARCH_TOOL_NAME,
+    deferred_tools,
+    search_result,
+    turn_tools,
+)
 
 POST = Scope(servers=frozenset({"post"}))
 
 
-def searches(arguments, name: str = SEARCH) -> ToolUseBlock:
+def searches(arguments, name: str = SEARCH_TOOL_NAME) -> ToolUseBlock:
     return ToolUseBlock(id="1", name=name, input=arguments, type="tool_use")
 
 
@@ -25,7 +30,7 @@ def test_a_turn_has_its_tools_and_what_their_names_stand_for(desk):
 def test_a_search_loads_tools_that_were_deferred(desk):
     tools, ids = deferred_tools(desk)
     assert TypeAdapter(list[ToolParam]).validate_python(tools, extra="forbid") == tools
-    assert [tool["name"] for tool in tools if not tool.get("defer_loading")] == [SEARCH]
+    assert [tool["name"] for tool in tools if not tool.get("defer_loading")] == [SEARCH_TOOL_NAME]
     result = search_result(desk, searches({"needs": ["send a mail"]}), k=1)
     assert TypeAdapter(ToolResultBlockParam).validate_python(result)
     [found] = result["content"]

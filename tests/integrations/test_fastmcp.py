@@ -14,7 +14,7 @@ from fastmcp.tools import Tool
 from toolcrib import Crib, Settings
 from toolcrib.integrations import fastmcp as integration
 from toolcrib.integrations.fastmcp import ToolcribSearchTransform
-from toolcrib.integrations.fastmcp import found as answered
+from toolcrib.integrations.fastmcp import search_answer as answered
 from toolcrib.records import FindResult, ToolHit, ToolSpec
 from toolcrib.settings import EncoderSettings
 
@@ -228,7 +228,7 @@ async def test_only_what_changed_is_encoded_again(office, transform, monkeypatch
 
 
 async def test_tools_that_nobody_sees_any_more_are_let_go_of(office, transform, monkeypatch):
-    monkeypatch.setattr(integration, "SPARE", 0)
+    monkeypatch.setattr(integration, "MAX_UNSEEN_TOOLS", 0)
     async with Client(office) as client:
         await found(client, "mail")
         office.disable(names={"add", "book_room"})

@@ -23,7 +23,7 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.records.codec import as_json
-from toolcrib.records.turns import HISTORY, MAX_TRAJECTORY
+from toolcrib.records.turns import MAX_HISTORY_MESSAGES, MAX_TRAJECTORY_EVENTS
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -83,13 +83,13 @@ def test_of_ten_thousand_messages_the_last_are_kept():
     said = [{"role": "user", "content": f"message {number}"} for number in range(10_000)]
     turn = Turn.model_validate({"text": "and now?", "history": said})
     assert [each.content for each in turn.history] == [
-        f"message {number}" for number in range(10_000 - HISTORY, 10_000)
+        f"message {number}" for number in range(10_000 - MAX_HISTORY_MESSAGES, 10_000)
     ]
 
 
 def test_messages_that_are_not_looked_at_may_be_anything():
-    said = [42, None, *({"content": "hello"} for _ in range(HISTORY))]
-    assert len(Turn.model_validate({"history": said}).history) == HISTORY
+    said = [42, None, *({"content": "hello"} for _ in range(MAX_HISTORY_MESSAGES))]
+    assert len(Turn.model_validate({"history": said}).history) == MAX_HISTORY_MESSAGES
 
 
 @pytest.mark.parametrize("said", [[42], ["hello"], 7, {"content": {"a": 1}}, [{"content": 7}]])
@@ -141,7 +141,7 @@ def test_a_decision_is_written_whole_and_as_json():
 
 @pytest.mark.parametrize("body", [Turn, TurnBody, GuidanceBody])
 def test_a_trajectory_has_an_end(body):
-    events = [{"type": "prompt", "text": "go on"}] * MAX_TRAJECTORY
-    assert len(body(text="x", trajectory=events).trajectory) == MAX_TRAJECTORY
+    events = [{"type": "prompt", "text": "go on"}] * MAX_TRAJECTORY_EVENTS
+    assert len(body(text="x", trajectory=events).trajectory) == MAX_TRAJECTORY_EVENTS
     with pytest.raises(ValidationError):
         body(text="x", trajectory=[*events, *events[:1]])

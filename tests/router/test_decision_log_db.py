@@ -11,15 +11,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.router.log_conformance import DecisionLogContract
-from tests.router.log_writer import entry
 from tests.router.sample_decisions import MARCH, record, said
 from tests.store import qdrant_over_http
 from toolcrib.clock import ManualClock
-from toolcrib.errors import StoreDamagedError, StoreError, StoreLockedError
+from toolcrib.errors import StoreError, StoreLockedError
 from toolcrib.router import decision_log_db
 from toolcrib.router.decision_log import outcome_record
-from toolcrib.router.decision_log_db import DatabaseLog, SqliteLog
+from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.store.records_db.base import DbRow
 from toolcrib.store.records_db.qdrant import QdrantRecordsDb
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
@@ -394,24 +392,3 @@ def test_threads_add_at_once_and_nothing_is_lost_or_written_twice(bench):
         list(pool.map(add, range(0, 2000, 500)))
     assert queue.close() == 0
     assert sorted(itertools.chain(*bench.batches)) == list(range(2000))
-
-
-# -- an SQLite file of its own -----------------------------------------------------------------
-
-
-class TestSqliteLog(DecisionLogContract):
-    """A file of records."""
-
-    @pytest.fixture
-    def path(self, tmp_path):
-        return tmp_path / "logs" / "decisions.db"
-
-
-def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path):
-    path = tmp_path / "decisions.db"
-    path.write_text("These are notes, not a database.")
-    log = SqliteLog(path)
-    for use in (lambda: log.write(entry("a", 1)), lambda: list(log.read())):
-        with pytest.raises(StoreDamagedError, match="file is not a database"):
-            use()
-    assert path.read_text() == "These are notes, not a database."

@@ -16,7 +16,7 @@ from toolcrib.records.scope import MAX_NAMES
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import (
     KEYWORD_FIELDS,
-    MAX_DEPTH,
+    MAX_FILTER_DEPTH,
     NUMBER_FIELDS,
     And,
     AnyOf,
@@ -139,12 +139,8 @@ def test_joining_keeps_what_is_there() -> None:
 
 @pytest.mark.parametrize("bound", [float("nan"), float("inf"), float("-inf")])
 def test_a_bound_that_json_cannot_hold_is_refused(bound: float) -> None:
-    with pytest.raises(QueryError) as refused:
+    with pytest.raises(QueryError, match=f"'cost_estimate' has gte={bound}"):
         Range("cost_estimate", gte=bound)
-    assert str(refused.value) == (
-        f"the range filter on 'cost_estimate' has gte={bound}; "
-        "give a finite number, or leave the bound out"
-    )
 
 
 KEYWORDS = st.sampled_from(["server", "tags", "enabled", "deprecated"])
@@ -201,7 +197,7 @@ def test_what_is_no_filter_is_refused(fields, said):
 
 def test_a_filter_is_not_nested_without_end():
     where = {"field": "server", "equals": "a"}
-    for _ in range(MAX_DEPTH):
+    for _ in range(MAX_FILTER_DEPTH):
         where = {"not": where}
     with pytest.raises(QueryError, match="deep"):
         from_json(where)

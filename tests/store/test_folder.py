@@ -50,12 +50,8 @@ def test_a_missing_document_is_damage(tmp_path):
 
 def test_a_lock_names_its_holder_and_is_free_again_after_release(tmp_path):
     lock = lock_folder(tmp_path)
-    with pytest.raises(StoreLockedError) as caught:
+    with pytest.raises(StoreLockedError, match=f"{tmp_path}.*process {os.getpid()}"):
         lock_folder(tmp_path)
-    assert str(caught.value) == (
-        f"the store {tmp_path} is in use by process {os.getpid()}; close it there, or run a "
-        "Qdrant server, which many processes can share (docs/how-to/qdrant-server.md)"
-    )
     (tmp_path / "crib.lock.pid").write_text("scribble")
     with pytest.raises(StoreLockedError, match="in use by another process"):
         lock_folder(tmp_path)

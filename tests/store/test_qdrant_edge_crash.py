@@ -125,38 +125,26 @@ def test_a_bad_point_is_refused_and_the_folder_stays_healthy(tmp_path):
         assert [hit.id for hit in store.search([LegQuery("dense", GOOD, 5)])[0]] == [good.id]
 
 
-def test_a_nearly_full_disk_is_an_error_and_what_was_written_stays(tmp_path):
+def test_a_nearly_full_disk_is_an_error_and_what_was_written_stays(tmp_path, monkeypatch):
     with EdgeStore.open(tmp_path, layout(4)) as store:
         store.upsert([Point(point_id("a"), {}, {"dense": GOOD})])
-    with EdgeStore.open(tmp_path, layout(4), min_free_bytes=2**60) as store:
-        with pytest.raises(StoreWriteError) as caught:
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.MIN_FREE_BYTES", 2**60)
+    with EdgeStore.open(tmp_path, layout(4)) as store:
+        with pytest.raises(StoreWriteError, match=f"{tmp_path}.*{2**40} MiB"):
             store.upsert([Point(point_id("b"), {}, {"dense": GOOD})])
-        assert str(caught.value).startswith("only ")
-        assert str(caught.value).endswith(
-            f" MiB are free where {tmp_path} lies; toolcrib stops writing below "
-            f"{2**40} MiB: free some space"
-        )
         assert store.count() == 1
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_that_says_where(tmp_path):
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(StoreWriteError) as caught:
+    with pytest.raises(StoreWriteError, match=f"{tmp_path / 'file' / 'store'} .*Not a directory"):
         EdgeStore.open(tmp_path / "file" / "store", layout(4))
-    assert str(caught.value) == (
-        f"the store {tmp_path / 'file' / 'store'} cannot be written to (Not a directory); name "
-        "another folder with --store, or give this user the right to write there"
-    )
 
 
 def test_somebody_elses_folder_is_left_alone(tmp_path):
     (tmp_path / "thesis.doc").write_text("mine")
-    with pytest.raises(StoreDamagedError) as caught:
+    with pytest.raises(StoreDamagedError, match=f"{tmp_path} .*'thesis.doc'"):
         EdgeStore.open(tmp_path, layout(4))
-    assert str(caught.value) == (
-        f"{tmp_path} is not a toolcrib store: it holds 'thesis.doc' and no file named "
-        "'current'; choose an empty or new folder"
-    )
     assert (tmp_path / "thesis.doc").read_text() == "mine"
 
 
@@ -194,8 +182,8 @@ def test_searches_go_on_while_the_graph_is_built_elsewhere(tmp_path, monkeypatch
 
 
 def test_a_failed_optimisation_leaves_the_index_as_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM", 1)
-    monkeypatch.setattr("toolcrib.store.edge_shard.sys.executable", "/bin/false")
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM_POINTS", 1)
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.sys.executable", "/bin/false")
     with EdgeStore.open(tmp_path, layout(4)) as store:
         store.upsert([Point(point_id(str(n)), {}, {"dense": GOOD}) for n in range(5)])
         with pytest.raises(Exception, match="optimising a copy of"):

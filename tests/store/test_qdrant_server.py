@@ -139,12 +139,8 @@ def test_a_collection_that_fits_is_used_and_cannot_be_renewed(client: QdrantClie
     store = over(client, layout)
     store.upsert([point("tool", dense=unit(1))])
     assert len(store.search([dense_leg(unit(1))])[0]) == 1
-    with pytest.raises(StoreError) as refused, store.renew(layout):
+    with pytest.raises(StoreError, match=r"'toolcrib' .*server\.collection"), store.renew(layout):
         pass
-    assert str(refused.value) == (
-        "'toolcrib' at the client given is a collection, not an alias that toolcrib made, and "
-        "cannot be renewed; set server.collection to a new name and index into it"
-    )
 
 
 def test_a_renewal_leaves_one_collection_and_one_alias(client: QdrantClient) -> None:

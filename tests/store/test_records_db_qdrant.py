@@ -88,7 +88,7 @@ def test_the_collection_has_no_vectors_one_shard_and_two_indexes(server):
         "metadata": {"toolcrib": "ledger"},
     }
     assert [(r.body["field_name"], r.body["field_schema"]) for r in made[1:]] == [
-        ("shelf", "keyword"),
+        ("table", "keyword"),
         ("at", "float"),
     ]
 
@@ -100,7 +100,7 @@ def test_a_record_is_a_point_with_its_body_as_text(server, db):
     (point,) = request.body["points"]
     assert point["vector"] == {}
     assert point["payload"] == {
-        "shelf": "keys",
+        "table": "keys",
         "id": "a",
         "at": 1_772_366_400.123_457,
         "time": "1772366400.1234567",
@@ -115,7 +115,7 @@ def test_the_newest_are_one_request_unless_a_page_ends_in_a_crowd(server, db):
     assert ids(db.newest("keys", limit=3)) == ["8", "7", "6"]
     (body,) = server.sent_to("/points/scroll")
     assert body["order_by"] == {"key": "at", "direction": "desc"}
-    assert body["filter"] == {"must": [{"key": "shelf", "match": {"value": "keys"}}]}
+    assert body["filter"] == {"must": [{"key": "table", "match": {"value": "keys"}}]}
     assert body["limit"] == 4
 
 
@@ -128,7 +128,7 @@ def test_many_records_go_in_requests_of_bounded_size(server, db):
 
 
 def test_more_shelves_than_are_asked_for_at_first_are_all_listed(db, monkeypatch):
-    monkeypatch.setattr("toolcrib.store.records_db.qdrant.TABLES_AT_FIRST", 2)
+    monkeypatch.setattr("toolcrib.store.records_db.qdrant.FIRST_TABLES_LIMIT", 2)
     for name in "abcdefg":
         db.put(name, row())
     assert db.tables() == list("abcdefg")
@@ -149,7 +149,7 @@ def test_somebody_elses_collection_is_refused(client):
 
 def test_a_point_that_is_no_record_is_an_error_that_names_it(client):
     db = over(client)
-    payload = {"shelf": "keys", "at": NOON, "id": "a", "body": "{}"}
+    payload = {"table": "keys", "at": NOON, "id": "a", "body": "{}"}
     client.upsert("toolcrib-ledger", [models.PointStruct(id=7, vector={}, payload=payload)])
     with pytest.raises(StoreDamagedError, match=r"the point 7 in the collection .* is no record"):
         db.newest("keys")

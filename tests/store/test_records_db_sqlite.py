@@ -18,7 +18,7 @@ from tests.store.contract_records_db import SharedRecordsDbContract, ids, in_ord
 from tests.store.records_db_writer import record
 from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
 from toolcrib.store.records_db.base import RecordsDb
-from toolcrib.store.records_db.sqlite import APPLICATION, SqliteRecordsDb
+from toolcrib.store.records_db.sqlite import APPLICATION_ID, SqliteRecordsDb
 
 WRITER = Path(__file__).with_name("records_db_writer.py")
 ROOT = Path(__file__).parents[2]
@@ -135,7 +135,7 @@ def test_a_full_disk_is_an_error_and_all_that_was_acknowledged_stays(path):
 def test_a_write_for_which_there_is_no_room_leaves_everything_as_it_was(path):
     with closing(SqliteRecordsDb(path)) as db:
         db.put("keys", row())
-        with db._lent(making=False) as connection:
+        with db._connection(making=False) as connection:
             connection.execute("PRAGMA max_page_count = 8")
         with pytest.raises(StoreWriteError, match="database or disk is full"):
             db.put_all("keys", [row(), row("b", text="x" * 100_000)])
@@ -177,7 +177,7 @@ def test_a_file_of_something_else_is_left_as_it_is(path):
     for made, said in (
         (NOTES, "file is not a database"),
         ("CREATE TABLE mine (x)", "is a database of something else"),
-        (f"PRAGMA application_id = {APPLICATION}", "has format 0, and this toolcrib reads 1"),
+        (f"PRAGMA application_id = {APPLICATION_ID}", "has format 0, and this toolcrib reads 1"),
     ):
         path.write_bytes(made if isinstance(made, bytes) else b"")
         if isinstance(made, str):
@@ -213,7 +213,7 @@ def test_a_body_that_is_no_json_is_an_error_that_names_the_record(path):
     with closing(SqliteRecordsDb(path)) as db:
         db.put("keys", row())
         with closing(sqlite3.connect(path)) as other:
-            other.execute("UPDATE entries SET body = '[1'")
+            other.execute("UPDATE records SET body = '[1'")
             other.commit()
         with pytest.raises(StoreDamagedError, match=r"the record 'a' in .* is no JSON object"):
             db.get("keys", "a")
@@ -222,8 +222,8 @@ def test_a_body_that_is_no_json_is_an_error_that_names_the_record(path):
 def test_closing_while_a_read_is_under_way_lets_it_end(path):
     with closing(SqliteRecordsDb(path)) as db:
         db.put("keys", row())
-        with db._lent(making=False) as connection:
+        with db._connection(making=False) as connection:
             db.close()
-            assert connection.execute("SELECT count(*) FROM entries").fetchone() == (1,)
+            assert connection.execute("SELECT count(*) FROM records").fetchone() == (1,)
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):
             connection.execute("SELECT 1")

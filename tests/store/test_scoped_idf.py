@@ -15,9 +15,9 @@ import pytest
 from tests.store.samples import LAYOUT, as_dict, point, sparse, sparse_leg
 from toolcrib.records import Scope
 from toolcrib.records.scope import MAX_NAMES
-from toolcrib.store import edge_shard, filters
+from toolcrib.store import edge_query, filters
 from toolcrib.store.base import LegQuery, Point, point_id
-from toolcrib.store.edge_shard import to_query
+from toolcrib.store.edge_query import EdgeSearch, to_query
 from toolcrib.store.filters import (
     MAX_CACHED_BYTES,
     And,
@@ -53,20 +53,20 @@ def store(tmp_path: Path) -> Iterator[EdgeStore]:
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """The terms of each count from now on."""
-    counted = edge_shard._counted
+    counted = edge_query._idf_factors
     terms: list[list[int]] = []
 
     def recorded(shard: Any, using: str, corpus: Any, new: list[int]) -> dict[int, float]:
         terms.append(new)
         return counted(shard, using, corpus, new)
 
-    monkeypatch.setattr(edge_shard, "_counted", recorded)
+    monkeypatch.setattr(edge_query, "_idf_factors", recorded)
     return terms
 
 
 def counted_by_engine(store: EdgeStore, leg: LegQuery) -> dict[int, float]:
     shard = store._open_shard()
-    hits: Sequence[Any] = shard.query(to_query(leg, leg.where, store.count, coded=store._coded))
+    hits: Sequence[Any] = shard.query(to_query(leg, leg.where, store.count))
     return {hit.id: hit.score for hit in hits}
 
 
@@ -101,7 +101,7 @@ def write(store: EdgeStore, chance: random.Random) -> None:
 def test_scores_are_those_of_the_engines_own_count_after_any_writes(
     store: EdgeStore, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM", 1)
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM_POINTS", 1)
     chance = random.Random(seed)
     store.upsert(some_points(chance, 40))
     for _ in range(25):
@@ -147,9 +147,9 @@ def test_what_is_remembered_is_bounded(
     store: EdgeStore, counts: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.upsert([point("a", terms={1: 1.0}, server="mail")])
-    sizes = [bytes_of_filter(corpus) + 2 * edge_shard.TERM_BYTES for corpus in (MAIL, DESK, And())]
-    monkeypatch.setattr(edge_shard, "MAX_CACHED_BYTES", sum(sizes) - 1)
-    store._idf = edge_shard.ScopedIdf()
+    sizes = [bytes_of_filter(corpus) + 2 * edge_query.TERM_BYTES for corpus in (MAIL, DESK, And())]
+    monkeypatch.setattr(edge_query, "MAX_CACHED_BYTES", sum(sizes) - 1)
+    store._search = EdgeSearch(LAYOUT)
     legs = [sparse_leg({1: 1.0}, idf_corpus=corpus) for corpus in (MAIL, DESK, And())]
     for leg in (*legs, legs[1], legs[2], legs[0]):
         store.search([leg])
@@ -167,7 +167,7 @@ def test_wide_scopes_take_no_more_memory_however_many_there_are(store: EdgeStore
         where = from_scope(Scope(servers=frozenset(["mail", *names])))
         (hits,) = store.search([sparse_leg({1: 1.0}, where=where, idf_corpus=where)])
         assert [hit.id for hit in hits] == [point_id("a")]
-    for cache in (store._idf._known, filters._SORTED, edge_shard._CONDITIONS):
+    for cache in (store._search._idf._known, filters._SORTED, edge_query._CONDITIONS):
         assert 0 < len(cache) < 50
         assert cache.size <= MAX_CACHED_BYTES
 
@@ -176,7 +176,7 @@ def test_a_count_that_a_write_overtakes_is_not_kept(
     store: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.upsert([point(f"t{n}", terms={n % 2: 1.0}, server="mail") for n in range(6)])
-    counted = edge_shard._counted
+    counted = edge_query._idf_factors
 
     def overtaken(*given: Any) -> dict[int, float]:
         found = counted(*given)
@@ -189,7 +189,7 @@ def test_a_count_that_a_write_overtakes_is_not_kept(
 
     leg = sparse_leg({1: 1.0}, idf_corpus=And())
     with monkeypatch.context() as patch:
-        patch.setattr(edge_shard, "_counted", overtaken)
+        patch.setattr(edge_query, "_idf_factors", overtaken)
         store.search([leg])
     assert as_dict(store.search([leg])[0]) == pytest.approx(counted_by_engine(store, leg))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from toolcrib.records.usage import ModelUsage
+from toolcrib.records.turns import ModelUsage
 from toolcrib.telemetry import UNMATCHED, Metrics, RequestSummary
 
 

@@ -17,12 +17,12 @@ def test_only_what_somebody_should_look_at_is_logged_as_an_error():
     out = io.BytesIO()
     telemetry = made(out)
     for error in (QueryError("asked wrong"), OverloadedError("too much")):
-        telemetry.failed("r", error)
+        telemetry.log_fault("r", error)
     assert out.getvalue() == b""
-    telemetry.failed("r", StoreError("broken"))
+    telemetry.log_fault("r", StoreError("broken"))
     assert b"broken" in out.getvalue()
 
 
 def test_lines_go_to_standard_error_by_default(capfd):
-    Telemetry.of(ServiceSettings()).finished(RequestSummary("r", "GET", "/v1/me", 200, 1.0))
+    Telemetry.of(ServiceSettings()).record(RequestSummary("r", "GET", "/v1/me", 200, 1.0))
     assert '"route":"/v1/me"' in capfd.readouterr().err

@@ -25,9 +25,9 @@ from toolcrib.training.data import (
     batches,
     clusters,
     from_labels,
-    joined,
-    pruned,
-    sampled,
+    join_data,
+    prune_documents,
+    sample_data,
     split_anew,
     with_dev,
 )
@@ -130,23 +130,23 @@ def parts(draw):
 
 @given(st.lists(parts(), max_size=4))
 def test_joined_sets_keep_every_pairs_texts(several):
-    whole = joined(several)
+    whole = join_data(several)
     assert told(whole) == [pair for part in several for pair in told(part)]
     assert sorted(whole.documents) == sorted({t for part in several for t in part.documents})
 
 
 @given(parts(), st.integers(0, 6), st.integers())
 def test_a_sample_is_of_the_set_as_large_as_asked_and_the_seeds(data, limit, seed):
-    drawn = sampled(data, limit, seed)
+    drawn = sample_data(data, limit, seed)
     assert len(drawn.examples) == min(limit, len(data.examples))
     assert drawn.documents == data.documents
     assert all(drawn.examples.count(e) <= data.examples.count(e) for e in drawn.examples)
-    assert drawn == sampled(data, limit, seed)
+    assert drawn == sample_data(data, limit, seed)
 
 
 @given(parts())
 def test_pruned_data_keeps_every_pairs_texts_and_no_other(data):
-    kept = pruned(data)
+    kept = prune_documents(data)
     assert told(kept) == told(data)
     pointed_to = {p for e in kept.examples for p in (e.positive, *e.relevant, *e.negatives)}
     assert pointed_to == set(range(len(kept.documents)))
@@ -154,8 +154,8 @@ def test_pruned_data_keeps_every_pairs_texts_and_no_other(data):
 
 def test_another_seed_draws_another_sample():
     data = TrainingData(("a",), tuple(Example(str(n), 0, frozenset({0}), "s") for n in range(50)))
-    assert sampled(data, 5, seed=1) != sampled(data, 5, seed=2)
-    assert sampled(data, 50, seed=1) is data
+    assert sample_data(data, 5, seed=1) != sample_data(data, 5, seed=2)
+    assert sample_data(data, 50, seed=1) is data
 
 
 DATA = TrainingData(("a", "b", "c"), (Example("q", 0, frozenset({0}), "s", (1,)),))

@@ -17,7 +17,7 @@ from toolcrib.training.export import read_weights
 from toolcrib.training.session import retrieval_evaluator
 from toolcrib.training.trainer import (
     CHECKPOINTS,
-    MIXES,
+    FIRST_WEIGHT_SHARES,
     EncoderTraining,
     LoopSettings,
     _trainer,
@@ -117,9 +117,9 @@ class TestMixing:
         between = {name: 0.25 * start[name] + 0.75 * end[name] for name in start}
         assert _far(found, between) < 1e-5
 
-    @pytest.mark.parametrize("best", MIXES[:2])
+    @pytest.mark.parametrize("best", FIRST_WEIGHT_SHARES[:2])
     def test_with_them_it_is_what_serves_best(self, school: School, best: float) -> None:
-        figures = [float(mix == best) for mix in MIXES]
+        figures = [float(mix == best) for mix in FIRST_WEIGHT_SHARES]
         name = f"best-{best}"
         account = school.train(name, EncoderTraining(SHORT), judge(0.0, 0.1, *figures))
         assert account["mix"] == best

@@ -343,7 +343,7 @@ def test_a_rerankers_export_orders_texts_as_it_does(
 def test_where_int8_costs_too_much_the_export_is_kept_in_full_precision(
     reranker: Path, data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolcrib.training.export.AT_LEAST", 0.99999)
+    monkeypatch.setattr("toolcrib.training.export.MIN_AGREEMENT", 0.99999)
     found = export_agreeing("reranker", reranker, tmp_path, CARD_AGREEMENT, data)
     assert found["correlation"] > 0.99999
 
@@ -353,7 +353,7 @@ def test_an_export_that_cannot_agree_is_refused_before_training(
 ) -> None:
     start = base(tmp_path)
     rehearse(start, 1, 64, data)
-    monkeypatch.setattr("toolcrib.training.export.AT_LEAST", 2)
+    monkeypatch.setattr("toolcrib.training.export.MIN_AGREEMENT", 2)
     with pytest.raises(TrainingError, match="does not agree"):
         rehearse(start, 1, 64, data)
 

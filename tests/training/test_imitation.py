@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.encoders.lexical import split_identifier
 from toolcrib.indexers.points import clean, dense_text
 from toolcrib.records import ToolSpec
+from toolcrib.text import split_identifier
 from toolcrib.training.data import Example, imitate
 
 SEEDS = range(150)

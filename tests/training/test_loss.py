@@ -128,7 +128,7 @@ def test_each_text_keeps_its_own_vector_whatever_runs_with_it(lengths):
         "attention_mask": (torch.arange(longest) < torch.tensor(lengths)[:, None]).long(),
         "kind": "text",
     }
-    found = contrastive([])._encoded(features)
+    found = contrastive([])._encode(features)
     summed = (features["values"] * features["attention_mask"].unsqueeze(-1)).sum(dim=1)
     assert torch.allclose(found, torch.nn.functional.normalize(summed), atol=1e-6)
 

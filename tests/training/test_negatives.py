@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import MissingExtraError
 from toolcrib.training.data import Example, TrainingData
-from toolcrib.training.negatives import ALIKE, mine
+from toolcrib.training.negatives import SAME_TEXT_COSINE, mine
 
 GUIDE = DeterministicEncoder()
 DRAWS = 30
@@ -72,7 +72,7 @@ def test_the_positive_and_what_answers_as_well_is_no_negative():
 
 
 def test_what_the_guide_finds_alike_to_the_positive_is_no_negative():
-    assert math.cos(math.radians(25)) > ALIKE > math.cos(math.radians(27))
+    assert math.cos(math.radians(25)) > SAME_TEXT_COSINE > math.cos(math.radians(27))
     assert drawn(part("q0", "n0", "n25", "n-25", "n27", "n-27")) == {"n27", "n-27"}
 
 
@@ -183,7 +183,7 @@ def test_negatives_neither_answer_the_query_nor_are_alike_to_what_does(parts, co
         texts = [data.documents[place] for place in example.negatives]
         assert set(texts) <= set(before.documents)
         places = [data.documents.index(text) for text in before.documents]
-        alike = vectors[places] @ vectors[example.positive] >= ALIKE
+        alike = vectors[places] @ vectors[example.positive] >= SAME_TEXT_COSINE
         barred = {place for place, near in zip(places, alike, strict=True) if near}
         barred |= example.relevant
         if len(places) - len(barred) >= count:

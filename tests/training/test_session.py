@@ -20,7 +20,7 @@ from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.indexers.points import dense_text
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.settings import EncoderSettings
-from toolcrib.training.data import from_labels, pruned, sampled
+from toolcrib.training.data import from_labels, prune_documents, sample_data
 from toolcrib.training.session import (
     MEASURES,
     Gathered,
@@ -387,7 +387,7 @@ def test_a_corpus_gives_all_it_has_unless_it_is_bounded():
     bounded = gathered([], {"corpus": specs}, corpus_limit=4)
     assert bounded.pairs == {"corpus": 4}
     whole = gathered([], {"corpus": specs}).parts["corpus"]
-    assert bounded.parts["corpus"] == pruned(sampled(whole, 4, 0))
+    assert bounded.parts["corpus"] == prune_documents(sample_data(whole, 4, 0))
     assert len(bounded.parts["corpus"].documents) < len(whole.documents)
 
 

@@ -1,4 +1,4 @@
-"""API keys: what they allow; made, told apart, revoked, and kept without their secrets."""
+"""API keys: grants, and a key ring that creates, verifies and revokes keys, stored as hashes."""
 
 from __future__ import annotations
 
@@ -18,47 +18,44 @@ from toolcrib.caches import BoundedMap
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.errors import ForbiddenError, QueryError, StoreDamagedError, UnauthenticatedError
 from toolcrib.records import Scope, Sensitivity
-from toolcrib.records.scope import Names, lowest
-from toolcrib.records.validation import in_words
+from toolcrib.records.codec import in_words
+from toolcrib.records.scope import DEFAULT_NAMESPACE, Names, lowest
 from toolcrib.store.records_db.base import DbRow, RecordsDb
-
-__all__ = ["ANYONE", "DEFAULT", "KEY_BYTES", "Caller", "Grant", "Key", "KeyRing", "within"]
 
 TABLE = "keys"
 
-MAX_READ_BYTES = 16 * 2**20
-"""What keys take that were looked up a moment ago: some 30,000, fewer where they name much."""
+MAX_CACHED_KEYS_BYTES = 16 * 2**20
+"""Memory of cached keys: some 30,000, fewer where they name much."""
 
 KEY_BYTES = 512
-"""What a key takes beside its names."""
+"""Memory that a key takes beside its names."""
 
-FRESH_S = 1.0
-"""How long a key is taken as it was looked up: a revoked one stops within two seconds, also where
-callers are remembered for a moment after that."""
+KEY_CACHE_S = 1.0
+"""Seconds that a looked-up key is cached. A revoked key stops within two seconds, also where
+callers are cached once more."""
 
 KEY_TEXT = re.compile(r"tc_([0-9a-f]{12})_([0-9a-f]{64})")
 
 State = Literal["active", "expired", "revoked"]
 
 EVERY = "*"
-DEFAULT = "default"
 
 Namespace = Annotated[str, Field(pattern=r"^(\*|[a-z0-9][a-z0-9_.-]{0,62})$")]
 
 
-# -- what callers may do ------------------------------------------------------------------
+# -- grants and callers ------------------------------------------------------------------
 
 
 class Grant(BaseModel):
-    """What a key allows.
+    """Permissions of a key.
 
-    `namespaces`: `*` is all of them. `servers`, `tags`, `collections`: None is no restriction,
-    an empty set nothing. `rate`: requests a process takes, as in `service.rate`.
+    `*` in `namespaces` is every namespace. In `servers`, `tags` and `collections` None is no
+    restriction, an empty set allows nothing. `rate`: requests a process takes, as `service.rate`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    namespaces: tuple[Namespace, ...] = Field(default=(DEFAULT,), min_length=1)
+    namespaces: tuple[Namespace, ...] = Field(default=(DEFAULT_NAMESPACE,), min_length=1)
     servers: Names | None = None
     tags: Names | None = None
     collections: Names | None = None
@@ -78,58 +75,58 @@ class Grant(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose request it is."""
+    """Caller of a request: the key and its grant."""
 
     key_id: str
     name: str
     grant: Grant
 
     def scope(self) -> Scope:
-        """What the caller may use; a filter inside every leg."""
+        """Scope of the grant; a filter inside every leg."""
         return self.grant.scope()
 
     @property
     def may_write(self) -> bool:
-        """Whether the caller may change anything."""
+        """True if the caller may change anything."""
         return self.grant.access == "write"
 
-    def namespace(self, asked: str | None) -> str:
-        """The namespace that is meant: the one asked for, the only one, or the default one.
+    def namespace(self, name: str | None) -> str:
+        """Namespace of a request; without a name the key's only namespace, or the default one.
 
         Raises:
-            ForbiddenError: it is not the caller's.
+            ForbiddenError: the key is not for this namespace.
         """
         granted = self.grant.namespaces
-        if asked is None:
-            only = granted[0] if len(granted) == 1 else EVERY
-            asked = DEFAULT if only == EVERY else only
-        if asked not in granted and EVERY not in granted:
+        if name is None:
+            name = granted[0] if len(granted) == 1 else EVERY
+            name = DEFAULT_NAMESPACE if name == EVERY else name
+        if name not in granted and EVERY not in granted:
             raise ForbiddenError(
-                f"this key is not for the namespace {asked[:80]!r}, only for "
+                f"this key is not for the namespace {name[:80]!r}, only for "
                 f"{', '.join(map(repr, granted))}"
             )
-        return asked
+        return name
 
 
 ANYONE = Caller("", "anyone", Grant(namespaces=(EVERY,), access="write"))
-"""Who asks where no key is needed."""
+"""Caller of a service that needs no key."""
 
 
-def within(granted: Scope, asked: Scope | None) -> Scope:
-    """What both scopes allow; where that is no scope (tags of two kinds), less."""
-    if asked is None:
+def within(granted: Scope, requested: Scope | None) -> Scope:
+    """Intersection of two scopes, or less where no scope says it (tags of two kinds)."""
+    if requested is None:
         return granted
     return Scope(
-        servers=_both(granted.servers, asked.servers),
-        tags=_both(granted.tags, asked.tags),
-        categories=_both(granted.categories, asked.categories),
-        without_safety_tags=granted.without_safety_tags | asked.without_safety_tags,
-        max_sensitivity=lowest(granted.max_sensitivity, asked.max_sensitivity),
-        collections=_both(granted.collections, asked.collections),
+        servers=_common(granted.servers, requested.servers),
+        tags=_common(granted.tags, requested.tags),
+        categories=_common(granted.categories, requested.categories),
+        without_safety_tags=granted.without_safety_tags | requested.without_safety_tags,
+        max_sensitivity=lowest(granted.max_sensitivity, requested.max_sensitivity),
+        collections=_common(granted.collections, requested.collections),
     )
 
 
-def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+def _common(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
     if one is None or other is None:
         return other if one is None else one
     return one & other
@@ -139,7 +136,7 @@ def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset
 
 
 class Key(BaseModel):
-    """What is known of a key; times are Unix times in seconds. Its secret is not."""
+    """Key without its secret; times are Unix times in seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -151,13 +148,13 @@ class Key(BaseModel):
     revoked_at: float | None = None
 
     def state(self, now: float) -> State:
-        """Whether it holds at this time."""
+        """State of the key at a time."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= now else "active"
 
     def as_dict(self, now: float) -> dict[str, Any]:
-        """JSON values, its state at this time among them; times as ISO 8601 in UTC."""
+        """JSON values with the state at a time; times as ISO 8601 in UTC."""
         return {
             "id": self.id,
             "name": self.name,
@@ -169,16 +166,16 @@ class Key(BaseModel):
         }
 
 
-class _Kept(Key):
-    """A key as it stands in the records database: with the SHA-256 of its whole text, as hex."""
+class _StoredKey(Key):
+    """Key in the records database, with the SHA-256 of its whole text as hex."""
 
     sha256: str
 
 
 class KeyRing:
-    """The keys of a records database; for several threads and processes.
+    """Keys of a records database; for several threads and processes.
 
-    `now` gives Unix time, for what expires; `clock` only measures how long ago a key was read.
+    `now` gives Unix time for expiry; `clock` measures the age of cached keys.
     """
 
     def __init__(
@@ -190,23 +187,25 @@ class KeyRing:
         self._records = records_db
         self._now = now
         self._clock = clock or SystemClock()
-        self._read: BoundedMap[str, tuple[float, _Kept]] = BoundedMap(
-            MAX_READ_BYTES, lambda _, read: KEY_BYTES + read[1].grant.scope().bytes
+        self._cache: BoundedMap[str, tuple[float, _StoredKey]] = BoundedMap(
+            MAX_CACHED_KEYS_BYTES, lambda _, read: KEY_BYTES + read[1].grant.scope().bytes
         )
 
     def create(self, name: str, grant: Grant, expires_at: float | None = None) -> tuple[Key, str]:
-        """A new key, and the text that callers send: it cannot be had again.
+        """Create a key, and return the text that callers send, which is not stored.
 
         Raises:
             QueryError: the name is empty or too long, or the time is past.
-            StoreError: the key cannot be kept.
+            StoreError: the key cannot be written.
         """
         now, key_id = self._now(), secrets.token_hex(6)
         if expires_at is not None and expires_at <= now:
-            raise QueryError(f"a key that expires at {_iso(expires_at)} would not hold: it is past")
+            raise QueryError(
+                f"the key would expire in the past ({_iso(expires_at)}); give a later time"
+            )
         text = f"tc_{key_id}_{secrets.token_hex(32)}"
         try:
-            kept = _Kept(
+            kept = _StoredKey(
                 id=key_id,
                 name=name.strip(),
                 grant=grant,
@@ -216,17 +215,16 @@ class KeyRing:
             )
         except ValidationError as error:
             raise QueryError(
-                f"{name[:120]!r} is no name of a key: it has 1 to 100 characters, all of them "
-                "printable"
+                f"{name[:120]!r} is no name for a key; give 1 to 100 printable characters"
             ) from error
         self._keep(kept)
-        return _known_of(kept), text
+        return _public_key(kept), text
 
     def revoke(self, key_id: str) -> bool:
-        """Let a key hold no longer; whether there is one. Doing so again changes nothing.
+        """Revoke a key for good; True if the key exists.
 
         Raises:
-            StoreError: the records database does not do it.
+            StoreError: the records database cannot be written.
         """
         kept = self._look_up(key_id)
         if kept is None:
@@ -236,25 +234,25 @@ class KeyRing:
         return True
 
     def list(self) -> tuple[Key, ...]:
-        """Every key, oldest first; those that no longer hold too.
+        """List all keys, oldest first, expired and revoked keys too.
 
         Raises:
             StoreError: the records database cannot be read.
         """
-        return tuple(_known_of(_kept(entry)) for entry in self._records.read(TABLE))
+        return tuple(_public_key(_stored_key(entry)) for entry in self._records.read(TABLE))
 
     def verify(self, text: str) -> Caller:
-        """Whose text this is. What is looked up is believed for `FRESH_S`.
+        """Caller of a key's text; a looked-up key is cached for `KEY_CACHE_S`.
 
         Raises:
-            UnauthenticatedError: no key, or one that does not hold.
+            UnauthenticatedError: the text is no key, or the key is not active.
             StoreError: the records database cannot be read.
         """
         parts = KEY_TEXT.fullmatch(text)
         if parts is None:
             raise UnauthenticatedError("this is no API key: a key looks like tc_..._...")
         kept = self._recent(parts[1])
-        # Also without a key, so that how long it takes does not tell whether there is one.
+        # Compared without a key too: the time taken must not tell whether the key exists.
         is_right = hmac.compare_digest(_digest(text), kept.sha256 if kept else _digest(""))
         if kept is None or not is_right:
             raise UnauthenticatedError("the API key is not known")
@@ -263,39 +261,39 @@ class KeyRing:
             raise UnauthenticatedError(f"the API key {kept.id} ({kept.name!r}) is {state}")
         return Caller(kept.id, kept.name, kept.grant)
 
-    def _recent(self, key_id: str) -> _Kept | None:
-        """The key as it was at most `FRESH_S` ago; an unknown one is asked for every time."""
-        asked_at = self._clock()
-        known = self._read.get(key_id)
-        if known is not None and 0 <= asked_at - known[0] < FRESH_S:
+    def _recent(self, key_id: str) -> _StoredKey | None:
+        """Key as of at most `KEY_CACHE_S` ago; an unknown key is looked up every time."""
+        at = self._clock()
+        known = self._cache.get(key_id)
+        if known is not None and 0 <= at - known[0] < KEY_CACHE_S:
             return known[1]
         kept = self._look_up(key_id)
         if kept is not None:
-            self._read[key_id] = asked_at, kept
+            self._cache[key_id] = at, kept
         return kept
 
-    def _look_up(self, key_id: str) -> _Kept | None:
+    def _look_up(self, key_id: str) -> _StoredKey | None:
         entry = self._records.get(TABLE, key_id)
-        return _kept(entry) if entry is not None else None
+        return _stored_key(entry) if entry is not None else None
 
-    def _keep(self, kept: _Kept) -> None:
+    def _keep(self, kept: _StoredKey) -> None:
         body = kept.model_dump(mode="json", exclude={"id"})
         self._records.put(TABLE, DbRow(kept.id, kept.created_at, body))
-        self._read.pop(kept.id, None)
+        self._cache.pop(kept.id, None)
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _known_of(kept: _Kept) -> Key:
+def _public_key(kept: _StoredKey) -> Key:
     return Key.model_validate(kept.model_dump(exclude={"sha256"}))
 
 
-def _kept(entry: DbRow) -> _Kept:
+def _stored_key(entry: DbRow) -> _StoredKey:
     body: Mapping[str, Any] = {**entry.body, "id": entry.id}
     try:
-        return _Kept.model_validate(body)
+        return _StoredKey.model_validate(body)
     except ValidationError as error:
         raise StoreDamagedError(
             f"the key {entry.id!r} cannot be read ({in_words(error)}); a newer toolcrib may have "

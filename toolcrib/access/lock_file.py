@@ -1,4 +1,4 @@
-"""`toolcrib.lock`: which tools of which servers were approved, each by its digest.
+"""Lock file `toolcrib.lock`: digests of the approved tools, by server.
 
     # Approved by `toolcrib approve`. Commit this file; a changed tool is held back.
     version: 1
@@ -6,7 +6,7 @@
       github:
         github/create_issue: 4f0c...
 
-A server that is listed is locked, also with no tools.
+A listed server is locked, also without tools.
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.errors import SourceError, StoreWriteError
 from toolcrib.records import ToolSpec
-from toolcrib.records.validation import in_words
+from toolcrib.records.codec import in_words
 from toolcrib.store.folder import write_atomically
-
-__all__ = ["LockFile"]
 
 VERSION = 1
 HEAD = "# Approved by `toolcrib approve`. Commit this file; a new or changed tool is held back.\n"
-MEND = "restore the file from version control"
-PATIENCE_S = 10.0
+_REPAIR = "restore the file from version control"
+WRITE_LOCK_TIMEOUT_S = 10.0
 
 
 class _Content(BaseModel):
@@ -44,7 +42,7 @@ class _Content(BaseModel):
 class LockFile:
     """Reads and writes one lock file; for several threads and processes.
 
-    It is read anew whenever it has changed on disk.
+    A file that changed on disk is read again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,10 +51,10 @@ class LockFile:
         self._content: Mapping[str, Mapping[str, str]] = {}
 
     def read(self) -> Mapping[str, Mapping[str, str]]:
-        """The digests of tools by id, by server; empty where there is no file.
+        """Read the digests by server and tool id; empty without a file.
 
         Raises:
-            SourceError: the file is damaged; the error says in which line.
+            SourceError: the file is damaged; the error names the line.
         """
         try:
             stat = self.path.stat()
@@ -67,58 +65,59 @@ class LockFile:
             raise SourceError(str(self.path), "", f"cannot be read: {error.strerror}") from error
         seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if seen != self._seen:
-            self._content = self._parsed()
+            self._content = self._parse()
             self._seen = seen
         return self._content
 
     def servers(self) -> frozenset[str]:
-        """The locked servers."""
+        """Locked servers."""
         return frozenset(self.read())
 
     def digest(self, tool_id: str) -> str | None:
-        """The approved digest of a tool, None where it has none."""
+        """Approved digest of a tool; None without approval."""
         return next((tools[tool_id] for tools in self.read().values() if tool_id in tools), None)
 
     def approve(self, specs: Iterable[ToolSpec]) -> None:
-        """Write the digests of these tools; their servers are locked from now on.
+        """Write the digests of tools, and so lock their servers.
 
         Raises:
-            SourceError: the file that is there is damaged.
-            StoreWriteError: it cannot be written.
+            SourceError: the existing file is damaged.
+            StoreWriteError: the file cannot be written.
         """
-        given = list(specs)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(self.path.with_name(f".{self.path.name}.writing"), timeout=PATIENCE_S):
+            with FileLock(
+                self.path.with_name(f".{self.path.name}.writing"), timeout=WRITE_LOCK_TIMEOUT_S
+            ):
                 servers = {server: dict(tools) for server, tools in self.read().items()}
-                for spec in given:
+                for spec in specs:
                     servers.setdefault(spec.server, {})[spec.id] = spec.digest
                 write_atomically(self.path, _text(servers))
         except OSError as error:
             raise StoreWriteError(f"{self.path} cannot be written: {error}") from error
 
-    def _parsed(self) -> Mapping[str, Mapping[str, str]]:
+    def _parse(self) -> Mapping[str, Mapping[str, str]]:
         name = str(self.path)
         try:
             text = self.path.read_text(encoding="utf-8")
         except OSError as error:
             raise SourceError(name, "", f"cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
-            raise SourceError(name, "", f"is not UTF-8 text; {MEND}") from error
+            raise SourceError(name, "", f"is not UTF-8 text; {_REPAIR}") from error
         try:
             return _Content.model_validate(yaml.safe_load(text)).servers
         except yaml.YAMLError as error:
             mark: Any = getattr(error, "problem_mark", None)
-            problem = getattr(error, "problem", None) or "a character that no text has"
+            problem = getattr(error, "problem", None) or "a character that YAML does not allow"
             place = f"line {mark.line + 1}" if mark else ""
-            raise SourceError(name, place, f"{problem}; {MEND}") from error
+            raise SourceError(name, place, f"{problem}; {_REPAIR}") from error
         except ValidationError as error:
             place = f"line {_line(text, error.errors()[0]['loc'])}"
-            raise SourceError(name, place, f"{in_words(error)}; {MEND}") from error
+            raise SourceError(name, place, f"{in_words(error)}; {_REPAIR}") from error
 
 
 def _line(text: str, way: Sequence[int | str]) -> int:
-    """The line of what stands at the end of a way through a document, or as near as it leads."""
+    """Line of a place in a YAML document, or of the deepest key on the way that exists."""
     node: Any = yaml.SafeLoader(text).get_single_node()
     line = 1
     for step in way:

@@ -1,4 +1,4 @@
-"""Tools that are held back: kept with what was found, until somebody approves or rejects them."""
+"""Quarantine: tools held back with their findings, until a person approves or rejects them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from toolcrib.records.audit import Finding, Held
 from toolcrib.records.codec import adapter, as_json
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 
-__all__ = ["Quarantine"]
-
-DANGEROUS = "its text is dangerous to a model"
+_DANGEROUS = "its text is dangerous to a model"
 
 
 class Quarantine:
-    """What is held back of one namespace, and what was approved in it; `now` gives Unix time.
+    """Held and approved tools of one namespace; `now` gives Unix time.
 
-    It stands in a records database, so that a command can approve what a service holds. Every
-    method raises StoreError where the records database does not answer.
+    A records database keeps them, so that a command can approve what a service holds. Every
+    method raises StoreError if the records database does not answer.
     """
 
     def __init__(
@@ -38,10 +36,10 @@ class Quarantine:
     def screen(
         self, specs: Iterable[ToolSpec], beside: Iterable[ToolSpec] = (), *, written_by: str = ""
     ) -> tuple[list[ToolSpec], list[Held]]:
-        """Let pass what no finding blocks, or was approved just so; hold the rest.
+        """Pass tools that no finding blocks, or that are approved as they are; hold the rest.
 
-        They are also held against the tools `beside` them, of other servers, which are not judged
-        themselves. What was held under the id of one that passes is held no longer.
+        Tools are also compared with the tools `beside` them, of other servers, which are not
+        screened themselves. A tool that passes releases what was held under its id.
         """
         given = list(specs)
         found: dict[str, list[Finding]] = {}
@@ -57,23 +55,23 @@ class Quarantine:
                 if spec.id in before:
                     self._records.delete(self._held, spec.id)
             else:
-                held.append(self.hold(spec, DANGEROUS, findings, written_by=written_by))
+                held.append(self.hold(spec, _DANGEROUS, findings, written_by=written_by))
         return passed, held
 
     def _is_approved(self, spec: ToolSpec, findings: Iterable[Finding]) -> bool:
-        """Whether it was approved just so, or without an enrichment that nothing blocks."""
-        approved = self.approved(spec.id)
+        """True if the tool was approved as it is, or apart from a harmless enrichment."""
+        approved = self.approved_digest(spec.id)
         own = spec.model_copy(update={"enrichment": None})
         written = [each for each in findings if each.place.startswith("enrichment.")]
         return approved == spec.digest or (approved == own.digest and not blocks(written))
 
-    def screened(self, entries: Iterable[Entry]) -> list[Entry]:
-        """What sources hold, for `Crib.index_tools`: what is held back is refused."""
+    def screen_entries(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Screen the entries of sources for `Crib.index_tools`: held tools become refusals."""
         found = list(entries)
         specs = [item for _, item in found if isinstance(item, ToolSpec)]
         held = {each.tool_id: each for each in self.screen(specs)[1]}
         return [
-            (source, Refusal(source, item.id, _why(held[item.id])))
+            (source, Refusal(source, item.id, _refusal_reason(held[item.id])))
             if isinstance(item, ToolSpec) and item.id in held
             else (source, item)
             for source, item in found
@@ -88,15 +86,15 @@ class Quarantine:
         *,
         written_by: str = "",
     ) -> Held:
-        """Hold a tool back; what is held already as it is keeps its time and its first writer."""
-        before, since = self.held(spec.id), self._now()
+        """Hold a tool back; the same tool held again keeps its time and first writer."""
+        before, since = self.get(spec.id), self._now()
         if before is not None and before.digest == spec.digest:
             since, written_by = before.since, before.written_by
         made = Held(
             tool_id=spec.id,
             server=spec.server,
             digest=spec.digest,
-            was_digest=was_digest or self.approved(spec.id),
+            was_digest=was_digest or self.approved_digest(spec.id),
             reason=reason,
             findings=tuple(findings),
             since=since,
@@ -107,23 +105,23 @@ class Quarantine:
         self._records.put(self._held, DbRow(spec.id, since, body))
         return made
 
-    def held(self, tool_id: str) -> Held | None:
-        """What is held under this id, None where nothing is."""
+    def get(self, tool_id: str) -> Held | None:
+        """Tool held under an id; None if nothing is held."""
         entry = self._records.get(self._held, tool_id)
-        return None if entry is None else _read(entry)
+        return None if entry is None else _held_tool(entry)
 
     def list(self) -> list[Held]:
-        """All that is held, oldest first."""
-        return [_read(entry) for entry in self._records.read(self._held)]
+        """Held tools, oldest first."""
+        return [_held_tool(entry) for entry in self._records.read(self._held)]
 
-    def shown(self, tool_id: str, digest: str) -> Held:
-        """What is held under this id, if it is what somebody has seen: has the digest shown.
+    def get_reviewed(self, tool_id: str, digest: str) -> Held:
+        """Tool held under an id, if its digest is the one that a person has seen.
 
         Raises:
             UnknownToolError: nothing is held under this id.
-            ToolChangedError: something else is.
+            ToolChangedError: the held tool has another digest.
         """
-        held = self.held(tool_id)
+        held = self.get(tool_id)
         if held is None:
             raise UnknownToolError(tool_id)
         if held.digest != digest:
@@ -134,16 +132,16 @@ class Quarantine:
         return held
 
     def release(self, held: Held) -> None:
-        """Approve a tool as it was held when it was read, and hold that no longer."""
-        # Approved first: what dies in between is held still, and can be released again.
+        """Approve a tool as it was read, and release it."""
+        # Approved first: after a crash in between the tool can be released again.
         body = {"digest": held.digest}
         self._records.put(self._approved, DbRow(held.tool_id, self._now(), body))
-        now = self.held(held.tool_id)
+        now = self.get(held.tool_id)
         if now is not None and now.digest == held.digest:
             self._records.delete(self._held, held.tool_id)
 
     def reject(self, tool_id: str) -> None:
-        """Forget a held tool; when it comes again it is judged again.
+        """Drop a held tool; if it comes again it is screened again.
 
         Raises:
             UnknownToolError: nothing is held under this id.
@@ -151,18 +149,18 @@ class Quarantine:
         if not self._records.delete(self._held, tool_id):
             raise UnknownToolError(tool_id)
 
-    def met(self, server: str) -> Mapping[str, str] | None:
-        """The digests of a server's tools by id when it was first met, None before that."""
+    def first_digests(self, server: str) -> Mapping[str, str] | None:
+        """Digests of a server's tools by id at its first connection; None before."""
         entry = self._records.get(self._met, server)
         return None if entry is None else entry.body["tools"]
 
-    def meet(self, server: str, specs: Iterable[ToolSpec]) -> None:
-        """Remember a server's tools as it was first met: later ones are compared with these."""
+    def keep_first_digests(self, server: str, specs: Iterable[ToolSpec]) -> None:
+        """Keep the digests of a server's first connection, with which later tools are compared."""
         tools = {spec.id: spec.digest for spec in specs}
         self._records.put(self._met, DbRow(server, self._now(), {"tools": tools}))
 
-    def locked(self, lock: str, servers: Iterable[str]) -> frozenset[str]:
-        """Keep that a lock file names these servers; all that it ever named."""
+    def record_locked(self, lock: str, servers: Iterable[str]) -> frozenset[str]:
+        """Record the servers that a lock file names, and return every server that it ever named."""
         entry = self._records.get(self._locked, lock)
         before = frozenset(entry.body["servers"] if entry else ())
         found = before.union(servers)
@@ -170,16 +168,16 @@ class Quarantine:
             self._records.put(self._locked, DbRow(lock, self._now(), {"servers": sorted(found)}))
         return found
 
-    def approved(self, tool_id: str) -> str | None:
-        """The digest that was approved last for this id, None where none was."""
+    def approved_digest(self, tool_id: str) -> str | None:
+        """Digest approved last for an id; None without approval."""
         entry = self._records.get(self._approved, tool_id)
         return None if entry is None else entry.body["digest"]
 
 
-def _why(held: Held) -> str:
+def _refusal_reason(held: Held) -> str:
     worst = next((f": {each.rule} in {each.place}" for each in held.findings), "")
     return f"held back for approval, because {held.reason}{worst}; see `toolcrib approve --list`"
 
 
-def _read(entry: DbRow) -> Held:
+def _held_tool(entry: DbRow) -> Held:
     return adapter(Held).validate_python({**entry.body, "since": entry.at})

@@ -1,4 +1,4 @@
-"""`toolcrib keys`, `approve` and `audit`: who may come in, and what may be served."""
+"""`toolcrib keys`, `approve`, `audit` and `store init`: administration of a service."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 from pydantic import ValidationError
@@ -18,17 +20,8 @@ from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.cli.completion import complete_collections, complete_held, complete_keys
-from toolcrib.cli.options import (
-    GATEWAY_STORE,
-    Json,
-    Servers,
-    StoreOption,
-    Tags,
-    Url,
-    read_tools,
-    remote_crib,
-    service_of,
-)
+from toolcrib.cli.opening import GATEWAY_STORE, remote_crib, service_of
+from toolcrib.cli.options import Json, Servers, StoreOption, Tags, Url, read_tools
 from toolcrib.cli.output import (
     count_of,
     err,
@@ -41,16 +34,25 @@ from toolcrib.cli.output import (
     table_of,
 )
 from toolcrib.cli.progress import WorkStep, working
-from toolcrib.errors import QueryError, ToolChangedError, UnknownToolError, nearest
+from toolcrib.errors import (
+    QueryError,
+    SettingsError,
+    StoreError,
+    ToolChangedError,
+    UnknownToolError,
+    nearest,
+)
 from toolcrib.indexers.audit import audit_all, blocks
+from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
 from toolcrib.records.audit import Finding, Held
 from toolcrib.records.codec import as_json
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings, load_settings
-from toolcrib.store.namespaced import DEFAULT
 
-__all__ = ["app", "approve", "audit"]
+if TYPE_CHECKING:
+    from toolcrib.store.qdrant_server import ServerStore
 
 DAY_S = 86_400
 MAX_DAYS = 36_500
@@ -189,7 +191,7 @@ def _print_keys(keys: list[dict[str, Any]]) -> None:
 
 
 def _limits(grant: dict[str, Any]) -> str:
-    """What narrows a key, in a few words."""
+    """Limits of a key, in a few words."""
     named = ("servers", "tags", "collections")
     parts = [f"{name}: {', '.join(grant[name])}" for name in named if grant[name] is not None]
     if grant["max_sensitivity"] is not None:
@@ -244,21 +246,23 @@ def approve(
     if service is not None and lock is not None:
         raise typer.BadParameter("a service has no such file; name a --store", param_hint="--lock")
     if service is None:
-        judging = _in_store(_place(store, settings), namespace or DEFAULT, settings)
+        judging = _in_store(
+            _approval_store(store, settings), namespace or DEFAULT_NAMESPACE, settings
+        )
     else:
         judging = _by_service(service, namespace or settings.namespace, settings)
     with judging as (held, release, forget):
         if show or not (tools or everything):
             _show(held, json=json)
             return
-        chosen = held if everything else _named(tools or [], held)
+        chosen = held if everything else _held_by_id(tools or [], held)
         if reject:
             for each in chosen:
                 forget(each.tool_id)
         else:
-            _require_seen(chosen, frozenset(digest or _asked(chosen, json=json)))
+            _require_seen(chosen, frozenset(digest or _typed_digests(chosen, json=json)))
             if service is None:
-                _write(lock, settings, chosen)
+                _lock_approved(lock, settings, chosen)
             for each in chosen:
                 release(each)
     done = "rejected" if reject else "approved"
@@ -266,7 +270,7 @@ def approve(
 
 
 Judging: TypeAlias = tuple[Sequence[Held], Callable[[Held], None], Callable[[str], None]]
-"""What is held back, what approves one of it, and what forgets one by its id."""
+"""Held tools, the function that approves one, and the function that rejects one by its id."""
 
 
 @contextmanager
@@ -283,13 +287,13 @@ def _by_service(url: str, namespace: str | None, settings: Settings) -> Generato
         yield held, lambda each: crib.approve_tool(each.tool_id, each.digest), crib.reject_tool
 
 
-def _place(store: str | None, settings: Settings) -> str:
+def _approval_store(store: str | None, settings: Settings) -> str:
     if store is not None:
         return store
     return GATEWAY_STORE if Path(GATEWAY_STORE).is_dir() else settings.store
 
 
-def _named(ids: Sequence[str], held: Sequence[Held]) -> list[Held]:
+def _held_by_id(ids: Sequence[str], held: Sequence[Held]) -> list[Held]:
     """The held tools of these ids; none is touched where one is unknown."""
     known = {each.tool_id: each for each in held}
     for tool_id in ids:
@@ -298,7 +302,7 @@ def _named(ids: Sequence[str], held: Sequence[Held]) -> list[Held]:
     return [known[tool_id] for tool_id in dict.fromkeys(ids)]
 
 
-def _asked(chosen: Sequence[Held], *, json: bool) -> Generator[str]:
+def _typed_digests(chosen: Sequence[Held], *, json: bool) -> Generator[str]:
     """The digests of these tools, as whoever is shown them types them."""
     for each in chosen:
         if json:
@@ -332,7 +336,7 @@ def _require_seen(chosen: Sequence[Held], digests: frozenset[str]) -> None:
             )
 
 
-def _write(lock: Path | None, settings: Settings, chosen: Sequence[Held]) -> None:
+def _lock_approved(lock: Path | None, settings: Settings, chosen: Sequence[Held]) -> None:
     """Lock what was approved: in the file that was named, or where its server is locked already."""
     file = LockFile(lock or Path(settings.gateway.lock))
     locked = file.servers()
@@ -391,7 +395,7 @@ def audit(
         print_json({"tools": len(tools), "findings": shown, "refused": unread})
     else:
         print_findings(findings)
-        _say(tools, findings, refused)
+        _print_audit_summary(tools, findings, refused)
     # What could not be read was not looked at either: that is no clean result.
     if blocks(findings) or refused or (strict and findings):
         raise typer.Exit(EXIT_NOT_CLEAN)
@@ -416,8 +420,114 @@ def print_findings(findings: list[Finding]) -> None:
         out.print(f"... and {len(ordered) - len(shown)} more; --json lists all")
 
 
-def _say(tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal]) -> None:
+def _print_audit_summary(
+    tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal]
+) -> None:
     print_refused(refused)
     worst = Counter(finding.severity for finding in findings)
     counted = ", ".join(f"{worst[name]} {name}" for name in COLOURS if worst[name])
     out.print(f"{count_of(len(tools), 'tool')}: {counted or 'nothing was found'}")
+
+
+# -- store ---------------------------------------------------------------------------------
+
+store_app = typer.Typer(no_args_is_help=True, help="Prepare a Qdrant server or cluster.")
+
+
+@store_app.callback()
+def _group() -> None:
+    """Keep `init` a command of a group, alone as it is."""
+
+
+class Quantization(StrEnum):
+    """Form of the vectors that are searched; scores are always of the originals."""
+
+    INT8 = "int8"
+    NONE = "none"
+
+
+@store_app.command("init")
+def init(
+    context: typer.Context,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Shards; default: server.shards.")
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="Replicas; default: server.replicas.")
+    ] = None,
+    on_disk: Annotated[
+        bool, typer.Option("--on-disk", help="Read vectors, graph and words from the disk.")
+    ] = False,
+    quantization: Annotated[
+        Quantization | None,
+        typer.Option(help="Search int8 copies of the vectors, or none; default: int8."),
+    ] = None,
+    tenant_shard: Annotated[
+        list[str] | None,
+        typer.Option(help="A namespace with a shard of its own; the others share one."),
+    ] = None,
+    store: StoreOption = None,
+    json: Json = False,
+) -> None:
+    """Make the collections of an empty index, of tools and of passages, for namespaces too."""
+    settings = load_settings(context.obj)
+    location = store or settings.store
+    if not build.is_url(location):
+        raise SettingsError(f"{location} is a folder, which needs none of this: name a server")
+    said = {
+        "shards": shards,
+        "replicas": replicas,
+        "on_disk": on_disk or None,
+        "quantization": quantization and quantization.value,
+        "tenant_shards": tuple(sorted(tenant_shard)) if tenant_shard else None,
+    }
+    given = {name: value for name, value in said.items() if value is not None}
+    server = settings.server.model_copy(update=given)
+    found = _make_collections(location, settings.model_copy(update={"server": server}), given)
+    if json:
+        print_json({"collections": found})
+        return
+    table = table_of(("collection",), ("shards", "replicas"))
+    table.add_column("on disk")
+    table.add_column("quantization")
+    table.add_column("tenant shards")
+    for each in found:
+        table.add_row(*(str(value) for value in each.values()))
+    print_table(table)
+
+
+def _make_collections(
+    location: str, settings: Settings, given: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Make the missing collections; return all of them.
+
+    Raises:
+        StoreError: one was there, and is kept in another way than is asked for.
+    """
+    width = build.make_dense(settings).dimensions
+    made: list[dict[str, Any]] = []
+    tenants = build.part_of(location, settings, build.TENANTS)
+    for (place, placed), shared in (((location, settings), False), (tenants, True)):
+        for was_there, stored in (
+            (
+                build.has_tools(place, placed),
+                build.open_store(place, layout(width), placed, shared=shared),
+            ),
+            (
+                build.has_passages(place, placed),
+                build.open_passages(place, passage_layout(width), placed, shared=shared),
+            ),
+        ):
+            with closing(cast("ServerStore", stored)) as opened:
+                plan = asdict(opened.plan())
+                asked = given if shared else {**given, "tenant_shards": None}
+                other = {n: plan[n] for n, value in asked.items() if plan[n] != value}
+                if was_there and other:
+                    kept = ", ".join(f"{name} {value}" for name, value in other.items())
+                    raise StoreError(
+                        f"the collection {opened.name!r} is there already, with {kept}: set "
+                        "server.* in toolcrib.yaml and run `toolcrib index --rebuild`, which "
+                        "builds another beside it and swaps them"
+                    )
+                made.append({"collection": opened.name, **plan})
+    return made

@@ -17,8 +17,6 @@ from toolcrib.cli.output import notes, print_error
 from toolcrib.errors import ToolcribError
 from toolcrib.problems import exit_code
 
-__all__ = ["COMMANDS", "SHARED", "app", "load", "report"]
-
 logger = logging.getLogger(__name__)
 
 COMMANDS = {
@@ -44,7 +42,7 @@ COMMANDS = {
     "train": ".train:train",
     "serve": "toolcrib.serve:serve",
     "keys": ".admin:app",
-    "store": ".store:app",
+    "store": ".admin:store_app",
     "gateway": "toolcrib.serve:gateway",
     "lint": ".lint:lint",
     "audit": ".admin:audit",
@@ -80,7 +78,7 @@ def load(name: str) -> Any:
     made = get_command(found if isinstance(found, typer.Typer) else _alone(name, found))
     made.name, made.epilog = name, f"More: {PAGE}"
     for path, each in _leaves(made, name):
-        each.params += [param for param in _shared().params if param.name in SHARED]
+        each.params += [param for param in _shared_options().params if param.name in SHARED]
         each.epilog = f"More: {PAGE}#toolcrib-{path}"
     return made
 
@@ -101,7 +99,7 @@ def _leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 PAGE = "docs/reference/commands.md"
-"""Where more is said of each command."""
+"""Reference page of all commands."""
 
 
 # -- how much is said ------------------------------------------------------------------------
@@ -143,7 +141,7 @@ Verbose: TypeAlias = Annotated[
 
 
 @cache
-def _shared() -> Any:
+def _shared_options() -> Any:
     """A command with the options that all have; what they do, their callbacks have done."""
 
     def shared(quiet: Quiet = False, verbose: Verbose = 0) -> None: ...

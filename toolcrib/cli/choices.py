@@ -14,16 +14,10 @@ import typer
 import yaml
 from rich.markup import escape
 
-from toolcrib.cli.options import (
-    Json,
-    StoreOption,
-    Url,
-    lines_of,
-    open_crib,
-    remote_crib,
-)
+from toolcrib.cli.opening import open_crib, remote_crib
+from toolcrib.cli.options import Json, StoreOption, Url, lines_of
 from toolcrib.cli.output import notes, out, print_choices, print_json, write_file
-from toolcrib.cli.progress import UNKEPT, counting
+from toolcrib.cli.progress import NOTHING_KEPT_NOTE, counting
 from toolcrib.errors import QuestionRenderError
 from toolcrib.records import Turn
 from toolcrib.records.codec import as_json
@@ -33,8 +27,6 @@ if TYPE_CHECKING:
     from toolcrib.evaluation.choices import Choice, ChoiceResult, LabelledTurn
     from toolcrib.records.choices import CapabilitySelection, Classification
     from toolcrib.router.questions.classifier import QuestionClassifier
-
-__all__ = ["agents", "allowlist", "capabilities", "classify", "questions", "routing", "select"]
 
 LabelledFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="FILE", help="Labelled turns, JSON Lines.")
@@ -97,7 +89,7 @@ def classify(
 def _classifying(
     config: Path, url: str | None, settings: Settings
 ) -> Generator[Callable[..., Classification]]:
-    """What answers a question: a file is asked here, unless a service is named on the line."""
+    """Classifier of a question: of a file here, or of the service named on the line."""
     service = url or (None if config.is_file() else settings.url)
     if service is None:
         from toolcrib import build
@@ -168,7 +160,7 @@ def select(
 def _selecting(
     config: Path | None, url: str | None, settings: Settings
 ) -> Generator[Callable[[str], CapabilitySelection]]:
-    """What selects capabilities: those of a file here, or those of a service."""
+    """Selector of the capabilities of a file here, or of a service."""
     if config is not None and url is not None:
         raise typer.BadParameter("name either a file or a service", param_hint="--url")
     service = url or (None if config else settings.url)
@@ -241,7 +233,7 @@ def agents(
         told, failed = router.route(turn)
         return Choice(frozenset((told.target,)), {told.target: told.confidence}, failed)
 
-    found = _measured(file.stem, read_labelled(file, "agent", split), choose, split)
+    found = _measure_with_progress(file.stem, read_labelled(file, "agent", split), choose, split)
     _show("agents", [found], html=html, json=json)
 
 
@@ -264,7 +256,9 @@ def routing(
             sure = {} if route.confidence is None else {route.kind: route.confidence}
             return Choice(frozenset((route.kind,)), sure, made.degraded)
 
-        found = _measured(file.stem, read_labelled(file, "route", split), choose, split)
+        found = _measure_with_progress(
+            file.stem, read_labelled(file, "route", split), choose, split
+        )
     _show("routing", [found], html=html, json=json)
 
 
@@ -297,10 +291,10 @@ def questions(
         own = [each for each in turns if config is not None or each.config == name]
 
         def choose(turn: Turn, by: QuestionClassifier = classifier) -> Choice:
-            made.append(_chosen(by, turn))
+            made.append(_question_choice(by, turn))
             return made[-1]
 
-        results.append(_measured(name, own, choose, split))
+        results.append(_measure_with_progress(name, own, choose, split))
         asked += own
     if len(results) > 1:
         again = iter(made)
@@ -334,11 +328,11 @@ def capabilities(
         return Choice(labels, found.probabilities, found.degraded)
 
     turns = [replace(each, right=each.right - selector.always) for each in turns]
-    found = _measured(file.stem, turns, choose, split)
+    found = _measure_with_progress(file.stem, turns, choose, split)
     _show("capabilities", [found], html=html, json=json)
 
 
-def _chosen(classifier: QuestionClassifier, turn: Turn) -> Choice:
+def _question_choice(classifier: QuestionClassifier, turn: Turn) -> Choice:
     from toolcrib.evaluation.choices import Choice
 
     found = classifier.classify(turn)
@@ -349,12 +343,12 @@ def _chosen(classifier: QuestionClassifier, turn: Turn) -> Choice:
     return Choice(labels, sure, found.degraded)
 
 
-def _measured(
+def _measure_with_progress(
     name: str, turns: Sequence[LabelledTurn], choose: Callable[[Turn], Choice], split: str | None
 ) -> ChoiceResult:
     from toolcrib.evaluation.choices import measure_choices
 
-    with counting("asking", lambda: f"{UNKEPT}; --split makes it shorter") as listener:
+    with counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --split makes it shorter") as listener:
         done = partial(listener, name)
         return measure_choices(name, turns, choose, split=split or "all", progress=done)
 

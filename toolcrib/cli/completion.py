@@ -13,31 +13,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import typer
 
 from toolcrib import build
+from toolcrib.cli.opening import GATEWAY_STORE, remote_crib, service_of
 from toolcrib.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
 
-__all__ = [
-    "complete_collections",
-    "complete_formats",
-    "complete_held",
-    "complete_keys",
-    "complete_servers",
-    "complete_systems",
-    "complete_tags",
-    "complete_tools",
-]
-
-MAX_TOOLS = 20_000
+MAX_COMPLETED_TOOLS = 20_000
 """As many are looked through: a second's work."""
 
-PATIENCE_S = 2.0
-"""How long a service may take: somebody waits for a key that was pressed."""
+SERVICE_TIMEOUT_S = 2.0
+"""Timeout of a service: somebody waits for a key that was pressed."""
 
 Completion: TypeAlias = Callable[[typer.Context], list[str]]
-"""What to offer; typer takes of it what begins as the word that is being written."""
+"""Function that offers completions; typer keeps those that begin as the word so far."""
 
 
 def _of_crib(known: Callable[[Crib | RemoteCrib], Iterable[str]]) -> Completion:
@@ -58,7 +48,7 @@ def _crib(context: typer.Context) -> Crib | RemoteCrib:
     if service is not None:
         return service
 
-    settings, store = _named(context)
+    settings, store = _settings_and_store(context)
     location = store or settings.store
     if not build.has_index(location):
         raise LookupError(location)
@@ -67,13 +57,11 @@ def _crib(context: typer.Context) -> Crib | RemoteCrib:
 
 def _service(context: typer.Context) -> RemoteCrib | None:
     """The service that the command would go to; None where it opens a store."""
-    from toolcrib.cli.options import remote_crib, service_of
-
-    settings, store = _named(context)
+    settings, store = _settings_and_store(context)
     service = service_of(settings, store, context.params.get("url"))
     if service is None:
         return None
-    return remote_crib(service, settings, timeout_s=PATIENCE_S, attempts=1)
+    return remote_crib(service, settings, timeout_s=SERVICE_TIMEOUT_S, attempts=1)
 
 
 def _of_records(
@@ -84,7 +72,7 @@ def _of_records(
 
     def complete(context: typer.Context) -> list[str]:
         with suppress(Exception):
-            settings, store = _named(context)
+            settings, store = _settings_and_store(context)
             location = store or place(settings)
             if build.has_index(location):
                 with closing(build.open_records_db(location, settings)) as records_db:
@@ -94,7 +82,7 @@ def _of_records(
     return complete
 
 
-def _named(context: typer.Context) -> tuple[Settings, str | None]:
+def _settings_and_store(context: typer.Context) -> tuple[Settings, str | None]:
     """The settings and the store that stand on the line so far."""
     settings = load_settings(context.find_root().params.get("settings"))
     return settings, context.params.get("store")
@@ -107,24 +95,24 @@ def _keys(records_db: Any) -> Iterable[str]:
 
 
 def _place_of_held(settings: Settings) -> str:
-    from toolcrib.cli.options import GATEWAY_STORE
-
     return GATEWAY_STORE if build.has_index(GATEWAY_STORE) else settings.store
 
 
-def _held(records_db: Any) -> Iterable[str]:
+def _held_ids(records_db: Any) -> Iterable[str]:
     from toolcrib.access.quarantine import Quarantine
-    from toolcrib.store.namespaced import DEFAULT
+    from toolcrib.records.scope import DEFAULT_NAMESPACE
 
-    return [held.tool_id for held in Quarantine(records_db, DEFAULT).list()]
+    return [held.tool_id for held in Quarantine(records_db, DEFAULT_NAMESPACE).list()]
 
 
-complete_tools = _of_crib(lambda crib: (tool.id for tool in islice(crib.list_tools(), MAX_TOOLS)))
+complete_tools = _of_crib(
+    lambda crib: (tool.id for tool in islice(crib.list_tools(), MAX_COMPLETED_TOOLS))
+)
 complete_servers = _of_crib(lambda crib: crib.facets().servers)
 complete_tags = _of_crib(lambda crib: crib.facets().tags)
 complete_collections = _of_crib(lambda crib: [each.name for each, _ in crib.list_collections()])
 complete_keys = _of_records(_keys)
-_complete_held_in_store = _of_records(_held, _place_of_held)
+_complete_held_in_store = _of_records(_held_ids, _place_of_held)
 
 
 def complete_held(context: typer.Context) -> list[str]:

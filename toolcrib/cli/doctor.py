@@ -13,18 +13,14 @@ from typing import Annotated, Any
 import typer
 
 from toolcrib import build
-from toolcrib.cli.options import (
-    Json,
-    StoreOption,
-    Url,
-    remote_crib,
-    service_of,
-)
+from toolcrib.cli.opening import remote_crib, service_of
+from toolcrib.cli.options import Json, StoreOption, Url
 from toolcrib.cli.output import (
     print_health,
     print_json,
 )
 from toolcrib.crib import Crib
+from toolcrib.encoders.registry import RUNTIMES
 from toolcrib.errors import (
     CalibrationError,
     IndexMismatchError,
@@ -42,19 +38,10 @@ from toolcrib.retrieval.rerank import ModelReranker
 from toolcrib.router.context.labels import label_sets, map_labels, unknown_labels
 from toolcrib.settings import Settings, load_settings
 
-__all__ = ["Health", "doctor"]
-
 REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
 
 PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")
-EXTRAS = (
-    "mcp",
-    "tokenizers",
-    "qdrant-client",
-    "fastembed",
-    "sentence-transformers",
-    "langchain-core",
-)
+EXTRAS = ("mcp", "tokenizers", "qdrant-client", "langchain-core")
 
 
 MAX_SHOWN = 50
@@ -63,7 +50,7 @@ MAX_SHOWN = 50
 
 @dataclass(slots=True)
 class Health:
-    """What was found: facts by section, and problems, each with what mends it."""
+    """Facts by section, and problems, each with its remedy."""
 
     facts: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     problems: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -107,7 +94,8 @@ def doctor(
 
 def _versions() -> dict[str, str]:
     found: dict[str, str] = {}
-    for name in (*PACKAGES, *EXTRAS):
+    runtimes = (runtime.package for runtime in RUNTIMES.values() if runtime.package)
+    for name in (*PACKAGES, *EXTRAS, *runtimes):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
@@ -131,7 +119,7 @@ def _check_service(url: str, settings: Settings, health: Health) -> None:
 
 
 def _check_models(settings: Settings, health: Health) -> Settings | None:
-    """What to look at the index with: no reranker that fails; None where the encoder does."""
+    """Settings to open the index with: without a reranker that fails; None if the encoder fails."""
     facts: dict[str, Any] = {"dense": settings.encoder.dense, "reranker": settings.encoder.reranker}
     health.facts["models"] = facts
     try:
@@ -164,7 +152,7 @@ READS_MORE = {
     "phonenumbers": ("telephone numbers", "by every country's rules", "by their form"),
     "py3langid": ("language of a turn", "told", "not told"),
 }
-"""What the extra `context` changes: by its modules, what it is about, with them and without."""
+"""Effects of the extra `context`, by its modules: the subject, with the module and without."""
 
 
 def _check_context(settings: Settings, health: Health) -> None:
@@ -228,7 +216,7 @@ def _check_knowledge(crib: Crib, health: Health) -> None:
 
 
 def _check_settings(crib: Crib, settings: Settings, health: Health) -> None:
-    """What settings were accepted, and name something that is not there."""
+    """Check accepted settings that name something missing."""
     tools, known = settings.tools, crib.knowledge.catalogue
     servers = crib.facets().servers
     for name in sorted((tools.servers or frozenset[str]()) - servers.keys()):

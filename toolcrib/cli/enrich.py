@@ -27,23 +27,21 @@ from toolcrib.indexers.enricher import (
     EnrichmentTable,
     KeptEnrichments,
     Question,
+    current_lines,
     questions,
-    up_to_date,
 )
 from toolcrib.indexers.enrichment import ENRICHMENT_NAME, EnrichmentLine, Enrichments, folder_of
-from toolcrib.indexers.sync import Entry, readable
+from toolcrib.indexers.sync import Entry, require_entries
 from toolcrib.language_models import LanguageModel, metered
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import as_json
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings, load_settings
-from toolcrib.tenants import DEFAULT
-
-__all__ = ["enrich"]
 
 CHARS_PER_TOKEN = 4
 ANSWER_TOKENS = 250
-"""What a prompt and an answer are taken for before anybody counts them."""
+"""Estimated tokens of an answer, before any is counted."""
 
 NO_MODEL = "no language model is set; name one: TOOLCRIB_LLM__MODEL and TOOLCRIB_LLM__BASE_URL"
 
@@ -71,7 +69,7 @@ def enrich(
 ) -> None:
     """Have a language model write what tools are good for; only what changed is asked for again."""
     settings = load_settings(context.obj)
-    entries = _screened(readable(read_tools(sources, server, format)), settings)
+    entries = _screened(require_entries(read_tools(sources, server, format)), settings)
     found: dict[str, ToolSpec] = {}
     for _, item in entries:
         if isinstance(item, ToolSpec):
@@ -80,16 +78,16 @@ def enrich(
     dense = build.make_dense(settings)
     model = build.language_model(settings, "enrich")
     name = model.name if model else None
-    with _kept(file or folder_of(sources[0]) / ENRICHMENT_NAME, settings, file) as kept:
+    with _enrichment_file(file or folder_of(sources[0]) / ENRICHMENT_NAME, settings, file) as kept:
         if dry_run:
-            current = up_to_date(specs, kept.read(), name)
+            current = current_lines(specs, kept.read(), name)
             _say_dry(questions(specs, dense, current), len(current), model, json=json)
             return
         with kept.locked():
             held = kept.read()
-            current = up_to_date(specs, held, name)
+            current = current_lines(specs, held, name)
             asked = questions(specs, dense, current)
-            report, usage = _asked(Enricher(specs, kept, model) if model else None, asked)
+            report, usage = _ask_model(Enricher(specs, kept, model) if model else None, asked)
     left = len(asked) - len(report.written)
     summary = {"written": len(report.written), "up_to_date": len(current), "left": left}
     refused = [*(item for _, item in entries if isinstance(item, Refusal)), *held.refused]
@@ -108,15 +106,17 @@ def enrich(
 
 
 @contextmanager
-def _kept(beside: Path, settings: Settings, named: Path | None) -> Generator[KeptEnrichments]:
-    """Where enrichments are kept: in a file that is named or beside the sources, or as set."""
+def _enrichment_file(
+    beside: Path, settings: Settings, named: Path | None
+) -> Generator[KeptEnrichments]:
+    """File of enrichments: as named, beside the sources, or as set."""
     if named is not None or settings.enrichments == "file":
         yield EnrichmentFile(beside)
         return
     if settings.store == build.MEMORY:
         raise SettingsError("enrichments: database has no place to stay where store is :memory:")
     with closing(build.open_records_db(settings.store, settings)) as records_db:
-        yield EnrichmentTable(records_db, DEFAULT)
+        yield EnrichmentTable(records_db, DEFAULT_NAMESPACE)
 
 
 def _screened(entries: Sequence[Entry], settings: Settings) -> Sequence[Entry]:
@@ -125,16 +125,16 @@ def _screened(entries: Sequence[Entry], settings: Settings) -> Sequence[Entry]:
     if not settings.audit or not blocks(audit_all(specs)):
         return entries
     with closing(build.open_records_db(settings.store, settings)) as records_db:
-        return Quarantine(records_db, DEFAULT).screened(entries)
+        return Quarantine(records_db, DEFAULT_NAMESPACE).screen_entries(entries)
 
 
-KEPT = "what was written stays; the same command does the rest"
+KEPT_NOTE = "what was written stays; the same command does the rest"
 
 
-def _asked(
+def _ask_model(
     enricher: Enricher | None, asked: Sequence[Question]
 ) -> tuple[EnrichmentReport, list[dict[str, Any]]]:
-    """What came of it, and what the model took.
+    """Report of the run, and the model's usage.
 
     Raises:
         SettingsError: there is no model, and something to ask one.
@@ -143,7 +143,7 @@ def _asked(
         return EnrichmentReport(), []
     if enricher is None:
         raise SettingsError(NO_MODEL)
-    with metered() as meter, counting("asking", lambda: KEPT) as listener:
+    with metered() as meter, counting("asking", lambda: KEPT_NOTE) as listener:
         told = partial(listener, "asking")
         report = asyncio.run(_until_stopped(enricher, asked, told))
     return report, [as_json(each) for each in meter.usage]
@@ -158,7 +158,7 @@ async def _until_stopped(
 
     def stop() -> None:
         enricher.stop()
-        err.print(f"[yellow]stopping:[/] {KEPT}")
+        err.print(f"[yellow]stopping:[/] {KEPT_NOTE}")
         for each in signals:
             loop.remove_signal_handler(each)
 

@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from toolcrib.cli.choices import agents, capabilities, questions, routing
 from toolcrib.cli.completion import complete_systems
+from toolcrib.cli.opening import open_crib, writing_crib
 from toolcrib.cli.options import (
     Json,
     Log,
@@ -28,11 +29,9 @@ from toolcrib.cli.options import (
     Tools,
     load_sets,
     logged_records,
-    open_crib,
-    writing_crib,
 )
 from toolcrib.cli.output import err, out, print_json, write_file
-from toolcrib.cli.progress import UNKEPT, counting
+from toolcrib.cli.progress import NOTHING_KEPT_NOTE, counting
 from toolcrib.crib import Crib
 from toolcrib.errors import SourceError
 from toolcrib.problems import EXIT_NOT_CLEAN
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from toolcrib.evaluation.calibrate import Learned
     from toolcrib.evaluation.dataset import DataSet
     from toolcrib.evaluation.results import Evaluation
-
-__all__ = ["app", "calibrate", "report"]
 
 DEFAULT_SYSTEMS = ("toolcrib", "lexical", "dense")
 
@@ -145,7 +142,7 @@ def run(
     indexed = bool(queries and not tools)
     with (
         _systems(context, store, system, indexed=indexed, enrichments=enrichments) as chosen,
-        counting("asking", lambda: f"{UNKEPT}; --limit makes it shorter") as listener,
+        counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --limit makes it shorter") as listener,
     ):
         found = evaluate(
             sets,
@@ -191,7 +188,7 @@ def compare(
     """Exit with 1 when a measure fell by more than --max-drop, and chance is no likely reason."""
     from toolcrib.evaluation import compare as comparing
 
-    old, new = _read(before), _read(after)
+    old, new = _read_evaluation(before), _read_evaluation(after)
     falls = comparing.compare(old, new, max_drop)
     gone = comparing.missing(old, new)
     if json:
@@ -228,7 +225,7 @@ def mistakes(
     sets = load_sets(context, datasets, store, tools, queries)
     with (
         _systems(context, store, [system], indexed=bool(queries and not tools)) as chosen,
-        counting("asking", lambda: f"{UNKEPT}; --limit makes it shorter") as listener,
+        counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --limit makes it shorter") as listener,
     ):
         found = evaluate(
             sets,
@@ -289,7 +286,7 @@ def _systems(
     indexed: bool,
     enrichments: Sequence[str] = (),
 ) -> Generator[dict[str, Any]]:
-    """How to make each system, by its name; their indexes last as long as the block.
+    """Factories of the systems, by name; their indexes last as long as the block.
 
     `indexed`: the tools are those of the index in `store`, which is searched as it is. With
     `enrichments` each system of ours also comes with each of these files.
@@ -329,7 +326,7 @@ def _ranks(text: str) -> tuple[int, ...]:
         raise typer.BadParameter("write whole numbers, as in 1,5,10", param_hint="--k") from None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_evaluation(path: Path) -> dict[str, Any]:
     try:
         return jsonlib.loads(path.read_bytes())
     except OSError as error:
@@ -404,13 +401,13 @@ def _require_one(given: tuple[bool, ...], log: Path | None) -> None:
 
 def _from_feedback(crib: Crib, context: typer.Context, log: Path | None) -> DataSet:
     from toolcrib.evaluation.decisions import labelled_queries
-    from toolcrib.evaluation.rows import checked
+    from toolcrib.evaluation.rows import checked_data_set
 
     path, records = logged_records(context, log)
     queries = labelled_queries(records, path)
     if not queries:
         raise SourceError(path, "", "holds no decision with feedback that names its right tools")
-    return checked(path, crib.list_tools(), queries)
+    return checked_data_set(path, crib.list_tools(), queries)
 
 
 def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Learned:
@@ -452,14 +449,14 @@ def _say(summary: dict[str, Any], *, json: bool) -> None:
         return
     compared = {name: summary.pop(name, None) for name in ("before", "by_words")}
     for name, value in summary.items():
-        shown = _shown(value)
+        shown = _figure_text(value)
         for title, figures in compared.items():
             if figures is not None and name in figures and name != "queries":
-                shown += f" [dim]({title.replace('_', ' ')} {_shown(figures[name])})[/]"
+                shown += f" [dim]({title.replace('_', ' ')} {_figure_text(figures[name])})[/]"
         out.print(f"[dim]{name}[/] {shown}")
 
 
-def _shown(value: object) -> str:
+def _figure_text(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 

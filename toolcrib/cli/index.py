@@ -14,15 +14,12 @@ from rich.markup import escape
 from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.cli.completion import complete_collections, complete_tools
+from toolcrib.cli.opening import any_crib, service_of
 from toolcrib.cli.options import (
-    ActorCount,
-    EngineOption,
     EnrichmentFiles,
-    IndexEngine,
     Json,
     NoAudit,
     Overlays,
-    RayAddress,
     Servers,
     SourceFormat,
     SourceServer,
@@ -30,12 +27,9 @@ from toolcrib.cli.options import (
     Strict,
     Tags,
     Url,
-    any_crib,
     lines_of,
     narrowing,
-    ray_actors,
     read_tools,
-    service_of,
 )
 from toolcrib.cli.output import (
     in_short,
@@ -53,17 +47,15 @@ from toolcrib.integrations.formats import export
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Collection, IndexReport, Scope, ToolSpec
 from toolcrib.records.codec import as_json
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.collections import preset
 from toolcrib.settings import Settings, load_settings
-from toolcrib.tenants import DEFAULT, rebuild_shared
+from toolcrib.tenants import rebuild_shared
 
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
     from toolcrib.indexers.enrichment import Enrichments
-    from toolcrib.indexers.ray_data import RayActors
-
-__all__ = ["check_tools", "collections", "index", "index_docs", "list_tools", "remove", "show"]
 
 
 def index(
@@ -88,18 +80,15 @@ def index(
     no_audit: NoAudit = False,
     overlay: Overlays = None,
     enrichment: EnrichmentFiles = None,
-    engine: EngineOption = IndexEngine.LOCAL,
-    ray_address: RayAddress = None,
-    workers: ActorCount = None,
     json: Json = False,
 ) -> None:
     """Read tools from any mix of sources; what has not changed is left alone."""
-    from toolcrib.indexers.enrichment import ENRICHMENT_NAME, beside
+    from toolcrib.indexers.enrichment import ENRICHMENT_NAME, companion_files
     from toolcrib.indexers.overlay import OVERLAY_NAME
 
     if not sources and not rebuild:
         raise typer.BadParameter("name at least one source", param_hint="SOURCES")
-    started, actors = time.perf_counter(), ray_actors(engine, ray_address, workers)
+    started = time.perf_counter()
     with index_progress(is_rebuilt=rebuild) as listener:
         # Before anything is opened: sources that cannot be read make no empty index.
         read = ReadSources(read_tools(sources or (), server, format))
@@ -107,31 +96,30 @@ def index(
             report = IndexReport(refused=read.refused)
         else:
             settings = load_settings(context.obj)
-            dense = build.make_ray_encoder(settings, actors) if actors else None
             how: dict[str, Any] = {"create": not rebuild, "rebuild": rebuild, "progress": listener}
             with (
-                any_crib(context, store, url, writes=True, dense=dense, **how) as crib,
+                any_crib(context, store, url, writes=True, **how) as crib,
                 _screening(settings, store, url, off=no_audit) as screen,
             ):
                 if rebuild:
-                    rebuild_shared(store or settings.store, settings, dense, listener)
+                    rebuild_shared(store or settings.store, settings, listener)
                 more: dict[str, Any] = {"prune": prune, "screen": screen, "progress": listener}
-                more["overlays"] = overlay or beside(sources or (), OVERLAY_NAME)
-                files = enrichment or beside(sources or (), ENRICHMENT_NAME)
-                more["enrichments"] = [*_written(settings, read), *files]
+                more["overlays"] = overlay or companion_files(sources or (), OVERLAY_NAME)
+                files = enrichment or companion_files(sources or (), ENRICHMENT_NAME)
+                more["enrichments"] = [*_stored_enrichments(settings, read), *files]
                 report = crib.index_tools(read, server=server, **more)
     _finish(report, time.perf_counter() - started, strict=strict, json=json)
 
 
-def _written(settings: Settings, read: ReadSources) -> list[Enrichments]:
-    """What models wrote of these tools, where the database of records keeps it."""
+def _stored_enrichments(settings: Settings, read: ReadSources) -> list[Enrichments]:
+    """Enrichments of these tools that the records database keeps."""
     from toolcrib.indexers.enricher import EnrichmentTable
 
     if settings.enrichments == "file":
         return []
     ids = {item.id for _, item in read.entries if isinstance(item, ToolSpec)}
     with closing(build.open_records_db(settings.store, settings)) as records_db:
-        found = EnrichmentTable(records_db, DEFAULT).read(ids)
+        found = EnrichmentTable(records_db, DEFAULT_NAMESPACE).read(ids)
     return [found] if found.lines else []
 
 
@@ -139,12 +127,12 @@ def _written(settings: Settings, read: ReadSources) -> list[Enrichments]:
 def _screening(
     settings: Settings, store: str | None, url: str | None, *, off: bool
 ) -> Generator[Screen | None]:
-    """What holds dangerous tools back; nothing where it is switched off, or a service does it."""
+    """Screening of dangerous tools; None where it is switched off, or a service does it."""
     if off or not settings.audit or service_of(settings, store, url) is not None:
         yield None
         return
     with closing(build.open_records_db(store or settings.store, settings)) as records_db:
-        yield Quarantine(records_db, DEFAULT).screened
+        yield Quarantine(records_db, DEFAULT_NAMESPACE).screen_entries
 
 
 def _finish(report: IndexReport, took_s: float, *, strict: bool, json: bool) -> None:
@@ -190,13 +178,10 @@ def index_docs(
         bool, typer.Option("--prune", help="Remove its documents that no source names.")
     ] = False,
     strict: Strict = False,
-    engine: EngineOption = IndexEngine.LOCAL,
-    ray_address: RayAddress = None,
-    workers: ActorCount = None,
     json: Json = False,
 ) -> None:
     """Read documents into a collection; what has not changed is left alone."""
-    started, actors = time.perf_counter(), ray_actors(engine, ray_address, workers)
+    started = time.perf_counter()
     said = {
         "description": description,
         "examples": example,
@@ -207,12 +192,11 @@ def index_docs(
     with index_progress(thing="passage") as listener:
         # Before anything is opened: documents that cannot be read make no empty collection.
         settings = load_settings(context.obj)
-        read = _read_documents(settings, sources, collection, actors)
+        read = _read_documents(settings, sources, collection)
         if read.refused is not None:
             report = IndexReport(refused=read.refused)
         else:
-            dense = build.make_ray_encoder(settings, actors) if actors else None
-            with any_crib(context, store, url, writes=True, create=True, dense=dense) as crib:
+            with any_crib(context, store, url, writes=True, create=True) as crib:
                 _describe(crib, wanted, said)
                 report = crib.index_docs(
                     read, collection=collection, prune=prune, progress=listener
@@ -220,21 +204,12 @@ def index_docs(
     _finish(report, time.perf_counter() - started, strict=strict, json=json)
 
 
-def _read_documents(
-    settings: Settings, sources: list[str], collection: str, actors: RayActors | None
-) -> ReadSources:
+def _read_documents(settings: Settings, sources: list[str], collection: str) -> ReadSources:
     from toolcrib.indexers.documents.sources import passages
 
-    how: dict[str, Any] = {
-        "collection": collection,
-        "max_tokens": settings.documents.max_tokens,
-        "limits": settings.documents.limits,
-    }
-    if actors is None:
-        return ReadSources(list(passages(*sources, **how)))
-    from toolcrib.indexers.ray_data import read_documents
-
-    return read_documents(*sources, **how, actors=actors)
+    limits, tokens = settings.documents.limits, settings.documents.max_tokens
+    found = passages(*sources, collection=collection, max_tokens=tokens, limits=limits)
+    return ReadSources(list(found))
 
 
 def collections(
@@ -336,7 +311,7 @@ def check_tools(
     with any_crib(context, store, url, ranks=False) as crib:
         found = crib.check_tools(*ids, scope=own)
         if any(each.reason == "unknown" for each in found):
-            found = crib.check_tools(*ids, scope=own, held=_held(context, store, url))
+            found = crib.check_tools(*ids, scope=own, held=_held_specs(context, store, url))
     if json:
         print_json({"tools": as_json(found)})
     else:
@@ -354,13 +329,13 @@ def _listed(given: str) -> Iterable[str]:
     return (given,)
 
 
-def _held(context: typer.Context, store: str | None, url: str | None) -> list[ToolSpec]:
+def _held_specs(context: typer.Context, store: str | None, url: str | None) -> list[ToolSpec]:
     """The tools that are held back; a service knows its own."""
     settings = load_settings(context.obj)
     if service_of(settings, store, url) is not None:
         return []
     with closing(build.open_records_db(store or settings.store, settings)) as records_db:
-        return [each.spec for each in Quarantine(records_db, DEFAULT).list()]
+        return [each.spec for each in Quarantine(records_db, DEFAULT_NAMESPACE).list()]
 
 
 def remove(

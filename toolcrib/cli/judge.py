@@ -12,7 +12,8 @@ import typer
 from rich.markup import escape
 
 from toolcrib import build
-from toolcrib.cli.options import Json, StoreOption, Tools, lines_of, open_crib, read_tools
+from toolcrib.cli.opening import open_crib
+from toolcrib.cli.options import Json, StoreOption, Tools, lines_of, read_tools
 from toolcrib.cli.output import count_of, err, out, print_json, print_refused
 from toolcrib.cli.progress import counting
 from toolcrib.crib import Crib
@@ -26,9 +27,7 @@ from toolcrib.records import Refusal
 from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
 
-__all__ = ["judge"]
-
-KEPT = "what was judged stays; the same command does the rest"
+KEPT_NOTE = "what was judged stays; the same command does the rest"
 
 
 def judge(
@@ -60,7 +59,7 @@ def judge(
     with (
         _crib(context, settings, tools, store) as crib,
         metered() as meter,
-        counting("judging", lambda: KEPT) as listener,
+        counting("judging", lambda: KEPT_NOTE) as listener,
     ):
         judged_by = Judge(model, Pools(crib, pool), file)
         report = asyncio.run(

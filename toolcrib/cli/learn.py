@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from toolcrib.cli.options import Json, StoreOption, Url, any_crib, logged_records
+from toolcrib.cli.opening import any_crib
+from toolcrib.cli.options import Json, StoreOption, Url, logged_records
 from toolcrib.cli.output import (
     count_of,
     notes,
@@ -22,14 +23,12 @@ from toolcrib.cli.output import (
 )
 from toolcrib.records.codec import as_json
 from toolcrib.records.learning import LearningStatus, LogLearning, ServerReplay, Undone
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import load_settings
-from toolcrib.store.namespaced import DEFAULT
 
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
-
-__all__ = ["learn"]
 
 MAX_SHOWN = 50
 
@@ -96,7 +95,7 @@ def _teachable(
         settings = load_settings(context.obj)
         place = store or settings.store
         crib.turns.learner = build.make_learner(
-            crib.tools, lambda: build.open_records_db(place, settings), DEFAULT
+            crib.tools, lambda: build.open_records_db(place, settings), DEFAULT_NAMESPACE
         )
         yield crib
         notes.print("learning.enabled is off: no answer is re-ordered, and nothing more learned")

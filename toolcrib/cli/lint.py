@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 from rich.markup import escape
 
-from toolcrib.cli.options import (
-    Json,
-    SourceFormat,
-    SourceServer,
-    StoreOption,
-    Url,
-    any_crib,
-    read_tools,
-)
+from toolcrib.cli.opening import any_crib
+from toolcrib.cli.options import Json, SourceFormat, SourceServer, StoreOption, Url, read_tools
 from toolcrib.cli.output import (
     count_of,
     out,
@@ -37,8 +30,6 @@ from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:
     from toolcrib.evaluation.lint import LintReport, LintSeverity
-
-__all__ = ["lint"]
 
 MAX_SHOWN = 100
 MAX_SERVERS = 20
@@ -90,7 +81,7 @@ def lint(
     from toolcrib.evaluation import lint as linter
 
     _check(sources, server, format, ignore or [])
-    with counting("reading the sources") as told:
+    with counting("reading the sources") as progress:
         read = [item for _, item in read_tools(sources, server, format)] if sources else []
         refused = [item for item in read if isinstance(item, Refusal)]
         tools = [item for item in read if isinstance(item, ToolSpec)]
@@ -98,8 +89,10 @@ def lint(
             with any_crib(context, store, url, ranks=False) as crib:
                 tools = list(crib.list_tools())
         if not tools:
-            raise _nothing(refused)
-        report = linter.lint(tools, load_settings(context.obj), ignored=ignore or (), told=told)
+            raise _no_tools_error(refused)
+        report = linter.lint(
+            tools, load_settings(context.obj), ignored=ignore or (), progress=progress
+        )
     if html is not None:
         from toolcrib.evaluation.report.lint import render_lint
 
@@ -127,8 +120,8 @@ def _check(
             raise typer.BadParameter(f"known are {', '.join(LINT_RULES)}", param_hint="--ignore")
 
 
-def _nothing(refused: list[Refusal]) -> SourceError:
-    """Who names a source wants to know of its tools: one without any is a mistake."""
+def _no_tools_error(refused: list[Refusal]) -> SourceError:
+    """Error for sources, or an index, without a tool."""
     if refused:
         return SourceError(refused[0].source, refused[0].place, refused[0].reason)
     return SourceError("the index", "", "holds no tools")

@@ -1,71 +1,28 @@
-"""Options that commands share, and what they open: cribs, data sets, logs, batches."""
+"""Options that commands share, and readers of their arguments: sources, data sets, logs."""
 
 from __future__ import annotations
 
-import logging
 import shutil
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from toolcrib.cli.completion import complete_formats, complete_servers, complete_tags
-from toolcrib.errors import SettingsError, SourceError, StoreError
+from toolcrib.cli.opening import open_crib
+from toolcrib.errors import SettingsError, SourceError
 from toolcrib.records import Refusal
-from toolcrib.settings import Settings, load_settings
+from toolcrib.settings import load_settings
 from toolcrib.store.filters import AnyOf, Filter, all_of
-from toolcrib.store.namespaced import DEFAULT
 
 if TYPE_CHECKING:
-    from toolcrib.client import RemoteCrib
-    from toolcrib.crib import Crib
-    from toolcrib.encoders.base import DenseEncoder
     from toolcrib.evaluation.dataset import DataSet
-    from toolcrib.indexers.ray_data import RayActors
     from toolcrib.indexers.sync import Entry
-    from toolcrib.indexers.writer import Listener
-
-logger = logging.getLogger(__name__)
-
-__all__ = [
-    "GATEWAY_STORE",
-    "ActorCount",
-    "EngineOption",
-    "EnrichmentFiles",
-    "IndexEngine",
-    "Json",
-    "Log",
-    "NoAudit",
-    "Overlays",
-    "Queries",
-    "RayAddress",
-    "Seed",
-    "Servers",
-    "SourceFormat",
-    "SourceServer",
-    "StoreOption",
-    "Strict",
-    "Tags",
-    "Tools",
-    "Url",
-    "any_crib",
-    "lines_of",
-    "load_sets",
-    "logged_records",
-    "narrowing",
-    "open_crib",
-    "ray_actors",
-    "read_tools",
-    "remote_crib",
-    "service_of",
-    "writing_crib",
-]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 SourceServer: TypeAlias = Annotated[
@@ -127,177 +84,15 @@ EnrichmentFiles: TypeAlias = Annotated[
 Strict: TypeAlias = Annotated[
     bool, typer.Option("--strict", help="Exit with 1 when anything was refused.")
 ]
-
-
-class IndexEngine(StrEnum):
-    """Where what is read is encoded: in this process, or by actors of Ray."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
-EngineOption: TypeAlias = Annotated[
-    IndexEngine, typer.Option("--engine", help="Encode in this process, or by actors of Ray.")
-]
-RayAddress: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="A running Ray cluster, HOST:PORT; default: one on this machine alone."),
-]
-ActorCount: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="Actors of Ray; default: one for each core.")
-]
 Log: TypeAlias = Annotated[
-    Path | None, typer.Argument(help="Log of decisions, .jsonl or .db; default: telemetry.path.")
+    Path | None, typer.Argument(help="Log of decisions, .jsonl; default: telemetry.path.")
 ]
-
-GATEWAY_STORE = ".toolcrib-gateway"
-"""Where a gateway keeps its index and its approvals, unless told otherwise."""
-
-
-def service_of(settings: Settings, store: str | None, url: str | None) -> str | None:
-    """The URL of the service that a command goes to; None where it opens a store itself.
-
-    Raises:
-        BadParameter: both a store and a service are named.
-    """
-    if store is not None and url is not None:
-        raise typer.BadParameter("name either a store or a service", param_hint="--url")
-    return url if store is not None else url or settings.url
-
-
-class Opening(TypedDict, total=False):
-    """How a command opens a store, in the words of `open_crib`."""
-
-    create: bool
-    rebuild: bool
-    ranks: bool
-    dense: DenseEncoder | None
-    progress: Listener | None
-
-
-@contextmanager
-def any_crib(
-    context: typer.Context,
-    store: str | None,
-    url: str | None,
-    *,
-    writes: bool = False,
-    **how: Unpack[Opening],
-) -> Generator[Crib | RemoteCrib]:
-    """The crib that a command works on, embedded or behind a service.
-
-    Raises:
-        ToolcribError: as `open_crib`, or as `RemoteCrib`.
-    """
-    settings = load_settings(context.obj)
-    service = service_of(settings, store, url)
-    if service is not None:
-        if how.get("rebuild"):
-            raise typer.BadParameter("a service does that itself", param_hint="--rebuild")
-        if how.get("dense") is not None:
-            raise typer.BadParameter("a service encodes by itself", param_hint="--engine")
-        with remote_crib(service, settings) as crib:
-            yield crib
-        return
-    opened = writing_crib if writes else open_crib
-    with opened(context, store or settings.store, **how) as crib:
-        yield crib
-
-
-def remote_crib(
-    url: str, settings: Settings, *, timeout_s: float = 10.0, attempts: int = 4
-) -> RemoteCrib:
-    """The crib behind a service, by the key and in the namespace of the settings."""
-    from toolcrib.client import RemoteCrib
-
-    logger.info("through the service at %s", url)
-    return RemoteCrib(
-        url,
-        api_key=settings.api_key.get_secret_value() if settings.api_key else None,
-        namespace=settings.namespace,
-        timeout_s=timeout_s,
-        attempts=attempts,
-    )
-
-
-def open_crib(
-    context: typer.Context,
-    store: str | None,
-    *,
-    create: bool = False,
-    rebuild: bool = False,
-    ranks: bool = True,
-    dense: DenseEncoder | None = None,
-    progress: Listener | None = None,
-) -> Crib:
-    """The crib of a store, for commands that need the index itself; without `ranks`, no reranker.
-
-    Raises:
-        SettingsError: the settings name a service, and no store is named instead.
-        StoreError: there is no index and `create` is not set.
-        ToolcribError: as `Crib.open`.
-    """
-    from toolcrib import build
-    from toolcrib.crib import Crib
-
-    settings = load_settings(context.obj)
-    if store is None and settings.url is not None:
-        raise SettingsError(
-            f"this needs the index itself, not the service at {settings.url}: name it with --store"
-        )
-    if not ranks:
-        rerank = replace(settings.rerank, load="use")
-        settings = settings.model_copy(update={"rerank": rerank})
-    location = store or settings.store
-    if not create and not build.has_index(location):
-        raise StoreError(
-            f"there is no index in {location}; make one with "
-            f"`toolcrib index SOURCE... --store {location}`"
-        )
-    logger.info("in the store %s", location)
-    return Crib.open(location, settings=settings, dense=dense, rebuild=rebuild, progress=progress)
-
-
-@contextmanager
-def writing_crib(
-    context: typer.Context, store: str | None, **how: Unpack[Opening]
-) -> Generator[Crib]:
-    """The same for a command that writes: services over the same server hear of it at its end.
-
-    Raises:
-        ToolcribError: as `open_crib`.
-    """
-    from toolcrib.tenants import announce
-
-    how.setdefault("ranks", False)
-    with open_crib(context, store, **how) as crib:
-        try:
-            yield crib
-        finally:
-            settings = load_settings(context.obj)
-            announce(store or settings.store, settings, [DEFAULT])
-
-
-def ray_actors(engine: IndexEngine, address: str | None, workers: int | None) -> RayActors | None:
-    """The actors that encode; None where this process does.
-
-    Raises:
-        BadParameter: something is said of actors that are not wanted.
-        MissingExtraError: the extra `ray` is not installed.
-    """
-    if engine is IndexEngine.RAY:
-        from toolcrib.indexers.ray_data import RayActors
-
-        return RayActors(address, workers)
-    if address is not None or workers is not None:
-        raise typer.BadParameter("this is for --engine ray", param_hint="--ray-address, --workers")
-    return None
 
 
 def read_tools(
     sources: Iterable[str], server: str | None = None, format: str | None = None
 ) -> list[Entry]:
-    """What the sources hold, each with where it came from; `-` is standard input."""
+    """Entries of the sources, each with its source; `-` is standard input."""
     from toolcrib.indexers.readers.registry import tool_entries
 
     found: list[Entry] = []
@@ -374,7 +169,7 @@ def lines_of(name: str) -> Iterator[str]:
 
 
 def logged_records(context: typer.Context, log: Path | None) -> tuple[str, list[Mapping[str, Any]]]:
-    """What the log is called, and its records, oldest first.
+    """Name of the log, and its records, oldest first.
 
     Raises:
         SettingsError: no log is named and none is set, or its suffix is not known.

@@ -32,37 +32,11 @@ from toolcrib.records.codec import as_json
 if TYPE_CHECKING:
     from toolcrib.evaluation.choices import ChoiceResult
     from toolcrib.evaluation.compare import Fall
-    from toolcrib.evaluation.decisions import DecisionSummary, Latency
+    from toolcrib.evaluation.decisions import DecisionSummary
     from toolcrib.evaluation.mistakes import Mistakes
     from toolcrib.evaluation.results import Evaluation, Interval, SetResult, SystemResult
+    from toolcrib.evaluation.tables import TextTable
     from toolcrib.evaluation.trajectories import GuidanceEvaluation
-
-__all__ = [
-    "count_of",
-    "err",
-    "in_short",
-    "notes",
-    "out",
-    "print_choices",
-    "print_decision",
-    "print_decisions",
-    "print_either",
-    "print_error",
-    "print_evaluation",
-    "print_falls",
-    "print_guidance",
-    "print_health",
-    "print_json",
-    "print_mistakes",
-    "print_refused",
-    "print_report",
-    "print_result",
-    "print_spec",
-    "print_table",
-    "print_tools",
-    "table_of",
-    "write_file",
-]
 
 # Lines are as long as what they say: whoever reads them knows how to wrap them.
 out = Console(highlight=False, soft_wrap=True, emoji=False)
@@ -98,7 +72,7 @@ def print_error(error: ToolcribError, *, as_json: bool) -> None:
 
 
 def count_of(number: int, noun: str) -> str:
-    """So many of a thing, as one says it: 1 tool, 2,000 tools."""
+    """Count with its noun: 1 tool, 2,000 tools."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -144,7 +118,7 @@ def in_short(said: str, taken: int) -> str:
 
 
 def print_report(report: IndexReport, took_s: float) -> None:
-    """What an index run did, what it refused, read twice, and dropped of others' additions."""
+    """Print what an index run changed, refused, read twice, and dropped of other additions."""
     counts = as_json(report)
     parts = [f"{counts[key]} {key}" for key in ("added", "changed", "removed", "unchanged")]
     if not notes.quiet:
@@ -165,7 +139,7 @@ def print_report(report: IndexReport, took_s: float) -> None:
 
 
 def print_refused(refused: Iterable[Refusal]) -> None:
-    """What of the sources cannot be read, on standard error."""
+    """Print what cannot be read of the sources, on standard error."""
     for refusal in refused:
         where = f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
         err.print(f"[yellow]cannot be read[/] {escape(where)}: {escape(refusal.reason)}")
@@ -198,7 +172,7 @@ def print_result(result: FindResult, *, explain: bool) -> None:
 
 
 def _print_doubt(found: ToolSelection) -> None:
-    """That the tools may not fit, and why, where the gate says so."""
+    """Print a warning that the tools may not fit, with the gate's reason."""
     if found.verdict == "accept":
         return
     doubt = "perhaps nothing fits" if found.tools else "nothing fits"
@@ -274,7 +248,7 @@ def print_spec(tool: ToolSpec, links: ToolLinks) -> None:
 
 
 def print_health(facts: dict[str, dict[str, Any]], problems: list[dict[str, str]]) -> None:
-    """What `doctor` found."""
+    """Print the facts and problems that `doctor` found."""
     for section, entries in facts.items():
         out.print(f"[bold]{section}[/]")
         for key, value in entries.items():
@@ -302,7 +276,7 @@ def print_decision(decision: Decision) -> None:
     if route.kind in ("tools", "both", "general"):
         _print_doubt(decision.tools)
     if decision.tools.tools:
-        print_table(_chosen(decision.tools.tools))
+        print_table(_selected_tools(decision.tools.tools))
     if decision.knowledge.passages:
         named = ", ".join(f"{c.id} {c.confidence:.2f}" for c in decision.knowledge.collections)
         table = table_of(figures=("score",))
@@ -332,7 +306,7 @@ def _context(context: Context) -> str:
     return "  ".join(parts)
 
 
-def _chosen(hits: tuple[ToolHit, ...]) -> Table:
+def _selected_tools(hits: tuple[ToolHit, ...]) -> Table:
     table = table_of(("tool",), ("sure",), "what it does")
     taken = 8 + max(len(hit.id) for hit in hits)
     for hit in hits:
@@ -343,85 +317,37 @@ def _chosen(hits: tuple[ToolHit, ...]) -> Table:
 
 # -- a log of decisions ----------------------------------------------------------------------
 
-VERDICTS = ("accept", "fallback", "abstain")
-
 
 def print_decisions(summary: DecisionSummary) -> None:
-    """All of a summary that has any decisions: a table a question."""
+    """All tables of a summary that has any decisions."""
+    from toolcrib.evaluation.tables import decision_tables
+
     since, until = (
         f"{datetime.fromisoformat(t):%Y-%m-%d %H:%M}" for t in (summary.since, summary.until)
     )
     counted = count_of(summary.decisions, "decision")
     out.print(f"[bold]{counted}[/] [dim]{since} to {until} UTC[/]")
-    _print_rows("route", ("turns", "share", "p50 ms", "p95", "p99"), _routes(summary))
-    verdicts = (
-        (asked, *(f"{counts.get(verdict, 0):,}" for verdict in VERDICTS))
-        for asked, counts in summary.verdicts.items()
-        if counts
-    )
-    _print_rows("verdicts", VERDICTS, verdicts)
-    rates = (
-        (name.replace("_", " "), f"{rate.value:.1%}", f"{rate.of:,}")
-        for name, rate in summary.rates.items()
-    )
-    _print_rows("from feedback", ("share", "of"), rates)
-    sure = ((n, f"{one.ece:.3f}", f"{one.count:,}") for n, one in summary.reliability.items())
-    _print_rows("confidence of", ("ECE", "of"), sure)
-    lacking = ((n, f"{count:,}", _share(count, summary)) for n, count in summary.degraded.items())
-    _print_rows("without", ("decisions", "share"), lacking)
-    preferences = (
-        (
-            name,
-            *(f"{count:,}" for count in (one.wins, one.losses, one.ties)),
-            "" if one.share is None else f"{one.share:.1%}",
-            f"{one.p:.2g}",
-        )
-        for name, one in summary.interleaved.items()
-    )
-    columns = ("wins", "losses", "ties", "share", "p")
-    _print_rows("interleaved", columns, preferences)
-    models = (
-        (
-            f"{one.use} {one.model}",
-            *(f"{n:,}" for n in (one.calls, one.failed, one.input_tokens, one.output_tokens)),
-            "" if one.cost is None else f"{one.cost:,.4f}",
-        )
-        for one in summary.usage
-    )
-    _print_rows("language model", ("calls", "failed", "tokens in", "out", "cost"), models)
+    for table in decision_tables(summary).values():
+        if table.rows:
+            out.print()
+            _print_text_table(table)
     if not summary.feedback:
-        out.print("[dim]nothing was said of any of them, so nobody knows which were right[/]")
+        out.print("[dim]no decision has feedback or an outcome: nobody knows which were right[/]")
     if summary.unreadable:
         out.print(f"[yellow]unreadable records left out: {summary.unreadable:,}[/]")
 
 
-def _print_rows(name: str, figures: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    table = table_of((name,), figures)
-    for first, *cells in rows:
-        table.add_row(escape(first), *cells)
-    if table.row_count:
-        out.print()
-        print_table(table, headed=True)
-
-
-def _routes(summary: DecisionSummary) -> Iterable[Sequence[str]]:
-    for name, one in summary.routes.items():
-        yield name, f"{one.count:,}", _share(one.count, summary), *_times(one.latency)
-    if summary.latency is not None and len(summary.routes) > 1:
-        yield "all", f"{summary.decisions:,}", "", *_times(summary.latency)
-
-
-def _times(latency: Latency) -> tuple[str, ...]:
-    return f"{latency.p50:.2f}", f"{latency.p95:.2f}", f"{latency.p99:.2f}"
-
-
-def _share(count: int, summary: DecisionSummary) -> str:
-    return f"{count / summary.decisions:.1%}"
+def _print_text_table(given: TextTable) -> None:
+    first, *others = (column.lower() for column in given.columns)
+    table = table_of((first,), others)
+    for row in given.rows:
+        table.add_row(*map(escape, row))
+    print_table(table, headed=True)
 
 
 # -- an evaluation ---------------------------------------------------------------------------
 
-WIDE = 110
+MIN_INTERVAL_COLUMNS = 110
 """From so many columns on there is room for intervals; JSON and the report always have them."""
 
 
@@ -442,7 +368,7 @@ def _print_set(one: SetResult) -> None:
         f"{escape(one.split)}{unanswerable}[/]"
     )
     systems = one.systems.values()
-    measures, gates = _shown({m for s in systems for m in (*s.measures, *s.gates)})
+    measures, gates = _shown_figures({m for s in systems for m in (*s.measures, *s.gates)})
     table = _systems(measures, gates)
     for result in one.systems.values():
         table.add_row(
@@ -466,7 +392,7 @@ def _print_set(one: SetResult) -> None:
         out.print(f"[yellow]{escape(note)}[/]")
 
 
-def _shown(taken: set[str]) -> tuple[list[str], list[str]]:
+def _shown_figures(taken: set[str]) -> tuple[list[str], list[str]]:
     """The columns of a table: measures of the ranking, and of the confidence."""
     from toolcrib.evaluation.gate_measures import GATES
     from toolcrib.evaluation.measures import MEASURES
@@ -487,14 +413,14 @@ def _value(result: SystemResult, name: str) -> str:
     if interval is None:
         return ""
     half = (interval.high - interval.low) / 2
-    spread = f" ±{100 * half:.1f}" if out.width >= WIDE else ""
+    spread = f" ±{100 * half:.1f}" if out.width >= MIN_INTERVAL_COLUMNS else ""
     against = result.against_first.get(name)
     mark = "*" if against is not None and against.significant else " "
     return f"{100 * interval.mean:.1f}{spread}{mark}"
 
 
 def _means(macro: Mapping[str, Mapping[str, float]]) -> Table:
-    measures, gates = _shown({name for figures in macro.values() for name in figures})
+    measures, gates = _shown_figures({name for figures in macro.values() for name in figures})
     table = _systems(measures, gates)
     for system, figures in macro.items():
         table.add_row(
@@ -509,13 +435,9 @@ def _means(macro: Mapping[str, Mapping[str, float]]) -> Table:
 
 def print_choices(results: Sequence[ChoiceResult]) -> None:
     """A row a set, what was chosen in place of what is right, and what was missing."""
-    table = table_of(("set",), ("turns", "accuracy", "F1", "ECE", "Brier"))
-    for one in results:
-        ece = "" if one.calibration is None else f"{one.calibration.ece:.3f}"
-        brier = "" if one.brier is None else f"{one.brier:.3f}"
-        shares = f"{one.accuracy:.1%}", f"{one.f1:.1%}"
-        table.add_row(escape(one.name), f"{one.turns:,}", *shares, ece, brier)
-    print_table(table, headed=True)
+    from toolcrib.evaluation.tables import choice_overview
+
+    _print_text_table(choice_overview(results))
     for one in results:
         taken = [
             (right, chosen, count)
@@ -531,7 +453,7 @@ def print_choices(results: Sequence[ChoiceResult]) -> None:
 
 
 def print_falls(falls: Sequence[Fall], gone: Sequence[str]) -> None:
-    """What became worse, and what is measured no more."""
+    """Print measures that fell, and measures that are gone."""
     for fall in falls:
         sure = "" if fall.p is None else f", p = {fall.p:.3f}"
         place = escape(f"{fall.data_set} / {fall.system} / {fall.measure}")
@@ -560,7 +482,7 @@ def print_mistakes(name: str, made: Mistakes) -> None:
 
 
 def print_guidance(found: GuidanceEvaluation) -> None:
-    """How many alarms came where they should, and every one that was missed or false."""
+    """Print recall and precision of alarms, and every missed or false alarm."""
     table = Table("alarm", "should come", "in time", "recall", "came", "right", "precision")
     for name, scores in found.patterns.items():
         counts = scores.labelled, scores.found, scores.fired, scores.right

@@ -15,21 +15,19 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from toolcrib.cli.output import count_of, err, notes
 from toolcrib.records import IndexProgress
 
-__all__ = ["UNKEPT", "WorkStep", "counting", "index_progress", "working"]
-
-INTERVAL_S = 10.0
+LINE_INTERVAL_S = 10.0
 """Between two lines, where nobody looks at a bar."""
 
-UNKEPT = "nothing is kept, as results are written at the end"
-"""Where an evaluation is interrupted."""
+NOTHING_KEPT_NOTE = "nothing is kept, as results are written at the end"
+"""Note for an interrupted evaluation."""
 
-MIN_SHARE = 0.02
+MIN_ESTIMATE_SHARE = 0.02
 """With less done than this nobody can tell how long the rest takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkStep:
-    """What is being done, and how much of it: `share` of the work, None where nobody knows."""
+    """Step at work, and how much of it is done: `share` of the work, None if unknown."""
 
     what: str
     done: int = 0
@@ -44,14 +42,14 @@ class WorkStep:
 
     @property
     def counted(self) -> str:
-        """How many of how many, empty where nothing is counted."""
+        """Count as "done of total"; empty if nothing is counted."""
         return "" if self.share is None else f"{self.done:,} of {self.total:,}"
 
     def __str__(self) -> str:
         took = time.monotonic() - self.began
         if self.share is None:
             return f"{self.what}: {_time(took)} so far"
-        is_known = MIN_SHARE <= self.share < 1
+        is_known = MIN_ESTIMATE_SHARE <= self.share < 1
         rest = f", about {_time(took / self.share - took)} left" if is_known else ""
         return f"{self.what}: {self.counted}, {self.share:.0%} of the work{rest}"
 
@@ -105,7 +103,7 @@ def _lines(last: Callable[[], WorkStep]) -> Generator[Callable[[WorkStep], None]
     ended = threading.Event()
 
     def write() -> None:
-        while not ended.wait(INTERVAL_S):
+        while not ended.wait(LINE_INTERVAL_S):
             notes.print(escape(str(last())))
 
     writer = threading.Thread(target=write, name="toolcrib-progress", daemon=True)

@@ -13,25 +13,14 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from toolcrib.cli.completion import complete_collections
-from toolcrib.cli.options import (
-    Json,
-    Servers,
-    StoreOption,
-    Tags,
-    Url,
-    any_crib,
-    lines_of,
-    narrowing,
-)
+from toolcrib.cli.opening import any_crib
+from toolcrib.cli.options import Json, Servers, StoreOption, Tags, Url, lines_of, narrowing
 from toolcrib.cli.output import out, print_decision, print_either, print_json, print_result
 from toolcrib.errors import QueryError
 from toolcrib.integrations.formats import FORMATS, SOURCES, export
 from toolcrib.records import Decision, FindResult, Turn
-from toolcrib.records.codec import as_json
-from toolcrib.records.validation import in_words
+from toolcrib.records.codec import as_json, in_words
 from toolcrib.retrieval.options import AnswerOrder, SearchKeywords
-
-__all__ = ["route", "search"]
 
 Coverage: TypeAlias = Annotated[
     float | None,
@@ -145,7 +134,7 @@ def _count(k: str) -> int | Literal["auto"]:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """How an answer is shown: as definitions `as_` a model takes them, as JSON, or in words."""
+    """Form of an answer: definitions `as_` a model takes them, JSON, or words."""
 
     as_: str | None
     enriched: bool
@@ -154,7 +143,7 @@ class _Shown:
 
     @property
     def is_json(self) -> bool:
-        """Whether it is JSON: definitions are, but for those that are source text."""
+        """True for JSON output: definitions are JSON, except those that are source text."""
         return self.json or (self.as_ is not None and self.as_ not in SOURCES)
 
     def print(self, result: FindResult) -> None:
@@ -254,7 +243,7 @@ def _decide_line(decide: Callable[[Turn], Decision], line: str, *, json: bool) -
     if not json:
         out.rule(escape(line[:80]), align="left", style="dim")
     try:
-        turn = _read(line)
+        turn = _turn_of_line(line)
     except QueryError as error:
         answer = {"turn": line[:200], "error": str(error)}
         print_either(answer, f"[yellow]{escape(str(error))}[/]", json=json)
@@ -262,7 +251,7 @@ def _decide_line(decide: Callable[[Turn], Decision], line: str, *, json: bool) -
         _show(decide(turn), json=json)
 
 
-def _read(line: str) -> Turn:
+def _turn_of_line(line: str) -> Turn:
     """A line as a turn: a JSON object is one, anything else is its text."""
     if not line.lstrip().startswith("{"):
         return Turn(text=line)

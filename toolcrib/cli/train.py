@@ -20,17 +20,15 @@ from toolcrib.settings import load_settings
 if TYPE_CHECKING:
     from toolcrib.training.session import TrainingPlan, TrainingResult
 
-__all__ = ["train"]
-
 
 class ModelKind(StrEnum):
-    """What can be trained."""
+    """Kinds of models to train."""
 
     ENCODER = "encoder"
     RERANKER = "reranker"
 
 
-BATCH = {ModelKind.ENCODER: 64, ModelKind.RERANKER: 16}
+BATCH_SIZE_BY_KIND = {ModelKind.ENCODER: 64, ModelKind.RERANKER: 16}
 
 
 DataSets: TypeAlias = Annotated[
@@ -115,8 +113,10 @@ def train(
     from toolcrib.training import session
     from toolcrib.training.trainer import EncoderTraining, LoopSettings, RerankerTraining
 
-    loop = LoopSettings(epochs, batch or BATCH[kind], rate=rate, checks=max(checks, 1), seed=seed)
-    with counting("reading", lambda: _kept(out)) as listener:
+    loop = LoopSettings(
+        epochs, batch or BATCH_SIZE_BY_KIND[kind], rate=rate, checks=max(checks, 1), seed=seed
+    )
+    with counting("reading", lambda: _interruption_note(out)) as listener:
         plan = session.TrainingPlan(
             out,
             _sets(context, datasets, store, tools, queries, seed if resplit else None)
@@ -140,8 +140,8 @@ def train(
     _show(plan, outcome, json=json)
 
 
-def _kept(out: Path) -> str:
-    """What there is of a run that was ended."""
+def _interruption_note(out: Path) -> str:
+    """Note on what is left of an interrupted run."""
     folder = out / "work" / "checkpoints"
     if any(folder.glob("checkpoint-*/trainer_state.json")):
         return f"the last checkpoint is in {folder}; the same command goes on from there"

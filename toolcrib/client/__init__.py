@@ -1,4 +1,4 @@
-"""The client of the HTTP service: a crib that is somewhere else."""
+"""Client of the HTTP service: a crib at a URL."""
 
 from toolcrib.client.crib import RemoteCrib
 

@@ -1,17 +1,16 @@
-"""Remote crib: the methods of an embedded one, for a crib behind a service's URL."""
+"""Remote crib: the methods of an embedded crib, over HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from pydantic import ValidationError
 
 from toolcrib.awaitable import in_thread
-from toolcrib.client.transport import EXTRA, FEATURE, Transport, quoted, upload
+from toolcrib.client.transport import EXTRA, FEATURE, Transport, path_segment, upload
 from toolcrib.errors import (
     FeedbackError,
     QueryError,
@@ -21,7 +20,7 @@ from toolcrib.errors import (
 )
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.registry import ToolSource, tool_entries
-from toolcrib.indexers.sync import ReadSources, Screen, readable
+from toolcrib.indexers.sync import ReadSources, Screen, require_entries
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import (
     Alternates,
@@ -47,10 +46,9 @@ from toolcrib.records import (
 )
 from toolcrib.records.audit import Held, HeldTools
 from toolcrib.records.choices import CapabilitySelection, Classification
-from toolcrib.records.codec import as_json
+from toolcrib.records.codec import as_json, in_words
 from toolcrib.records.learning import LearningStatus, Undone
 from toolcrib.records.reports import CheckedTools, ToolReadiness
-from toolcrib.records.validation import in_words
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.needs import check_search
 from toolcrib.retrieval.options import KnowledgeOptions, SearchKeywords, SearchOptions
@@ -60,19 +58,17 @@ from toolcrib.router.flow import LoopState
 from toolcrib.router.recovery import RecoveryPolicy
 from toolcrib.store.base import Identity, StoreInfo
 from toolcrib.store.filters import Equals, Filter, filter_to_json, validate
-from toolcrib.store.payload import FACETS, count_facets
+from toolcrib.store.payload import FACET_FIELDS, count_facets
 
 if TYPE_CHECKING:
     from toolcrib.indexers.enrichment import Enrichments
 
-__all__ = ["RemoteCrib"]
-
-PAGE = 500
-"""Tools a request when they are listed: the most that a service gives."""
+PAGE_TOOLS = 500
+"""Tools a page of a list: the most that a service gives."""
 
 
 async def _run(work: Callable[[], Any]) -> Any:
-    """Run it in a thread; cancelled, it is waited for no longer."""
+    """Run work in a thread; a cancelled caller does not wait for its end."""
     threads = import_extra("anyio.to_thread", FEATURE, EXTRA)
     return await threads.run_sync(work, abandon_on_cancel=True)
 
@@ -115,10 +111,10 @@ class RemoteCrib:
         progress: Listener | None = None,
     ) -> IndexReport:
         """As `Crib.index_tools`; what the service holds back for approval is refused, too."""
-        from toolcrib.indexers.enrichment import prepared
+        from toolcrib.indexers.enrichment import prepare_entries
 
         read = [entry for source in sources for entry in tool_entries(source, server, format)]
-        found, dropped = prepared(readable(read), screen, overlays, enrichments)
+        found, dropped = prepare_entries(require_entries(read), screen, overlays, enrichments)
         query = {"prune": "true" if prune else None, "server": server if prune else None}
         report = upload(self._transport, "/v1/tools", found, query, progress)
         return replace(report, dropped=dropped)
@@ -131,7 +127,7 @@ class RemoteCrib:
             try:
                 self._transport.tell("DELETE", _tool_path(tool_id), about=tool_id)
             except UnknownToolError:
-                # Somebody else was faster, or an earlier attempt whose answer was lost.
+                # Removed already, perhaps by an earlier attempt whose answer was lost.
                 continue
 
     def find_tools(
@@ -141,14 +137,14 @@ class RemoteCrib:
         **options: Unpack[SearchKeywords],
     ) -> FindResult:
         """As `Crib.find_tools`, within what the key allows; numbers have six decimals."""
-        asked = SearchOptions(k, **options)
-        check_search(query, asked)
-        coverage = asked.coverage
+        search = SearchOptions(k, **options)
+        check_search(query, search)
+        coverage = search.coverage
         if k == "auto" and coverage is not None and not 0 <= coverage <= 1:
             raise QueryError(f"coverage is {coverage}; it must be between 0 and 1")
-        # Embedded, coverage is not looked at either where it does not count.
-        asked = replace(asked, coverage=coverage if k == "auto" else None)
-        body = {"shape": "full", **_given({"query": query, **as_json(asked)})}
+        # Ignored without k="auto", as by an embedded crib.
+        search = replace(search, coverage=coverage if k == "auto" else None)
+        body = {"shape": "full", **_without_none({"query": query, **as_json(search)})}
         return self._transport.ask(FindResult, "POST", "/v1/tools/search", body)
 
     def get_tool(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
@@ -163,7 +159,7 @@ class RemoteCrib:
 
     def tool_links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
         """As `Crib.tool_links`."""
-        body = _given({"id": tool_id, "scope": scope and as_json(scope)})
+        body = _without_none({"id": tool_id, "scope": scope and as_json(scope)})
         return self._transport.ask(ToolLinks, "POST", "/v1/tools/links", body, about=tool_id)
 
     def check_tools(
@@ -171,7 +167,7 @@ class RemoteCrib:
     ) -> tuple[ToolReadiness, ...]:
         """As `Crib.check_tools`; of what the key may not see, the service says `unknown`."""
         known = {each.id for each in held}
-        body = _given({"ids": list(dict.fromkeys(ids)), "scope": scope and as_json(scope)})
+        body = _without_none({"ids": list(dict.fromkeys(ids)), "scope": scope and as_json(scope)})
         found = self._transport.ask(CheckedTools, "POST", "/v1/tools/check", body).tools
         return tuple(
             replace(each, reason="quarantined")
@@ -183,7 +179,7 @@ class RemoteCrib:
     def list_tools(
         self, *, scope: Scope | None = None, where: Filter | None = None, after: str | None = None
     ) -> Iterator[ToolSpec]:
-        """As `Crib.list_tools`, asked for in pages while they are gone through."""
+        """As `Crib.list_tools`; pages are requested while iterating."""
         while True:
             page = self._page(scope, where, after)
             yield from page.tools
@@ -195,7 +191,7 @@ class RemoteCrib:
         if where is not None:
             validate(where)
         named = {"where": where and filter_to_json(where), "scope": scope and as_json(scope)}
-        body = _given({"limit": PAGE, "cursor": after, **named})
+        body = _without_none({"limit": PAGE_TOOLS, "cursor": after, **named})
         return self._transport.ask(ToolPage, "POST", "/v1/tools/list", body)
 
     def facets(self, *, scope: Scope | None = None) -> Facets:
@@ -203,7 +199,7 @@ class RemoteCrib:
         if scope is None:
             return self._transport.ask(Facets, "GET", "/v1/facets")
         tools = self.list_tools(scope=scope)
-        return count_facets({name: getattr(tool, name) for name in FACETS} for tool in tools)
+        return count_facets({name: getattr(tool, name) for name in FACET_FIELDS} for tool in tools)
 
     # -- knowledge ---------------------------------------------------------------------------
 
@@ -225,7 +221,7 @@ class RemoteCrib:
             passages(*sources, collection=collection, max_tokens=how.max_tokens, limits=how.limits)
         )
         query = {"prune": collection if prune else None}
-        return upload(self._transport, "/v1/documents", readable(found), query, progress)
+        return upload(self._transport, "/v1/documents", require_entries(found), query, progress)
 
     def index_passages(
         self, passages: Iterable[Passage], *, progress: Listener | None = None
@@ -243,13 +239,13 @@ class RemoteCrib:
             raise UnknownCollectionError(collection, nearest(collection, counts))
         if documents:
             body = {"collection": collection, "documents": list(documents)}
-            call = partial(self._transport.ask, Removed, "DELETE", "/v1/documents", body)
-            return call(about=collection).removed
+            path = "/v1/documents"
+            return self._transport.ask(Removed, "DELETE", path, body, about=collection).removed
         try:
-            path = f"/v1/collections/{quoted(collection)}"
+            path = f"/v1/collections/{path_segment(collection)}"
             self._transport.tell("DELETE", path, about=collection)
         except UnknownCollectionError:
-            # Somebody else was faster, or an earlier attempt whose answer was lost.
+            # Removed already, perhaps by an earlier attempt whose answer was lost.
             return 0
         return counts[collection]
 
@@ -279,8 +275,8 @@ class RemoteCrib:
         """As `Crib.find_knowledge`."""
         options = asdict(KnowledgeOptions(k, collections, token_budget))
         if not has_words(query):
-            raise QueryError("the question is empty: say in a few words what is to be known")
-        body = _given({"query": query, "scope": scope and as_json(scope), **options})
+            raise QueryError("the question has no words; ask in a few words")
+        body = _without_none({"query": query, "scope": scope and as_json(scope), **options})
         return self._transport.ask(KnowledgeResult, "POST", "/v1/knowledge/search", body)
 
     # -- turns -------------------------------------------------------------------------------
@@ -302,15 +298,15 @@ class RemoteCrib:
         shown: Sequence[str] = (),
     ) -> Decision:
         """As `Crib.route`; the service's log says by which key."""
-        _check(k)
+        _check_k(k)
         options = asdict(KnowledgeOptions(passages, collections, token_budget))
         options["passages"] = options.pop("k")
-        asked = {"k": k, "budget_ms": budget_ms, **options}
-        body = _turn_json(turn) | _given(asked) | {"shape": "full"}
+        limits = {"k": k, "budget_ms": budget_ms, **options}
+        body = _turn_json(turn) | _without_none(limits) | {"shape": "full"}
         if shown:
             body["shown"] = list(shown)
         made = self._transport.ask(Decision, "POST", "/v1/route", body)
-        # The service repeats nothing that it was told.
+        # The service does not repeat the texts of a request.
         return replace(
             made,
             context=replace(made.context, text=body["text"]),
@@ -327,7 +323,7 @@ class RemoteCrib:
     ) -> Classification:
         """As `Crib.classify`, by a question of the service's settings."""
         named = {"question": question, "variables": variables, "outputs": outputs}
-        body = _turn_json(turn) | _given(named)
+        body = _turn_json(turn) | _without_none(named)
         return self._transport.ask(Classification, "POST", "/v1/classify", body, about=question)
 
     def select_capabilities(
@@ -335,7 +331,7 @@ class RemoteCrib:
     ) -> CapabilitySelection:
         """As `Crib.select_capabilities`, of the capabilities of the service's settings."""
         named = {"bypass": bypass, "state": None if state is None else asdict(state)}
-        body = _turn_json(turn) | _given(named)
+        body = _turn_json(turn) | _without_none(named)
         return self._transport.ask(CapabilitySelection, "POST", "/v1/capabilities", body)
 
     def alternates(
@@ -344,28 +340,28 @@ class RemoteCrib:
         """As `Crib.alternates`."""
         if not failed_tool:
             raise UnknownToolError(failed_tool)
-        _check(k)
+        _check_k(k)
         named = {"failed_tool": failed_tool, "turn": _turn_json(turn), "decision_id": decision_id}
-        body = _given({**named, "k": k, "shape": "full"})
-        ask = partial(self._transport.ask, Alternates, "POST", "/v1/alternates", body)
-        return ask(about=failed_tool).tools
+        body = _without_none({**named, "k": k, "shape": "full"})
+        path = "/v1/alternates"
+        return self._transport.ask(Alternates, "POST", path, body, about=failed_tool).tools
 
     def guidance(self, turn: Turn | str, *, given: Sequence[str] = ()) -> Guidance:
-        """As `Crib.guidance`; of patterns comes what all of them have."""
+        """As `Crib.guidance`; patterns have only the fields that all patterns share."""
         body = _turn_json(turn) | ({"given": list(given)} if given else {})
         return self._transport.ask(Guidance, "POST", "/v1/guidance", body)
 
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
     ) -> None:
-        """As `Crib.report_outcome`; not repeated where it may have got through."""
-        told = {"decision_id": decision_id, "tool": tool, "outcome": outcome, "took_ms": took_ms}
-        self._transport.tell("POST", "/v1/outcomes", _given(told), repeatable=False)
+        """As `Crib.report_outcome`; not repeated if it may have been done."""
+        body = {"decision_id": decision_id, "tool": tool, "outcome": outcome, "took_ms": took_ms}
+        self._transport.tell("POST", "/v1/outcomes", _without_none(body), repeatable=False)
 
-    def feedback(self, decision_id: str, **said: Unpack[FeedbackKeywords]) -> None:
-        """As `Crib.feedback`; not repeated where it may have got through."""
+    def feedback(self, decision_id: str, **given: Unpack[FeedbackKeywords]) -> None:
+        """As `Crib.feedback`; not repeated if it may have been done."""
         try:
-            checked = Feedback.model_validate(said)
+            checked = Feedback.model_validate(given)
         except ValidationError as error:
             raise FeedbackError(in_words(error, "feedback")) from error
         body = {"decision_id": decision_id, **checked.model_dump(mode="json", exclude_none=True)}
@@ -373,10 +369,10 @@ class RemoteCrib:
 
     @property
     def recovery(self) -> RecoveryPolicy:
-        """What an agent's loop asks after a failed call; it never waits by itself."""
+        """Recovery policy for an agent's loop; never waits itself."""
         return RecoveryPolicy()
 
-    # -- what use teaches --------------------------------------------------------------------
+    # -- learning from use --------------------------------------------------------------------
 
     def learning_status(self) -> LearningStatus:
         """As `Crib.learning_status`, for a key that sees and writes everything."""
@@ -394,24 +390,24 @@ class RemoteCrib:
         """As `Crib.switch_learning`."""
         self._transport.tell("POST", "/v1/learning", {"on": on})
 
-    # -- what is held back -------------------------------------------------------------------
+    # -- quarantine -------------------------------------------------------------------
 
     def held_tools(self) -> tuple[Held, ...]:
-        """The tools in reach that the service holds back, oldest first."""
+        """Held tools in reach, oldest first."""
         return self._transport.ask(HeldTools, "GET", "/v1/quarantine").held
 
     def approve_tool(self, tool_id: str, digest: str) -> None:
-        """Have a tool served that is held back with the digest that somebody has seen.
+        """Approve a held tool with the digest that a person has seen.
 
         Raises:
             UnknownToolError: nothing is held under this id.
-            ToolChangedError: something else is.
+            ToolChangedError: the held tool has another digest.
             ForbiddenError: the key sent the tool itself, or may not write.
         """
         self._judge(tool_id, {"verdict": "approve", "digest": digest})
 
     def reject_tool(self, tool_id: str) -> None:
-        """Have a held tool forgotten; when it comes again it is judged again.
+        """Drop a held tool; if it comes again it is screened again.
 
         Raises:
             UnknownToolError: nothing is held under this id.
@@ -420,7 +416,7 @@ class RemoteCrib:
 
     def _judge(self, tool_id: str, verdict: dict[str, str]) -> None:
         path = _tool_path(tool_id, under="/v1/quarantine")
-        # Done twice it would say that nothing is held.
+        # A second attempt would find nothing held.
         self._transport.tell("POST", path, verdict, about=tool_id, repeatable=False)
 
     # -- asynchronous methods ----------------------------------------------------------------
@@ -458,7 +454,7 @@ class RemoteCrib:
     async def alist_tools(
         self, *, scope: Scope | None = None, where: Filter | None = None, after: str | None = None
     ) -> AsyncIterator[ToolSpec]:
-        """As `list_tools`, to go through with `async for`."""
+        """As `list_tools`, for `async for`."""
         apage = in_thread(RemoteCrib._page, _run)
         while True:
             page = await apage(self, scope, where, after)
@@ -471,14 +467,14 @@ class RemoteCrib:
     # -- life --------------------------------------------------------------------------------
 
     def info(self) -> tuple[StoreInfo, Identity]:
-        """The service's engine, the tools in reach, its encoder and a digest of its index."""
+        """Return the service's engine, tools in reach, encoder and digest of the index."""
         ready = self._transport.ask(ServiceInfo, "GET", "/readyz")
         tools = self.facets().tools
         store = StoreInfo(ready.engine, self._transport.url, tools, optimised=True)
         return store, {"dense": ready.encoder, "digest": ready.index}
 
     def close(self) -> None:
-        """Let go of all connections; a second call does nothing."""
+        """Close all connections; a second call does nothing."""
         self._transport.close()
 
     ainfo = in_thread(info, _run)
@@ -500,30 +496,30 @@ class RemoteCrib:
         return f"RemoteCrib({self._transport.url!r})"
 
 
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def _tool_path(tool_id: str, under: str = "/v1/tools") -> str:
-    """The path of a tool.
+    """Path of a tool.
 
     Raises:
-        UnknownToolError: the id is empty, and so no tool's.
+        UnknownToolError: the id is empty.
     """
     if not tool_id:
         raise UnknownToolError(tool_id)
-    return f"{under}/{'/'.join(map(quoted, tool_id.split('/')))}"
+    return f"{under}/{'/'.join(map(path_segment, tool_id.split('/')))}"
 
 
 def _turn_json(turn: Turn | str) -> dict[str, Any]:
-    asked = Turn(text=turn) if isinstance(turn, str) else turn
+    turn = Turn(text=turn) if isinstance(turn, str) else turn
     try:
-        told = asked.model_dump(mode="json", exclude={"scope"}, exclude_defaults=True)
+        body = turn.model_dump(mode="json", exclude={"scope"}, exclude_defaults=True)
     except ValueError as error:
         raise QueryError(f"the turn holds a value that JSON cannot: {error}") from error
-    return told | _given({"text": asked.text, "scope": asked.scope and as_json(asked.scope)})
+    return body | _without_none({"text": turn.text, "scope": turn.scope and as_json(turn.scope)})
 
 
-def _check(k: int | Literal["auto"] | None) -> None:
+def _check_k(k: int | Literal["auto"] | None) -> None:
     if isinstance(k, int) and k < 1:
-        raise QueryError(f"k is {k}; at least one tool must be asked for")
+        raise QueryError(f"k is {k}; it must be at least 1")

@@ -1,4 +1,4 @@
-"""What went wrong with a request, as our errors: a problem, a page of a proxy, or silence."""
+"""Failed requests as toolcrib's errors: a problem, a page of a proxy, or no answer."""
 
 from __future__ import annotations
 
@@ -30,20 +30,18 @@ from toolcrib.errors import (
 )
 from toolcrib.records.codec import list_of, object_of
 
-__all__ = ["FailedError", "Reply", "kind_named", "refusal", "silence"]
-
 PROBLEM = "urn:toolcrib:problem:"
 REQUEST = "urn:toolcrib:request:"
 
-MAX_WORDS = 300
+MAX_REASON_CHARS = 300
 
-PASSING = frozenset({429, 502, 503})
+RETRYABLE_STATUSES = frozenset({429, 502, 503})
 """Statuses after which the same request may work a moment later."""
 
-TURNED_AWAY = (RateLimitedError, OverloadedError)
-"""What a service says before it does any work."""
+UNWORKED_ERRORS = (RateLimitedError, OverloadedError)
+"""Errors that a service raises before it does any work."""
 
-OF_STATUS: Mapping[int, type[ServiceError]] = {
+ERROR_BY_STATUS: Mapping[int, type[ServiceError]] = {
     401: UnauthenticatedError,
     403: ForbiddenError,
     408: DeadlineError,
@@ -53,15 +51,15 @@ OF_STATUS: Mapping[int, type[ServiceError]] = {
     503: ServiceUnavailableError,
     504: DeadlineError,
 }
-"""What a status means where nothing else is said, as by a proxy."""
+"""Error of a status without a problem document, as of a proxy."""
 
-UNTELLABLE = (SourceError, MissingExtraError)
-"""Errors that know more than the wire tells, or would speak of the wrong machine."""
+LOCAL_ERRORS = (SourceError, MissingExtraError)
+"""Errors with facts that the wire lacks, or about the machine that raises them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer as it came; names of headers in small letters."""
+    """Answer as received, with header names in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -69,20 +67,20 @@ class Reply:
 
     @property
     def is_good(self) -> bool:
-        """Whether it answers what was asked, as far as its status says."""
+        """True for a status of success."""
         return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
     @property
     def kind(self) -> str:
-        """The media type, without its parameters."""
+        """Media type without its parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 class FailedError(Exception):
-    """One attempt failed, by `error`.
+    """Failure of one attempt, by `error`.
 
-    `passing`: a later attempt may work, after `after_s` seconds where that is known. `unworked`:
-    nothing was done for the request, so that it can be repeated whatever it asks.
+    `passing`: a later attempt may work, after `after_s` seconds if known. `unworked`: the service
+    did no work, so that any request may be repeated.
     """
 
     def __init__(
@@ -100,30 +98,30 @@ class FailedError(Exception):
         super().__init__(error)
 
 
-def kind_named(slug: str) -> type[ToolcribError] | None:
-    """The class of a problem, by its slug: `unknown-tool` is an `UnknownToolError`."""
+def error_class(slug: str) -> type[ToolcribError] | None:
+    """Error class by a problem's slug: `unknown-tool` is `UnknownToolError`."""
     name = "".join(word.capitalize() for word in slug.split("-")) + "Error"
     return getattr(errors, name) if name in errors.__all__ else None
 
 
 def refusal(reply: Reply, place: str, about: str) -> FailedError:
-    """The failure that an answer speaks of; `about` is the tool or collection asked for."""
+    """Failure by an answer; `about` is the requested tool or collection."""
     problem = _problem(reply)
     after_s = _retry_after(reply, problem)
-    error = _told(problem, about, after_s) or _untold(reply, problem, place, after_s)
+    error = _problem_error(problem, about, after_s) or _status_error(reply, problem, place, after_s)
     if request := str(problem.get("instance", "")).removeprefix(REQUEST):
         error.add_note(f"toolcrib request {request} at {place}")
     return FailedError(
         error,
-        passing=reply.status in PASSING,
-        unworked=isinstance(error, TURNED_AWAY),
+        passing=reply.status in RETRYABLE_STATUSES,
+        unworked=isinstance(error, UNWORKED_ERRORS),
         after_s=after_s,
     )
 
 
 def silence(failure: Exception, httpx: Any, place: str, timeout_s: float) -> FailedError:
-    """The failure of a request that got no whole answer."""
-    words = str(failure).strip().partition("\n")[0][:MAX_WORDS] or type(failure).__name__
+    """Failure of a request without a whole answer."""
+    words = str(failure).strip().partition("\n")[0][:MAX_REASON_CHARS] or type(failure).__name__
     if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout):
         error = ServiceUnavailableError(
             f"the service at {place} cannot be reached ({words}): start it with `toolcrib serve`, "
@@ -151,11 +149,13 @@ def _problem(reply: Reply) -> dict[str, Any]:
     return object_of(found)
 
 
-def _told(problem: Mapping[str, Any], about: str, after_s: float | None) -> ToolcribError | None:
-    """The error that a problem of ours stands for; None where it is none, or a newer one."""
+def _problem_error(
+    problem: Mapping[str, Any], about: str, after_s: float | None
+) -> ToolcribError | None:
+    """Error of a toolcrib problem; None for any other document, or an unknown problem."""
     slug = str(problem.get("type", ""))
-    kind = kind_named(slug.removeprefix(PROBLEM)) if slug.startswith(PROBLEM) else None
-    if kind is None or issubclass(kind, UNTELLABLE):
+    kind = error_class(slug.removeprefix(PROBLEM)) if slug.startswith(PROBLEM) else None
+    if kind is None or issubclass(kind, LOCAL_ERRORS):
         return None
     detail = str(problem.get("detail", "")) or kind.__name__
     if issubclass(kind, UnknownToolError | UnknownCollectionError | UnknownQuestionError):
@@ -165,21 +165,21 @@ def _told(problem: Mapping[str, Any], about: str, after_s: float | None) -> Tool
     return kind(detail)
 
 
-def _untold(
+def _status_error(
     reply: Reply, problem: Mapping[str, Any], place: str, after_s: float | None
 ) -> ServiceError:
-    """The error of an answer that is no problem of ours."""
+    """Error of an answer without a toolcrib problem."""
     if HTTPStatus.MULTIPLE_CHOICES <= reply.status < HTTPStatus.BAD_REQUEST:
-        where = reply.headers.get("location", "").partition("?")[0][:MAX_WORDS]
+        where = reply.headers.get("location", "").partition("?")[0][:MAX_REASON_CHARS]
         return ServiceError(
-            f"the service at {place} sends to {where or 'another address'!r}; no key is sent "
-            "there: if it is right, give its URL"
+            f"the service at {place} redirects to {where or 'another address'!r}, where the key is "
+            "not sent; if that is the service, give its URL"
         )
-    kind = OF_STATUS.get(reply.status, ServiceError)
+    kind = ERROR_BY_STATUS.get(reply.status, ServiceError)
     words = f"{reply.status} {_phrase(reply.status)}".strip()
-    said = _words(reply, problem)
+    reason = _reason(reply, problem)
     return kind(
-        f"the service at {place} answered {words}{f': {said}' if said else ''}",
+        f"the service at {place} answered {words}{f': {reason}' if reason else ''}",
         retry_after_s=after_s,
     )
 
@@ -191,29 +191,29 @@ def _phrase(status: int) -> str:
         return ""
 
 
-def _words(reply: Reply, problem: Mapping[str, Any]) -> str:
+def _reason(reply: Reply, problem: Mapping[str, Any]) -> str:
     if detail := problem.get("detail") or problem.get("title"):
-        return str(detail)[:MAX_WORDS]
+        return str(detail)[:MAX_REASON_CHARS]
     if reply.kind == "text/html":
-        return "a page of HTML, so not of toolcrib; look at what stands before it, and at the URL"
-    text = reply.body[: 4 * MAX_WORDS].decode("utf-8", "replace")
-    return re.sub(r"\s+", " ", text).strip()[:MAX_WORDS]
+        return "an HTML page, not toolcrib's; check the URL, and any proxy before the service"
+    text = reply.body[: 4 * MAX_REASON_CHARS].decode("utf-8", "replace")
+    return re.sub(r"\s+", " ", text).strip()[:MAX_REASON_CHARS]
 
 
 def _retry_after(reply: Reply, problem: Mapping[str, Any]) -> float | None:
-    """Seconds to wait: the problem's own, which are finer, else those of the header."""
+    """Seconds to wait: by the problem, which is finer, else by the header."""
     given = problem.get("retry_after_s", reply.headers.get("retry-after"))
     if given is None or isinstance(given, bool):
         return None
     try:
         seconds = float(given)
     except (TypeError, ValueError):
-        seconds = _until(str(given), reply.headers.get("date", ""))
+        seconds = _seconds_until(str(given), reply.headers.get("date", ""))
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
-def _until(when: str, sent: str) -> float:
-    """A date is read against that of its own answer, so that no clock has to be right."""
+def _seconds_until(when: str, sent: str) -> float:
+    """Seconds to a date, from the answer's own date, so that no clock need be right."""
     try:
         wait = parsedate_to_datetime(when) - parsedate_to_datetime(sent)
     except (ValueError, TypeError):

@@ -1,6 +1,6 @@
-"""Transport: requests to a service, repeated where that helps, and their answers as records.
+"""Transport: requests to a service, repeated where a retry helps, and answers as records.
 
-Sends nothing but what it is told to: no redirect is followed, since the key would go along.
+No redirect is followed, since the key would go along.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from toolcrib.records import IndexProgress, IndexReport, Passage, Refusal, ToolS
 from toolcrib.records.codec import as_json, dump, load
 from toolcrib.retries import Retries
 
-__all__ = ["EXTRA", "FEATURE", "Transport", "quoted", "upload"]
-
 _Record = TypeVar("_Record")
 _Made = TypeVar("_Made")
 
@@ -36,23 +34,23 @@ FEATURE = "a crib at a URL"
 EXTRA = "client"
 
 IDLE_S = 30.0
-"""How long an unused connection is kept: half as long as by the service, since a request that
-meets the moment of its closing fails."""
+"""Seconds that an unused connection is kept: half the service's, because a request fails on a
+connection that is just closing."""
 
 MAX_WAIT_S = 10.0
-"""Who is asked to wait longer than this is told so instead."""
+"""Longest requested wait before a retry; a longer one is raised as an error."""
 
-SPREAD = 0.2
-"""What a service asks to wait is drawn out by up to this share, so that not all come at once."""
+WAIT_SPREAD = 0.2
+"""Share by which a requested wait is lengthened at random, so that clients spread."""
 
 MAX_ANSWER_BYTES = 256 * 2**20
 
-SILENCE_S = 120.0
-"""How long a service may say nothing of an upload: an engine may build its graph meanwhile."""
+UPLOAD_SILENCE_S = 120.0
+"""Longest pause in the answer to an upload: an engine may build its graph meanwhile."""
 
-FIT_FOR_HEADERS = re.compile(r"[\x21-\x7e]+")
+_HEADER_VALUE = re.compile(r"[\x21-\x7e]+")
 
-EXAMPLE = "write it like https://tools.example.org"
+_URL_EXAMPLE = "write it like https://tools.example.org"
 
 
 class Transport:
@@ -78,13 +76,13 @@ class Transport:
                 f"timeout_s is {timeout_s} and attempts are {attempts}; there must be "
                 "more than 0 seconds and at least 1 attempt"
             )
-        self.url = _checked(url)
-        # They hold the key, and are never shown.
+        self.url = _check_url(url)
+        # The headers hold the key, so no error or repr shows them.
         self._headers = {"Accept": "application/json", "User-Agent": "toolcrib"}
         if api_key is not None:
-            self._headers["Authorization"] = f"Bearer {_fit('api_key', api_key)}"
+            self._headers["Authorization"] = f"Bearer {_header_value('api_key', api_key)}"
         if namespace is not None:
-            self._headers["Toolcrib-Namespace"] = _fit("namespace", namespace)
+            self._headers["Toolcrib-Namespace"] = _header_value("namespace", namespace)
         self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
         self._httpx = import_extra("httpx2", FEATURE, EXTRA)
@@ -102,15 +100,15 @@ class Transport:
         *,
         about: str = "",
     ) -> _Record:
-        """The record that an answer stands for; `about` is the tool or collection asked for.
+        """Send a request, and read its answer as a record; `about` is the tool or collection.
 
         Raises:
-            QueryError: the body holds what JSON has no word for.
-            ToolcribError: what the service raised; `ServiceError` and those below it where it
-                did not answer, or not as it should.
+            QueryError: the body holds a value that JSON cannot.
+            ToolcribError: an error of the service; `ServiceError` or a subclass if the service
+                does not answer, or not as toolcrib does.
         """
         read = partial(self._read, kind, about)
-        return self._repeated(partial(self._attempt, method, path, _content(body), read))
+        return self._retry(partial(self._attempt, method, path, _content(body), read))
 
     def tell(
         self,
@@ -121,13 +119,13 @@ class Transport:
         about: str = "",
         repeatable: bool = True,
     ) -> None:
-        """A request whose answer says no more than that it is done; as `ask` otherwise.
+        """Send a request whose answer is empty; as `ask` otherwise.
 
-        What is not `repeatable` would be there twice if it were done twice.
+        A request that is not `repeatable` has another effect if it is done twice.
         """
         read = partial(self._read_nothing, about)
         attempt = partial(self._attempt, method, path, _content(body), read)
-        self._repeated(attempt, repeatable=repeatable)
+        self._retry(attempt, repeatable=repeatable)
 
     def stream(
         self,
@@ -136,21 +134,21 @@ class Transport:
         content: bytes,
         read: Callable[[bytes], _Made | None],
     ) -> _Made:
-        """Send JSON Lines, and give what is made of a line of the answer; as `ask` otherwise."""
-        return self._repeated(partial(self._attempt_stream, path, query, content, read))
+        """Send JSON Lines, and return the first result of `read` over the answer's lines."""
+        return self._retry(partial(self._attempt_stream, path, query, content, read))
 
     def close(self) -> None:
-        """Let go of all connections; a second call does nothing."""
+        """Close all connections; a second call does nothing."""
         with self._lock:
             self._closed = True
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
 
-    def _opened(self) -> Any:
+    def _client(self) -> Any:
         with self._lock:
             if self._closed:
-                raise ServiceError("this crib is closed; make another one")
+                raise ServiceError("this crib is closed; open another one")
             if self._pool is None:
                 limits = self._httpx.Limits(max_keepalive_connections=20, keepalive_expiry=IDLE_S)
                 self._pool = self._httpx.Client(
@@ -161,13 +159,13 @@ class Transport:
                 )
             return self._pool
 
-    def _repeated(self, attempt: Callable[[], _Made], *, repeatable: bool = True) -> _Made:
-        pool_errors = self._httpx.HTTPError, self._httpx.InvalidURL, self._httpx.StreamError
+    def _retry(self, attempt: Callable[[], _Made], *, repeatable: bool = True) -> _Made:
+        http_errors = self._httpx.HTTPError, self._httpx.InvalidURL, self._httpx.StreamError
 
         def guarded() -> _Made:
             try:
                 return attempt()
-            except pool_errors as error:
+            except http_errors as error:
                 raise silence(error, self._httpx, self.url, self._timeout_s) from error
 
         try:
@@ -181,7 +179,7 @@ class Transport:
         headers = {} if content is None else {"Content-Type": "application/json"}
         request = {"method": method, "url": self.url + path, "content": content, "headers": headers}
         until = self._clock() + self._timeout_s
-        with self._opened().stream(**request) as response:
+        with self._client().stream(**request) as response:
             reply = self._whole(response, until)
         return read(reply)
 
@@ -192,21 +190,21 @@ class Transport:
         content: bytes,
         read: Callable[[bytes], _Made | None],
     ) -> _Made:
-        patience = self._httpx.Timeout(self._timeout_s, read=max(self._timeout_s, SILENCE_S))
-        with self._opened().stream(
+        timeout = self._httpx.Timeout(self._timeout_s, read=max(self._timeout_s, UPLOAD_SILENCE_S))
+        with self._client().stream(
             "POST",
             self.url + path,
             params=query,
             content=content,
             headers={"Content-Type": "application/jsonl"},
-            timeout=patience,
+            timeout=timeout,
         ) as response:
             if not response.is_success or "jsonl" not in response.headers.get("content-type", ""):
                 reply = self._whole(response, self._clock() + self._timeout_s)
                 if not reply.is_good:
                     raise refusal(reply, self.url, "")
-                said = f"{reply.kind or 'something'} in place of JSON Lines"
-                raise self._foreign(ValueError(said))
+                kind = reply.kind or "something"
+                raise self._foreign(ValueError(f"{kind} in place of JSON Lines"))
             for line in _lines(response.iter_bytes()):
                 try:
                     made = read(line)
@@ -218,10 +216,10 @@ class Transport:
         raise FailedError(error, passing=True)
 
     def _whole(self, response: Any, until: float) -> Reply:
-        """The whole answer, bounded in time and size.
+        """Read the whole answer, bounded in time and size.
 
         Raises:
-            FailedError: it is late, or too much.
+            FailedError: the answer is late, or too large.
         """
         body = bytearray()
         for piece in response.iter_bytes():
@@ -240,10 +238,7 @@ class Transport:
         return Reply(response.status_code, headers, bytes(body))
 
     def _read(self, kind: type[_Record], about: str, reply: Reply) -> _Record:
-        if not reply.is_good:
-            raise refusal(reply, self.url, about)
-        if reply.status != HTTPStatus.OK:
-            raise self._foreign(ValueError(f"status {reply.status}, not 200"))
+        self._check_status(reply, HTTPStatus.OK, about)
         try:
             if not reply.kind.endswith("json"):
                 raise ValueError(f"{reply.kind or 'something'} in place of JSON")  # noqa: TRY301
@@ -252,33 +247,36 @@ class Transport:
             raise self._foreign(error) from error
 
     def _read_nothing(self, about: str, reply: Reply) -> None:
+        self._check_status(reply, HTTPStatus.NO_CONTENT, about)
+
+    def _check_status(self, reply: Reply, wanted: HTTPStatus, about: str) -> None:
         if not reply.is_good:
             raise refusal(reply, self.url, about)
-        if reply.status != HTTPStatus.NO_CONTENT:
-            raise self._foreign(ValueError(f"status {reply.status}, not 204"))
+        if reply.status != wanted:
+            raise self._foreign(ValueError(f"status {reply.status}, not {wanted:d}"))
 
     def _foreign(self, error: Exception) -> FailedError:
         words = " ".join(str(error).split())[:200]
         return FailedError(
             ServiceError(
-                f"the service at {self.url} did not answer as toolcrib does ({words}): look at "
-                "the URL, and at the version of the service"
+                f"the service at {self.url} did not answer as toolcrib does ({words}); check "
+                "the URL, and the version of the service"
             )
         )
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines that hold something; what is behind the last line end is none."""
+    """Complete lines that are not blank."""
     rest = b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
         yield from filter(bytes.strip, lines)
 
 
-def quoted(name: str) -> str:
-    """A name as one step of a path."""
+def path_segment(name: str) -> str:
+    """Quote a name as one segment of a path."""
     if name in {".", ".."}:
-        # They mean "here" and "above" in a path, and would be taken out of it.
+        # A path loses these segments, which mean "here" and "above".
         return name.replace(".", "%2E")
     return quote(name, safe="", errors="surrogatepass")
 
@@ -293,7 +291,7 @@ def _content(body: Mapping[str, Any] | None) -> bytes | None:
 
 
 def _wait(failure: Exception, *, repeatable: bool) -> bool | float:
-    """Whether to try again: not at all, after the usual time, or after so many seconds."""
+    """Decide on a retry: none (False), after the usual pause (True), or after some seconds."""
     if not (isinstance(failure, FailedError) and failure.passing):
         return False
     if not (repeatable or failure.unworked):
@@ -302,10 +300,10 @@ def _wait(failure: Exception, *, repeatable: bool) -> bool | float:
         return True
     if failure.after_s > MAX_WAIT_S:
         return False
-    return failure.after_s * random.uniform(1, 1 + SPREAD)  # noqa: S311 -- it is no secret
+    return failure.after_s * random.uniform(1, 1 + WAIT_SPREAD)  # noqa: S311 -- it is no secret
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     parts = _split(url)
     if parts.username is not None or parts.password is not None:
         raise SettingsError(
@@ -313,7 +311,7 @@ def _checked(url: str) -> str:
             "the key as api_key"
         )
     if parts.query or parts.fragment:
-        raise SettingsError(f"{url!r} has something behind its path; {EXAMPLE}")
+        raise SettingsError(f"{url!r} must have no query and no fragment; {_URL_EXAMPLE}")
     return url.rstrip("/")
 
 
@@ -326,15 +324,15 @@ def _split(url: str) -> SplitResult:
         pass
     shown = re.sub(r"//[^/@]*@", "//", url)
     raise SettingsError(
-        f"{shown!r} is not the URL of a service; {EXAMPLE}, or use Crib.open for a folder"
+        f"{shown!r} is not the URL of a service; {_URL_EXAMPLE}, or use Crib.open for a folder"
     )
 
 
-def _fit(name: str, value: str) -> str:
-    """A value as it is, if a header can carry it; it may be a secret, so it is not shown."""
-    if FIT_FOR_HEADERS.fullmatch(value) is None:
+def _header_value(name: str, value: str) -> str:
+    """Check that a header can carry a value; it may be a secret, so no error shows it."""
+    if _HEADER_VALUE.fullmatch(value) is None:
         raise SettingsError(
-            f"{name}: empty, or with characters that no {name} has (spaces, line ends, accents)"
+            f"{name} is empty, or has spaces, line ends or accents; give it without them"
         )
     return value
 
@@ -346,7 +344,7 @@ _Entry: TypeAlias = tuple[str, ToolSpec | Passage | Refusal]
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One line of an answer."""
+    """Line of an answer to an upload."""
 
     progress: IndexProgress | None = None
     report: IndexReport | None = None
@@ -360,55 +358,55 @@ def upload(
     query: Mapping[str, str | None],
     progress: Listener | None,
 ) -> IndexReport:
-    """Send every entry with where it came from, and give the service's report."""
+    """Send entries with their sources, and return the service's report."""
 
     def read(line: bytes) -> IndexReport | None:
-        told = load(_Line, line)
-        if told.progress is not None and progress is not None:
-            progress(told.progress)
-        if told.problem is not None:
-            status = int(told.problem["status"])
+        part = load(_Line, line)
+        if part.progress is not None and progress is not None:
+            progress(part.progress)
+        if part.problem is not None:
+            status = int(part.problem["status"])
             kind = {"content-type": "application/problem+json"}
-            raise refusal(Reply(status, kind, to_json(told.problem)), transport.url, "")
-        return told.report
+            raise refusal(Reply(status, kind, to_json(part.problem)), transport.url, "")
+        return part.report
 
     given = {name: value for name, value in query.items() if value is not None}
     return transport.stream(path, given, _upload_content(entries), read)
 
 
 def _upload_content(entries: Iterable[_Entry]) -> bytes:
-    """The lines of a body; what cannot be written comes last, as a refusal."""
+    """Lines of a body; items that cannot be written come last, as refusals."""
     lines: list[bytes] = []
     refused: list[bytes] = []
     for source, item in entries:
         try:
             lines.append(_line(source, item))
         except (PydanticSerializationError, UnicodeEncodeError):
-            reason = "holds half a character (a lone surrogate); mend the text"
-            refused.append(_refused(source, item, reason))
+            reason = "holds half a character (a lone surrogate); correct the text"
+            refused.append(_refused_line(source, item, reason))
         except ValueError as error:
-            refused.append(_refused(source, item, f"cannot be sent: {error}"))
+            refused.append(_refused_line(source, item, f"cannot be sent: {error}"))
     return b"".join((*lines, *refused))
 
 
 def _line(source: str, item: ToolSpec | Passage | Refusal) -> bytes:
     line = b"[" + to_json(source) + b"," + dump(item) + b"]\n"
     if isinstance(item, ToolSpec):
-        # As deep as here no parser follows, there either.
+        # The service's parser refuses what is nested deeper than this parser takes.
         from_json(line)
     return line
 
 
-def _refused(source: str, item: ToolSpec | Passage | Refusal, reason: str) -> bytes:
-    """The line of what cannot be sent, in the words of a sync."""
+def _refused_line(source: str, item: ToolSpec | Passage | Refusal, reason: str) -> bytes:
+    """Line of an item that cannot be sent, as a refusal of a sync."""
     match item:
         case ToolSpec():
-            told = Refusal("", item.id, reason)
+            refused = Refusal("", item.id, reason)
         case Passage():
-            told = Refusal(item.document, f"part {item.position + 1}", reason)
+            refused = Refusal(item.document, f"part {item.position + 1}", reason)
         case Refusal():
-            told = item
-    legible = Refusal(*map(_legible, (told.source, told.place, told.reason)))
+            refused = item
+    legible = Refusal(*map(_legible, (refused.source, refused.place, refused.reason)))
     return to_json([_legible(source), as_json(legible)]) + b"\n"
 
 

@@ -1,1 +1,1 @@
-"""Text to vectors and scores."""
+"""Encoders: text to vectors and scores."""

@@ -1,4 +1,4 @@
-"""Encoder base: the protocols that every model fulfils, and what goes in and out, checked alike.
+"""Encoder protocols, and the checks of input and output that all encoders share.
 
 Queries and documents are encoded apart, since models differ there.
 """
@@ -6,7 +6,7 @@ Queries and documents are encoded apart, since models differ there.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -14,22 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.errors import EncoderError
-
-__all__ = [
-    "ClauseEncoder",
-    "DenseEncoder",
-    "FloatArray",
-    "LanguageBound",
-    "PageEncoder",
-    "Reranker",
-    "SparseVector",
-    "finite_scores",
-    "from_text",
-    "readable",
-    "readable_all",
-    "to_text",
-    "unit_rows",
-]
 
 FloatArray: TypeAlias = NDArray[np.float32]
 
@@ -91,28 +75,15 @@ class ClauseEncoder(DenseEncoder, Protocol):
 
 @runtime_checkable
 class LanguageBound(DenseEncoder, Protocol):
-    """A dense encoder that knows which texts are in a language that it cannot read."""
+    """A dense encoder that detects texts in a language outside its training."""
 
     def reads(self, text: str) -> bool:
-        """Whether the text is in a language that the model knows; true where that is not plain."""
-        ...
-
-
-@runtime_checkable
-class PageEncoder(DenseEncoder, Protocol):
-    """A dense encoder that encodes several pages of documents at once."""
-
-    def encode_pages(self, pages: Iterable[Sequence[str]]) -> Iterator[tuple[int, FloatArray]]:
-        """Encode each page as `encode_documents` does; with its number, in any order.
-
-        Raises:
-            EncoderError: as `encode_query`.
-        """
+        """Say whether the model knows the text's language; true in case of doubt."""
         ...
 
 
 class Reranker(Protocol):
-    """Scores a query against whole texts, dearer and better than the first stage."""
+    """Scores a query against whole texts, more slowly and better than the first stage."""
 
     @property
     def name(self) -> str:
@@ -130,7 +101,7 @@ class Reranker(Protocol):
 
 
 def readable(text: str) -> str:
-    """The text as any tokenizer can read it: halves of surrogate pairs are joined or replaced.
+    """Join or replace halves of surrogate pairs, so that any tokenizer can read the text.
 
     JSON may bring them as lone halves, and a tokenizer in Rust refuses such a string.
 

@@ -1,4 +1,4 @@
-"""The shipped double: hashed bags of character trigrams, no model, the same everywhere."""
+"""Deterministic encoder: hashed bags of character trigrams, without a model."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ import numpy as np
 from toolcrib.encoders.base import DenseEncoder, FloatArray, readable, readable_all, unit_rows
 from toolcrib.errors import SettingsError
 
-__all__ = ["DeterministicEncoder"]
-
 
 class DeterministicEncoder(DenseEncoder):
     """A `DenseEncoder` for tests and for users who want no model at all.
 
-    Texts that share character trigrams are near; it knows nothing of meaning.
-    `encoded_documents` and `encoded_queries` count what it was asked for.
+    Texts that share character trigrams are near, whatever they mean.
+    `encoded_documents` and `encoded_queries` count the texts that were encoded.
 
     Raises:
         SettingsError: `dimensions` is below one.
@@ -29,6 +27,11 @@ class DeterministicEncoder(DenseEncoder):
         self._dimensions = dimensions
         self.encoded_documents = 0
         self.encoded_queries = 0
+
+    @classmethod
+    def from_setting(cls, model: str, _threads: int) -> DeterministicEncoder:
+        """Make an encoder of `model` dimensions, where that is a number."""
+        return cls(int(model)) if model else cls()
 
     @property
     def name(self) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -30,12 +29,11 @@ from toolcrib.encoders.loading import (
 from toolcrib.errors import EncoderError, nearest
 from toolcrib.extras import require_extra
 
-__all__ = ["FastEmbedEncoder", "FastEmbedReranker", "open_named"]
+BATCH_TEXTS = 8
+"""Larger batches pad more, and were slower on two cores."""
 
-BATCH = 8
-"""Texts a run: larger batches pad more, and were slower on two cores."""
-
-FILES_BESIDE = ("tokenizer.json", "tokenizer_config.json")
+GRAPHS = ("model.onnx", "onnx/model.onnx")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 POOLED_OUTPUT = "sentence_embedding"
 
 _POOLING = {
@@ -46,20 +44,27 @@ _POOLING = {
     "lasttoken": "LAST_TOKEN",
     "pooling_mode_lasttoken": "LAST_TOKEN",
 }
-"""What sentence-transformers' `1_Pooling/config.json` says, now or of old, as fastembed has it."""
+"""Words of sentence-transformers' `1_Pooling/config.json`, new and old, in fastembed's words."""
 
 
 class _FastEmbed:
-    """What encoder and reranker have in common: a model by its name or folder, loaded once."""
+    """A model of fastembed, by its name or folder, loaded once."""
 
-    def __init__(self, what: str, model: str, threads: int, cache: Path | None) -> None:
+    _purpose: ClassVar[str]
+
+    def __init__(self, model: str, threads: int = 0, cache: Path | None = None) -> None:
         self._model = ModelName("fastembed", model)
-        require_extra("fastembed", f"the {what} {self._model.spelled}", "fastembed")
+        require_extra("fastembed", f"the {self._purpose} {self._model.spelled}", "fastembed")
         self._options = {
             "threads": threads or None,
             "cache_dir": None if cache is None else str(cache),
         }
         self._loaded = LoadOnce(self._load)
+
+    @classmethod
+    def from_setting(cls, model: str, threads: int) -> Self:
+        """Open a model where fastembed keeps its downloads."""
+        return cls(model, threads)
 
     @property
     def name(self) -> str:
@@ -70,27 +75,32 @@ class _FastEmbed:
         """The library's class that lists and opens such models."""
         raise NotImplementedError
 
-    def _pooling(self, _file: str) -> dict[str, Any]:
-        """What else the library must be told of a folder's graph."""
+    def _pooling(self, _graph: Path) -> dict[str, Any]:
+        """Options of a folder's graph beside its place."""
         return {}
 
     def _load(self) -> Any:
-        if self._model.folder is None:
-            return open_named(self._kind(), self._model, self._options)
-        return self._open_folder(self._model.folder)
-
-    def _open_folder(self, folder: Path) -> Any:
-        """Open a folder as a custom model of the library."""
-        kind, file = self._kind(), _graph_file(folder)
-        more = self._pooling(file)
-        name = _registered_name(folder, file, *map(str, more.values()))
+        kind, folder = self._kind(), self._model.folder
+        if folder is None:
+            return open_named(kind, self._model, self._options)
+        file = _graph_file(folder)
+        # The library opens only what is in its list, where names differ by more than their case.
+        name = self.name.lower()
         if not any(entry["model"] == name for entry in kind.list_supported_models()):
             source = _descriptions().ModelSource(hf=name)
-            kind.add_custom_model(model=name, sources=source, model_file=file, **more)
+            options = self._pooling(folder / file)
+            kind.add_custom_model(model=name, sources=source, model_file=file, **options)
         try:
             return kind(name, specific_model_path=str(folder), **self._options)
         except Exception as error:  # onnxruntime's and tokenizers' own classes share no base
             raise EncoderError(f"{folder} cannot be loaded: {error}") from error
+
+    def _run(self, method: str, *texts: Any) -> list[Any]:
+        loaded = self._loaded()
+        try:
+            return list(getattr(loaded, method)(*texts, batch_size=BATCH_TEXTS))
+        except Exception as error:  # onnxruntime's own classes share no base
+            raise EncoderError(f"{self._model.spelled} cannot be run: {error}") from error
 
 
 class FastEmbedEncoder(_FastEmbed, DenseEncoder):
@@ -98,8 +108,8 @@ class FastEmbedEncoder(_FastEmbed, DenseEncoder):
 
     `model` is a name from fastembed's list (`BAAI/bge-small-en-v1.5`), downloaded at its first
     use, or a folder (`./my-model`) with `model.onnx` (or `onnx/model.onnx`), `tokenizer.json`
-    and `tokenizer_config.json`. `threads`: cores a run may use; 0 means all. `cache`: where
-    downloads are kept; fastembed's own choice (`FASTEMBED_CACHE_PATH`) without it.
+    and `tokenizer_config.json`. `threads`: cores a run may use; 0 means all. `cache`: the folder
+    of downloads; fastembed's own choice (`FASTEMBED_CACHE_PATH`) without it.
 
     Raises:
         SettingsError: no model is named.
@@ -107,8 +117,10 @@ class FastEmbedEncoder(_FastEmbed, DenseEncoder):
         EncoderError: a folder is named that is not there.
     """
 
+    _purpose = "encoder"
+
     def __init__(self, model: str, threads: int = 0, cache: Path | None = None) -> None:
-        super().__init__("encoder", model, threads, cache)
+        super().__init__(model, threads, cache)
         folder = self._model.folder
         self._query_prompt, self._document_prompt = _prompts_of(folder) if folder else ("", "")
         self._width = LoadOnce(self._measure)
@@ -137,22 +149,15 @@ class FastEmbedEncoder(_FastEmbed, DenseEncoder):
         vectors[order] = unit_rows(found, len(documents), self.dimensions, self.name)
         return vectors
 
-    def _run(self, method: str, texts: list[str]) -> list[Any]:
-        embedding = self._loaded()
-        try:
-            return list(getattr(embedding, method)(texts, batch_size=BATCH))
-        except Exception as error:  # onnxruntime's own classes share no base
-            raise EncoderError(f"{self._model.spelled} cannot encode: {error}") from error
-
     def _kind(self) -> Any:
         return load_package("fastembed", self._model.spelled).TextEmbedding
 
-    def _pooling(self, file: str) -> dict[str, Any]:
-        pooling, output = _pooling_of(self._model.folder or Path(), file)
+    def _pooling(self, graph: Path) -> dict[str, Any]:
+        pooling, output = _pooling_of(graph, self._model.folder or Path())
         return {
             "pooling": _descriptions().PoolingType(pooling),
             "normalization": True,
-            "dim": 1,  # asked for, and used for nothing: the output has the width that it has
+            "dim": 1,  # required, and unused: the output has its own width
             **({"output_name": output} if output else {}),
         }
 
@@ -165,25 +170,15 @@ class FastEmbedEncoder(_FastEmbed, DenseEncoder):
 class FastEmbedReranker(_FastEmbed, Reranker):
     """A `Reranker` over fastembed's `TextCrossEncoder`; extra `fastembed`.
 
-    `model` is a name from its list (`Xenova/ms-marco-MiniLM-L-6-v2`) or a folder, and `threads`
-    and `cache` are, as those of `FastEmbedEncoder`.
-
-    Raises:
-        SettingsError, MissingExtraError, EncoderError: as `FastEmbedEncoder`.
+    `model` is a name from its list (`Xenova/ms-marco-MiniLM-L-6-v2`) or a folder; `threads`,
+    `cache` and the errors are those of `FastEmbedEncoder`.
     """
 
-    def __init__(self, model: str, threads: int = 0, cache: Path | None = None) -> None:
-        super().__init__("reranker", model, threads, cache)
+    _purpose = "reranker"
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         question, documents = readable(query), readable_all(texts)
-        if not documents:
-            return np.empty(0, dtype=np.float32)
-        model = self._loaded()
-        try:
-            scores = list(model.rerank(question, documents, batch_size=BATCH))
-        except Exception as error:  # onnxruntime's own classes share no base
-            raise EncoderError(f"{self._model.spelled} cannot score: {error}") from error
+        scores = self._run("rerank", question, documents) if documents else []
         return finite_scores(scores, len(documents), self.name)
 
     def _kind(self) -> Any:
@@ -203,36 +198,25 @@ def open_named(kind: Any, model: ModelName, options: dict[str, Any]) -> Any:
     """
     source: str | None = _listed(kind, model)["sources"]["hf"]
     loguru: Any = load_package("loguru", model.spelled)
+    hub: Any = load_package("huggingface_hub", model.spelled)
     loguru.logger.disable("fastembed")  # it logs an error for what is only not there yet
     try:
         return kind(model.model, local_files_only=True, **options)
-    except Exception:  # noqa: BLE001 fastembed has no class for "not in the cache"
-        _check_reachable(source, model)
+    except Exception:  # noqa: BLE001, S110 -- fastembed has no class for "not in the cache"
+        pass
     finally:
         loguru.logger.enable("fastembed")
     try:
+        if source is not None:
+            # Without a network fastembed would try for 39 seconds before it says so.
+            hub.model_info(source, timeout=10)
         return kind(model.model, **options)
     except Exception as error:
-        raise _not_fetched(model, error) from error
-
-
-def _check_reachable(source: str | None, model: ModelName) -> None:
-    """Ask the hub once: fastembed would try for 39 seconds before it says the same."""
-    if source is None:
-        return
-    hub: Any = load_package("huggingface_hub", model.spelled)
-    try:
-        hub.model_info(source, timeout=10)
-    except Exception as error:
-        raise _not_fetched(model, error) from error
-
-
-def _not_fetched(model: ModelName, error: Exception) -> EncoderError:
-    return EncoderError(
-        f"{model.spelled} is not on this machine and cannot be fetched ({error}). Without "
-        "a network, copy its folder from a machine that has it and name it as "
-        "fastembed:./FOLDER, or use the encoder that ships with toolcrib: bundled"
-    )
+        raise EncoderError(
+            f"{model.spelled} is not on this machine and cannot be fetched ({error}). Without "
+            "a network, copy its folder from a machine that has it and name it as "
+            "fastembed:./FOLDER, or use the encoder that ships with toolcrib: bundled"
+        ) from error
 
 
 def _listed(kind: Any, model: ModelName) -> dict[str, Any]:
@@ -249,31 +233,23 @@ def _listed(kind: Any, model: ModelName) -> dict[str, Any]:
 
 
 def _graph_file(folder: Path) -> str:
-    """Where the graph is, relative to the folder, once all that fastembed reads is there.
+    """The graph's path within the folder, once all that fastembed reads is there.
 
     Raises:
         EncoderError: something is missing.
     """
-    graphs = [name for name in ("model.onnx", "onnx/model.onnx") if (folder / name).is_file()]
-    missing = [name for name in FILES_BESIDE if not (folder / name).is_file()]
-    if not graphs:
-        missing.insert(0, "model.onnx (or onnx/model.onnx)")
+    graph = next((name for name in GRAPHS if (folder / name).is_file()), "")
+    missing = [] if graph else [" or ".join(GRAPHS)]
+    missing += [name for name in TOKENIZER_FILES if not (folder / name).is_file()]
     if missing:
-        hint = ""
-        if (folder / "card.json").is_file():
-            hint = f"; a folder with a card.json is named as bundled:{folder}"
+        is_ours = (folder / "card.json").is_file()
+        hint = f"; name a folder with a card.json as bundled:{folder}" if is_ours else ""
         raise EncoderError(f"{folder} is no fastembed model: it has no {', '.join(missing)}{hint}")
-    return graphs[0]
-
-
-def _registered_name(folder: Path, *rest: str) -> str:
-    """The name under which fastembed's list, which is one for the process, holds a folder."""
-    key = "\n".join((str(folder.resolve()), *rest))
-    return f"toolcrib/{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    return graph
 
 
 def _prompts_of(folder: Path) -> tuple[str, str]:
-    """What is set before a query and before a document, as sentence-transformers notes it.
+    """Prompts of a query and of a document, from sentence-transformers' settings.
 
     Raises:
         EncoderError: the file with the prompts cannot be read.
@@ -284,9 +260,9 @@ def _prompts_of(folder: Path) -> tuple[str, str]:
     return prompts.get("query", ""), document
 
 
-def _pooling_of(folder: Path, file: str) -> tuple[str, str]:
+def _pooling_of(graph: Path, folder: Path) -> tuple[str, str]:
     """The pooling in fastembed's words, and the output to name where it is not the first."""
-    outputs = _outputs(folder / file)
+    outputs = _outputs(graph)
     if outputs[0][1] == 2:  # noqa: PLR2004 [texts, dimensions]
         return "DISABLED", ""
     if any(name == POOLED_OUTPUT for name, _ in outputs):
@@ -298,7 +274,7 @@ def _pooling_of(folder: Path, file: str) -> tuple[str, str]:
     known = [_POOLING[mode] for mode in modes if isinstance(mode, str) and mode in _POOLING]
     if len(known) != 1 or len(modes) != 1:
         raise EncoderError(
-            f"{folder / file} gives one vector a token, and {config} does not say whether to "
+            f"{graph} gives one vector a token, and {config} does not say whether to "
             "take their mean, the first or the last (pooling_mode: mean, cls or lasttoken); "
             f"write it there, or export the model with an output named {POOLED_OUTPUT}"
         )

@@ -1,6 +1,6 @@
-"""Language of a text: which it is, and whether an encoder that reads English alone can read it.
+"""Language of a text, and a test for English.
 
-The latter is told by script, and by the commonest words of a language (Grefenstette 1995,
+English is recognised by script, and by the commonest words of a language (Grefenstette 1995,
 "Comparing two language identification schemes"): no model, microseconds, and names or ids in an
 English request weigh nothing.
 """
@@ -12,7 +12,7 @@ import unicodedata
 from functools import cache, lru_cache
 from typing import Any
 
-__all__ = ["is_english", "language_of", "spoken_words"]
+from toolcrib.text import LETTERS, TWO_LETTERS
 
 _WORDS = {
     "es": """al algo algún alguna como cómo con cual cuál cuando cuándo cuántas cuántos cuánto de
@@ -76,7 +76,7 @@ _WORDS = {
     "hu": """a az és egy ez hogy nem is van meg mi mit hol ki kell csak már vagy ha de nekem kérem
         holnap mennyi""",
 }
-"""The commonest words of languages in Latin letters; those that English has too do not count."""
+"""Commonest words of languages in Latin letters; words that English has too do not count."""
 
 _COMMON = """
     a about above add after again ago all am an and any anyone anything are around as ask at away
@@ -96,38 +96,41 @@ _COMMON = """
     within without won work would write year yes yesterday yet you your yours"""
 _ENGLISH = frozenset(_COMMON.split())
 
-_NAMES = frozenset(("ai", "die", "fi", "ist", "las", "los", "non", "os", "pod", "ten", "til"))
-"""English words, names and abbreviations; single letters are of every language."""
+_ENGLISH_NAMES = frozenset(
+    ("ai", "die", "fi", "ist", "las", "los", "non", "os", "pod", "ten", "til")
+)
+"""English words, names and abbreviations among the words of other languages."""
 
-_ELSEWHERE = {word for word in " ".join(_WORDS.values()).split() if len(word) > 1} - _NAMES
-_FOREIGN, _OURS = _ELSEWHERE - _ENGLISH, _ENGLISH - _ELSEWHERE
-_NO_PROSE = re.compile(
+_OTHER_WORDS = {
+    word for word in " ".join(_WORDS.values()).split() if len(word) > 1
+} - _ENGLISH_NAMES
+_FOREIGN_ONLY, _ENGLISH_ONLY = _OTHER_WORDS - _ENGLISH, _ENGLISH - _OTHER_WORDS
+_NOT_PROSE = re.compile(
     r"`[^`]{0,500}`|\"[^\"]{0,1000}(?:\"|$)|“[^”]{0,500}”|«[^»]{0,500}»|(?<!\w)'[^'\n]{3,500}'(?!\w)"
     r"|(?<!\S)(?=\S*[/\\@_=<>{}\d])\S+"
 )
-"""What is quoted, and code, addresses and numbers, which are of no language."""
+"""Quotations, code, addresses and numbers, which belong to no language."""
 
-_PROSE_WORD = re.compile(r"[^\W\d_]+")
 MAX_LANGUAGE_CHARS = 1_000
-LEAST_LETTERS = 2
-LEAST_WORDS = 4
+MIN_FOREIGN_LETTERS = 2
+FOREIGN_WORD_MIN_WORDS = 4
 """One word of another language among fewer may be a name."""
 
 
 def is_english(text: str) -> bool:
-    """Whether a text is English, or may be: false only where another language is plain."""
-    prose = _NO_PROSE.sub(" ", text[:MAX_LANGUAGE_CHARS])
+    """Say whether a text may be English: false only where another language is clear."""
+    prose = _NOT_PROSE.sub(" ", text[:MAX_LANGUAGE_CHARS])
     if prose.isascii():
         other = 0
     else:
         letters = [letter for letter in prose if letter.isalpha()]
         other = sum(not _is_latin(letter) for letter in letters)
-        if other >= LEAST_LETTERS and 2 * other > len(letters):
+        if other >= MIN_FOREIGN_LETTERS and 2 * other > len(letters):
             return False
-    words = [word.casefold() for word in _PROSE_WORD.findall(prose)]
-    foreign = sum(word in _FOREIGN for word in words)
-    english = sum(word in _OURS for word in words)
-    return foreign <= english or (foreign == 1 and len(words) < LEAST_WORDS)
+    words = [word.casefold() for word in LETTERS.findall(prose)]
+    foreign = sum(word in _FOREIGN_ONLY for word in words)
+    english = sum(word in _ENGLISH_ONLY for word in words)
+    return foreign <= english or (foreign == 1 and len(words) < FOREIGN_WORD_MIN_WORDS)
 
 
 @lru_cache(maxsize=4096)
@@ -140,41 +143,40 @@ LANGUAGES = (
     *("hi", "hr", "hu", "id", "it", "ja", "ko", "lt", "lv", "ms", "nl", "no", "pl", "pt", "ro"),
     *("ru", "sk", "sl", "sr", "sv", "th", "tr", "uk", "ur", "vi", "zh"),
 )
-"""Those that are told apart, ISO 639-1; of all that the model knows many differ by a word."""
+"""Languages that are recognised, ISO 639-1; the model knows more, which differ by a word."""
 
-MIN_LONG_WORDS = 3
-MIN_PROBABILITY = 0.7
+MIN_LANGUAGE_WORDS = 3
+MIN_LANGUAGE_PROBABILITY = 0.7
 
-_LONG_WORD = re.compile(r"[^\W\d_]{2,}")
 _SPACELESS = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 _CODE = re.compile(r"`[^`]{0,500}`|(?<!\S)(?=\S*[/\\@_=<>{}\d])\S+")
-"""Code, addresses and numbers, which are of no language."""
+"""Code, addresses and numbers, which belong to no language."""
 
 
-SIGNS_A_WORD = 2
+SPACELESS_LETTERS_PER_WORD = 2
 
 
 def spoken_words(word: str) -> int:
-    """How many words stand in one: more than one in a script without spaces."""
-    return max(1, len(_SPACELESS.findall(word)) // SIGNS_A_WORD)
+    """Number of words in one run of letters: more than one in a script without spaces."""
+    return max(1, len(_SPACELESS.findall(word)) // SPACELESS_LETTERS_PER_WORD)
 
 
 def language_of(text: str) -> str | None:
-    """The language as ISO 639-1; None for less than three words, or where it cannot be told.
+    """The language as ISO 639-1; None for less than three words, or in case of doubt.
 
     Without the extra `context` it never can.
     """
     prose = _CODE.sub(" ", text[:MAX_LANGUAGE_CHARS])
     if (
-        len(_LONG_WORD.findall(prose)) < MIN_LONG_WORDS
-        and len(_SPACELESS.findall(prose)) < MIN_LONG_WORDS
+        len(TWO_LETTERS.findall(prose)) < MIN_LANGUAGE_WORDS
+        and len(_SPACELESS.findall(prose)) < MIN_LANGUAGE_WORDS
     ):
         return None
     identifier = _identifier()
     if identifier is None:
         return None
     language, probability = identifier.classify(prose)
-    return language if probability >= MIN_PROBABILITY else None
+    return language if probability >= MIN_LANGUAGE_PROBABILITY else None
 
 
 @cache

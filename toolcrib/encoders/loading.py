@@ -1,4 +1,4 @@
-"""How a model is found and loaded: its extra, its folder, its identity, and only once."""
+"""Loading of models: packages, folders, identities, and one load per process."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from typing import Any, Generic, TypeVar
 
 from toolcrib.errors import EncoderError, SettingsError
 
-__all__ = ["LoadOnce", "ModelName", "import_onnxruntime", "load_package", "open_session"]
-
 Loaded = TypeVar("Loaded")
 
 DIGEST_DIGITS = 12
 
 
 class LoadOnce(Generic[Loaded]):
-    """Something costly, made at its first use, by one thread only; a failure is tried anew."""
+    """A costly object, made at its first use by one thread; after a failure, made anew."""
 
     def __init__(self, make: Callable[[], Loaded]) -> None:
         self._make = make
@@ -28,7 +26,7 @@ class LoadOnce(Generic[Loaded]):
         self._made: list[Loaded] = []
 
     def __call__(self) -> Loaded:
-        """The thing made; whatever making it raises."""
+        """The object, or the exception of making it."""
         if not self._made:
             with self._lock:
                 if not self._made:
@@ -37,7 +35,7 @@ class LoadOnce(Generic[Loaded]):
 
 
 def import_onnxruntime() -> Any:
-    """The runtime of models, which brings no types; told to keep no record of its use.
+    """Import onnxruntime, which has no types, with its telemetry switched off.
 
     Its wheels write a database into the user's cache, with an address to send it to, unless
     this variable is there before the first import. A user's own choice stands.
@@ -47,7 +45,7 @@ def import_onnxruntime() -> Any:
 
 
 def open_session(path: Path, **chosen: Any) -> Any:
-    """A graph ready to be run on the processor; `chosen` are fields of its session's options.
+    """Open a graph on the processor; `chosen` are fields of its session's options.
 
     Raises:
         EncoderError: it cannot be loaded.
@@ -104,7 +102,7 @@ class ModelName:
 
     @property
     def identity(self) -> str:
-        """The name in full for a library's model; a folder's name and its content's digest.
+        """Full name of a library's model; for a folder, its name and the digest of its content.
 
         A name is taken at its word: a hub that changes the weights under it is not noticed.
         """
@@ -116,13 +114,13 @@ class ModelName:
         return f"{kind}:{self.folder.resolve().name}@{_digest(self.folder)}"
 
 
-_WEIGHTS_AND_SETTINGS = {".bin", ".json", ".model", ".onnx", ".onnx_data", ".safetensors", ".txt"}
+_MODEL_SUFFIXES = {".bin", ".json", ".model", ".onnx", ".onnx_data", ".safetensors", ".txt"}
 
 
 def _digest(folder: Path) -> str:
     """The first digits of a SHA-256 over every file that can move a vector."""
     total = hashlib.sha256()
-    suffixes = _WEIGHTS_AND_SETTINGS
+    suffixes = _MODEL_SUFFIXES
     files = (path for path in folder.rglob("*") if path.suffix in suffixes and path.is_file())
     for path in sorted(files):
         total.update(path.relative_to(folder).as_posix().encode())

@@ -1,4 +1,4 @@
-"""ONNX models of our own format: the encoder that ships in the package, and rerankers beside it.
+"""ONNX models in our own folder format: the bundled encoder, and rerankers.
 
 A model is a folder with `model.onnx`, `tokenizer.json` and `card.json`, run straight on
 onnxruntime: fastembed could run the same files, and costs 1.2 s of imports where this costs 0.2 s.
@@ -31,34 +31,21 @@ from toolcrib.encoders.base import (
 from toolcrib.encoders.language import is_english
 from toolcrib.encoders.loading import DIGEST_DIGITS, LoadOnce, open_session
 from toolcrib.encoders.wordpiece import WordPiece, is_wordpiece
-from toolcrib.errors import EncoderError
+from toolcrib.errors import EncoderError, SettingsError
 from toolcrib.extras import import_extra
-
-__all__ = [
-    "DEFAULT_MODEL",
-    "MAX_CLAUSES",
-    "MODELS",
-    "BundledEncoder",
-    "BundledReranker",
-    "Model",
-    "clauses",
-    "open_model",
-    "read_card",
-    "usable_cores",
-]
 
 DEFAULT_MODEL = "toolcrib-encoder"
 MODELS = Path(__file__).parent / "models"
 
-VECTOR, TOKENS = "sentence_embedding", "token_embeddings"
+VECTOR_OUTPUT, TOKENS_OUTPUT = "sentence_embedding", "token_embeddings"
 MIN_CLAUSES = 2
-MIN_TOKENS = 3
-"""A text's first and last mark, and something between them; a clause of fewer is not looked at."""
+MIN_CLAUSE_TOKENS = 3
+"""A text's first and last mark, and one token between them; shorter clauses are left out."""
 
 MAX_CLAUSES = 6
-"""Each costs a search of the dense leg; of more, the longest are kept."""
+"""Each clause costs a search of the dense leg; of more, the longest are kept."""
 
-_CUT = re.compile(
+_CLAUSE_END = re.compile(
     # One mark and one space at a time: runs of either must not cost the square of their length.
     r"[.;:?!,]\s|\n|\s(?=(?:and|then|also|after|afterwards|before|but|so|plus|finally)\s)",
     re.IGNORECASE,
@@ -69,7 +56,7 @@ _Found = TypeVar("_Found")
 
 
 class _Bundled:
-    """What encoder and reranker have in common: a folder, and texts that run one by one.
+    """A model folder whose texts run one by one: the base of encoder and reranker.
 
     Every text runs alone, on one core, and several texts run on `threads` cores at once (0: all
     that this process may use). Nothing is padded, and no result can depend on its neighbours,
@@ -91,7 +78,7 @@ class _Bundled:
         """The model's name and the first digits of its weights' digest."""
         return self._card.identity
 
-    def _each(self, work: Callable[[_Item], _Found], items: Sequence[_Item]) -> Iterable[_Found]:
+    def _map(self, work: Callable[[_Item], _Found], items: Sequence[_Item]) -> Iterable[_Found]:
         if len(items) <= 1 or self._threads == 1:
             return map(work, items)
         with ThreadPoolExecutor(self._threads, "toolcrib-encode") as pool:
@@ -112,6 +99,11 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound):
 
     def __init__(self, folder: Path | None = None, threads: int = 0) -> None:
         super().__init__(folder or MODELS / DEFAULT_MODEL, threads)
+
+    @classmethod
+    def from_setting(cls, model: str, threads: int) -> BundledEncoder:
+        """Open the model in a folder, or the one that ships where `model` is empty."""
+        return cls(Path(model) if model else None, threads)
 
     @property
     def dimensions(self) -> int:
@@ -134,11 +126,11 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound):
         """
         query = readable(text)
         spans, model = clauses(query), self._model()
-        if len(spans) < MIN_CLAUSES or TOKENS not in model.outputs:
+        if len(spans) < MIN_CLAUSES or TOKENS_OUTPUT not in model.outputs:
             return self._encode(query)[np.newaxis]
         encoded = model.tokenizer.encode(query)
-        whole, tokens = model.run(encoded.ids, [VECTOR, TOKENS])
-        pooled = [tokens[0, rows].mean(axis=0) for rows in _rows(encoded.offsets, spans)]
+        whole, tokens = model.run(encoded.ids, [VECTOR_OUTPUT, TOKENS_OUTPUT])
+        pooled = [tokens[0, rows].mean(axis=0) for rows in _clause_tokens(encoded.offsets, spans)]
         if len(pooled) < MIN_CLAUSES:
             pooled = []
         rows = np.vstack([whole, *pooled])
@@ -147,13 +139,13 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound):
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
         documents = readable_all(texts)
         vectors = np.empty((len(documents), self.dimensions), dtype=np.float32)
-        for row, vector in enumerate(self._each(self._encode, documents)):
+        for row, vector in enumerate(self._map(self._encode, documents)):
             vectors[row] = vector
         return vectors
 
     def _encode(self, text: str) -> FloatArray:
         model = self._model()
-        (vectors,) = model.run(model.tokenizer.encode(text).ids, [VECTOR])
+        (vectors,) = model.run(model.tokenizer.encode(text).ids, [VECTOR_OUTPUT])
         return unit_rows(vectors, 1, self.dimensions, self.name)[0]
 
 
@@ -167,9 +159,22 @@ class BundledReranker(_Bundled, Reranker):
         EncoderError: `card.json` cannot be read or lacks something.
     """
 
+    @classmethod
+    def from_setting(cls, model: str, threads: int) -> BundledReranker:
+        """Open the model in a folder.
+
+        Raises:
+            SettingsError: no folder is named.
+        """
+        if not model:
+            raise SettingsError(
+                "encoder.reranker: no reranker ships; name a folder, as in bundled:./my-reranker"
+            )
+        return cls(Path(model), threads)
+
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         question, documents = readable(query), readable_all(texts)
-        scores = list(self._each(partial(self._score, question), documents))
+        scores = list(self._map(partial(self._score, question), documents))
         return finite_scores(scores, len(documents), self.name)
 
     def _score(self, query: str, text: str) -> float:
@@ -185,7 +190,7 @@ def clauses(text: str) -> list[tuple[int, int]]:
     and before conjunctions: no grammar, which would cost more than the encoder. What a cut tears
     apart is still whole in the query's own vector.
     """
-    ends = [found.end() for found in _CUT.finditer(text)]
+    ends = [found.end() for found in _CLAUSE_END.finditer(text)]
     spans = [
         (start + len(part) - len(part.lstrip()), start + len(part.rstrip()))
         for start, end in zip([0, *ends], [*ends, len(text)], strict=True)
@@ -197,19 +202,21 @@ def clauses(text: str) -> list[tuple[int, int]]:
     return sorted(longest)
 
 
-def _rows(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """The tokens of each clause; those of next to no tokens, such as `Hi,`, are left out."""
+def _clause_tokens(
+    offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]
+) -> list[list[int]]:
+    """Tokens of each clause; clauses of next to no tokens, such as `Hi,`, are left out."""
     inside = range(1, len(offsets) - 1)  # the first and the last are marks, not text
     found = [
         [token for token in inside if start <= offsets[token][0] and offsets[token][1] <= end]
         for start, end in spans
     ]
-    return [rows for rows in found if len(rows) >= MIN_TOKENS]
+    return [rows for rows in found if len(rows) >= MIN_CLAUSE_TOKENS]
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What `card.json` says of a model; `digest` is the SHA-256 of its weights.
+    """Facts of a model in its `card.json`; `digest` is the SHA-256 of its weights.
 
     `english`: its `languages` are English alone. A card may lack them: nothing is known then.
     """
@@ -236,7 +243,7 @@ class Model:
     outputs: frozenset[str]
 
     def run(self, tokens: Sequence[int], outputs: Sequence[str]) -> list[FloatArray]:
-        """What the graph gives for one text's tokens, each with a first dimension of 1.
+        """Outputs of the graph for one text's tokens, each with a first dimension of 1.
 
         Raises:
             EncoderError: it cannot be run.
@@ -289,16 +296,16 @@ def read_card(folder: Path) -> Card:
             f"{path} lacks something or has it in another form ({error}); it must hold name, "
             "dimensions, max_tokens and sha256 with model.onnx"
         ) from error
-    if read.dimensions < 1 or read.max_tokens < MIN_TOKENS:
+    if read.dimensions < 1 or read.max_tokens < MIN_CLAUSE_TOKENS:
         raise EncoderError(
             f"{path} says {read.dimensions} dimensions and {read.max_tokens} tokens; at least 1 "
-            f"and {MIN_TOKENS} are needed"
+            f"and {MIN_CLAUSE_TOKENS} are needed"
         )
     return read
 
 
 def _open_tokenizer(path: Path, max_tokens: int) -> Any:
-    """Ours for a BERT's WordPiece, else that of the package `tokenizers`, which reads all kinds."""
+    """Open our tokenizer for a BERT's WordPiece, the package `tokenizers` for other kinds."""
     try:
         document = json.loads(path.read_bytes())
         if is_wordpiece(document):
@@ -317,7 +324,7 @@ def _open_tokenizer(path: Path, max_tokens: int) -> Any:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -20,32 +20,38 @@ from toolcrib.encoders.loading import LoadOnce, ModelName, load_package
 from toolcrib.errors import EncoderError
 from toolcrib.extras import require_extra
 
-__all__ = ["SentenceTransformersEncoder", "SentenceTransformersReranker"]
-
 PACKAGE = "sentence_transformers"
 EXTRA = "sentence-transformers"
 
-BATCH = 32
+BATCH_TEXTS = 32
 """Texts a run, which the library sorts by length itself."""
 
 
 class _SentenceTransformers:
-    """What encoder and reranker have in common: a model of one of the library's classes."""
+    """A model of one of the library's classes, by its name or folder, loaded once."""
 
-    def __init__(self, what: str, kind: str, model: str, device: str | None) -> None:
+    _purpose: ClassVar[str]
+    _kind: ClassVar[str]
+
+    def __init__(self, model: str, device: str | None = None) -> None:
         self._model = ModelName(EXTRA, model)
-        require_extra(PACKAGE, f"the {what} {self._model.spelled}", EXTRA)
-        self._loaded = LoadOnce(lambda: self._load(kind, device))
+        require_extra(PACKAGE, f"the {self._purpose} {self._model.spelled}", EXTRA)
+        self._loaded = LoadOnce(lambda: self._load(device))
+
+    @classmethod
+    def from_setting(cls, model: str, _threads: int) -> Self:
+        """Open a model on the best device there is."""
+        return cls(model)
 
     @property
     def name(self) -> str:
         """The model's name, or its folder's with the digest of its files."""
         return self._model.identity
 
-    def _load(self, kind: str, device: str | None) -> Any:
+    def _load(self, device: str | None) -> Any:
         library = load_package(PACKAGE, self._model.spelled)
-        loader = getattr(library, kind)
-        if kind == "SentenceTransformer" and not hasattr(loader, "encode_query"):
+        loader = getattr(library, self._kind)
+        if self._kind == "SentenceTransformer" and not hasattr(loader, "encode_query"):
             raise EncoderError(
                 f"{self._model.spelled}: sentence-transformers is {library.__version__}, and 5 or "
                 f"later is needed: pip install 'toolcrib[{EXTRA}]'"
@@ -59,12 +65,12 @@ class _SentenceTransformers:
                 "use the encoder that ships with toolcrib: bundled"
             ) from error
 
-    def _run(self, what: str, method: str, texts: Sequence[Any], **options: Any) -> Any:
+    def _run(self, method: str, texts: Sequence[Any], **options: Any) -> Any:
         run = getattr(self._loaded(), method)
         try:
             return run(texts, show_progress_bar=False, convert_to_numpy=True, **options)
         except Exception as error:  # torch, a CUDA driver or the model's own code: anything
-            raise EncoderError(f"{self._model.spelled} cannot {what}: {error}") from error
+            raise EncoderError(f"{self._model.spelled} cannot be run: {error}") from error
 
 
 class SentenceTransformersEncoder(_SentenceTransformers, DenseEncoder):
@@ -80,8 +86,10 @@ class SentenceTransformersEncoder(_SentenceTransformers, DenseEncoder):
         EncoderError: a folder is named that is not there.
     """
 
+    _purpose, _kind = "encoder", "SentenceTransformer"
+
     def __init__(self, model: str, device: str | None = None) -> None:
-        super().__init__("encoder", "SentenceTransformer", model, device)
+        super().__init__(model, device)
         self._width = LoadOnce(lambda: int(self._vectors("encode_query", [""]).shape[-1]))
 
     @property
@@ -105,31 +113,27 @@ class SentenceTransformersEncoder(_SentenceTransformers, DenseEncoder):
         return unit_rows(vectors, len(documents), self.dimensions, self.name)
 
     def _vectors(self, method: str, texts: list[str]) -> Any:
-        return self._run("encode", method, texts, batch_size=BATCH, normalize_embeddings=True)
+        return self._run(method, texts, batch_size=BATCH_TEXTS, normalize_embeddings=True)
 
 
 class SentenceTransformersReranker(_SentenceTransformers, Reranker):
     """A `Reranker` over `sentence_transformers.CrossEncoder`; extra `sentence-transformers`.
 
-    `model` and `device` are as those of `SentenceTransformersEncoder`.
-
-    Raises:
-        SettingsError, MissingExtraError, EncoderError: as `SentenceTransformersEncoder`.
+    `model`, `device` and the errors are those of `SentenceTransformersEncoder`.
     """
 
-    def __init__(self, model: str, device: str | None = None) -> None:
-        super().__init__("reranker", "CrossEncoder", model, device)
+    _purpose, _kind = "reranker", "CrossEncoder"
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         question, documents = readable(query), readable_all(texts)
         if not documents:
             return np.empty(0, dtype=np.float32)
         pairs = [(question, document) for document in documents]
-        # Models of one output are given a sigmoid unless told otherwise, and `rerank` applies
+        # The library gives models of one output a sigmoid by default, and `rerank` applies
         # its own: two of them would leave nothing between 0.5 and 0.73.
-        scores = self._run("score", "predict", pairs, activation_fn=_as_it_is)
+        scores = self._run("predict", pairs, activation_fn=_identity)
         return finite_scores(scores, len(documents), self.name)
 
 
-def _as_it_is(logits: Any) -> Any:
+def _identity(logits: Any) -> Any:
     return logits

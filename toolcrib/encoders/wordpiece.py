@@ -14,26 +14,24 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeAlias
 
-__all__ = ["WordPiece", "is_wordpiece"]
-
 MAX_WORD_CHARS = 100
-CACHED_WORDS = 2**16
-PREFIX = "##"
-"""What a token that goes on with a word begins with."""
+MAX_CACHED_WORDS = 2**16
+CONTINUATION_PREFIX = "##"
+"""Beginning of a token that continues a word."""
 
 _CHINESE = (
     *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F)),
     *((0x2B740, 0x2B81F), (0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
 )
-"""As BERT has them: the gaps are its own."""
+"""Ranges of Chinese characters in BERT, with BERT's gaps."""
 
 _ASCII_MARKS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-_UNSEEN = frozenset({"Cc", "Cf", "Co"})
-"""Of what is no character yet BERT makes an unknown word."""
+_REMOVED_CATEGORIES = frozenset({"Cc", "Cf", "Co"})
+"""Categories that BERT removes; it keeps unassigned characters as unknown words."""
 
 _MODEL = {
     "type": "WordPiece",
-    "continuing_subword_prefix": PREFIX,
+    "continuing_subword_prefix": CONTINUATION_PREFIX,
     "max_input_chars_per_word": MAX_WORD_CHARS,
 }
 _NORMALIZER = {"type": "BertNormalizer", "clean_text": True}
@@ -42,24 +40,24 @@ _WORD = re.compile(r"[^ ]+")
 _PLAIN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 
 _Token: TypeAlias = tuple[int, int, int]
-"""Its number, and where in the text it begins and ends."""
+"""Number of a token, and its begin and end in the text."""
 
 
 def is_wordpiece(document: Mapping[str, Any]) -> bool:
-    """Whether a `tokenizer.json` is one that this module reads as it is meant."""
+    """Say whether this module reads a `tokenizer.json` exactly."""
     parts: list[Mapping[str, Any]] = [document[part] or {} for part in _PARTS]
     normalizer, words, processor = parts
     return (
         document["model"].items() >= _MODEL.items()
         and normalizer.items() >= _NORMALIZER.items()
         and words.get("type") == "BertPreTokenizer"
-        and _ends(processor) is not None
+        and _edge_tokens(processor) is not None
         and all(each.items() >= _PLAIN.items() for each in document["added_tokens"])
     )
 
 
-def _ends(processor: Mapping[str, Any]) -> tuple[int, int] | None:
-    """The tokens before a text and behind it; None where a model has others."""
+def _edge_tokens(processor: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Tokens before a text and behind it; None where a model has other ones."""
     if processor.get("type") == "BertProcessing":
         return processor["cls"][1], processor["sep"][1]
     if processor.get("type") != "TemplateProcessing":
@@ -73,7 +71,7 @@ def _ends(processor: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 class _Characters(dict[int, str]):
-    """What becomes of each character: cleaned, folded, and with spaces around what stands alone."""
+    """Replacement of each character: cleaned, folded, marks and Chinese set apart by spaces."""
 
     def __init__(self, *, chinese: bool, accents: bool, cased: bool) -> None:
         super().__init__()
@@ -82,11 +80,13 @@ class _Characters(dict[int, str]):
         self._cased = cased
 
     def __missing__(self, code: int) -> str:
-        self[code] = made = self._made(chr(code))
+        self[code] = made = self._replacement(chr(code))
         return made
 
-    def _made(self, char: str) -> str:
-        if char not in "\t\n\r" and (char == "\ufffd" or unicodedata.category(char) in _UNSEEN):
+    def _replacement(self, char: str) -> str:
+        if char not in "\t\n\r" and (
+            char == "\ufffd" or unicodedata.category(char) in _REMOVED_CATEGORIES
+        ):
             return ""
         if char.isspace():
             return " "
@@ -106,7 +106,7 @@ def _set_apart(char: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WordPieceTokens:
-    """A text's tokens, and where in the text each begins and ends; marks lie at no place."""
+    """A text's tokens, with begin and end in the text; both are 0 for the marks around it."""
 
     ids: list[int]
     offsets: list[tuple[int, int]]
@@ -134,17 +134,17 @@ class WordPiece:
         self._named = {each["content"]: each["id"] for each in document["added_tokens"]}
         longest_first = sorted(self._named, key=len, reverse=True)
         self._names = re.compile(f"({'|'.join(map(re.escape, longest_first)) or '(?!)'})")
-        self._first, self._last = _ends(document["post_processor"]) or (0, 0)
+        self._first, self._last = _edge_tokens(document["post_processor"]) or (0, 0)
         self._max_tokens = max_tokens
-        self._pieces = lru_cache(CACHED_WORDS)(self._cut)
+        self._pieces = lru_cache(MAX_CACHED_WORDS)(self._cut)
 
     def encode(self, text: str, pair: str | None = None) -> WordPieceTokens:
-        """The tokens of a text, or of a pair: what is too long is cut, of a pair the longer one."""
+        """Tokens of a text, or of a pair; too long a text is cut, of a pair the longer one."""
         room = None if self._max_tokens is None else self._max_tokens - (2 if pair is None else 3)
         if pair is None:
             parts = [list(islice(self._tokens(text), room))]
         else:
-            parts = _shortened(list(self._tokens(text)), list(self._tokens(pair)), room)
+            parts = _truncate_pair(list(self._tokens(text)), list(self._tokens(pair)), room)
         found: list[_Token] = [(self._first, 0, 0)]
         for part in parts:
             found += [*part, (self._last, 0, 0)]
@@ -169,33 +169,35 @@ class WordPiece:
         for word in _WORD.finditer(made):
             at = word.start()
             # What is no word is not kept either: it may be as long as the text.
-            cut = self._pieces if len(word[0]) <= MAX_WORD_CHARS else self._whole
+            cut = self._pieces if len(word[0]) <= MAX_WORD_CHARS else self._unknown_piece
             for token, length in cut(word[0]):
                 yield token, origin[at], origin[at + length - 1] + 1
                 at += length
 
     def _cut(self, word: str) -> tuple[tuple[int, int], ...]:
-        """A word's tokens and their lengths: the longest that fits first; all or none."""
+        """Tokens of a word and their lengths, each the longest that fits; else the unknown one."""
         found: list[tuple[int, int]] = []
         start = 0
         while start < len(word):
-            prefix = PREFIX if start else ""
+            prefix = CONTINUATION_PREFIX if start else ""
             for end in range(min(len(word), start + self._longest), start, -1):
                 token = self._ids.get(prefix + word[start:end])
                 if token is not None:
                     break
             else:
-                return self._whole(word)
+                return self._unknown_piece(word)
             found.append((token, end - start))
             start = end
         return tuple(found)
 
-    def _whole(self, word: str) -> tuple[tuple[int, int], ...]:
+    def _unknown_piece(self, word: str) -> tuple[tuple[int, int], ...]:
         return ((self._unknown, len(word)),)
 
 
-def _shortened(first: list[_Token], second: list[_Token], room: int | None) -> list[list[_Token]]:
-    """Both cut to `room` tokens in all: the longer one, or to halves where neither is short."""
+def _truncate_pair(
+    first: list[_Token], second: list[_Token], room: int | None
+) -> list[list[_Token]]:
+    """Cut a pair to `room` tokens in all: the longer one, or both to halves."""
     if room is None:
         return [first, second]
     short, long = sorted((len(first), len(second)))

@@ -49,55 +49,42 @@ from toolcrib.retrieval.calibration import (
     usable_calibration,
 )
 
-__all__ = [
-    "MIN_QUERIES",
-    "Learned",
-    "acceptance_curves",
-    "calibrate",
-    "figures_of",
-    "learn",
-    "least_probabilities",
-    "recommended",
-    "server_thresholds",
-]
-
-
 GRID = tuple(round(step / 100, 2) for step in range(101))
 
-TRUE_ACCEPTANCE = 0.97
+MIN_TRUE_ACCEPTANCE = 0.97
 """The recommended threshold turns away no more than 3 % of what could be answered."""
 
 MIN_SERVER_QUERIES = 50
 """A server with fewer queries has no curve of its own."""
 
-MAX_NEEDED = 2000
-"""So many values tell the quantiles well enough; a calibration is kept small."""
+MAX_NEEDED_PROBABILITIES = 2000
+"""Largest number of probabilities kept for the quantiles: more change no quantile."""
 
 UNANSWERABLE_SHARE = 0.5
-"""What unanswerable queries weigh together where a fit is to tell them; they are few in most
+"""Total weight of unanswerable queries while features are fitted; they are few in most
 files, and would have no say. What comes out is brought back to how frequent they are, or to
 `HIDDEN_SHARE` where they are rarer: who labels queries thinks of his tools first."""
 
 MIN_UNANSWERABLE = 100
 """Fewer queries that nothing answers do not tell which features matter, where that is known."""
 
-AS_GOOD = 0.005
-"""So little less of AUROC is as good as the best."""
+AUROC_TOLERANCE = 0.005
+"""Differences of AUROC up to this count as none."""
 
-CLEARLY = 0.01
+MIN_FALL = 0.01
 """From here on a figure is said to be worse than before."""
 
-SLOWEST = 1e-3
+MIN_SLOPE = 1e-3
 """No order is turned round, or given up for one in which all queries are equal."""
 
 
 MIN_QUERIES = 30
 """Fewer labelled queries tell too little."""
 
-ROWS = 10
+MAX_RANKED_TOOLS = 10
 """Tools of each query that the fit looks at."""
 
-FIRST_WEIGHT = ROWS - 1
+FIRST_WEIGHT = MAX_RANKED_TOOLS - 1
 """The first tool counts as much as all others: most agents take it."""
 
 FOLDS = 5
@@ -111,7 +98,7 @@ METHODS = ("default", "rescaled", "fitted")
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _FitResult:
     """One way to fit, and the probabilities that it gave unseen queries."""
 
     method: str
@@ -140,14 +127,14 @@ def calibrate(
     folds = _folds(evidence, seed)
     # What an earlier version fitted said something else; there is nothing to start from.
     begun = start if start is not None and start.answerability is not None else None
-    any_way = _best_answerability(evidence, folds, begun)
-    tool_way = _best_of_tools(evidence, folds, begun)
+    any_way = _best_answerability_fit(evidence, folds, begun)
+    tool_way = _best_tool_fit(evidence, folds, begun)
     confidence = [float(p[0]) for p in any_way.unseen]
     sure_of = {id(one): p for one, p in zip(evidence, confidence, strict=True)}
     unseen = [p * sure for p, sure in zip(tool_way.unseen, confidence, strict=True)]
     weights, offset = tool_way.fit(evidence)
     of_query, shift = any_way.fit(evidence)
-    kept = _counted(evidence)
+    kept = _base_rate_evidence(evidence)
     curves = acceptance_curves(kept, [sure_of[id(one)] for one in kept])
     return Calibration(
         identity=dict(identity),
@@ -189,13 +176,13 @@ def _folds(evidence: Sequence[LabelledEvidence], seed: int) -> NDArray[np.int64]
     return np.array([fold[one.query.text] for one in evidence])
 
 
-def _cross_validated(
+def _held_out_probabilities(
     fit: _Fit,
     tell: Callable[[LabelledEvidence, _Model], Floats],
     evidence: Sequence[LabelledEvidence],
     folds: NDArray[np.int64],
 ) -> list[Floats]:
-    """What each query is told by a fit that did not see it."""
+    """Probabilities of each query by a fit that did not see the query."""
     unseen: list[Floats] = [np.empty(0)] * len(evidence)
     for fold in range(FOLDS):
         held_back = np.flatnonzero(folds == fold).tolist()
@@ -214,15 +201,15 @@ def _log_loss(told: Sequence[float], true: Sequence[bool], weight: Floats | None
 # -- whether any tool answers ----------------------------------------------------------------------
 
 
-def _best_answerability(
+def _best_answerability_fit(
     evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64], start: Calibration | None
-) -> _Way:
+) -> _FitResult:
     fits: list[tuple[str, _Fit]] = []
     unanswerable = sum(not one.query.answerable for one in evidence)
     if start is None or unanswerable >= MIN_UNANSWERABLE:
         fits.append(("fitted", _fit_answerability))
         # The same without what was hidden, where real ones are unanswerable.
-        fits.append(("fitted", lambda some: _fit_answerability(_counted(some))))
+        fits.append(("fitted", lambda some: _fit_answerability(_base_rate_evidence(some))))
         singles = np.eye(len(QUERY_FEATURES))
         fits += [("fitted", partial(_fit_order, order=one)) for one in singles]
     if start is not None and start.answerability is not None:
@@ -230,34 +217,34 @@ def _best_answerability(
         model = (begun, start.answerability.offset)
         fits.append(("default", lambda _: model))
         fits.append(("rescaled", partial(_fit_order, order=begun)))
-    ways = [_answerability_way(method, fit, evidence, folds) for method, fit in fits]
-    least = max(way.auroc for way in ways) - AS_GOOD
+    ways = [_answerability_fit_result(method, fit, evidence, folds) for method, fit in fits]
+    least = max(way.auroc for way in ways) - AUROC_TOLERANCE
     return min((way for way in ways if way.auroc >= least), key=lambda way: way.log_loss)
 
 
-def _answerability_way(
+def _answerability_fit_result(
     method: str, fit: _Fit, evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64]
-) -> _Way:
-    unseen = _cross_validated(
+) -> _FitResult:
+    unseen = _held_out_probabilities(
         fit,
         lambda one, model: np.atleast_1d(sigmoid(one.about @ model[0] + model[1])),
         evidence,
         folds,
     )
-    kept = set(map(id, _counted(evidence)))
+    kept = set(map(id, _base_rate_evidence(evidence)))
     pairs = [pair for pair in zip(evidence, unseen, strict=True) if id(pair[0]) in kept]
     some, told = [one for one, _ in pairs], [float(p[0]) for _, p in pairs]
-    loss = _log_loss(told, [one.answerable for one in some], _weighed(some, HIDDEN_SHARE))
-    return _Way(method, fit, unseen, loss, _auroc(some, told))
+    loss = _log_loss(told, [one.answerable for one in some], _balanced_weights(some, HIDDEN_SHARE))
+    return _FitResult(method, fit, unseen, loss, _auroc(some, told))
 
 
-def _counted(evidence: Sequence[LabelledEvidence]) -> list[LabelledEvidence]:
-    """Those that say how frequent what is: hidden ones only where no others are unanswerable."""
+def _base_rate_evidence(evidence: Sequence[LabelledEvidence]) -> list[LabelledEvidence]:
+    """Evidence for base rates: with hidden tools only where no query is unanswerable."""
     shown = [one for one in evidence if not one.hidden]
     return list(evidence) if all(one.answerable for one in shown) else shown
 
 
-def _weighed(evidence: Sequence[LabelledEvidence], share: float) -> Floats:
+def _balanced_weights(evidence: Sequence[LabelledEvidence], share: float) -> Floats:
     """The weight of each, such that unanswerable ones have this share at least."""
     weights = np.array([one.weight for one in evidence])
     able = np.array([one.answerable for one in evidence])
@@ -268,7 +255,7 @@ def _weighed(evidence: Sequence[LabelledEvidence], share: float) -> Floats:
 
 
 def _auroc(counted: Sequence[LabelledEvidence], told: Sequence[float]) -> float:
-    """How well unanswerable queries are told; 0 where none is known, as for every way alike."""
+    """AUROC of answerable against unanswerable queries; 0 without unanswerable ones."""
     able = np.array([one.answerable for one in counted])
     right = np.array([one.first_is_right for one in counted])
     return gate_measures(np.array(told), right, able).get("auroc", 0.0)
@@ -280,24 +267,24 @@ def _fit_answerability(evidence: Sequence[LabelledEvidence]) -> _Model:
     if able.min() == able.max():
         return _constant(evidence)
     about = np.vstack([one.about for one in evidence])
-    order, _ = _regress(about, able, _weighed(evidence, UNANSWERABLE_SHARE))
+    order, _ = _regress(about, able, _balanced_weights(evidence, UNANSWERABLE_SHARE))
     return _fit_order(evidence, order=order)
 
 
 def _fit_order(evidence: Sequence[LabelledEvidence], *, order: Floats) -> _Model:
     """The probabilities of queries where they are to rise with `order`."""
-    counted = _counted(evidence)
+    counted = _base_rate_evidence(evidence)
     able = np.array([one.answerable for one in counted], dtype=np.float64)
     if able.min() == able.max():
         return _constant(evidence)
     values = np.array([one.about @ order for one in counted])[:, None]
-    slope, offset = _regress(values, able, _weighed(counted, HIDDEN_SHARE))
-    rate = max(float(slope[0]), SLOWEST)
+    slope, offset = _regress(values, able, _balanced_weights(counted, HIDDEN_SHARE))
+    rate = max(float(slope[0]), MIN_SLOPE)
     return order * rate, offset
 
 
 def _constant(evidence: Sequence[LabelledEvidence]) -> _Model:
-    """What is as likely for all, by the rule of succession."""
+    """Model of one probability for all queries, by the rule of succession."""
     able = sum(one.answerable for one in evidence)
     odds = (able + 1) / (len(evidence) - able + 1)
     return np.zeros(len(QUERY_FEATURES)), math.log(odds)
@@ -306,39 +293,40 @@ def _constant(evidence: Sequence[LabelledEvidence]) -> _Model:
 # -- which tool is right, if any is ----------------------------------------------------------------
 
 
-def _best_of_tools(
+def _best_tool_fit(
     evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64], start: Calibration | None
-) -> _Way:
+) -> _FitResult:
     fits: list[tuple[str, _Fit]] = [("fitted", lambda some: _regress(*_rows(some)))]
     if start is not None:
         begun = (np.asarray(start.weights), start.offset)
         fits.append(("default", lambda _: begun))
         fits.append(("rescaled", lambda some: _rescale(some, begun)))
     return min(
-        (_tools_way(method, fit, evidence, folds) for method, fit in fits),
+        (_tool_fit_result(method, fit, evidence, folds) for method, fit in fits),
         key=lambda way: way.log_loss,
     )
 
 
-def _tools_way(
+def _tool_fit_result(
     method: str, fit: _Fit, evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64]
-) -> _Way:
-    unseen = _cross_validated(
+) -> _FitResult:
+    unseen = _held_out_probabilities(
         fit, lambda one, model: probabilities(one.features, *model), evidence, folds
     )
     able = [pair for pair in zip(evidence, unseen, strict=True) if pair[0].answerable]
     told, true = [float(p[0]) for _, p in able], [one.first_is_right for one, _ in able]
-    return _Way(method, fit, unseen, _log_loss(told, true))
+    return _FitResult(method, fit, unseen, _log_loss(told, true))
 
 
 def _rows(evidence: Sequence[LabelledEvidence]) -> tuple[Floats, Floats, Floats]:
     """Features, labels and weights of the first tools of every query that can be answered."""
     able = [one for one in evidence if one.answerable]
-    known = np.vstack([one.features[:ROWS] for one in able])
-    right = np.concatenate([one.right[:ROWS] for one in able]).astype(np.float64)
+    known = np.vstack([one.features[:MAX_RANKED_TOOLS] for one in able])
+    right = np.concatenate([one.right[:MAX_RANKED_TOOLS] for one in able]).astype(np.float64)
     weights = np.concatenate(
         [
-            one.weight * np.where(np.arange(min(ROWS, len(one.right))) == 0, FIRST_WEIGHT, 1.0)
+            one.weight
+            * np.where(np.arange(min(MAX_RANKED_TOOLS, len(one.right))) == 0, FIRST_WEIGHT, 1.0)
             for one in able
         ],
     )
@@ -381,7 +369,7 @@ def _figures(
     unseen: Sequence[Floats],
     threshold: float,
 ) -> Figures:
-    """What probabilities are worth on real queries that had no part in them."""
+    """Figures of probabilities on real queries that were held out of the fit."""
     shown = [
         (one, sure, float(p[0]))
         for one, sure, p in zip(evidence, confidence, unseen, strict=True)
@@ -407,7 +395,7 @@ def _figures(
 
 
 def figures_of(calibration: Calibration, evidence: Sequence[LabelledEvidence]) -> Figures:
-    """What a calibration is worth on queries that had no part in it."""
+    """Figures of a calibration on queries that were held out of the fit."""
     confidence = [calibration.confidence(one.features, one.about) or 0.0 for one in evidence]
     told = [
         calibration.probabilities(one.features, sure)
@@ -472,11 +460,11 @@ def server_thresholds(
 
 
 def recommended(curve: AcceptanceCurve) -> float:
-    """The highest threshold that still accepts `TRUE_ACCEPTANCE` of the answerable queries."""
+    """The highest threshold that still accepts `MIN_TRUE_ACCEPTANCE` of the answerable queries."""
     fitting = [
         threshold
         for threshold, accepted in zip(curve.thresholds, curve.true_acceptance, strict=True)
-        if accepted >= TRUE_ACCEPTANCE
+        if accepted >= MIN_TRUE_ACCEPTANCE
     ]
     return max(fitting, default=0.0)
 
@@ -491,8 +479,8 @@ def least_probabilities(
         for one, p in zip(evidence, unseen, strict=True)
         if one.answerable
     )
-    if len(least) > MAX_NEEDED:
-        places = np.linspace(0, len(least) - 1, MAX_NEEDED).round().astype(int)
+    if len(least) > MAX_NEEDED_PROBABILITIES:
+        places = np.linspace(0, len(least) - 1, MAX_NEEDED_PROBABILITIES).round().astype(int)
         least = [least[place] for place in places]
     return tuple(round(value, 6) for value in least)
 
@@ -506,7 +494,7 @@ class Learned:
 
     @property
     def falls(self) -> tuple[str, ...]:
-        """What is clearly worse than before."""
+        """Names of figures that are clearly worse than before."""
         if self.before is None:
             return ()
         old, new = self.before, self.calibration.figures
@@ -519,7 +507,7 @@ class Learned:
         return tuple(
             name
             for name, (less, more) in pairs.items()
-            if less is not None and more is not None and more - less > CLEARLY
+            if less is not None and more is not None and more - less > MIN_FALL
         )
 
 
@@ -564,16 +552,16 @@ def learn(
     with suppress(CalibrationError):
         lexical = calibrate(by_words, identity, seed=seed, start=lexical)
     made = fitted.model_copy(update={"head": head, "by_examples": by_examples, "lexical": lexical})
-    return Learned(made, _in_use(crib, queries, evidence, made))
+    return Learned(made, _current_figures(crib, queries, evidence, made))
 
 
-def _in_use(
+def _current_figures(
     crib: Crib,
     queries: Sequence[LabelledQuery],
     evidence: Sequence[LabelledEvidence],
     made: Calibration,
 ) -> Figures | None:
-    """What the calibration in use is worth; one that saw these queries is taken at its word."""
+    """Figures of the calibration in use; a calibration fitted on these queries keeps its own."""
     current = usable_calibration(crib.tools.store, crib.tools.calibration_fingerprint())
     if current is None or current.data_digest == made.data_digest:
         return current and current.figures

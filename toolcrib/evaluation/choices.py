@@ -19,12 +19,10 @@ from toolcrib.evaluation.decisions import Reliability
 from toolcrib.evaluation.gate_measures import expected_error, reliability_bins
 from toolcrib.evaluation.rows import FileRow, Filled, read_all
 from toolcrib.records import Turn
-from toolcrib.records.validation import in_words
+from toolcrib.records.codec import in_words
 
-__all__ = ["NOTHING", "Choice", "ChoiceResult", "LabelledTurn", "measure_choices", "read_labelled"]
-
-NOTHING = "(none)"
-"""Stands in a confusion matrix for no label."""
+NO_LABEL = "(none)"
+"""Name of no label in a confusion matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class LabelledTurn:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was chosen for a turn.
+    """Labels chosen for a turn.
 
     `probabilities` by label, of being right: of the one chosen, or of all where there may be
     several. Empty where none is known. `degraded` names what failed or was late.
@@ -53,7 +51,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class LabelResult:
-    """How well one label was told: of `turns` that have it; None where nothing can be divided."""
+    """Precision and recall of one label that `turns` have; None for a division by zero."""
 
     turns: int
     precision: float | None
@@ -62,7 +60,7 @@ class LabelResult:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceResult:
-    """What the choices of a set are worth.
+    """Measures of the choices of a set.
 
     `accuracy`: share of turns with exactly the right labels. `f1`: over all pairs of turn and
     label, 2 · right / (chosen + wanted). `confusion`: counts by right label, then by chosen one;
@@ -105,7 +103,7 @@ def read_labelled(path: Path, kind: str, split: str | None = None) -> tuple[Labe
         SourceError: the file cannot be read, a row is wrong, or no row has such a label.
     """
     found = [
-        _labelled(path, place, row, kind)
+        _labelled_turn(path, place, row, kind)
         for place, row in read_all(path, _TurnRow)
         if kind in row.labels and split in (None, row.split)
     ]
@@ -115,7 +113,7 @@ def read_labelled(path: Path, kind: str, split: str | None = None) -> tuple[Labe
     return tuple(found)
 
 
-def _labelled(path: Path, place: str, row: _TurnRow, kind: str) -> LabelledTurn:
+def _labelled_turn(path: Path, place: str, row: _TurnRow, kind: str) -> LabelledTurn:
     given = row.labels[kind]
     labels = (given,) if isinstance(given, str) else given or ()
     said = {
@@ -189,15 +187,15 @@ def _confusion(pairs: Pairs) -> dict[str, dict[str, int]]:
         for label in turn.right & choice.labels:
             counts[label][label] += 1
         if not turn.right and not choice.labels:
-            counts[NOTHING][NOTHING] += 1
+            counts[NO_LABEL][NO_LABEL] += 1
         elif missed or extra:
-            for label in missed or {NOTHING}:
-                counts[label].update(extra or {NOTHING})
+            for label in missed or {NO_LABEL}:
+                counts[label].update(extra or {NO_LABEL})
     return {label: dict(sorted(row.items())) for label, row in sorted(counts.items())}
 
 
 def _calibration(pairs: Pairs) -> tuple[Reliability | None, float | None]:
-    """How far probabilities are from success, and their mean squared error (Brier)."""
+    """Calibration of probabilities, and their mean squared error (Brier)."""
     known = [
         (probability, label in turn.right)
         for turn, choice in pairs

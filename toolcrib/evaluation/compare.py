@@ -12,8 +12,6 @@ from toolcrib.errors import SourceError
 from toolcrib.evaluation.measures import lower_is_better
 from toolcrib.evaluation.significance import draws_for, holm, randomisation_tests
 
-__all__ = ["Fall", "compare", "missing"]
-
 SEED = 0
 ALPHA = 0.05
 
@@ -66,14 +64,14 @@ def compare(
         raise SourceError("after", "datasets", "no set, system and measure is also in `before`")
     falls: list[Fall] = []
     for data_set in dict.fromkeys(key[0] for key in common):
-        pairs = {key: _paired(key, before, after) for key in common if key[0] == data_set}
-        falls += _tested({key: pair for key, pair in pairs.items() if pair})
-        falls += _apart([key for key, pair in pairs.items() if not pair], old, new)
+        pairs = {key: _paired_values(key, before, after) for key in common if key[0] == data_set}
+        falls += _significant_falls({key: pair for key, pair in pairs.items() if pair})
+        falls += _disjoint_falls([key for key, pair in pairs.items() if not pair], old, new)
     return tuple(sorted((f for f in falls if f.drop > max_drop), key=lambda f: -f.drop))
 
 
 def missing(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """What `after` does not measure any more, as `set / system / measure`.
+    """Measures that `after` lacks, as `set / system / measure`.
 
     Raises:
         SourceError: one of the two is no evaluation.
@@ -100,7 +98,7 @@ def _measures(exported: Mapping[str, Any], source: str) -> dict[_Key, Mapping[st
         ) from error
 
 
-def _paired(key: _Key, before: Mapping[str, Any], after: Mapping[str, Any]) -> _Pair | None:
+def _paired_values(key: _Key, before: Mapping[str, Any], after: Mapping[str, Any]) -> _Pair | None:
     """The measure of the queries that both have; nothing where there are none."""
     old, new = _values(key, before), _values(key, after)
     common = [query for query in old if query in new]
@@ -113,7 +111,7 @@ def _values(key: _Key, exported: Mapping[str, Any]) -> dict[str, float]:
     return {query: values[measure] for query, values in queries.items() if measure in values}
 
 
-def _tested(pairs: Mapping[_Key, _Pair]) -> Iterator[Fall]:
+def _significant_falls(pairs: Mapping[_Key, _Pair]) -> Iterator[Fall]:
     draws = draws_for(len(pairs))
     differences = [np.subtract(new, old)[:, None] for old, new in pairs.values()]
     p_values = holm([float(randomisation_tests(d, SEED, draws)[0]) for d in differences])
@@ -122,7 +120,7 @@ def _tested(pairs: Mapping[_Key, _Pair]) -> Iterator[Fall]:
             yield Fall(*key, float(np.mean(old)), float(np.mean(new)), p)
 
 
-def _apart(
+def _disjoint_falls(
     keys: list[_Key],
     old: Mapping[_Key, Mapping[str, float]],
     new: Mapping[_Key, Mapping[str, float]],

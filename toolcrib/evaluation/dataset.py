@@ -8,8 +8,6 @@ from typing import Literal
 
 from toolcrib.records import ToolSpec
 
-__all__ = ["DataSet", "LabelledQuery", "UnanswerableScope"]
-
 UnanswerableScope = Literal["", "corpus", "candidates", "no_tool_needed"]
 """Why no tool answers: nothing in the corpus fits, nothing among the query's candidates does
 (the corpus may well hold one), or the request needs no tool."""

@@ -26,32 +26,17 @@ from toolcrib.evaluation.rows import LocatedQuery
 from toolcrib.evaluation.significance import sign_test
 from toolcrib.records import CollectionHit, Outcome, Refusal
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolsRecord
-from toolcrib.records.usage import ModelUsage, totals
+from toolcrib.records.turns import ModelUsage, totals
 from toolcrib.router.decision_log import Feedback
 from toolcrib.router.knowledge import MAPPED
 
-__all__ = [
-    "DecisionSummary",
-    "Latency",
-    "Preference",
-    "Reliability",
-    "Share",
-    "knowledge_right",
-    "labelled_queries",
-    "read_decisions",
-    "route_right",
-    "summarise",
-    "tools_right",
-    "values",
-]
-
-LEAST_IN_BIN = 20
+MIN_BIN_DECISIONS = 20
 """A share of fewer decisions says little."""
 
 HOUR_S, DAY_S = 3600, 24 * 3600
-PERIODS = 40
+MAX_PERIODS = 40
 STEPS_S = (60, 300, 900, HOUR_S, 4 * HOUR_S, DAY_S, 7 * DAY_S, 28 * DAY_S, 91 * DAY_S)
-"""The log is cut into the shortest of these that make at most `PERIODS`."""
+"""The log is cut into the shortest of these that make at most `MAX_PERIODS`."""
 
 BEST_VERDICT = ("accept", "fallback", "abstain")
 
@@ -108,7 +93,7 @@ class Preference:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What was decided from `start` (ISO, UTC) on, for one step: turns by verdict and by route."""
+    """Decisions of one step from `start` (ISO, UTC) on: turns by verdict and by route."""
 
     start: str
     verdicts: Mapping[str, int]
@@ -227,7 +212,7 @@ def _sure_of_first(tools: ToolsRecord) -> float | None:
 def _reliability(known: Sequence[tuple[float, bool]]) -> Reliability:
     confidence, correct = (np.array(column) for column in zip(*known, strict=True))
     count = len(known)
-    bins = reliability_bins(confidence, correct, max(1, min(BINS, count // LEAST_IN_BIN)))
+    bins = reliability_bins(confidence, correct, max(1, min(BINS, count // MIN_BIN_DECISIONS)))
     return Reliability(bins, expected_error(bins), count)
 
 
@@ -249,7 +234,7 @@ def _preference(wins: int, losses: int, ties: int) -> Preference:
 
 def _step(made: Sequence[LoggedDecision]) -> int:
     span = (made[-1].at - made[0].at).total_seconds() if made else 0.0
-    return next((step for step in STEPS_S if span / step < PERIODS), STEPS_S[-1])
+    return next((step for step in STEPS_S if span / step < MAX_PERIODS), STEPS_S[-1])
 
 
 def _periods(made: Sequence[LoggedDecision], step: int) -> tuple[Period, ...]:
@@ -277,7 +262,7 @@ def _iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="seconds")
 
 
-SPLIT = "train"
+FEEDBACK_SPLIT = "train"
 """Queries that people labelled in use are learned from, never measured on."""
 
 _Kept: TypeAlias = Annotated[
@@ -306,7 +291,7 @@ class LoggedDecision:
 
     @property
     def ms(self) -> float:
-        """What it took: the stage `total`, or all stages together where there is none."""
+        """Milliseconds of the stage `total`, or of all stages together without that stage."""
         took = self.row.took_ms
         return took.get("total", sum(took.values()))
 
@@ -347,7 +332,7 @@ def read_decisions(records: Iterable[Mapping[str, Any]]) -> LogContent:
         if isinstance(row, OutcomeRecord):
             outcomes.setdefault(row.decision, {})[row.tool] = row.outcome
         else:
-            feedback.setdefault(row.decision, {}).update(_said(row))
+            feedback.setdefault(row.decision, {}).update(_feedback_fields(row))
     joined = (
         LoggedDecision(
             row,
@@ -360,7 +345,7 @@ def read_decisions(records: Iterable[Mapping[str, Any]]) -> LogContent:
     return LogContent(tuple(sorted(joined, key=lambda one: one.at)), unreadable)
 
 
-def _said(row: FeedbackRecord) -> dict[str, Any]:
+def _feedback_fields(row: FeedbackRecord) -> dict[str, Any]:
     fields = {name: getattr(row, name) for name in Feedback.model_fields}
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -372,10 +357,12 @@ def labelled_queries(
 
     A decision that was logged without its text is refused: there is nothing to ask again.
     """
-    return list(_labelled(read_decisions(records).decisions, source))
+    return list(_located_queries(read_decisions(records).decisions, source))
 
 
-def _labelled(decisions: Iterable[LoggedDecision], source: str) -> Iterator[LocatedQuery | Refusal]:
+def _located_queries(
+    decisions: Iterable[LoggedDecision], source: str
+) -> Iterator[LocatedQuery | Refusal]:
     for one in decisions:
         tools = one.feedback.tools if one.feedback else None
         if tools is None:
@@ -388,7 +375,7 @@ def _labelled(decisions: Iterable[LoggedDecision], source: str) -> Iterator[Loca
         query = LabelledQuery(
             id=one.row.id,
             text=one.row.text.search,
-            split=SPLIT,
+            split=FEEDBACK_SPLIT,
             relevant=dict.fromkeys(tools, 1.0),
             answerable=bool(tools),
             unanswerable_scope="" if tools else "corpus",
@@ -401,17 +388,17 @@ KNOWLEDGE_ROUTES = ("knowledge", "both")
 
 
 def asked_tools(one: LoggedDecision) -> bool:
-    """Whether the turn went where tools are."""
+    """True if the turn's route has tools."""
     return one.row.route.kind in TOOL_ROUTES
 
 
 def asked_knowledge(one: LoggedDecision) -> bool:
-    """Whether the turn went where passages are."""
+    """True if the turn's route has passages."""
     return one.row.route.kind in KNOWLEDGE_ROUTES
 
 
 def route_right(one: LoggedDecision) -> bool | None:
-    """Whether the turn went where it should; None where that is not known."""
+    """True if the route was right, None if unknown."""
     said = one.feedback
     if said is None:
         return None
@@ -423,7 +410,7 @@ def route_right(one: LoggedDecision) -> bool | None:
 
 
 def tools_right(one: LoggedDecision) -> bool | None:
-    """Whether the first tool of the ranking was right; None where that is not known.
+    """True if the first tool of the ranking was right, None if unknown.
 
     That is the best of the search, wherever rules have put it.
 
@@ -461,7 +448,7 @@ def right_tools(one: LoggedDecision) -> frozenset[str] | None:
 
 
 def knowledge_right(one: LoggedDecision) -> bool | None:
-    """Whether the first collection was right; None where that is not known."""
+    """True if the first collection was right, None if unknown."""
     said, knowledge = one.feedback, one.row.knowledge
     if said is None or not asked_knowledge(one):
         return None
@@ -475,7 +462,7 @@ def knowledge_right(one: LoggedDecision) -> bool | None:
 
 
 def values(one: LoggedDecision) -> dict[str, float]:
-    """What feedback makes of a decision, each in [0, 1]; only what it speaks of is there.
+    """Scores of a decision by its feedback, each in [0, 1]; absent where feedback lacks the field.
 
     `success`, `route`, `intent`, `domain` and `knowledge` are 0 or 1; `knowledge` only of a turn
     that went where passages are. `tool_precision` needs
@@ -501,7 +488,7 @@ def values(one: LoggedDecision) -> dict[str, float]:
 
 
 def _tool_values(tools: ToolsRecord, right: frozenset[str]) -> dict[str, float]:
-    """What came by a rule says nothing of the ranking, right or wrong."""
+    """Precision and recall of the ranked tools; tools that came by a rule are left out."""
     ranked = right - tools.by_rule
     if right and not ranked:
         return {}
@@ -513,7 +500,7 @@ def _tool_values(tools: ToolsRecord, right: frozenset[str]) -> dict[str, float]:
 
 
 def _is_by_rule(row: DecisionRecord) -> bool:
-    """Whether the map, or the setting for what fits nowhere, chose the collections."""
+    """True if the map, or the fallback setting, chose the collections."""
     return row.knowledge.verdict == "fallback" or MAPPED in row.signals
 
 

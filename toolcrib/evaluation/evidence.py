@@ -25,12 +25,10 @@ from toolcrib.retrieval.legs import Head, pack
 from toolcrib.store.base import LegQuery, point_id
 from toolcrib.store.filters import Filter, HasId, Not
 
-__all__ = ["HIDDEN_SHARE", "NEAR", "LabelledEvidence", "fit_head", "gather_evidence"]
-
 HIDDEN_SHARE = 0.1
-"""What queries whose tools were hidden weigh together, where no real unanswerable ones are."""
+"""Total weight of queries with hidden tools, where no real query is unanswerable."""
 
-NEAR, MOST_NEAR = 0.9, 20
+SAME_TEXT_COSINE, MAX_SAME_TEXTS = 0.9, 20
 """Tools whose own texts have this cosine do the same: where one is hidden, so are the others."""
 
 
@@ -54,12 +52,12 @@ class LabelledEvidence:
 
     @property
     def first_is_right(self) -> bool:
-        """Whether the first tool answers the query."""
+        """True if the first tool answers the query."""
         return bool(self.right.size and self.right[0])
 
     @property
     def answerable(self) -> bool:
-        """Whether any tool in reach answers the query."""
+        """True if any tool in reach answers the query."""
         return self.query.answerable and not self.hidden
 
 
@@ -84,9 +82,9 @@ def gather_evidence(
     found: list[LabelledEvidence] = []
     for done, query in enumerate(queries, start=1):
         reach = None if query.among is None else HasId(frozenset(map(point_id, query.among)))
-        found += _asked(known, query, reach)
+        found += _query_evidence(known, query, reach)
         if query.answerable:
-            hidden = _asked(known, query, hiding.of(query))
+            hidden = _query_evidence(known, query, hiding.of(query))
             weight = HIDDEN_SHARE / (1 - HIDDEN_SHARE)
             found += [
                 replace(one, right=np.zeros_like(one.right), lost=0, weight=weight, hidden=True)
@@ -96,7 +94,7 @@ def gather_evidence(
     return found
 
 
-def _asked(
+def _query_evidence(
     evidence: Callable[..., Evidence], query: LabelledQuery, reach: Filter | None
 ) -> list[LabelledEvidence]:
     try:
@@ -119,28 +117,28 @@ class _Hiding:
         self._like: dict[str, frozenset[int]] = {}
 
     def of(self, query: LabelledQuery) -> Filter:
-        """What is left without them."""
-        return Not(HasId(frozenset[int]().union(*map(self._alike, query.relevant))))
+        """Filter that leaves out the query's right tools and tools like them."""
+        return Not(HasId(frozenset[int]().union(*map(self._alike_points, query.relevant))))
 
-    def _alike(self, tool_id: str) -> frozenset[int]:
+    def _alike_points(self, tool_id: str) -> frozenset[int]:
         if tool_id not in self._like:
-            self._like[tool_id] = self._found(tool_id)
+            self._like[tool_id] = self._search_alike(tool_id)
         return self._like[tool_id]
 
-    def _found(self, tool_id: str) -> frozenset[int]:
+    def _search_alike(self, tool_id: str) -> frozenset[int]:
         own = frozenset({point_id(tool_id)})
         try:
             [vector] = self._tools.encode([dense_text(self._tools.get(tool_id))])
         except (UnknownToolError, EncoderError):
             return own
-        [near] = self._tools.store.search([LegQuery("dense", vector, MOST_NEAR)])
-        return own | {hit.id for hit in near if hit.score >= NEAR}
+        [near] = self._tools.store.search([LegQuery("dense", vector, MAX_SAME_TEXTS)])
+        return own | {hit.id for hit in near if hit.score >= SAME_TEXT_COSINE}
 
 
 # -- the head --------------------------------------------------------------------------------
 
 MIN_EXAMPLES = 5
-MIN_SHARE = 0.95
+MIN_TOOLS_WITH_EXAMPLES_SHARE = 0.95
 MIN_TOOLS, MAX_TOOLS = 2, 1000
 """A head is for registries where all but 5 % of the tools have 5 examples or more."""
 
@@ -155,14 +153,16 @@ def fit_head(crib: Crib) -> Head | None:
         MissingExtraError: scikit-learn is not installed.
     """
     tools = [tool for tool in crib.list_tools() if tool.enabled]
-    taught = [tool for tool in tools if len(tool.success_examples) >= MIN_EXAMPLES]
-    taught.sort(key=attrgetter("id"))
-    if not MIN_TOOLS <= len(taught) <= MAX_TOOLS or len(taught) < MIN_SHARE * len(tools):
+    with_examples = [tool for tool in tools if len(tool.success_examples) >= MIN_EXAMPLES]
+    with_examples.sort(key=attrgetter("id"))
+    if not MIN_TOOLS <= len(with_examples) <= MAX_TOOLS or len(
+        with_examples
+    ) < MIN_TOOLS_WITH_EXAMPLES_SHARE * len(tools):
         return None
-    return _fitted(crib, taught)
+    return _fit_linear(crib, with_examples)
 
 
-def _fitted(crib: Crib, tools: Sequence[ToolSpec]) -> Head:
+def _fit_linear(crib: Crib, tools: Sequence[ToolSpec]) -> Head:
     linear = import_extra("sklearn.linear_model", "fitting a head", "eval")
     vectors = crib.tools.encode([text for tool in tools for text in tool.success_examples])
     labels = np.repeat(np.arange(len(tools)), [len(tool.success_examples) for tool in tools])

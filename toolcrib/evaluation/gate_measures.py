@@ -19,24 +19,12 @@ import numpy.typing as npt
 from toolcrib.extras import import_extra
 from toolcrib.retrieval.calibration import Floats
 
-__all__ = [
-    "CONFIDENCE_GATES",
-    "GATES",
-    "Bools",
-    "ReliabilityBin",
-    "expected_error",
-    "gate_measures",
-    "reliability_bins",
-    "risk_coverage",
-    "verdict_measures",
-]
-
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class GateMeasure:
-    """How a gate measure is shown: its title, and which of several values is the best, if any.
+    """Display of a gate measure: its title, and the choice of the best value, if any.
 
     `of_confidence`: only a system that gives a confidence has it; verdicts can be given without.
     """

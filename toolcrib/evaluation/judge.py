@@ -28,8 +28,6 @@ from toolcrib.records import Message, Refusal, ToolSpec
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.options import SearchOptions
 
-__all__ = ["Agreement", "Judge", "JudgeReport", "Pools", "agreement", "judged_before"]
-
 PROMPT_VERSION = "judge-1"
 
 PROMPT = """You judge which tools serve a request that somebody made to an assistant. Below are \
@@ -69,7 +67,7 @@ class JudgedQuery(QueryRow):
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far the judge agrees with given labels, over `pairs` of a query and a tool of its pool.
+    """Agreement of judge and given labels, over `pairs` of a query and a tool of its pool.
 
     `share` of pairs that both judge alike, `kappa` (Cohen) the same beyond chance, `precision` of
     the judge's labels and `recall` of the given ones; None where there is nothing to divide by.
@@ -85,7 +83,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class JudgeReport:
-    """What was judged now, what had been before, and what could not be."""
+    """Counts of queries judged now, judged before, and refused."""
 
     judged: tuple[JudgedQuery, ...]
     failed: tuple[Refusal, ...]
@@ -115,12 +113,12 @@ class Pools:
         ]
         ranked = (spec for place in zip_longest(*found) for spec in place if spec is not None)
         first = list({spec.id: spec for spec in ranked}.values())[: self._depth]
-        pooled = {spec.id: spec for spec in (*first, *self._named(query))}
+        pooled = {spec.id: spec for spec in (*first, *self._labelled_tools(query))}
         specs = [pooled[tool_id] for tool_id in sorted(pooled)]
         random.Random(query.text).shuffle(specs)  # noqa: S311 -- it is no secret
         return tuple(specs)
 
-    def _named(self, query: QueryRow) -> Iterator[ToolSpec]:
+    def _labelled_tools(self, query: QueryRow) -> Iterator[ToolSpec]:
         for tool_id in query.relevant:
             try:
                 yield self._crib.get_tool(tool_id)
@@ -135,7 +133,7 @@ class Judge:
         self._model = model
         self._pools = pools
         self._file = file
-        self._judged: list[JudgedQuery] = []
+        self._read_grades: list[JudgedQuery] = []
         self._failed: list[Refusal] = []
         self._pooled: dict[str, tuple[str, ...]] = {}
 
@@ -154,11 +152,11 @@ class Judge:
         async def work() -> None:
             for query in left:
                 await self._judge(query)
-                told(len(self._judged) + len(self._failed), len(queries))
+                told(len(self._read_grades) + len(self._failed), len(queries))
 
         # Each asks for one at a time: who waits for others would be late.
         await asyncio.gather(*(work() for _ in range(self._model.parallel)))
-        return JudgeReport(tuple(self._judged), tuple(self._failed), self._pooled)
+        return JudgeReport(tuple(self._read_grades), tuple(self._failed), self._pooled)
 
     def _make_way(self, queries: Iterable[QueryRow]) -> None:
         """Leave out of the file what is judged anew, and half a line where a judge was killed."""
@@ -182,13 +180,13 @@ class Judge:
         except LanguageModelError as error:
             self._failed.append(Refusal("the judge", query.id, str(error)))
             return
-        made = _judged(query, pool, grades, self._model.name)
+        made = _read_grades(query, pool, grades, self._model.name)
         try:
             with self._file.open("a", encoding="utf-8") as file:
                 file.write(made.model_dump_json(exclude={"forbidden", "candidates"}) + "\n")
         except OSError as error:
             raise StoreWriteError(f"{self._file} cannot be written: {error.strerror}") from error
-        self._judged.append(made)
+        self._read_grades.append(made)
         self._pooled[query.id] = tuple(spec.id for spec in pool)
 
 
@@ -209,8 +207,10 @@ def _messages(query: QueryRow, pool: Sequence[ToolSpec]) -> tuple[Message, ...]:
     )
 
 
-def _judged(query: QueryRow, pool: Sequence[ToolSpec], grades: Grades, model: str) -> JudgedQuery:
-    """What the judge said; numbers that no tool has are left out."""
+def _read_grades(
+    query: QueryRow, pool: Sequence[ToolSpec], grades: Grades, model: str
+) -> JudgedQuery:
+    """Grades from the judge's reply; numbers of no tool are left out."""
     said = {pool[each.number - 1].id: each for each in grades.tools if 0 < each.number <= len(pool)}
     return JudgedQuery(
         id=query.id,
@@ -240,7 +240,7 @@ def judged_before(file: Path, model: str) -> dict[str, QueryRow]:
 def agreement(
     given: Iterable[QueryRow], judged: Iterable[JudgedQuery], pools: Mapping[str, Sequence[str]]
 ) -> Agreement | None:
-    """How far labels agree, over queries that have given ones; None where there are none."""
+    """Agreement over queries that have given labels; None without such queries."""
     labels = {row.id: row for row in given if row.relevant or row.answerable is False}
     pairs = [
         (tool_id in labels[one.id].relevant, tool_id in one.relevant)

@@ -27,7 +27,7 @@ from toolcrib.evaluation.rows import (
     Filled,
     IntentRow,
     LocatedQuery,
-    checked,
+    checked_data_set,
     intent_tool,
     located,
     read_intents,
@@ -40,8 +40,6 @@ from toolcrib.indexers.readers.base import Source, build_spec
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import is_object, list_of, object_of
-
-__all__ = ["FOLDER_FORMS", "HUB_SETS", "FolderForm", "Rows", "load", "load_from_hub", "with_tools"]
 
 Fields: TypeAlias = Mapping[str, Any]
 
@@ -65,7 +63,7 @@ Read: TypeAlias = Callable[[str, "HubSet", Rows], DataSet]
 
 @dataclass(frozen=True, slots=True)
 class HubSet:
-    """What a public name stands for: its tables, and who makes a data set of their rows."""
+    """Public data set: its tables, and the function that makes a data set of their rows."""
 
     read: Read
     queries: tuple[HubTable, ...]
@@ -108,7 +106,7 @@ def _toolret(name: str, found: HubSet, rows: Rows) -> DataSet:
     """Rows of ToolRet: a tool is a JSON document, labels are a JSON list."""
     tools = (_tool(table, row) for table in found.tools for row in rows(table))
     queries = (_query(table, row) for table in found.queries for row in rows(table))
-    return checked(name, tools, queries)
+    return checked_data_set(name, tools, queries)
 
 
 def _tool(table: HubTable, row: Fields) -> ToolSpec | Refusal:
@@ -157,7 +155,7 @@ def _intents(name: str, found: HubSet, rows: Rows) -> DataSet:
             queries.append(_located(table, f"{table.rows}: row {number}", fields))
             if label not in {*intents, "", OUT_OF_SCOPE}:
                 intents[label] = intent_tool(table.repo, label, IntentRow(name=label))
-    return checked(name, intents.values(), queries, "intents")
+    return checked_data_set(name, intents.values(), queries, "intents")
 
 
 def _located(table: HubTable, place: str, fields: Fields) -> LocatedQuery | Refusal:
@@ -226,14 +224,14 @@ def _part(folder: Path, name: str) -> Path | None:
 
 def _tools_folder(folder: Path) -> DataSet:
     """Load `tools.jsonl`, in any form that can be indexed, with `queries.jsonl`."""
-    return _paired(_name(folder), _file(folder, "tools.jsonl"), _file(folder, "queries.jsonl"))
+    return _load_files(_name(folder), _file(folder, "tools.jsonl"), _file(folder, "queries.jsonl"))
 
 
 def _intents_folder(folder: Path) -> DataSet:
     """Load `intents.jsonl` (id, name, description, domain) with `queries.jsonl`."""
     found = read_intents(_file(folder, "intents.jsonl"))
     queries = read_queries(_file(folder, "queries.jsonl"))
-    return checked(_name(folder), found, queries, "intents")
+    return checked_data_set(_name(folder), found, queries, "intents")
 
 
 def _registry_folder(folder: Path) -> DataSet:
@@ -245,13 +243,13 @@ def _registry_folder(folder: Path) -> DataSet:
     registry = folder / "registry"
     sources = [str(registry), *(f"{path}:TOOLS" for path in sorted(registry.glob("*.py")))]
     found = (item for _, item in tool_entries(sources, None, None))
-    return checked(_name(folder), found, read_queries(_file(folder, "queries.jsonl")))
+    return checked_data_set(_name(folder), found, read_queries(_file(folder, "queries.jsonl")))
 
 
-def _paired(name: str, tools: str | Path, queries: Path) -> DataSet:
+def _load_files(name: str, tools: str | Path, queries: Path) -> DataSet:
     """Load a file of tools, in any form that can be indexed, with a file of queries."""
     found = (item for _, item in tool_entries(str(tools), None, None))
-    return checked(name, _whole(found), read_queries(queries))
+    return checked_data_set(name, _whole(found), read_queries(queries))
 
 
 def with_tools(name: str, tools: Iterable[ToolSpec], queries: Path) -> DataSet:
@@ -260,7 +258,7 @@ def with_tools(name: str, tools: Iterable[ToolSpec], queries: Path) -> DataSet:
     Raises:
         SourceError: the file cannot be read, or holds nothing that can be used.
     """
-    return checked(name, tools, read_queries(queries))
+    return checked_data_set(name, tools, read_queries(queries))
 
 
 def _whole(found: Iterable[ToolSpec | Refusal]) -> Iterator[ToolSpec | Refusal]:
@@ -280,7 +278,7 @@ def _name(folder: Path) -> str:
 
 
 COLUMNS = ("query-id", "corpus-id", "score")
-"""Of a file of judgements, separated by tabs; a first line with these names may be missing."""
+"""Columns of a tab-separated file of judgements; the header line may be missing."""
 
 
 class _CorpusRow(FileRow):
@@ -299,7 +297,7 @@ class _TopicRow(FileRow):
 
 
 _Topic: TypeAlias = tuple[str, _TopicRow]
-"""Where in the file it stands, and the query."""
+"""Place in the file, and the query."""
 
 
 def _beir_folder(folder: Path) -> DataSet:
@@ -308,7 +306,7 @@ def _beir_folder(folder: Path) -> DataSet:
     Judgements of 0 and less say that a document does not answer, and are passed over. Queries
     that no file judges are left out, and those of several splits stay in the strictest.
     """
-    return checked(_name(folder), _documents(folder), _queries(folder))
+    return checked_data_set(_name(folder), _documents(folder), _queries(folder))
 
 
 def _documents(folder: Path) -> Iterator[ToolSpec | Refusal]:
@@ -339,14 +337,14 @@ def _queries(folder: Path) -> Iterator[LocatedQuery | Refusal]:
         key=lambda qrels: strictness(qrels.name.split(".")[0]),
         reverse=True,
     )
-    found = [item for qrels in files for item in _judged(path, topics, qrels)]
+    found = [item for qrels in files for item in _judged_queries(path, topics, qrels)]
     yield from found
     judged = {item.query.id for item in found if isinstance(item, LocatedQuery)}
     for query_id in [query_id for query_id in topics if query_id not in judged]:
         yield Refusal(str(path), topics[query_id][0], "no judgement in qrels/ is above 0")
 
 
-def _judged(
+def _judged_queries(
     path: Path, topics: Mapping[str, _Topic], qrels: Path
 ) -> Iterator[LocatedQuery | Refusal]:
     """Yield the queries that one file of judgements names, with its split."""
@@ -385,7 +383,7 @@ class FolderForm:
     read: Callable[[Path], DataSet]
 
     def fits(self, folder: Path) -> bool:
-        """Whether all parts are there, files also when compressed (`.gz`)."""
+        """True if all parts are there; files may be compressed (`.gz`)."""
         return all(_part(folder, name) for name in self.parts)
 
     def __str__(self) -> str:
@@ -426,7 +424,7 @@ def load(
     near = get_close_matches(source, HUB_SETS, 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise UnknownFormatError(
-        source, "", f"there is no such folder or public name; {hint}{_known()}"
+        source, "", f"there is no such folder or public name; {hint}{_known_forms()}"
     )
 
 
@@ -434,7 +432,7 @@ def _pair(name: str, tools: str | Path | None, queries: Path | None) -> DataSet:
     if tools is None or queries is None:
         given, missing = (queries, "tools") if tools is None else (tools, "queries")
         raise SourceError(str(given), "", f"needs {missing} beside it: give both files")
-    return _paired(name or queries.name.split(".")[0], tools, queries)
+    return _load_files(name or queries.name.split(".")[0], tools, queries)
 
 
 def _folder(source: str) -> DataSet:
@@ -448,9 +446,9 @@ def _folder(source: str) -> DataSet:
         if any(form.fits(child) for form in FOLDER_FORMS)
     ]
     hint = f"name the data sets in it, such as {inside[0]!r}; " if inside else ""
-    raise UnknownFormatError(source, "", f"the folder is no data set; {hint}{_known()}")
+    raise UnknownFormatError(source, "", f"the folder is no data set; {hint}{_known_forms()}")
 
 
-def _known() -> str:
+def _known_forms() -> str:
     forms = "; ".join(map(str, FOLDER_FORMS))
     return f"a data set is a folder with {forms}; or one of {', '.join(sorted(HUB_SETS))}"

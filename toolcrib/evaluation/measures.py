@@ -28,17 +28,6 @@ from toolcrib.integrations.formats import export
 from toolcrib.records import ToolSpec
 from toolcrib.records.definitions import DefinitionForm, in_short
 
-__all__ = [
-    "MEASURES",
-    "Measure",
-    "PromptTokens",
-    "integer_grades",
-    "lower_is_better",
-    "main_measure",
-    "measure",
-    "spoken",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Measure:
@@ -60,7 +49,7 @@ class Measure:
     in_command: str = ""
 
     def names(self, ks: Sequence[int]) -> dict[str, int]:
-        """What results call it, with the cut-off that each name stands for; 0 for none."""
+        """Names in results, each with its cut-off; 0 for none."""
         if self.cutoffs == ():
             return {self.name: 0}
         return {f"{self.name}@{k}": k for k in (ks if self.cutoffs is None else self.cutoffs)}
@@ -139,7 +128,7 @@ MEASURES = (
 
 _BY_NAME = {one.name: one for one in MEASURES}
 
-DEPTH = 10
+RANKING_CUTOFF = 10
 """The cut-off at which systems are ranked, where it is among those that were asked for."""
 
 GRADE_STEPS = 1000
@@ -149,7 +138,7 @@ GRADE_STEPS = 1000
 def measure(
     rankings: Sequence[Sequence[str]], queries: Sequence[LabelledQuery], ks: Sequence[int]
 ) -> list[dict[str, float]]:
-    """What each ranking (ids, best first) is worth, by measure, in the order of `queries`.
+    """Measures of each ranking (ids, best first), in the order of `queries`.
 
     All values are in [0, 1], higher is better, but for `forbidden@k` (a count, lower is better).
 
@@ -173,12 +162,12 @@ def measure(
 
 
 def lower_is_better(name: str) -> bool:
-    """Whether a smaller value of the measure is the better one."""
+    """True if a smaller value of the measure is the better one."""
     known = _BY_NAME.get(name.partition("@")[0])
     return known is not None and known.lower_is_better
 
 
-def spoken(name: str) -> str:
+def measure_title(name: str) -> str:
     """A measure's name as people write it, `nDCG@10`."""
     base, at, k = name.partition("@")
     return (_BY_NAME[base].title if base in _BY_NAME else base) + at + k
@@ -187,7 +176,7 @@ def spoken(name: str) -> str:
 def main_measure(measures: Iterable[str]) -> str:
     """`ndcg@10`, or nDCG at the largest cut-off that there is; empty when there is none."""
     cutoffs = [int(name.removeprefix("ndcg@")) for name in measures if name.startswith("ndcg@")]
-    return f"ndcg@{max(cutoffs, key=lambda k: (k == DEPTH, k))}" if cutoffs else ""
+    return f"ndcg@{max(cutoffs, key=lambda k: (k == RANKING_CUTOFF, k))}" if cutoffs else ""
 
 
 def integer_grades(queries: Sequence[LabelledQuery]) -> list[dict[str, int]]:

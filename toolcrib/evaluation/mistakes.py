@@ -14,17 +14,6 @@ from toolcrib.evaluation.results import QueryResult
 from toolcrib.indexers.points import FieldWeights, lexical_counts
 from toolcrib.records import ToolSpec
 
-__all__ = [
-    "Confusion",
-    "Mistake",
-    "Mistakes",
-    "UnmatchedWord",
-    "confusions",
-    "find_mistakes",
-    "unmatched_words",
-    "worst_queries",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
@@ -45,7 +34,7 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """How many queries that expect one tool had another in the first place."""
+    """Number of queries that expect one tool and had another in the first place."""
 
     expected: str
     returned: str
@@ -116,7 +105,7 @@ def _expected(query: LabelledQuery) -> tuple[str, ...]:
 
 
 def confusions(outcomes: Iterable[QueryResult], count: int = 20) -> tuple[Confusion, ...]:
-    """Which wrong tools come first, most frequent pairs first.
+    """Pairs of expected and wrong first tool, most frequent first.
 
     A query with several expected tools counts once for each of them.
     """

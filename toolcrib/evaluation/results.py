@@ -13,17 +13,6 @@ from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.measures import integer_grades
 from toolcrib.evaluation.systems.base import Answer
 
-__all__ = [
-    "Comparison",
-    "Evaluation",
-    "Interval",
-    "QueryResult",
-    "SetResult",
-    "SystemResult",
-    "as_json",
-    "write_runs",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -50,19 +39,19 @@ class QueryResult:
 
     @property
     def first_is_right(self) -> bool:
-        """Whether the first returned tool is relevant, whatever a gate says."""
+        """True if the first returned tool is relevant, whatever the gate's verdict."""
         ranked = self.answer.ranked
         return bool(ranked) and self.query.relevant.get(ranked[0].id, 0) > 0
 
     @property
     def first_probability(self) -> float | None:
-        """How likely the first returned tool is right, where the system says so."""
+        """Probability that the first returned tool is right, if the system gives one."""
         return self.answer.ranked[0].probability if self.answer.ranked else None
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How a system differs from the first one in a measure, query by query.
+    """Difference of a system from the first one in a measure, query by query.
 
     `p` is the Holm-corrected p-value of a paired randomisation test.
     """
@@ -72,7 +61,7 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """Whether chance is an unlikely reason (p < 0.05)."""
+        """True if chance is an unlikely reason (p < 0.05)."""
         return self.p < 0.05  # noqa: PLR2004
 
 
@@ -151,9 +140,9 @@ def as_json(evaluation: Evaluation, *, per_query: bool = False) -> dict[str, Any
             name: {system: _system(result) for system, result in one.systems.items()}
             for name, one in sets.items()
         },
-        "macro": {system: _rounded(figures) for system, figures in evaluation.macro.items()},
+        "macro": {system: _round_values(figures) for system, figures in evaluation.macro.items()},
         "macro_against_first": {
-            system: _compared(compared)
+            system: _comparisons_json(compared)
             for system, compared in evaluation.macro_against_first.items()
         },
         "sets": {
@@ -167,7 +156,9 @@ def as_json(evaluation: Evaluation, *, per_query: bool = False) -> dict[str, Any
         exported["per_query"] = {
             name: {
                 system: {
-                    one.query.id: _rounded(one.measures) for one in result.outcomes if one.measures
+                    one.query.id: _round_values(one.measures)
+                    for one in result.outcomes
+                    if one.measures
                 }
                 for system, result in found.systems.items()
             }
@@ -178,18 +169,21 @@ def as_json(evaluation: Evaluation, *, per_query: bool = False) -> dict[str, Any
 
 def _system(result: SystemResult) -> dict[str, Any]:
     return {
-        **{measure: _rounded(asdict(interval)) for measure, interval in result.measures.items()},
-        **_rounded(result.gates),
-        "latency_ms": _rounded(result.latency_ms, 3),
+        **{
+            measure: _round_values(asdict(interval))
+            for measure, interval in result.measures.items()
+        },
+        **_round_values(result.gates),
+        "latency_ms": _round_values(result.latency_ms, 3),
         "prompt_tokens": round(result.prompt_tokens, 1),
         "tokens_saved": round(result.tokens_saved, DIGITS),
-        **({"tokens": _rounded(result.tokens, 1)} if result.tokens else {}),
+        **({"tokens": _round_values(result.tokens, 1)} if result.tokens else {}),
         "version": result.version,
-        "against_first": _compared(result.against_first),
+        "against_first": _comparisons_json(result.against_first),
     }
 
 
-def _compared(comparisons: Mapping[str, Comparison]) -> dict[str, dict[str, Any]]:
+def _comparisons_json(comparisons: Mapping[str, Comparison]) -> dict[str, dict[str, Any]]:
     return {
         measure: {
             "difference": round(one.difference, DIGITS),
@@ -200,12 +194,12 @@ def _compared(comparisons: Mapping[str, Comparison]) -> dict[str, dict[str, Any]
     }
 
 
-def _rounded(figures: Mapping[str, float], digits: int = DIGITS) -> dict[str, float]:
+def _round_values(figures: Mapping[str, float], digits: int = DIGITS) -> dict[str, float]:
     return {name: round(value, digits) for name, value in figures.items()}
 
 
-READABLE = string.punctuation.replace("%", "")
-"""What stays as it is in an id, with ASCII letters and digits."""
+UNENCODED_CHARS = string.punctuation.replace("%", "")
+"""Characters of an id that are not encoded, with ASCII letters and digits."""
 
 
 def write_runs(evaluation: Evaluation, directory: Path) -> tuple[Path, ...]:
@@ -255,7 +249,7 @@ def _run(name: str, outcomes: Iterable[QueryResult]) -> Iterator[str]:
 
 
 def _id(text: str) -> str:
-    return quote(text, safe=READABLE, errors="surrogatepass")
+    return quote(text, safe=UNENCODED_CHARS, errors="surrogatepass")
 
 
 def _file(name: str) -> str:

@@ -20,31 +20,12 @@ from pydantic import (
     model_validator,
 )
 
-from toolcrib.encoders.lexical import split_identifier
 from toolcrib.errors import SourceError
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery, UnanswerableScope
 from toolcrib.indexers.readers.base import Source, build_spec, entries
 from toolcrib.records import Refusal, ToolSpec
-
-__all__ = [
-    "STRICTNESS",
-    "FileRow",
-    "IntentRow",
-    "LeakReport",
-    "LocatedQuery",
-    "QueryRow",
-    "checked",
-    "intent_tool",
-    "located",
-    "name_leak",
-    "read_all",
-    "read_intents",
-    "read_queries",
-    "read_rows",
-    "strictness",
-    "validated",
-    "with_shots",
-]
+from toolcrib.records.codec import in_words
+from toolcrib.text import split_identifier
 
 SPLIT_NAMES = {"val": "dev", "valid": "dev", "validation": "dev", "eval": "test"}
 """Other people's names for the three splits."""
@@ -55,7 +36,7 @@ _Split = Annotated[Filled, BeforeValidator(lambda value: SPLIT_NAMES.get(value, 
 
 
 class FileRow(BaseModel):
-    """What every row has in common: null means "not given", unknown keys are ignored."""
+    """Base of all rows: null means "not given", unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
 
@@ -132,11 +113,8 @@ def validated(
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        details = error.errors(include_url=False, include_input=False)
-        first = details[0]
-        steps = [*map(str, first["loc"]), first["msg"].removeprefix("Value error, ")]
-        more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-        return Refusal(source, place, ": ".join(steps) + more)
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        return Refusal(source, place, in_words(error, "") + more)
 
 
 def located(
@@ -202,17 +180,17 @@ def intent_tool(source: str, place: str, intent: IntentRow) -> ToolSpec | Refusa
 
 
 STRICTNESS = ("train", "dev", "test")
-"""Where a text stays that stands in several splits: in the last of these, others come first."""
+"""Splits by rising strictness; a text of several splits stays in the strictest one."""
 
-SHOWN = 3
+MAX_NOTE_PLACES = 3
 """Examples of a kind in a note; the count says how many there are."""
 
 
 Findings: TypeAlias = dict[str, list[str]]
-"""What the checks found: the places of each kind."""
+"""Places of each kind of finding."""
 
 
-def checked(
+def checked_data_set(
     name: str,
     tools: Iterable[ToolSpec | Refusal],
     queries: Iterable[LocatedQuery | Refusal],
@@ -241,9 +219,10 @@ def strictness(split: str) -> int:
 
 
 def _notes(findings: Findings) -> tuple[str, ...]:
-    """One line a kind: how often, and the first `SHOWN` places."""
+    """One line a kind: how often, and the first `MAX_NOTE_PLACES` places."""
     return tuple(
-        f"{kind}: {len(places):,} ({'; '.join(places[:SHOWN])}{'; …' * (len(places) > SHOWN)})"
+        f"{kind}: {len(places):,} ({'; '.join(places[:MAX_NOTE_PLACES])}"
+        f"{'; …' * (len(places) > MAX_NOTE_PLACES)})"
         for kind, places in findings.items()
     )
 
@@ -257,7 +236,7 @@ def _checked_tools(
     for tool in tools:
         if isinstance(tool, Refusal):
             refused.append(tool)
-            findings["tools left out"].append(_shown(tool))
+            findings["tools left out"].append(_refusal_line(tool))
         elif tool.id in kept:
             findings["tools left out, their id is taken"].append(repr(tool.id))
         elif not tool.enabled:
@@ -279,7 +258,7 @@ def _checked_queries(
     for item in queries:
         if isinstance(item, Refusal):
             refused.append(item)
-            findings["queries left out"].append(_shown(item))
+            findings["queries left out"].append(_refusal_line(item))
         elif item.query.id in kept:
             place = f"{item.place}: id: {item.query.id!r}"
             findings["queries left out, their id is taken"].append(place)
@@ -329,7 +308,7 @@ def _without_repeats(located: list[LocatedQuery], findings: Findings) -> Iterabl
             findings["queries left out, their text stands in another split"].append(place)
 
 
-def _shown(refusal: Refusal) -> str:
+def _refusal_line(refusal: Refusal) -> str:
     """A refusal in one line, the file without the folders that only its owner has."""
     return ": ".join(filter(None, (Path(refusal.source).name, refusal.place, refusal.reason)))
 
@@ -341,7 +320,7 @@ def _nothing_left(name: str, what: str, refused: list[Refusal], findings: Findin
     return SourceError(name, "", "; ".join((f"holds no {what} to use", *_notes(findings))))
 
 
-NOTED_ABOVE = 0.01
+MIN_NOTED_SHARE = 0.01
 """Smaller shares cannot move a mean by more than a hundredth; they are not worth a note."""
 
 
@@ -359,8 +338,8 @@ class LeakReport:
 
     @property
     def note(self) -> str:
-        """One line for a reader of results; empty when both shares are at most `NOTED_ABOVE`."""
-        if max(self.literal, self.as_words) <= NOTED_ABOVE:
+        """Note for a reader of results; empty up to `MIN_NOTED_SHARE`."""
+        if max(self.literal, self.as_words) <= MIN_NOTED_SHARE:
             return ""
         return (
             f"name leak: {self.literal:.1%} of the answerable queries spell a relevant tool's "

@@ -32,25 +32,13 @@ from toolcrib.evaluation.significance import (
 from toolcrib.evaluation.systems.base import Answer, Learner, SetFinder, System
 from toolcrib.retrieval.calibration import Floats
 
-__all__ = [
-    "CreateSystem",
-    "Progress",
-    "Report",
-    "compare_with_first",
-    "evaluate",
-    "leg_warnings",
-    "macro_comparisons",
-    "macro_means",
-    "summarise",
-]
-
 CreateSystem = Callable[[], System]
 """Makes a fresh system: one is indexed for each data set, and closed after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How many of a data set's `total` queries a system has answered; 0 when it is indexed."""
+    """Progress of a system over a data set's `total` queries; 0 while it indexes."""
 
     data_set: str
     system: str
@@ -141,7 +129,7 @@ def _settings(plan: _Plan) -> dict[str, str]:
 
 
 def _evaluate_set(data: DataSet, systems: Mapping[str, CreateSystem], plan: _Plan) -> SetResult:
-    queries = _chosen(data, plan)
+    queries = _draw_queries(data, plan)
     prompt = PromptTokens(data.tools)
     results: dict[str, SystemResult] = {}
     notes = list(data.notes)
@@ -178,7 +166,7 @@ def _evaluate_set(data: DataSet, systems: Mapping[str, CreateSystem], plan: _Pla
     )
 
 
-def _chosen(data: DataSet, plan: _Plan) -> tuple[LabelledQuery, ...]:
+def _draw_queries(data: DataSet, plan: _Plan) -> tuple[LabelledQuery, ...]:
     queries = data.split(plan.split)
     if not queries:
         there = ", ".join(sorted({query.split for query in data.queries})) or "none at all"
@@ -218,7 +206,7 @@ def _evaluate_system(
         version = system.version
     finally:
         system.close()
-    measured = _measured(outcomes, plan.ks, sets)
+    measured = _with_measures(outcomes, plan.ks, sets)
     return summarise(name, version, measured, prompt, plan.seed)
 
 
@@ -262,7 +250,7 @@ def _ids(answer: Answer) -> list[str]:
     return [tool.id for tool in answer.ranked]
 
 
-def _measured(
+def _with_measures(
     outcomes: Sequence[QueryResult], ks: Sequence[int], sets: Mapping[str, Mapping[str, float]]
 ) -> tuple[QueryResult, ...]:
     answerable = [outcome for outcome in outcomes if outcome.query.answerable]
@@ -285,7 +273,7 @@ FUSED = ("toolcrib", "fusion")
 LEGS = ("dense", "lexical")
 """Names of the systems that `leg_warnings` knows."""
 
-OF_PROBABILITIES = {"ece", "brier"}
+PROBABILITY_GATES = {"ece", "brier"}
 
 
 def summarise(
@@ -311,13 +299,13 @@ def summarise(
     )
 
 
-ANSWER = 5
+ANSWER_TOOLS = 5
 """Tools of an answer, as the gateway gives them."""
 
 
 def _tokens(outcomes: Sequence[QueryResult], prompt: PromptTokens) -> dict[str, float]:
     """Tokens of all tools, of an answer in either form, and how many answers make up for all."""
-    firsts = [_ids(outcome.answer)[:ANSWER] for outcome in outcomes]
+    firsts = [_ids(outcome.answer)[:ANSWER_TOOLS] for outcome in outcomes]
     schemas = [prompt.count(ids) for ids in firsts]
     signatures = [prompt.count(ids, "signature") for ids in firsts]
     if not any(signatures):
@@ -353,7 +341,7 @@ def _gates(outcomes: Sequence[QueryResult]) -> dict[str, float]:
         lowest = min((o.answer.ranked[0].score for o in outcomes if o.answer.ranked), default=0.0)
         tops = [o.answer.ranked[0].score if o.answer.ranked else lowest for o in outcomes]
         gates = gate_measures(np.array(tops), correct, answerable)
-        gates = {name: value for name, value in gates.items() if name not in OF_PROBABILITIES}
+        gates = {name: value for name, value in gates.items() if name not in PROBABILITY_GATES}
     if any(verdicts):
         gates |= verdict_measures([verdict or "" for verdict in verdicts], correct)
     return gates
@@ -375,14 +363,14 @@ def compare_with_first(results: Mapping[str, SystemResult], seed: int) -> dict[s
     if not results:
         return {}
     first, *others = results.values()
-    pairs = {other.name: _paired(other, first) for other in others}
-    against = _tested(pairs, seed, np.mean)
+    pairs = {other.name: _differences(other, first) for other in others}
+    against = _compare_differences(pairs, seed, np.mean)
     return {
         name: replace(one, against_first=against.get(name, {})) for name, one in results.items()
     }
 
 
-def _paired(system: SystemResult, other: SystemResult) -> dict[str, Floats]:
+def _differences(system: SystemResult, other: SystemResult) -> dict[str, Floats]:
     """`system` less `other` in each measure, query by query."""
     theirs = {outcome.query.id: outcome.measures for outcome in other.outcomes}
     both = [
@@ -400,7 +388,7 @@ def _paired(system: SystemResult, other: SystemResult) -> dict[str, Floats]:
 
 
 def leg_warnings(results: Mapping[str, SystemResult], seed: int) -> tuple[str, ...]:
-    """Where a fusion is significantly below one of its own legs in nDCG@10.
+    """Warnings of fusions that are significantly below one of their own legs in nDCG@10.
 
     Where 10 is not among the cut-offs, the largest stands in. Holm-corrected over the pairs.
     """
@@ -408,7 +396,7 @@ def leg_warnings(results: Mapping[str, SystemResult], seed: int) -> tuple[str, .
     for fused in FUSED:
         for leg in LEGS:
             if fused in results and leg in results:
-                pair = _paired(results[fused], results[leg])
+                pair = _differences(results[fused], results[leg])
                 name = main_measure(pair)
                 tested += [(fused, leg, name, pair[name])] if name else []
     p_values = holm([float(randomisation_tests(d[:, None], seed)[0]) for *_, d in tested])
@@ -451,7 +439,7 @@ def _figures(system: SystemResult) -> dict[str, float]:
 
 
 def macro_comparisons(sets: Mapping[str, SetResult], seed: int) -> dict[str, dict[str, Comparison]]:
-    """How each system's means over sets differ from the first one's, by measure.
+    """Differences of each system's means over sets from the first system's, by measure.
 
     The test is the paired one of a single set, over the queries of all: each weighs as one of
     its set's, so that every set counts the same. Holm-corrected over systems and measures.
@@ -459,10 +447,10 @@ def macro_comparisons(sets: Mapping[str, SetResult], seed: int) -> dict[str, dic
     first = next((next(iter(one.systems)) for one in sets.values() if one.systems), "")
     others = {name: None for one in sets.values() for name in one.systems if name != first}
     weighted = {name: _weighted(sets, name, first) for name in others}
-    return _tested(weighted, seed, np.sum)
+    return _compare_differences(weighted, seed, np.sum)
 
 
-def _tested(
+def _compare_differences(
     differences: Mapping[str, Mapping[str, Floats]], seed: int, total: Callable[[Floats], Any]
 ) -> dict[str, dict[str, Comparison]]:
     """The `total` of each system's and measure's differences, and its p-value."""
@@ -483,7 +471,7 @@ def _tested(
 def _weighted(sets: Mapping[str, SetResult], name: str, first: str) -> dict[str, Floats]:
     """Differences of all queries, weighted so that each measure's sum is the macro difference."""
     pairs = [
-        _paired(one.systems[name], one.systems[first])
+        _differences(one.systems[name], one.systems[first])
         for one in sets.values()
         if name in one.systems and first in one.systems
     ]

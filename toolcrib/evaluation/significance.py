@@ -13,14 +13,11 @@ import numpy as np
 from toolcrib.evaluation.results import Interval
 from toolcrib.retrieval.calibration import Floats
 
-__all__ = ["bootstrap_intervals", "draws_for", "holm", "randomisation_tests", "sign_test"]
-
-
 RESAMPLES = 1_000
 DRAWS = 10_000
 DRAWS_PER_TEST = 100
 CELLS_AT_ONCE = 4_000_000
-"""How many random numbers are held at a time: 32 MB as float64."""
+"""Random numbers held at a time: 32 MB as float64."""
 
 
 def bootstrap_intervals(values: Floats, seed: int) -> tuple[Interval, ...]:
@@ -83,7 +80,7 @@ def sign_test(wins: int, losses: int) -> float:
 
 
 def draws_for(tests: int) -> int:
-    """How many draws so many tests need, if Holm's correction is to leave any significant.
+    """Draws that this number of tests needs to reach significance after Holm's correction.
 
     No p-value can be below 1 / draws, and the smallest is multiplied by the number of tests.
     """
@@ -105,6 +102,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _chunks(total: int, width: int) -> list[int]:
-    """How many rows of `width` cells to make at a time, until there are `total`."""
+    """Row counts of `width` cells to make at a time, `total` rows in all."""
     size = max(1, CELLS_AT_ONCE // max(1, width))
     return [min(size, total - done) for done in range(0, total, size)]

@@ -23,14 +23,6 @@ from toolcrib.guidance import (
 )
 from toolcrib.records.codec import Score
 
-__all__ = [
-    "GuidanceEvaluation",
-    "LabelledTrajectory",
-    "evaluate_guidance",
-    "fired",
-    "load_trajectories",
-]
-
 AlarmName: TypeAlias = Literal["doom_loop", "error_streak", "stall", "search_loop"]
 
 ALARMS: Mapping[AlarmName, GuidanceClassifier] = {
@@ -39,9 +31,9 @@ ALARMS: Mapping[AlarmName, GuidanceClassifier] = {
     "stall": ConsultationProvider(),
     "search_loop": SearchLoopProvider(),
 }
-"""What decides each alarm, as it does for agents."""
+"""Provider of each alarm, as agents have it."""
 
-LATE = 2
+MAX_DELAY_EVENTS = 2
 """Events after the one at which a human would say so, up to which an alarm is in time."""
 
 
@@ -75,7 +67,7 @@ class LabelledTrajectory(FileRow):
 
     @property
     def is_healthy(self) -> bool:
-        """Whether nobody sees an alarm."""
+        """True if no alarm is labelled."""
         return not any(self.opinions)
 
     def window(self, pattern: str) -> AlarmWindow | None:
@@ -86,7 +78,7 @@ class LabelledTrajectory(FileRow):
             return None
         return AlarmWindow(
             min(label.begin for label in seen),
-            max(label.by for label in seen) + LATE,
+            max(label.by for label in seen) + MAX_DELAY_EVENTS,
             is_due=2 * sum(map(bool, labels)) > len(labels),
         )
 
@@ -135,7 +127,7 @@ class AlarmMistake:
 
 @dataclass(frozen=True, slots=True)
 class GuidanceEvaluation:
-    """What guidance does on labelled trajectories; hours are by their own times."""
+    """Alarms of guidance on labelled trajectories; hours are by the trajectories' own times."""
 
     split: str
     trajectories: int
@@ -190,7 +182,9 @@ def evaluate_guidance(trajectories: Sequence[LabelledTrajectory], split: str) ->
                 tally[0] += 1
                 tally[1] += is_found
                 if not is_found:
-                    mistakes.append(_mistake(each, pattern, "missed", window.end - LATE))
+                    mistakes.append(
+                        _mistake(each, pattern, "missed", window.end - MAX_DELAY_EVENTS)
+                    )
         if each.is_healthy:
             healthy_alarms += len(alarms)
     healthy = [each for each in trajectories if each.is_healthy]

@@ -88,7 +88,7 @@ class Approval:
             return screened
 
     def _ever_locked(self) -> frozenset[str]:
-        return self._quarantine.locked(str(self._lock.path.absolute()), self._lock.servers())
+        return self._quarantine.record_locked(str(self._lock.path.absolute()), self._lock.servers())
 
     def _screen_server(
         self,
@@ -100,7 +100,7 @@ class Approval:
     ) -> Screening:
         locked = self._lock.read().get(server)
         unknown = NEW if locked is not None or not is_locked else UNLOCKED
-        pins = (locked or {}) if is_locked else self._quarantine.met(server)
+        pins = (locked or {}) if is_locked else self._quarantine.first_digests(server)
         served: list[ToolSpec] = []
         held: list[Held] = []
         for spec in specs:
@@ -108,7 +108,7 @@ class Approval:
             pinned = None if pins is None else pins.get(spec.id)
             is_known = pins is None or spec.digest == pinned
             may_pass = is_known and (locked is not None or not blocks(own))
-            if may_pass or self._quarantine.approved(spec.id) == spec.digest:
+            if may_pass or self._quarantine.approved_digest(spec.id) == spec.digest:
                 served.append(spec)
             else:
                 reason = CHANGED if pinned else unknown
@@ -116,7 +116,7 @@ class Approval:
                     reason = DANGEROUS
                 held.append(self._hold(spec, reason, own, pinned))
         if pins is None and specs:
-            self._quarantine.meet(server, specs)
+            self._quarantine.keep_first_digests(server, specs)
         locks = self._locks and not is_locked and bool(served)
         if locks:
             self._lock.approve(served)
@@ -125,7 +125,7 @@ class Approval:
     def _hold(
         self, spec: ToolSpec, reason: str, findings: list[Finding], pinned: str | None
     ) -> Held:
-        known = self._quarantine.held(spec.id)
+        known = self._quarantine.get(spec.id)
         if known is not None and (known.digest, known.reason) == (spec.digest, reason):
             return known
         return self._quarantine.hold(spec, reason, findings, was_digest=pinned)
@@ -137,4 +137,5 @@ class Approval:
             stat = self._lock.path.stat()
             written = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         held = list(self._held.items())
-        return written, tuple(each for each, d in held if self._quarantine.approved(each) == d)
+        approved = (each for each, d in held if self._quarantine.approved_digest(each) == d)
+        return written, tuple(approved)

@@ -18,7 +18,7 @@ from toolcrib.access.keys import Grant, KeyRing, within
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import ServiceError, StoreError
 from toolcrib.records import Scope
-from toolcrib.tenants import DEFAULT
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
@@ -75,7 +75,7 @@ class KeyVerifier(TokenVerifier):
             return AccessToken(token=token, client_id="", scopes=[])
         try:
             caller = await asyncio.to_thread(self._ring.verify, token)
-            caller.namespace(DEFAULT)
+            caller.namespace(DEFAULT_NAMESPACE)
         except ServiceError:
             return None
         except StoreError:

@@ -22,13 +22,13 @@ from mcp.types import ToolAnnotations
 from pydantic import PrivateAttr, ValidationError
 
 from toolcrib.caches import BoundedMap
-from toolcrib.encoders.lexical import split_identifier
 from toolcrib.gateway.auth import reach
 from toolcrib.integrations.formats import provider_name
 from toolcrib.records import Scope, ToolSpec
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, from_scope, matches
 from toolcrib.store.payload import tool_payload
+from toolcrib.text import split_identifier
 
 if TYPE_CHECKING:
     from toolcrib.gateway.index import GatewayIndex

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from toolcrib.errors import SettingsError
-from toolcrib.indexers.readers.base import Source, is_object
+from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.mcp_config import (
     Target,
     ToolFilter,
@@ -19,6 +19,7 @@ from toolcrib.indexers.readers.mcp_config import (
     servers_of,
 )
 from toolcrib.records import Sensitivity, ToolSpec
+from toolcrib.records.codec import faults, is_object
 
 OVERLAY_KEY = "toolcrib"
 """Key of the overlay in a server's entry."""
@@ -118,7 +119,5 @@ def _overlay(source: Source, name: str, raw: Any) -> Overlay:
     try:
         return Overlay.model_validate(overlay)
     except ValidationError as error:
-        fault = error.errors(include_input=False, include_url=False)[0]
-        raise source.error(
-            fault["msg"], ".".join(map(str, (name, OVERLAY_KEY, *fault["loc"])))
-        ) from None
+        place, reason = faults(error)[0]
+        raise source.error(reason, f"{name}.{OVERLAY_KEY}.{place}") from None

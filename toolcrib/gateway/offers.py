@@ -34,6 +34,7 @@ from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers, UpstreamPo
 from toolcrib.indexers.readers.base import build_spec
 from toolcrib.integrations.formats import provider_name
 from toolcrib.records import Refusal, Scope, ToolSpec
+from toolcrib.records.codec import in_words
 from toolcrib.records.tools import default_id
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _spec(server: str, kind: OfferKind, item: dict[str, Any]) -> ToolSpec | Refu
         try:
             _component(kind, spec, spec.name)
         except ValidationError as error:
-            return Refusal(server, place, error.errors(include_url=False)[0]["msg"])
+            return Refusal(server, place, in_words(error, kind))
     return spec
 
 

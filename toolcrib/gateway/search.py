@@ -39,14 +39,14 @@ from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
 from toolcrib.gateway.upstream import STATES, Upstream, UpstreamPool
 from toolcrib.indexers.readers.skills import MAX_DESCRIPTION_CHARS
 from toolcrib.integrations.fastmcp import (
-    MAX_FOUND,
+    MAX_FOUND_TOOLS,
     NOT_SURE,
-    SEARCHES,
+    READS_ONLY,
     SearchTool,
     ToolcribSearchTransform,
     definition,
     failure,
-    found,
+    search_answer,
     structured_answer,
     unknown_tool,
 )
@@ -75,11 +75,11 @@ MAX_INSTRUCTIONS_CHARS = 16_000
 MAX_COLLECTION_CHARS = 120
 """Length of a collection's description in the list of collections."""
 
-DESCRIBE_SAYS = (
+DESCRIBE_TEXT = (
     "Give the whole schemas of tools that find_tools has named, where what it says of their "
     "parameters is not enough for a call."
 )
-CHECK_SAYS = (
+CHECK_TEXT = (
     "Say of each tool whether it can be called now, or why not: unknown, disabled, quarantined, "
     "server_down, needs_authorisation."
 )
@@ -90,18 +90,20 @@ MAX_NAMES = 200
 MAX_DESCRIBED_CHARS = 200_000
 """Length of an answer of describe_tools; the first tool is given at any length."""
 
-KNOWLEDGE_SAYS = "Find passages of documents that answer a question, each with where it stands."
-KNOWLEDGE_TAKES = {
+
+def _count(description: str) -> dict[str, Any]:
+    """Parameter for a number of results."""
+    bounds = {"minimum": 1, "maximum": MAX_FOUND_TOOLS}
+    return {"type": "integer", **bounds, "description": description}
+
+
+KNOWLEDGE_TEXT = "Find passages of documents that answer a question, each with where it stands."
+KNOWLEDGE_PARAMETERS = {
     "query": {
         "type": "string",
         "description": "What is to be known, as a question or in a few words",
     },
-    "k": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": MAX_FOUND,
-        "description": "How many passages at most",
-    },
+    "k": _count("How many passages at most"),
     "collections": {
         "type": "array",
         "items": {"type": "string"},
@@ -134,8 +136,7 @@ class GatewaySearch(ToolcribSearchTransform):
     ) -> None:
         super().__init__(k=settings.k, token_budget=settings.token_budget)
         self._form: DefinitionForm = "schema" if settings.schemas else "signature"
-        self._tools, self._pool, self._budgets = index, pool, budgets
-        self._guidance = guidance
+        self._tools, self._pool, self._budgets, self._guidance = index, pool, budgets, guidance
         self._scope, self._pinned = scope, pinned
         self._pass_through = settings.pass_through
         self._crib: Crib | None = None
@@ -143,12 +144,12 @@ class GatewaySearch(ToolcribSearchTransform):
         self._with_passages = frozenset[str]()
         knowledge = OwnTool.FIND_KNOWLEDGE
         self._knowledge_search = SearchTool.of(
-            knowledge, KNOWLEDGE_SAYS, KNOWLEDGE_TAKES, self._find_knowledge, SEARCHES
+            knowledge, KNOWLEDGE_TEXT, KNOWLEDGE_PARAMETERS, self._find_knowledge, READS_ONLY
         )
         # Skills belong to no server.
         self._skills = GatewaySkills(index, replace(scope, servers=None))
-        self._describing = _tool_of_names(OwnTool.DESCRIBE_TOOLS, DESCRIBE_SAYS, self._describe)
-        self._checking = _tool_of_names(OwnTool.CHECK_TOOLS, CHECK_SAYS, self._check)
+        self._describing = _tool_of_names(OwnTool.DESCRIBE_TOOLS, DESCRIBE_TEXT, self._describe)
+        self._checking = _tool_of_names(OwnTool.CHECK_TOOLS, CHECK_TEXT, self._check)
 
     def open(self, crib: Crib) -> None:
         """Search also the collections that have passages, and the skills."""
@@ -247,28 +248,23 @@ class GatewaySearch(ToolcribSearchTransform):
         """A tool by its name: the gateway's own, listed or not, or one on offer."""
         if name == OwnTool.FIND_KNOWLEDGE:
             return self._knowledge_tool(self.scope())
-        if name == OwnTool.DESCRIBE_TOOLS:
-            return self._describing
-        if name == OwnTool.CHECK_TOOLS:
-            return self._checking
+        if name in {OwnTool.DESCRIBE_TOOLS, OwnTool.CHECK_TOOLS}:
+            return self._describing if name == OwnTool.DESCRIBE_TOOLS else self._checking
         return self._skills.get(name) or await super().get_tool(name, call_next, version=version)
 
     def _knowledge_tool(self, scope: Scope) -> Tool | None:
-        about = self._collections_in(scope)
-        return _with_note(self._knowledge_search, "Here are", about) if about else None
-
-    def _collections_in(self, scope: Scope) -> str:
-        """The collections with passages within a scope, as one line."""
+        """The search of the collections with passages within a scope; None without any."""
         if self._crib is None or not self._with_passages:
-            return ""
+            return None
         known = self._crib.knowledge.catalogue.within(scope)
         named = (each for each in known if each.name in self._with_passages)
-        return "; ".join(
+        about = "; ".join(
             f"{each.name} ({each.description[:MAX_COLLECTION_CHARS]})"
             if each.description
             else each.name
             for each in sorted(named, key=lambda each: each.name)
         )
+        return _with_note(self._knowledge_search, "Here are", about) if about else None
 
     # -- searches and calls ------------------------------------------------------------------
 
@@ -292,7 +288,7 @@ class GatewaySearch(ToolcribSearchTransform):
             # A call after several needs does not show which of them it serves.
             self._remember(budget.id, text, key)
         entries = [here[hit.id] for hit in result.tools]
-        answer = found(
+        answer = search_answer(
             result,
             lambda hit: self._defined(here[hit.id], self._form),
             missing=missing,
@@ -455,7 +451,7 @@ def _tool_of_names(
 
     names = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_NAMES}
     about = "Names of tools as find_tools gave them, or ids (server/name)"
-    return SearchTool.of(name, says, {"ids": {**names, "description": about}}, run, SEARCHES)
+    return SearchTool.of(name, says, {"ids": {**names, "description": about}}, run, READS_ONLY)
 
 
 def _with_note(tool: Tool, lead: str, about: str) -> Tool:
@@ -467,16 +463,16 @@ def _with_note(tool: Tool, lead: str, about: str) -> Tool:
 
 # -- skills --------------------------------------------------------------------------------------
 
-FIND_SKILLS_SAYS = (
+FIND_SKILLS_TEXT = (
     "Find skills: texts that say how a kind of task is done well. Search before you begin a task "
     "of several steps, then read the one that fits by read_skill."
 )
-READ_SKILL_SAYS = "Read a skill that find_skills has named, or one of the files that it lists."
-FIND_SKILLS_TAKES = {
+READ_SKILL_TEXT = "Read a skill that find_skills has named, or one of the files that it lists."
+FIND_SKILLS_PARAMETERS = {
     "query": {"type": "string", "description": "What is to be done, in a few words"},
-    "k": {"type": "integer", "minimum": 1, "maximum": MAX_FOUND, "description": "How many at most"},
+    "k": _count("How many at most"),
 }
-READ_SKILL_TAKES = {
+READ_SKILL_PARAMETERS = {
     "name": {"type": "string", "description": "The skill's name, as find_skills gave it"},
     "file": {"type": "string", "description": "A path among its files, in place of its text"},
 }
@@ -494,8 +490,12 @@ class GatewaySkills:
         self._skills = ToolCatalog()
         find, read = OwnTool.FIND_SKILLS, OwnTool.READ_SKILL
         self._tools: dict[str, Tool] = {
-            find: SearchTool.of(find, FIND_SKILLS_SAYS, FIND_SKILLS_TAKES, self._find, SEARCHES),
-            read: SearchTool.of(read, READ_SKILL_SAYS, READ_SKILL_TAKES, self._read, SEARCHES),
+            find: SearchTool.of(
+                find, FIND_SKILLS_TEXT, FIND_SKILLS_PARAMETERS, self._find, READS_ONLY
+            ),
+            read: SearchTool.of(
+                read, READ_SKILL_TEXT, READ_SKILL_PARAMETERS, self._read, READS_ONLY
+            ),
         }
 
     def open(self, crib: Crib) -> None:

@@ -37,10 +37,10 @@ from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Storage
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
 from toolcrib.integrations.formats import RESERVED_NAMES
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 from toolcrib.telemetry import MetricsRegistry
-from toolcrib.tenants import DEFAULT
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 MCP_PATH = "/mcp"
@@ -80,7 +80,7 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
         auth = _auth(KeyRing(records_db), address[0], serving.store) if address else None
         lock = LockFile(serving.lock or Path(settings.gateway.lock))
         lock.read()
-        quarantine = Quarantine(records_db, DEFAULT)
+        quarantine = Quarantine(records_db, DEFAULT_NAMESPACE)
         locks, audits = serving.lock is not None, settings.audit
         approval = Approval(lock, quarantine, locks=locks, audits=audits)
         storage = Storage(serving.store, records_db, approval)

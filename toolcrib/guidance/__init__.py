@@ -1,4 +1,4 @@
-"""Guidance: an agent's trajectory, the classifiers over it, and the one useful hint."""
+"""Guidance: an agent's trajectory, classifiers over it, and one useful hint."""
 
 from toolcrib.guidance import classifiers, detectors, providers, session, trajectory
 from toolcrib.guidance.actions import ToolCall

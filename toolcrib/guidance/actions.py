@@ -1,9 +1,8 @@
-"""Tool calls as they are compared: what was asked of which tool, and what news came of it.
+"""Tool calls in a form that can be compared: parameters, outcomes, and the news in them.
 
-Whether an agent gets on is a question of news. A call that asks what was asked before, and is
-answered as before, brings none; one that asks for something else, or is answered otherwise, does.
-What was known is forgotten as soon as it may no longer hold: after an act that worked and after a
-wait. What somebody asked for is never held against the agent.
+Progress shows as news. A call repeated with the same answer has no news; a call with other
+parameters or another answer has. Knowledge expires when it may no longer hold: after a successful
+act, and after a wait. Repetition that a user asked for never counts against the agent.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import re
 import tomllib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -23,27 +21,32 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast
 
 from toolcrib.caches import cached_texts
-from toolcrib.encoders.lexical import split_identifier, tokenise
 from toolcrib.router.alternates import EFFECT_OF
-
-__all__ = ["Memory", "ToolCall", "make_call", "normal_error", "topics"]
+from toolcrib.text import (
+    LETTERS_OR_DIGITS,
+    WORD_CHARACTERS,
+    likeness,
+    name_words,
+    split_identifier,
+    tokenise,
+)
 
 FUZZY = 0.8
-"""From this Jaccard index of their words on, two calls that fail in the same way are the same."""
+"""Lowest Jaccard index of words of two calls that fail alike and count as the same."""
 
 REWORDED = 0.5
-"""From this Jaccard index of their word stems on, two texts with the same answer ask the same."""
+"""Lowest Jaccard index of word stems of two texts that ask the same, given equal answers."""
 
 WAIT_S = 20.0
-"""Seconds after which a look is a new one: things may have changed."""
+"""Seconds after which a repeated look counts as new, because things may have changed."""
 
 MAX_CHARS = 1_000
-"""Of each parameter, of results and errors so much is kept and compared."""
+"""Characters kept and compared of each parameter, result and error."""
 
 MAX_NAME_CHARS, MAX_PARAMETERS, MAX_KNOWN = 200, 50, 5_000
 
 MAX_CALL_CHARS, MAX_REWORDED = 10_000, 10
-"""Of a call so much is read word by word; more parameters that differ are another thing."""
+"""Characters of a call read word by word; differing parameters of a reworded call."""
 
 ID_DIGITS = 4
 """Digits from which on a number in an error is an id, and no count."""
@@ -77,9 +80,9 @@ _TOOK = re.compile(
     r"(?![\w.])",
     re.IGNORECASE,
 )
-"""The same in results: how long it took, the time of day, ids of letters and digits."""
+"""Durations, times of day and random ids in results."""
 
-_WORD, _RUN, _DIGIT = re.compile(r"[^\W_]++"), re.compile(r"\w++"), re.compile(r"\d")
+_DIGIT = re.compile(r"\d")
 _PATH = re.compile(r"(?<![\w.~-])(?:[A-Za-z]:)?(?:[\w.~-]*+[/\\])++")
 _ID = re.compile(r"(?=\D{0,63}\d)[\w.:/#-]{3,64}")
 _CODE = re.compile(r"[=(){};<>|$\[\]]|(?<!\S)-")
@@ -87,7 +90,7 @@ _PLACE = re.compile(
     r"\b(line|char(?:acter)?|col(?:umn)?|position|pos|offset|byte|row)s?[ :#=]{1,3}\d{1,9}\b",
     re.IGNORECASE,
 )
-"""Where in a text an error was met."""
+"""Position of an error in a text."""
 
 _TRY = re.compile(r"\b(?:attempt|retry|retries|try|tries)\W{0,3}\d{1,4}\b", re.IGNORECASE)
 _NOISE = (
@@ -100,40 +103,40 @@ _NOISE = (
 
 _BARE = re.compile(r"\s*+(?:|\[\]|\{\}|null|ok|okay|done|true|success)[.!]?\s*+", re.IGNORECASE)
 _DONE = re.compile(r"(?:ok|okay|done|success|[a-z]{2,15}(?:ed|ing))\b[^\n]{0,40}", re.IGNORECASE)
-"""Results of those that did something: `ok`, `locked`, `saved as v2`."""
+"""Results of successful acts: `ok`, `locked`, `saved as v2`."""
 
 _IN_VAIN = re.compile(
     r"\b(?:no (?:change|effect)s?|nothing (?:changed|to do|happened)|unchanged"
     r"|not (?:changed|modified)|0 (?:replacements?|changes|rows affected))\b",
     re.IGNORECASE,
 )
-"""Results of those that did nothing."""
+"""Results of acts without effect."""
 
 _ERROR = re.compile(
     r"\s{0,9}(?:error|\w{1,40}(?:Error|Exception)|Traceback)\b[^\n:]{0,30}:", re.IGNORECASE
 )
-"""Results of those that failed, whatever their caller was told."""
+"""Results of failed calls, also of calls reported as successful."""
 
 _RED = re.compile(
     r"\b(?:[1-9]\d{0,5} (?:tests? )?(?:failed|failing|failures?|errors?|problems?)"
     r"|(?:error|exception|traceback|failed|crash(?:ed)?)(?=[: ]))",
     re.IGNORECASE,
 )
-"""Results of checks that worked, and found something."""
+"""Results of checks that found faults."""
 
 _EMPTY = re.compile(
     r"\W{0,9}(?:no(?:ne|thing)?|null|not found|0|zero|empty|total 0)(?:\b[^\n:]{0,60})?\W{0,9}"
     r"|[^\n]{0,60}\b0 (?:rows|hits|results|matches|messages|items|files|found)\b[^\n]{0,60}",
     re.IGNORECASE,
 )
-"""Results that say that there is nothing."""
+"""Results that report nothing found."""
 
 # A value in JSON that is something; how long it took is none.
 _VALUE = re.compile(r"(?<!took)\":\s?(?:\"[^\"]|[1-9]|true)|\[\s?(?:[\"\d]|\{\")")
 _GREEN = re.compile(
     r"\b(?:pass(?:ed)?|ok|success(?:ful(?:ly)?)?|no problems|0 (?:errors|failed))\b", re.IGNORECASE
 )
-"""Results of checks that found nothing amiss."""
+"""Results of checks that passed."""
 
 _UNDER_WAY = re.compile(
     r"\b(?:pending|running|queued|in[ _-]?progress|processing|starting|building|provisioning"
@@ -143,12 +146,12 @@ _UNDER_WAY = re.compile(
 )
 
 Effect: TypeAlias = Literal["looks", "acts", "unknown"]
-"""What a call does to the world, by its verb."""
+"""Effect of a call, by its verb."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call. `number` counts the events of its trajectory from 0, `at` is in seconds.
+    """Call of a tool. `number` counts the events of its trajectory from 0, `at` is in seconds.
 
     `result` is the first part of what came, of `result_chars` characters. `asked` has the words
     of each parameter that says what, `words` those of all; `manner` and `part` say how, and which
@@ -194,18 +197,18 @@ class ToolCall:
     )
 
     def about(self, key: str) -> frozenset[str]:
-        """What a parameter is about: worked out once, as each call is compared with many."""
+        """Topics of each parameter, cached because each call is compared with many."""
         if key not in self._stems:
             self._stems[key] = topics(" ".join(self.asked[key]))
         return self._stems[key]
 
     def is_one_of(self, verbs: str) -> bool:
-        """Whether its tool has a verb of this list, as `waits` or `steps`."""
+        """True if the tool's verb is in a list, such as `waits` or `steps`."""
         return not WORDS[verbs].isdisjoint(self.verbs)
 
     @property
     def tells_nothing(self) -> bool:
-        """Whether it looked, and there was nothing."""
+        """True for a look that found nothing."""
         text = self.result.strip()
         empty = _BARE.fullmatch(text) or _EMPTY.fullmatch(text)
         if text.startswith(("{", "[")) and not _VALUE.search(text):
@@ -214,19 +217,19 @@ class ToolCall:
 
     @property
     def is_search(self) -> bool:
-        """Whether it looked for something."""
+        """True for a search."""
         by_key = self.effect != "acts" and not SEARCHED.isdisjoint(self.parameters)
         return self.success and self.is_told and (by_key or self.is_one_of("searches"))
 
     @property
     def is_open_check(self) -> bool:
-        """Whether it is a look or a check that did not say that all is well."""
+        """True for a look or a check that did not pass."""
         checks = self.effect != "acts" or self.is_red or self.is_one_of("checks")
         return checks and not self.says_little and (self.is_red or not _GREEN.search(self.result))
 
     @property
     def waits(self) -> bool:
-        """Whether it waits, or looks whether something that is under way has ended."""
+        """True for a wait, or a look at the state of running work."""
         return self.paused or self.is_under_way or self.is_one_of("waits")
 
 
@@ -240,7 +243,7 @@ def make_call(
     at: float,
     number: int,
 ) -> ToolCall:
-    """A call, read once for all comparisons; without `success` an error says that it failed."""
+    """Create a call, parsed once for all comparisons; an error means failure unless `success`."""
     name, given = _as_text(name)[:MAX_NAME_CHARS], _kept(parameters)
     error = _as_text(error)[:MAX_CHARS] or None
     success = not error if success is None else bool(success)
@@ -253,7 +256,7 @@ def make_call(
     is_done = _DONE.fullmatch(excerpt.strip()) is not None and not is_under_way
     effect = _effect(name, given) or ("acts" if is_done else "unknown")
     is_act, is_thought = effect == "acts", name_words(name) <= WORDS["thoughts"]
-    one_word = len(_WORD.findall(excerpt)) <= 1 and not _DIGIT.search(excerpt)
+    one_word = len(LETTERS_OR_DIGITS.findall(excerpt)) <= 1 and not _DIGIT.search(excerpt)
     return ToolCall(
         name=name,
         parameters=given,
@@ -280,10 +283,10 @@ def make_call(
 
 
 def repeats(call: ToolCall, other: ToolCall) -> bool:
-    """Whether a call is another one again: it asks the same, and the same came of it.
+    """True if a call repeats another: the same request with the same outcome.
 
-    Where the same came of it, it makes no difference how it was asked for: with more parameters,
-    in other words, with another amount. Another name or number is another thing.
+    With the same outcome, further parameters, other words or another amount make no difference.
+    Another name or number is another request.
     """
     if call.name != other.name or call.outcome != other.outcome:
         return False
@@ -299,7 +302,7 @@ def repeats(call: ToolCall, other: ToolCall) -> bool:
 
 
 def _says_the_same(call: ToolCall, other: ToolCall, key: str) -> bool:
-    """Whether a parameter that differs in two calls, with the same outcome, says the same."""
+    """True if a parameter that differs in two calls of equal outcome means the same."""
     one, two = call.asked[key], other.asked[key]
     mine, theirs = set(one), set(two)
     if not call.success and likeness(mine, theirs) >= FUZZY:
@@ -317,15 +320,10 @@ def _says_the_same(call: ToolCall, other: ToolCall, key: str) -> bool:
     return not any(_CODE.search(str(each.parameters[key])) for each in (call, other))
 
 
-def likeness(one: AbstractSet[str], two: AbstractSet[str]) -> float:
-    """The Jaccard index of two sets of words."""
-    return len(one & two) / len(one | two) if one or two else 1.0
-
-
 class Memory:
-    """What is known since the world last changed, and what of a call is news beside it.
+    """Knowledge since the last change of the world, by which a call is judged as news or not.
 
-    `calls` are the last ones, oldest first, each with what it brought.
+    `calls` are the last calls, oldest first, each with its judgement.
     """
 
     def __init__(self, window: int) -> None:
@@ -337,12 +335,12 @@ class Memory:
         self._spoken = False
 
     def hear(self) -> None:
-        """Somebody spoke, and may have asked for the next call."""
+        """Take in a message, which may ask for the next call."""
         self._acts.clear()
         self._spoken = True
 
     def add(self, call: ToolCall, waited: float) -> ToolCall:
-        """The call with what it brings."""
+        """Judge a call, and return it with its news."""
         last = self.calls[-1] if self.calls else None
         if made := self._made(call):
             call = replace(call, made=made)
@@ -378,7 +376,7 @@ class Memory:
         return next(again, call.number)
 
     def _made(self, call: ToolCall) -> frozenset[str]:
-        """The parameters with an id that the last act gave: it makes no difference to either."""
+        """Parameters with an id that the last act created, as such ids differ each time."""
         if not self.calls or not self.calls[-1].does:
             return frozenset()
         last, made = self.calls[-1], frozenset[str]()
@@ -398,9 +396,9 @@ class Memory:
         return made
 
     def _is_news(self, call: ToolCall, kind: int, last: ToolCall | None) -> bool:
-        """Whether a call that changes nothing told what was not known.
+        """True if a call without effect returned new knowledge.
 
-        Of one that waits, or is answered with next to nothing, nobody can say that it did not.
+        A wait, or a call with a near-empty answer, gets the benefit of the doubt.
         """
         if call.is_thought:
             return last is None or not last.is_thought
@@ -419,13 +417,13 @@ class Memory:
         return any(each.outcome != call.outcome for each in asked)
 
     def _finds_nothing_again(self, call: ToolCall) -> bool:
-        """Whether there was nothing here as before; one number after another is a batch."""
+        """True if a search found nothing again; consecutive numbers are a batch."""
         is_again = call.tells_nothing and any(each.tells_nothing for each in self.calls[-2:])
         return is_again and any(map(str.isalpha, call.words))
 
 
 def _same_target(call: ToolCall, other: ToolCall) -> bool:
-    """Whether a call looks at what another of its tool did: at more or less of it, or a part."""
+    """True if a call looks at the target of an earlier call of its tool, in whole or in part."""
     if call.is_one_of("scrolls") and call.outcome == other.outcome:
         return True
     exactly = [[how for how in each.manner if "." in how] for each in (call, other)]
@@ -434,29 +432,29 @@ def _same_target(call: ToolCall, other: ToolCall) -> bool:
 
 
 def _tokens(call: ToolCall) -> Iterator[str]:
-    """What is known after a call: the tool, what it was asked, and the words of its answer."""
+    """Tokens known after a call: the tool, its parameters and the words of its answer."""
     yield f"{call.name}()"
     for key, words in call.asked.items():
         yield from (f"{key}:{word}" for word in words)
-    yield from (word.lower() for word in _RUN.findall(call.outcome))
+    yield from (word.lower() for word in WORD_CHARACTERS.findall(call.outcome))
 
 
 # -- as it is compared ---------------------------------------------------------------------------
 
 
 def _rest(text: str) -> str:
-    """What stands for the part of a text that is not kept."""
+    """Digest of the part of a text that is not kept."""
     return f" {hash(text[MAX_CHARS:])}" if len(text) > MAX_CHARS else ""
 
 
 @cached_texts(256, MAX_CHARS)
 def _without_times(result: str) -> str:
-    """A result without times, how long things took, the number of a try, and random ids."""
+    """Result without times, durations, numbers of attempts, and random ids."""
     return " ".join(_TRY.sub("#", _TOOK.sub("#", _STAMP.sub("#", result))).split())
 
 
 def _read(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What parameters say: what, how, and which part; without random ids."""
+    """Parse parameters into subject, manner and part, without random ids."""
     asked: dict[str, tuple[str, ...]] = {}
     how: list[str] = []
     part: list[str] = []
@@ -493,7 +491,7 @@ def _words(text: str) -> tuple[str, ...]:
     cut = text[:MAX_CHARS]
     for noise in _NOISE:
         cut = noise.sub(" ", cut)
-    return tuple(_WORD.findall(cut.lower())) or tuple(text[:MAX_CHARS].split())
+    return tuple(LETTERS_OR_DIGITS.findall(cut.lower())) or tuple(text[:MAX_CHARS].split())
 
 
 def _as_text(value: Any) -> str:
@@ -514,7 +512,7 @@ def _as_json(value: Any) -> str:
 
 
 def _kept(parameters: object) -> Mapping[str, Any]:
-    """A copy of parameters, of each so much as is compared."""
+    """Copy of parameters, each cut to the compared length."""
     if not isinstance(parameters, Mapping):
         return MappingProxyType({})
     given = islice(cast("Mapping[Any, Any]", parameters).items(), MAX_PARAMETERS)
@@ -534,7 +532,7 @@ def _kept_value(value: Any) -> Any:
 
 
 def normal_error(message: str, *, counts: bool = False) -> str:
-    """An error without what differs from time to time: folders, numbers, times and ids.
+    """Error without folders, numbers, times and ids, which differ from time to time.
 
     With `counts` small numbers stay: fewer failures than before are another outcome.
     """
@@ -551,17 +549,11 @@ def _normal_error(message: str, counts: bool) -> str:  # noqa: FBT001
             return word.lower()
         return "#"
 
-    return " ".join(_RUN.sub(shown, text).split())
-
-
-@cached_texts(1024, MAX_CHARS)
-def name_words(name: str) -> frozenset[str]:
-    """The words of a tool's name."""
-    return frozenset(word.lower() for word in split_identifier(name))
+    return " ".join(WORD_CHARACTERS.sub(shown, text).split())
 
 
 def _effect(name: str, parameters: Mapping[str, Any]) -> Effect | None:
-    """What a call does: by what a tool of many uses is told to do, else by the tool's name."""
+    """Effect of a call: by the command to a tool of many uses, else by the tool's name."""
     told = _command(parameters)
     if not WORDS["searches"].isdisjoint(name_words(name)):
         return "looks"
@@ -569,16 +561,16 @@ def _effect(name: str, parameters: Mapping[str, Any]) -> Effect | None:
 
 
 def _command(parameters: Mapping[str, Any]) -> str:
-    """What a tool of many uses is told to do."""
+    """Command to a tool of many uses."""
     told = (parameters[key] for key in COMMANDS if key in parameters)
     return next((each for each in told if isinstance(each, str)), "")
 
 
 @cached_texts(1024, MAX_CHARS)
 def _effect_of(text: str) -> Effect | None:
-    """By the verb, which stands first, last or between; None where there is none.
+    """Effect by the verb, at any place in a name; None without a verb.
 
-    What may as well be a noun counts where there is no other.
+    A word that may be a noun counts only without another verb.
     """
     words = [word.lower() for word in split_identifier(text)]
     ordered = [*words[:1], *words[-1:], *words[1:-1]]
@@ -592,6 +584,6 @@ def _effect_of(text: str) -> Effect | None:
 
 @cached_texts(1024, MAX_CHARS)
 def topics(text: str) -> frozenset[str]:
-    """What a text is about: its word stems without verbs and words that any search has."""
+    """Topics of a text: its word stems without verbs and common words of searches."""
     words = (word for word in split_identifier(text) if word.lower() not in GENERIC)
     return frozenset(tokenise(" ".join(words)))

@@ -1,4 +1,4 @@
-"""Classifiers: whether something of a trajectory is worth a word, in microseconds."""
+"""Classifiers of a trajectory, which decide in microseconds if a hint is due."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class PendingToolCall:
-    """A call that is about to be made."""
+    """Call that is about to be made."""
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
@@ -71,11 +71,11 @@ class PendingToolCall:
 
 @dataclass(frozen=True, slots=True)
 class GuidanceContext:
-    """What classifiers and providers see; nothing of it can be changed.
+    """Read-only input of classifiers and providers.
 
-    `session` is whatever the application says of the conversation, `last_response` what the
-    model said last. `turn` counts turns, `delivered` the hints of this conversation by key, which
-    come no second time where no tracker counts. `result` is what made a provider speak.
+    `session` are the application's facts on the conversation, `last_response` is the model's last
+    text. `turn` counts turns. `delivered` are keys of the conversation's hints, which do not
+    repeat without a tracker. `result` is the classification that triggered a provider.
     """
 
     trajectory: TrajectoryAnalysis = field(default_factory=TrajectoryAnalysis)
@@ -89,7 +89,7 @@ class GuidanceContext:
 
 @dataclass(frozen=True, slots=True)
 class ClassificationResult:
-    """Whether something holds, how sure that is (0 to 1, no probability), and why."""
+    """Decision of a classifier, its confidence (0 to 1, no probability), and the reason."""
 
     relevant: bool
     confidence: float = 1.0
@@ -100,19 +100,19 @@ class ClassificationResult:
     def yes(
         cls, confidence: float = 1.0, reason: str = "", metadata: Mapping[str, Any] = NOTHING
     ) -> Self:
-        """It holds."""
+        """Create a positive result."""
         return cls(True, confidence, reason, metadata)  # noqa: FBT003
 
     @classmethod
     def no(cls, reason: str = "") -> Self:
-        """It does not hold."""
+        """Create a negative result."""
         return cls(False, 0.0, reason)  # noqa: FBT003
 
     @classmethod
     def maybe(
         cls, confidence: float = 0.5, reason: str = "", metadata: Mapping[str, Any] = NOTHING
     ) -> Self:
-        """It may hold: relevant, and dropped only where more confidence is asked for."""
+        """Create an uncertain result: relevant, unless more confidence is required."""
         return cls(True, confidence, reason, metadata)  # noqa: FBT003
 
 
@@ -120,15 +120,15 @@ NO = ClassificationResult.no()
 
 
 class GuidanceClassifier(Protocol):
-    """Says whether something holds of a context; quick, and changes nothing."""
+    """Classifier of a context; quick, and without side effects."""
 
     @property
     def name(self) -> str:
-        """What its results and its cooldown are kept under."""
+        """Name under which results and cooldown are kept."""
         ...
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Look at a context."""
+        """Classify a context."""
         ...
 
 
@@ -137,7 +137,7 @@ def run_classifiers(
     context: GuidanceContext,
     min_confidence: float = 0.5,
 ) -> ClassificationResult | None:
-    """What the first says that fires with enough confidence; one that fails is passed over."""
+    """First result that fires with enough confidence; a failing classifier is skipped."""
     for classifier in classifiers:
         try:
             result = classifier.classify(context)
@@ -153,7 +153,7 @@ def run_classifiers(
 
 
 class _Counting:
-    """A classifier with whole numbers as its settings: each of them must be 1 or more."""
+    """Classifier whose settings are whole numbers of at least 1."""
 
     def __post_init__(self) -> None:
         for name, number in vars(self).items():
@@ -163,7 +163,7 @@ class _Counting:
 
 @dataclass(frozen=True)
 class DoomLoopClassifier(_Counting):
-    """The same calls again and again, with the same outcomes.
+    """Repeated calls with the same outcomes.
 
     One tool alone is a cycle of length 1, which a `min_cycle_length` of 2 leaves out.
     """
@@ -183,7 +183,7 @@ class DoomLoopClassifier(_Counting):
 
 @dataclass(frozen=True)
 class ErrorStreakClassifier(_Counting):
-    """Failures in a row, whatever they say."""
+    """Consecutive failures of any kind."""
 
     threshold: int = 3
     name = "error_streak"
@@ -209,13 +209,13 @@ class ErrorStreakClassifier(_Counting):
 
 @dataclass(frozen=True)
 class ProgressStallClassifier(_Counting):
-    """Calls in a row without progress, or a lack of news among the recent ones."""
+    """Consecutive calls without progress, or too little news in recent calls."""
 
     threshold: int = 5
     name = "progress_stall"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant from so many calls on."""
+        """Relevant from the threshold on."""
         idle = context.trajectory.calls_without_progress
         stall = context.trajectory.pattern(PatternType.PROGRESS_STALL)
         if max(idle, stall.occurrences if stall else 0) < self.threshold:
@@ -226,14 +226,14 @@ class ProgressStallClassifier(_Counting):
 
 @dataclass(frozen=True)
 class HighToolCountClassifier(_Counting):
-    """Many calls, near the most that there should be or beyond."""
+    """Number of calls near or beyond a limit."""
 
     threshold: int = 50
     warn_at: float = 0.8
     name = "high_tool_count"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Sure at the threshold, a warning of 0.6 a fifth before it."""
+        """Certain at the threshold; a warning of 0.6 from four fifths on."""
         count = context.trajectory.tool_call_count
         if count < self.warn_at * self.threshold:
             return NO
@@ -244,7 +244,7 @@ class HighToolCountClassifier(_Counting):
 
 @dataclass(frozen=True)
 class SingleToolRepeatedClassifier(_Counting):
-    """One tool again and again, among the last calls."""
+    """One tool repeated among the last calls."""
 
     window: int = 5
     threshold: int = 4
@@ -262,9 +262,9 @@ class SingleToolRepeatedClassifier(_Counting):
 
 @dataclass(frozen=True)
 class SequentialWhenParallelClassifier(_Counting):
-    """Calls one by one that could have been made at once: none needs what another gave.
+    """Sequential calls that could run in parallel, as none uses another's result.
 
-    `independent_tools` are those that may go beside others; by default all that only look.
+    `independent_tools` may run in parallel; by default all tools that only look.
     """
 
     threshold: int = 3
@@ -272,7 +272,7 @@ class SequentialWhenParallelClassifier(_Counting):
     name = "sequential_when_parallel"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant where the last calls are looks, all of them other ones, none fed by another."""
+        """Relevant if the last calls are different looks, none of them fed by another."""
         calls = context.trajectory.recent_tool_calls(self.threshold)
         if len(calls) < self.threshold or not all(map(self._may_go_beside, calls)):
             return NO
@@ -294,20 +294,20 @@ MIN_FED = 3
 
 
 def _feeds(one: ToolCall, two: ToolCall) -> bool:
-    """Whether a value that a call gave stands in another one's parameters."""
+    """True if a value of one call's result is in another call's parameters."""
     given = one.result.lower()
     return any(len(word) >= MIN_FED and word in given for word in two.words - one.words)
 
 
 @dataclass(frozen=True)
 class LargeOutputClassifier(_Counting):
-    """The last result, or the last response, is very long."""
+    """Very long last result or last response."""
 
     threshold: int = 10_000
     name = "large_output"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant from so many characters on."""
+        """Relevant from the threshold of characters on."""
         last = context.trajectory.recent_tool_calls(1)
         size = max(last[0].result_chars if last else 0, len(context.last_response))
         if size < self.threshold:
@@ -317,14 +317,14 @@ class LargeOutputClassifier(_Counting):
 
 PART_CHARS, OVERLAP_CHARS = 4_000, 200
 MAX_PENDING_CHARS = 40_000
-"""So much of a call is looked through, in parts; of a longer one it is said that it is longer."""
+"""Characters searched in a call; a longer call is reported as longer."""
 
 
 class SensitiveContentClassifier:
     """Secrets or personal data in calls that are about to be made.
 
-    `patterns` are looked for besides, by name; regular expressions, or texts of such. What turns
-    are read for is found without them: keys, passwords, card and account numbers, phone numbers.
+    `patterns` are further regular expressions by name. Keys, passwords, card, account and phone
+    numbers are found without them.
     """
 
     name = "sensitive_content"
@@ -343,7 +343,7 @@ class SensitiveContentClassifier:
         self._region = region
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant with the kinds that were found, never with what was found itself."""
+        """Relevant with the kinds found, never with the found values."""
         for call in context.pending_tool_calls:
             text = _text_of(call.parameters)
             starts = range(0, max(1, min(len(text), MAX_PENDING_CHARS)), PART_CHARS - OVERLAP_CHARS)
@@ -366,7 +366,7 @@ class SensitiveContentClassifier:
 
 
 def _text_of(parameters: Mapping[str, Any]) -> str:
-    """Each parameter in a line of its own, as detectors read text."""
+    """Text with a line for each parameter, as detectors read it."""
     lines = (f"{key}: {value}" for key, value in parameters.items())
     return "\n".join(lines)
 
@@ -375,7 +375,7 @@ def _text_of(parameters: Mapping[str, Any]) -> str:
 
 
 class _Composite:
-    """A classifier over others, in order; there must be at least one."""
+    """Classifier over at least one other, in order."""
 
     kind = "composite"
 
@@ -388,12 +388,12 @@ class _Composite:
 
 
 class AllOfClassifier(_Composite):
-    """Holds where all do: their mean confidence, their reasons joined."""
+    """Conjunction: mean confidence, joined reasons."""
 
     kind = "all_of"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Stop at the first that does not hold."""
+        """Stop at the first negative result."""
         found: list[ClassificationResult] = []
         for classifier in self._classifiers:
             found.append(classifier.classify(context))
@@ -405,24 +405,24 @@ class AllOfClassifier(_Composite):
 
 
 class AnyOfClassifier(_Composite):
-    """Holds where one does: what the first says that fires."""
+    """Disjunction: the first positive result."""
 
     kind = "any_of"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Ask in order."""
+        """Return the first positive result."""
         results = (classifier.classify(context) for classifier in self._classifiers)
         return next((result for result in results if result.relevant), NO)
 
 
 class NotClassifier(_Composite):
-    """Holds where another does not."""
+    """Negation of a classifier."""
 
     def __init__(self, classifier: GuidanceClassifier, *, name: str | None = None) -> None:
         super().__init__([classifier], name=name or f"not_{classifier.name}")
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Turn the other's answer round."""
+        """Negate the result."""
         result = self._classifiers[0].classify(context)
         if result.relevant:
             return ClassificationResult.no(result.reason)
@@ -430,7 +430,7 @@ class NotClassifier(_Composite):
 
 
 class ThresholdClassifier(_Composite):
-    """Holds where another does with at least so much confidence."""
+    """Classifier with a minimum of confidence."""
 
     def __init__(
         self, classifier: GuidanceClassifier, min_confidence: float, *, name: str | None = None
@@ -441,7 +441,7 @@ class ThresholdClassifier(_Composite):
         self._least = min_confidence
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """The other's answer, where it is sure enough."""
+        """Return the result if it is certain enough."""
         result = self._classifiers[0].classify(context)
         if result.relevant and result.confidence < self._least:
             return ClassificationResult.no(result.reason)
@@ -451,7 +451,7 @@ class ThresholdClassifier(_Composite):
 # -- a language model -----------------------------------------------------------------------------
 
 RETRY_S = 30.0
-"""After a failure the model is not asked for so long: an agent waits for the answer."""
+"""Seconds without another request after a failure, because an agent waits for the answer."""
 
 MAX_CACHED = 256
 LAST_CALLS = 8
@@ -461,7 +461,7 @@ NO_VERDICT = ClassificationResult.no("the language model had no verdict")
 
 
 class LLMVerdict(BaseModel):
-    """Whether what was asked for holds, how sure that is from 0 to 1, and why in a few words."""
+    """Verdict of a model, its confidence from 0 to 1, and a short reason."""
 
     relevant: bool
     confidence: float = Field(default=0.5, ge=0, le=1)
@@ -469,11 +469,11 @@ class LLMVerdict(BaseModel):
 
 
 class LLMClassifier:
-    """Asks a model, for half a second unless the settings say else, and once for the same calls.
+    """Classifier by a language model, within half a second by default, once for the same calls.
 
-    `prompt_template` says what to look for; `{trajectory}` in it is the summary: names of tools,
-    what failed and how often, no parameters and no results. What goes wrong is a no. It blocks
-    while it asks: from an event loop, call it in a thread.
+    `prompt_template` has the task; its `{trajectory}` is the summary: names of tools and counts
+    of failures, without parameters and results. A failed request is a negative result. `classify`
+    blocks: call it in a thread from an event loop.
     """
 
     def __init__(
@@ -494,7 +494,7 @@ class LLMClassifier:
         self._clock, self._away_until = clock or SystemClock(), -math.inf
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Ask, unless the same was asked before."""
+        """Ask the model, unless the same calls were classified before."""
         told = _summary(context)
         # The counts, in the first line, differ with each call.
         key = told.partition("\n")[2]
@@ -522,7 +522,7 @@ class LLMClassifier:
 
 
 def _summary(context: GuidanceContext) -> str:
-    """A trajectory in a few lines, without what users wrote or tools gave."""
+    """Summary of a trajectory, without texts of users and results of tools."""
     trajectory = context.trajectory
     lines = [f"{trajectory.tool_call_count} calls, {trajectory.error_count} failed"]
     lines += [
@@ -541,7 +541,7 @@ def _summary(context: GuidanceContext) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClassifierBenchmark:
-    """What a classifier takes, in nanoseconds a call."""
+    """Time of a classifier, in nanoseconds a call."""
 
     name: str
     mean_ns: float
@@ -553,7 +553,7 @@ class ClassifierBenchmark:
 def benchmark_classifier(
     classifier: GuidanceClassifier, context: GuidanceContext, samples: int = 1_000
 ) -> ClassifierBenchmark:
-    """Time so many calls of a classifier, one by one; at least one."""
+    """Time a classifier over a number of calls, at least one."""
     samples = max(1, samples)
     took: list[int] = []
     for _ in range(samples):

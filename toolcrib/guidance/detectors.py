@@ -1,4 +1,4 @@
-"""Patterns of a trajectory, and the detectors that find them as it goes on."""
+"""Patterns of a trajectory, and the detectors that find them event by event."""
 
 from __future__ import annotations
 
@@ -10,15 +10,9 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from toolcrib.caches import BoundedMap
-from toolcrib.guidance.actions import (
-    REWORDED,
-    ToolCall,
-    likeness,
-    normal_error,
-    repeats,
-    topics,
-)
+from toolcrib.guidance.actions import REWORDED, ToolCall, normal_error, repeats, topics
 from toolcrib.records import TrajectoryPattern
+from toolcrib.text import likeness
 
 __all__ = [
     "DETECTORS",
@@ -42,7 +36,7 @@ __all__ = [
 
 
 class PatternType(StrEnum):
-    """The types of the patterns that are known here; a detector may give another."""
+    """Types of the patterns of this module; other detectors may add types."""
 
     DOOM_LOOP = "doom_loop"
     REPEATED_ERROR = "repeated_error"
@@ -54,7 +48,7 @@ class PatternType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PromptExecuted:
-    """Somebody said something; `is_new`: they asked for something, and not just how it goes."""
+    """Message to the model; `is_new`: a request, and no question about its state."""
 
     text: str
     at: float
@@ -65,7 +59,7 @@ class PromptExecuted:
 
 @dataclass(frozen=True, slots=True)
 class SearchAsked:
-    """Tools were searched for; `found` are the names of those that came, where that is known."""
+    """Search for tools; `found` are the names of the found tools, if known."""
 
     text: str
     at: float
@@ -79,12 +73,12 @@ Event: TypeAlias = ToolCall | PromptExecuted | SearchAsked
 
 
 class PatternDetector(Protocol):
-    """Finds one pattern; made anew for each trajectory."""
+    """Detector of one pattern, in one trajectory."""
 
     def observe(self, event: Event, calls: Sequence[ToolCall], /) -> TrajectoryPattern | None:
-        """Take one more event, and say what stands now, if anything.
+        """Take an event, and return the current pattern, if any.
 
-        `calls` are those of the window, the event among them, oldest first.
+        `calls` are the window's, with the event, oldest first.
         """
         ...
 
@@ -92,15 +86,15 @@ class PatternDetector(Protocol):
 # -- doom loop -----------------------------------------------------------------------------------
 
 REPETITIONS, CYCLE, LONGEST = 3, 1, 8
-"""How often calls must come, and how many they are at least and at most, to be a loop."""
+"""Repetitions of a loop, and its lowest and highest number of calls."""
 
 PATIENCE = 20
-"""Repetitions after which also waiting for something is a loop."""
+"""Repetitions after which waiting counts as a loop too."""
 
 
 @dataclass(frozen=True, slots=True)
 class DoomLoop(TrajectoryPattern):
-    """The same calls again and again with the same outcomes; `cycle` has their tools in order."""
+    """Repeated calls with the same outcomes; `cycle` has their tools in order."""
 
     cycle: tuple[str, ...] = ()
 
@@ -108,12 +102,12 @@ class DoomLoop(TrajectoryPattern):
 def find_loop(
     calls: Sequence[ToolCall], repetitions: int = REPETITIONS, steps: int = CYCLE
 ) -> DoomLoop | None:
-    """The loop that the calls end in, if any.
+    """Find the loop at the end of the calls, if any.
 
-    Each call must repeat the one a cycle before, and what is counted ends with a call that says
-    that it leads nowhere: that fails, or is answered with more than `done`. A repetition that
-    somebody asked for does not count. One call alone that succeeds must come once more, and so
-    must a cycle that does something new each time.
+    Each call must repeat the call one cycle before. The last counted call must show that the loop
+    leads nowhere: by a failure, or an answer longer than `done`. Repetition that a user asked for
+    does not count. A single successful call needs one repetition more, as does a cycle with a new
+    effect each time.
     """
     for length in range(max(1, steps), min(LONGEST, len(calls)) + 1):
         found, new = _alone(calls) if length == 1 else _repeated(calls, length)
@@ -130,12 +124,12 @@ def find_loop(
 
 
 def certainty(count: int, least: int) -> float:
-    """How sure a count of at least so many makes: half at the least, and full at twice that."""
+    """Certainty of a count: 0.5 at its least value, 1 at twice that value."""
     return min(1.0, count / (2 * least))
 
 
 def _alone(calls: Sequence[ToolCall]) -> tuple[int, bool]:
-    """How often the last call came while its tool had no other outcome, and nothing else came."""
+    """Repetitions of the last call, without another outcome or another call between."""
     last, came = calls[-1], 0
     if not _is_evidence(last, alone=True):
         return 0, False
@@ -147,7 +141,7 @@ def _alone(calls: Sequence[ToolCall]) -> tuple[int, bool]:
 
 
 def _repeated(calls: Sequence[ToolCall], length: int) -> tuple[int, bool]:
-    """How often a cycle came, and whether it did something new at its last comings."""
+    """Repetitions of a cycle, and True if its last repetitions did something new."""
     run = _run(calls, length)
     cycle = calls[-length:]
     if run < length or _run(cycle, 1) == length - 1:
@@ -160,10 +154,9 @@ def _repeated(calls: Sequence[ToolCall], length: int) -> tuple[int, bool]:
 
 
 def _run(calls: Sequence[ToolCall], length: int) -> int:
-    """How many calls at the end are each that of `length` before it again.
+    """Number of last calls that each repeat the call `length` before.
 
-    Where a call fails each time, it does not matter what was looked at in between, or done with
-    the same outcome.
+    For a call that fails each time, looks and repeated acts in between do not matter.
     """
     end = len(calls)
     for at in range(end - 1, length - 1, -1):
@@ -176,7 +169,7 @@ def _run(calls: Sequence[ToolCall], length: int) -> int:
 
 
 def _both_work(call: ToolCall, other: ToolCall) -> bool:
-    """Whether two calls of a tool worked, and what they did had the same outcome."""
+    """True if two calls of a tool succeeded with the same outcome."""
     if call.name != other.name or call.is_red or other.is_red or not call.success:
         return False
     if call.effect == other.effect == "looks":
@@ -185,15 +178,15 @@ def _both_work(call: ToolCall, other: ToolCall) -> bool:
 
 
 def _alike(call: ToolCall, other: ToolCall) -> bool:
-    """Whether two calls ask for much the same; other numbers make no difference."""
+    """True if two calls have similar parameters; other numbers make no difference."""
     one, two = ({word for word in each.words if word.isalpha()} for each in (call, other))
     return likeness(one, two) >= REWORDED
 
 
 def _is_polling(cycle: Sequence[ToolCall]) -> bool:
-    """Whether a cycle waits for something, and does nothing else that works.
+    """True if a cycle waits, and otherwise has no effect.
 
-    One call that leads on each time, as scrolling does, is taken for such.
+    A single call that advances each time, such as scrolling, counts as waiting.
     """
     idle = all(call.waits or call.effect == "looks" or not call.success for call in cycle)
     waits = any(call.success and call.waits for call in cycle)
@@ -201,19 +194,19 @@ def _is_polling(cycle: Sequence[ToolCall]) -> bool:
 
 
 def _is_evidence(call: ToolCall, *, alone: bool) -> bool:
-    """Whether a call, the same again, says that nothing changes."""
+    """True if a repeated call shows that nothing changes."""
     is_done = call.says_little and (alone or call.effect == "acts")
     return not (call.success and (is_done or call.waits))
 
 
 class DoomLoopDetector:
-    """Finds cycles of calls whose arguments are alike and whose outcomes are the same."""
+    """Detector of cycles of calls with similar arguments and equal outcomes."""
 
     def __init__(self, repetitions: int = REPETITIONS, steps: int = CYCLE) -> None:
         self._repetitions, self._steps = repetitions, steps
 
     def observe(self, _event: Event, calls: Sequence[ToolCall], /) -> DoomLoop | None:
-        """Look at how the calls end."""
+        """Look for a loop at the end of the calls."""
         return find_loop(calls, self._repetitions, self._steps)
 
 
@@ -224,14 +217,14 @@ MAX_ERRORS = 50
 
 @dataclass(frozen=True, slots=True)
 class RepeatedError(TrajectoryPattern):
-    """The same error again and again; `message` without what differs, `tools` that met it."""
+    """Repeated error; `message` is normalised, `tools` have met the error."""
 
     message: str = ""
     tools: tuple[str, ...] = ()
 
 
 class RepeatedErrorDetector:
-    """Finds an error that comes back while no tool that met it succeeds."""
+    """Detector of an error that returns while no tool that met it succeeds."""
 
     def __init__(self, occurrences: int = 3) -> None:
         self._least = occurrences
@@ -239,7 +232,7 @@ class RepeatedErrorDetector:
         self._last = ""
 
     def observe(self, event: Event, _calls: Sequence[ToolCall], /) -> RepeatedError | None:
-        """Count the error, or forget those of a tool that works."""
+        """Count the error, or drop the errors of a tool that succeeds."""
         if isinstance(event, PromptExecuted) and event.is_new:
             self._seen.clear()
         elif isinstance(event, ToolCall) and event.success:
@@ -261,14 +254,14 @@ class RepeatedErrorDetector:
 # -- progress ------------------------------------------------------------------------------------
 
 RECENT = 10
-"""Calls of which a stall says what became of them."""
+"""Calls whose outcomes a stall counts."""
 
 MAX_SEARCHES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressStall(TrajectoryPattern):
-    """Calls that lead nowhere: `calls` without an act; `failures` and `known` of the last ten."""
+    """Lack of progress: `calls` without an act; `failures` and `known` of the last ten."""
 
     calls: int = 0
     failures: int = 0
@@ -276,15 +269,15 @@ class ProgressStall(TrajectoryPattern):
 
 
 def told_something(call: ToolCall) -> bool:
-    """The progress indicator by default: whether a call told or did what was not known."""
+    """Default indicator of progress: True for a call with news."""
     return call.is_news
 
 
 class ProgressStallDetector:
-    """Finds that the work does not move: by the signals that are weighed for a stall.
+    """Detector of a lack of progress, by the weighted signals of a stall.
 
-    With `calls`, so many in a row without progress are one too; `indicator` says what progress is,
-    and one of your own has the last word on a call.
+    `calls` consecutive calls without progress are a stall too. `indicator` defines progress, and
+    a custom indicator overrides the signals.
     """
 
     def __init__(
@@ -294,7 +287,7 @@ class ProgressStallDetector:
         self.indicator = indicator
 
     def observe(self, event: Event, calls: Sequence[ToolCall], /) -> ProgressStall | None:
-        """Count the call, or begin anew."""
+        """Count the call, or restart the count."""
         if isinstance(event, PromptExecuted) and event.is_new:
             self._idle, self._since = 0, event.number
         elif isinstance(event, ToolCall):
@@ -315,7 +308,7 @@ class ProgressStallDetector:
 
 
 def unmoved(calls: Sequence[ToolCall]) -> int:
-    """How often the last call came with the same answer, each time after another act."""
+    """Repetitions of the last call with the same answer, each after another act."""
     last, count, acted = calls[-1], 1, False
     if not last.is_open_check or last.is_under_way:
         return 0
@@ -336,16 +329,16 @@ def unmoved(calls: Sequence[ToolCall]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SearchLoop(TrajectoryPattern):
-    """The same is searched for in other words; `queries` in order, `found` the nearest tools."""
+    """Repeated search in other words; `queries` in order, `found` are the nearest tools."""
 
     queries: tuple[str, ...] = ()
     found: tuple[str, ...] = ()
 
 
 class SearchLoopDetector:
-    """Finds searches for tools, and by any tool, that find nothing new, with no use of what was.
+    """Detector of searches, by any tool, that find nothing new while their results go unused.
 
-    The signals are weighed; with `searches`, so many there must be since the last act besides.
+    The signals are weighted; `searches` is a further minimum of searches since the last act.
     """
 
     def __init__(self, searches: int = 1) -> None:
@@ -353,7 +346,7 @@ class SearchLoopDetector:
         self._asked: deque[tuple[str, float, tuple[str, ...]]] = deque(maxlen=MAX_SEARCHES)
 
     def observe(self, event: Event, _calls: Sequence[ToolCall], /) -> SearchLoop | None:
-        """Take a search, or begin anew after an act and with a new request."""
+        """Take a search, or restart after an act or a new request."""
         if isinstance(event, SearchAsked):
             self._asked.append((event.text, event.at, event.found))
         elif isinstance(event, ToolCall) and event.is_search:
@@ -386,13 +379,13 @@ FORGOTTEN = 5
 
 @dataclass(frozen=True, slots=True)
 class ToolAvoidance(TrajectoryPattern):
-    """Tools were suggested and none of them was called; `suggested` are their names."""
+    """Suggested tools that were not called; `suggested` are their names."""
 
     suggested: tuple[str, ...] = ()
 
 
 class ToolAvoidanceDetector:
-    """Finds that what a search found stays unused, over so many other calls."""
+    """Detector of found tools that stay unused over a number of other calls."""
 
     def __init__(self, calls: int = UNUSED_CALLS) -> None:
         self._calls = calls
@@ -417,7 +410,7 @@ class ToolAvoidanceDetector:
 
 @dataclass(frozen=True, slots=True)
 class ContextDegradation(TrajectoryPattern):
-    """Signs that what was said is lost: it is asked again, done and undone, looked up again."""
+    """Signs of a lost context: repeated questions, undone acts, repeated look-ups."""
 
     asks_again: int = 0
     contradicts: int = 0
@@ -425,7 +418,7 @@ class ContextDegradation(TrajectoryPattern):
 
 
 class ContextDegradationDetector:
-    """Counts signs that an agent lost its context, over the window."""
+    """Detector of a lost context, by signs in the window."""
 
     def __init__(self, signs: int = DEGRADED) -> None:
         self._least = signs
@@ -455,7 +448,7 @@ class ContextDegradationDetector:
 
 
 def _lost(call: ToolCall, calls: Sequence[ToolCall]) -> str:
-    """The sign of a call: an act done, undone and done again; or a look at what was known."""
+    """Sign in a call: an act done, undone and done again, or a look at known content."""
     same = [each for each in calls[:-1] if each.name == call.name]
     if not same or not call.success or call.waits:
         return ""
@@ -474,4 +467,4 @@ DETECTORS: tuple[Callable[[], PatternDetector], ...] = (
     ToolAvoidanceDetector,
     ContextDegradationDetector,
 )
-"""What a trajectory is looked at with unless it is told otherwise."""
+"""Default detectors of a trajectory."""

@@ -1,4 +1,4 @@
-"""Guidance providers: who says what when a classifier fires, and what of it is handed on."""
+"""Guidance providers: hints for firing classifiers, and their selection."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ logger = logging.getLogger(__name__)
 
 MAX_CONTENT = 500
 LAST = 8
-"""Calls that are looked at for the tool that leads nowhere, where they are no exact loop."""
+"""Calls among which the tool without progress is sought, if there is no exact loop."""
 
 
 class DecisionPoint(StrEnum):
-    """When in an agent's turn guidance is asked for."""
+    """Point in an agent's turn at which guidance is collected."""
 
     PRE_RENDER = "pre-render"
     PRE_TOOL_SELECTION = "pre-tool-selection"
@@ -61,24 +61,24 @@ Provided: TypeAlias = GuidanceInjection | Sequence[GuidanceInjection] | None
 
 
 class GuidanceProvider(Protocol):
-    """Has a short hint for one kind of trouble."""
+    """Provider of a short hint for one kind of trouble."""
 
     @property
     def name(self) -> str:
-        """What its cooldown is kept under."""
+        """Name under which the cooldown is kept."""
         ...
 
     @property
     def category(self) -> str:
-        """What kind of hint it gives."""
+        """Category of the hints."""
         ...
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Whether there is something to say; in microseconds."""
+        """Decide in microseconds if a hint is due."""
         ...
 
     def provide(self, context: GuidanceContext, /) -> Provided:
-        """What to say; asked only where there is something, which `context.result` says."""
+        """Hints for `context.result`, a firing classification."""
         ...
 
 
@@ -87,9 +87,9 @@ class GuidanceProvider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClassifierConfig:
-    """How sure it must be, and how often it may fire; None for as often as it likes.
+    """Lowest confidence of a classifier, and its limits; None is no limit.
 
-    After it fired it may again `cooldown_turns` turns later.
+    After firing it may fire again `cooldown_turns` turns later.
     """
 
     min_confidence: float = 0.5
@@ -98,7 +98,7 @@ class ClassifierConfig:
 
 
 class ClassifierCooldownTracker:
-    """Remembers when what fired, in one session."""
+    """Tracker of cooldowns in one session."""
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
@@ -106,7 +106,7 @@ class ClassifierCooldownTracker:
         self._hints: dict[str, tuple[int, int]] = {}
 
     def can_fire(self, name: str, turn: int, config: ClassifierConfig | None = None) -> bool:
-        """Whether it may fire in a turn; turns are counted from any start."""
+        """True if a classifier may fire in a turn; turns count from any start."""
         config = config or ClassifierConfig()
         most = config.max_fires_per_session
         if most is not None and self._fires.get(name, 0) >= most:
@@ -115,12 +115,12 @@ class ClassifierCooldownTracker:
         return last is None or turn - last >= config.cooldown_turns
 
     def hints(self, name: str, turn: int) -> int:
-        """How many hints it gave in a turn, if that is its last one."""
+        """Number of hints in a turn, if that was its last turn."""
         last, count = self._hints.get(name, (turn, 0))
         return count if last == turn else 0
 
     def record_fire(self, name: str, turn: int, hints: int = 1) -> None:
-        """It fired, and gave so many hints."""
+        """Record a firing and its number of hints."""
         self._hints[name] = turn, self.hints(name, turn) + hints
         self._last[name] = max(turn, self._last.get(name, turn))
         self._fires[name] = self._fires.get(name, 0) + 1
@@ -131,10 +131,10 @@ EVERYWHERE = frozenset(DecisionPoint)
 
 @dataclass(frozen=True, slots=True)
 class GuidanceProviderConfig:
-    """A provider, and when it is asked.
+    """Provider with its limits.
 
-    `classifier` decides in place of the provider's own. At most `max_per_turn` of its hints come
-    in a turn, counted by the tracker; `cooldown_turns` after it spoke it may again.
+    `classifier` replaces the provider's own. At most `max_per_turn` of its hints come in a turn,
+    counted by the tracker; after a hint it is silent for `cooldown_turns` turns.
     """
 
     provider: GuidanceProvider
@@ -147,14 +147,14 @@ class GuidanceProviderConfig:
 
     @property
     def limits(self) -> ClassifierConfig:
-        """How sure and how often, as its cooldown is counted."""
+        """Limits as the tracker counts them."""
         how_often = self.cooldown_turns, self.max_fires_per_session
         return ClassifierConfig(self.min_confidence, *how_often)
 
 
 @dataclass(frozen=True, slots=True)
 class GuidanceDelivered:
-    """Hints were handed on, at a decision point of a turn."""
+    """Delivery of hints at a decision point of a turn."""
 
     injections: tuple[GuidanceInjection, ...]
     point: DecisionPoint
@@ -175,11 +175,11 @@ def collect_guidance(
     max_injections: int = 3,
     listener: Callable[[GuidanceDelivered], object] | None = None,
 ) -> tuple[GuidanceInjection, ...]:
-    """The hints for now, least priority first, one for each key and each cause; never an error.
+    """Collect the current hints, lowest priority first, one for each key and cause; never raise.
 
-    What a provider provokes is logged and is no guidance. `tracker` keeps cooldowns and caps
-    of one conversation; without one, what `context` says was delivered does not come again.
-    `listener` hears what is delivered. A provider may have a `cause` that others share.
+    An error of a provider is logged. `tracker` keeps cooldowns and caps of one conversation;
+    without a tracker, hints in `context.delivered` do not repeat. `listener` is called with each
+    delivery. Several providers may share a `cause`.
     """
     configs = [
         each if isinstance(each, GuidanceProviderConfig) else GuidanceProviderConfig(each)
@@ -209,7 +209,7 @@ def collect_guidance(
 
 @dataclass(frozen=True, slots=True)
 class _Provided:
-    """A hint, the name of its provider, and what it is about."""
+    """Hint with the name of its provider and its cause."""
 
     hint: GuidanceInjection
     name: str
@@ -222,7 +222,7 @@ def _provided(
     tracker: ClassifierCooldownTracker | None,
     point: DecisionPoint,
 ) -> Sequence[_Provided]:
-    """What a provider has to say now, if anything, and if it may."""
+    """Hints of a provider now, within its limits."""
     provider = config.provider
     try:
         name = provider.name
@@ -249,7 +249,7 @@ def _provided(
 
 @dataclass(frozen=True, slots=True)
 class StuckTool:
-    """A tool that leads nowhere: how often it was called for it, and the error, if any."""
+    """Tool without progress, its number of calls, and the error, if any."""
 
     name: str
     calls: int
@@ -257,10 +257,10 @@ class StuckTool:
 
 
 def stuck_tool(trajectory: TrajectoryAnalysis) -> StuckTool | None:
-    """The tool that a loop or a streak of errors is about; None where there is neither.
+    """Tool of a loop or of a streak of errors; None without either.
 
-    Of a loop the call that fails, else the one that was to change something; where there is no
-    exact one, the tool that comes most. Of a streak the last that failed and did not work since.
+    Of a loop the failing tool, else the acting tool; without an exact loop the most frequent. Of
+    a streak the last failing tool that has not succeeded since.
     """
     if "doom_loop" in trajectory.alarms:
         return _looping(trajectory.calls)
@@ -268,7 +268,7 @@ def stuck_tool(trajectory: TrajectoryAnalysis) -> StuckTool | None:
 
 
 def _looping(calls: Sequence[ToolCall]) -> StuckTool | None:
-    """The tool that calls go round about."""
+    """Tool of the current loop."""
     if not calls:
         return None
     if loop := find_loop(calls, 2):
@@ -285,7 +285,7 @@ def _looping(calls: Sequence[ToolCall]) -> StuckTool | None:
 
 
 def _failing(calls: Sequence[ToolCall]) -> StuckTool | None:
-    """The tool that failed last, of those that did not work since, and how often."""
+    """Last failing tool that has not succeeded since, and its failures."""
     worked, failed = set[str](), list[ToolCall]()
     for call in reversed(calls):
         if call.success:
@@ -307,18 +307,18 @@ def _quoted(text: str, chars: int = 120) -> str:
 
 
 STUCK = "stuck"
-"""The cause of hints for a loop, or for failures in a row."""
+"""Cause of hints for a loop, or for consecutive failures."""
 
 
 FOUND: Mapping[str, PatternType] = {
     "stall": PatternType.PROGRESS_STALL,
     "search_loop": PatternType.SEARCH_LOOP,
 }
-"""Alarms of which a detector has the last word: it may have a threshold, and be left out."""
+"""Alarms that a detector overrides, since it may have a threshold or be left out."""
 
 
 def _sure(alarm: str, trajectory: TrajectoryAnalysis) -> float | None:
-    """How sure it is that an alarm stands, if it does."""
+    """Certainty of an active alarm; None if it is not active."""
     if alarm not in FOUND:
         return trajectory.alarms.get(alarm)
     found = trajectory.pattern(FOUND[alarm])
@@ -326,7 +326,7 @@ def _sure(alarm: str, trajectory: TrajectoryAnalysis) -> float | None:
 
 
 def _stands(alarm: str, *unless: str) -> Callable[[GuidanceContext], ClassificationResult]:
-    """Whether an alarm stands, and none of these others does."""
+    """True if an alarm is active, and none of some other alarms."""
 
     def classify(context: GuidanceContext) -> ClassificationResult:
         trajectory = context.trajectory
@@ -339,7 +339,7 @@ def _stands(alarm: str, *unless: str) -> Callable[[GuidanceContext], Classificat
 
 
 def _told(alarm: str, trajectory: TrajectoryAnalysis) -> Mapping[str, Any]:
-    """What a hint says of an alarm."""
+    """Details of an alarm for a hint."""
     if alarm == "doom_loop" and (loop := find_loop(trajectory.calls, 2)):
         return {"cycle": list(loop.cycle), "repetitions": loop.occurrences}
     found = trajectory.pattern(PatternType.SEARCH_LOOP)
@@ -349,7 +349,7 @@ def _told(alarm: str, trajectory: TrajectoryAnalysis) -> Mapping[str, Any]:
 
 
 class _OneHint:
-    """A provider of one hint, where its classifier fires, the usual one unless told another."""
+    """Provider of one hint for its classifier, the default one unless another is given."""
 
     category, cause = "recovery", ""
     key: ClassVar[str]
@@ -360,11 +360,11 @@ class _OneHint:
         self._judge = type(self).usual if classifier is None else classifier.classify
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """What the classifier says."""
+        """Result of the classifier."""
         return self._judge(context)
 
     def provide(self, context: GuidanceContext, /) -> GuidanceInjection | None:
-        """The hint; what it says rests on the result."""
+        """Hint by the result."""
         text = self._said(context, (context.result or self.classify(context)).metadata)
         if not text:
             return None
@@ -380,7 +380,7 @@ class _OneHint:
 
 
 class DoomLoopBreakerProvider(_OneHint):
-    """Says that the same calls come again and again, and to do something else."""
+    """Hint to leave a loop of equal calls."""
 
     name, cause, key, priority = "doom-loop-breaker", STUCK, "doom-loop", 20
     usual = _stands("doom_loop")
@@ -396,7 +396,7 @@ class DoomLoopBreakerProvider(_OneHint):
 
 
 class DiagnosticSignalProvider(_OneHint):
-    """Says what the failures in a row have in common; errors are not quoted: others wrote them."""
+    """Hint on what consecutive failures share; foreign error texts are not quoted."""
 
     name, cause, key, priority = "diagnostic-signal", STUCK, "error-streak", 30
     usual = _stands("error_streak")
@@ -415,7 +415,7 @@ class DiagnosticSignalProvider(_OneHint):
 
 
 class ConsultationProvider(_OneHint):
-    """Says that nothing has moved for a while: act on what is known, or say what is missing."""
+    """Hint on a stall: act on known facts, or name the missing ones."""
 
     name, category, key, priority = "consultation", "consultation", "stall", 50
     usual = _stands("stall", "doom_loop", "error_streak", "search_loop")
@@ -428,7 +428,7 @@ class ConsultationProvider(_OneHint):
 
 
 class ParallelReminderProvider(_OneHint):
-    """Says that calls that need nothing of each other can be made at once."""
+    """Hint to make independent calls in parallel."""
 
     name, category, key, priority = "parallel-reminder", "efficiency", "parallel", 90
     usual = SequentialWhenParallelClassifier().classify
@@ -440,12 +440,11 @@ class ParallelReminderProvider(_OneHint):
 
 
 FindAlternates: TypeAlias = Callable[[str, str], Sequence[str]]
-"""Gives the names of the next best tools for what a tool, by its name, was to do; the second text
-is what was asked for, where that is known."""
+"""Function from a tool's name and the request, if known, to the names of the next best tools."""
 
 
 def _stuck(context: GuidanceContext) -> ClassificationResult:
-    """Whether the agent is stuck with one tool."""
+    """True if the agent is stuck with one tool."""
     stuck = stuck_tool(context.trajectory)
     if stuck is None:
         return ClassificationResult.no()
@@ -453,7 +452,7 @@ def _stuck(context: GuidanceContext) -> ClassificationResult:
 
 
 class AlternateToolProvider(_OneHint):
-    """Names the router's next best tools for the step that fails, where there are any."""
+    """Hint with the router's next best tools for a failing step."""
 
     name, category, cause = "alternate-tool", "alternative", STUCK
     key, priority, usual = "alternate-tool", 10, _stuck
@@ -477,7 +476,7 @@ class AlternateToolProvider(_OneHint):
 
 
 class SearchLoopProvider(_OneHint):
-    """Says that searching in other words finds nothing new: use what is nearest, or do without."""
+    """Hint to stop searching in other words: use the nearest tool, or none."""
 
     name, key, priority, usual = "search-loop", "search-loop", 15, _stands("search_loop")
 
@@ -493,7 +492,7 @@ class SearchLoopProvider(_OneHint):
 def default_providers(
     find_alternates: FindAlternates | None = None,
 ) -> tuple[GuidanceProviderConfig, ...]:
-    """The providers for an agent that is stuck; with alternates where those can be looked for."""
+    """Default providers for a stuck agent, with alternates if they can be found."""
     alternates = [] if find_alternates is None else [AlternateToolProvider(find_alternates)]
     chosen: list[GuidanceProvider] = [
         *alternates,

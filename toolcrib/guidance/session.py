@@ -30,22 +30,22 @@ __all__ = ["GuidanceHooks", "GuidanceSession", "events_of", "with_guidance"]
 logger = logging.getLogger(__name__)
 
 QUIET = 10
-"""Events after a hint in which no other one comes."""
+"""Events after a hint without another hint."""
 
 AGAIN = 30
-"""Those after which the same one may come again."""
+"""Events after which the same hint may come again."""
 
 MAX_HINTS = 3
-"""How often each may come in a conversation."""
+"""Deliveries of one hint in a conversation."""
 
 
 def no_alternates(_tool: str, _text: str) -> tuple[str, ...]:
-    """Finds no other tools."""
+    """Return no other tools."""
     return ()
 
 
 class GuidanceSession:
-    """Takes in what an agent does, by `trajectory`, and says at times what would help.
+    """Guidance of one conversation: events go into `trajectory`, hints come out.
 
     Selectivity matters more than coverage: one hint at a time, none soon after another, each
     seldom. Not for several threads at once.
@@ -57,12 +57,12 @@ class GuidanceSession:
         self._last: int | None = None
 
     def stuck(self) -> StuckTool | None:
-        """The tool that the agent is stuck with, where a hint about it may come."""
+        """Tool that the agent is stuck with, if a hint on it is due."""
         context = self._context()
         return stuck_tool(context.trajectory) if self._may_speak(context.turn) else None
 
     def hint(self, find_alternates: FindAlternates = no_alternates) -> GuidanceInjection | None:
-        """The hint for now, mostly none; to be asked once after each event."""
+        """Current hint, mostly none; call once after each event."""
         context = self._context()
         if not self._may_speak(context.turn):
             return None
@@ -99,17 +99,17 @@ _FAILED = re.compile(
     r"(?:\w{0,40}(?:error|exception)(?=[:(]| -?\d|$)|(?:failed|timeout|cannot|could not)\b)",
     re.IGNORECASE,
 )
-"""How results begin that are failures: `MCP error -32602`, `ls: cannot access`."""
+"""Beginnings of results that are failures: `MCP error -32602`, `ls: cannot access`."""
 
 Item = Mapping[str, Any]
 
 
 def events_of(messages: Iterable[Item]) -> tuple[TrajectoryEvent, ...]:
-    """The trajectory of a conversation, oldest first.
+    """Read the trajectory of a conversation, oldest first.
 
     Reads messages of OpenAI's Chat Completions, items of its Responses, and messages of
-    Anthropic with their blocks. A call without a result is not in it. OpenAI has no word for
-    failure: a result that says `error` or `failed`, as JSON or to begin with, is one.
+    Anthropic with their blocks. Calls without a result are left out. OpenAI has no field for
+    failure: a result that begins with `error` or `failed`, or has such a JSON field, is a failure.
     """
     calls: dict[str, tuple[str, Any]] = {}
     found: list[TrajectoryEvent] = []
@@ -125,7 +125,7 @@ def events_of(messages: Iterable[Item]) -> tuple[TrajectoryEvent, ...]:
 
 
 def _parts(message: Item) -> Iterator[tuple[str, Any]]:
-    """Calls as (id, name, arguments), results as (call's id, result, is error), what was said."""
+    """Parse calls (id, name, arguments), results (call's id, result, is error), and text."""
     kind, role, content = message.get("type"), message.get("role"), message.get("content")
     if kind == "function_call":
         yield "call", (message.get("call_id"), message.get("name"), message.get("arguments"))
@@ -143,7 +143,7 @@ def _parts(message: Item) -> Iterator[tuple[str, Any]]:
 
 
 def _blocks(block: Item, role: str) -> Iterator[tuple[str, Any]]:
-    """As `_parts`, of one block of a message's content."""
+    """Parse one block of a message's content, as `_parts`."""
     kind = block.get("type")
     if kind == "tool_use":
         yield "call", (block.get("id"), block.get("name"), block.get("input"))
@@ -173,7 +173,7 @@ def _event(name: Any, arguments: Any, result: Any, *, is_error: bool | None) -> 
 
 
 def _object(arguments: Any) -> dict[str, Any]:
-    """A call's arguments, which some write as JSON text."""
+    """Arguments of a call, also if written as JSON text."""
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
@@ -183,7 +183,7 @@ def _object(arguments: Any) -> dict[str, Any]:
 
 
 def _text_of(result: Any) -> str:
-    """A result as text; of a list of parts their texts."""
+    """Text of a result, or of its parts."""
     if isinstance(result, str):
         return result
     texts = [each.get("text") for each in _dictionaries(result)]
@@ -207,9 +207,9 @@ def _says_error(text: str) -> bool:
 def with_guidance(
     messages: Sequence[Item], injections: Sequence[GuidanceInjection], *, role: str = "system"
 ) -> list[Item]:
-    """The messages to send now, with the hints at their end; hand the messages on without them.
+    """Copy messages with the hints at the end, to send now; do not store the hints.
 
-    What was handed in is not changed. `role` is `developer` for models that want that.
+    The given messages stay unchanged. `role` is `developer` for models that need that role.
     """
     if not injections:
         return list(messages)
@@ -218,11 +218,11 @@ def with_guidance(
 
 
 class GuidanceHooks:
-    """Hooks of Anthropic's agents: given what happened, they answer with `additionalContext`.
+    """Hooks of Anthropic's agents, which answer events with `additionalContext`.
 
     One object serves all sessions. Register it for `UserPromptSubmit`, `PostToolUse` and
-    `PostToolUseFailure`; of other events it says nothing. Never an error, and blocks nothing.
-    With `find_alternates` hints name other tools.
+    `PostToolUseFailure`; other events have no answer. Never raises, never blocks a call. With
+    `find_alternates` hints name other tools.
     """
 
     def __init__(self, find_alternates: FindAlternates = no_alternates) -> None:
@@ -232,11 +232,11 @@ class GuidanceHooks:
     async def __call__(
         self, given: Item, _tool_use_id: str | None = None, _context: object = None, /
     ) -> dict[str, Any]:
-        """The hook as the SDK calls it."""
+        """Hook as the SDK calls it."""
         return self.answer(given)
 
     def answer(self, given: Item) -> dict[str, Any]:
-        """What a hook is answered with: nothing, or the context to add."""
+        """Answer to a hook: empty, or with the context to add."""
         try:
             return self._answer(given)
         except Exception:

@@ -1,7 +1,7 @@
-"""Signals: what is counted of a trajectory event by event, and what it is judged by.
+"""Signals: counts over a trajectory, event by event, and the alarms that they trigger.
 
-Four alarms are weighed (`weights.csv`, fitted by `scripts/fit_guidance.py`): each by a logistic
-regression over these counts. Nothing here grows: a step is compared with those of the window.
+Four alarms are logistic regressions over the counts (`weights.csv`, fitted by
+`scripts/fit_guidance.py`). Memory is bounded: a step is compared with the window's alone.
 """
 
 from __future__ import annotations
@@ -13,15 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolcrib.guidance.actions import (
-    ACTS,
-    MAX_KNOWN,
-    WORDS,
-    ToolCall,
-    likeness,
-    name_words,
-    normal_error,
-)
+from toolcrib.guidance.actions import ACTS, MAX_KNOWN, WORDS, ToolCall, normal_error
 from toolcrib.guidance.detectors import (
     REPETITIONS,
     Event,
@@ -32,36 +24,34 @@ from toolcrib.guidance.detectors import (
 )
 from toolcrib.numerics import sigmoid
 from toolcrib.router.alternates import EFFECT_OF
-
-__all__ = ["WEIGHTS", "Signals"]
+from toolcrib.text import likeness, name_words
 
 WINDOW, RECENT = 24, 8
-"""Steps that a step is compared with, and those that count as recent."""
+"""Steps that a step is compared with, and steps that count as recent."""
 
 ALIKE, SAME = 0.6, 0.5
-"""From this Jaccard index on answers are alike, and what is asked is much the same."""
+"""Lowest Jaccard index of similar answers, and of similar requests."""
 
 NEARLY, ROUGHLY, NEAR = 0.5, 0.34, 0.02
-"""The same where calls go round: numbers of an answer may differ by this share, by a degree."""
+"""Lowest Jaccard index of answers of a cycle, in two degrees; share by which numbers may differ."""
 
 A_WORD = 2
-"""Words of an answer that is one, behind whether it worked."""
+"""Words of a one-word answer, after the mark of success."""
 
 HALF, TOLD = 0.5, 0.6
-"""Up to the one share of new words an answer is known, from the other on it tells something."""
+"""Highest share of new words in a known answer, and lowest share in an answer with news."""
 
 FADING = 0.25
-"""Share of the last step in what is averaged over the recent ones."""
+"""Weight of the last step in a moving average."""
 
 SLACK = 1.0
-"""So far below its threshold an alarm that stands still stands."""
+"""Distance below its threshold at which an active alarm ends."""
 
 CERTAIN = "same_failure"
-"""The signal by which a loop stands whatever else is counted: the same call failed three times."""
+"""Signal that alone triggers a loop: the same call failed three times."""
 
 MUCH_ALIKE, RESTORED, BRIEF = 0.3, 0.85, 40
-"""From this Jaccard index on an act is another one rewritten, and one done again; so few words are
-no document."""
+"""Lowest Jaccard index of a rewritten act, and of a repeated act; words of no document."""
 
 COUNTS: Mapping[str, int] = {
     "rereads": 8,
@@ -73,12 +63,12 @@ COUNTS: Mapping[str, int] = {
     "looks": 14,
     "refound": 6,
 }
-"""What is counted since the last act that got on, and from which number on more says no more."""
+"""Counts since the last act with progress, each with the number at which it saturates."""
 
 AVERAGED = ("failing", "idling", "searching", "same", "new_words", "familiar", "circling")
 
 OF_STALLS = frozenset({"asks_for", "undone", "returns"})
-"""Signals by which only a stall is weighed."""
+"""Signals of a stall alone."""
 
 LEVELS: Mapping[str, tuple[float, ...]] = {
     "asks": (3, 4),
@@ -89,7 +79,7 @@ LEVELS: Mapping[str, tuple[float, ...]] = {
     "fail_run": (3, 4),
     "refuted": (2, 3, 4),
 }
-"""Counts that weigh as steps: from so many on it is another thing."""
+"""Counts that enter as steps, with the thresholds of each step."""
 
 _WORD, _NUMBER = re.compile(r"[^\W_]++"), re.compile(r"(?<![\w.])\d{1,12}(?:\.\d{1,6})?(?!\w)")
 EMPTY: frozenset[str] = frozenset()
@@ -104,12 +94,12 @@ WEIGHTS: Mapping[str, Mapping[str, float]] = {
     alarm: {name: float(weights[place]) for name, weights in _rows if weights[place]}
     for place, alarm in enumerate(_alarms[1])
 }
-"""Of each alarm a logistic regression, its threshold at 0: the weight of each signal."""
+"""Weight of each signal in each alarm's logistic regression, with the threshold at 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A call or a search, as it is compared: its answer, and how often it came before.
+    """Call or search in a form that can be compared, with counts of its earlier occurrences.
 
     `which` are its words with digits, `gist` and `numbers` are of the answer. `same` counts those
     that asked the same and were answered alike, `alike` those in other words, `asked` those that
@@ -134,7 +124,7 @@ class _Step:
 
 
 class Signals:
-    """Counts a trajectory; a new request begins anew, an act that gets on clears the counts."""
+    """Counter of signals; a new request resets all, an act with progress clears the counts."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
@@ -157,7 +147,7 @@ class Signals:
         self._acts: deque[tuple[str, frozenset[str]]] = deque(maxlen=RECENT)
 
     def observe(self, event: Event, calls: Sequence[ToolCall]) -> dict[str, float]:
-        """The alarms that stand after an event, each with how sure it is (0.5 to 1)."""
+        """Active alarms after an event, each with its certainty (0.5 to 1)."""
         if not isinstance(event, PromptExecuted):
             self._count(event)
         else:
@@ -174,7 +164,7 @@ class Signals:
         return {name: max(0.5, sigmoid(scores[name])) for name in stands}
 
     def _hear(self, event: PromptExecuted) -> None:
-        """Take in what was said: whether it is a question, and whether something is to be done."""
+        """Take in a message: a question, or a request to act."""
         words = _WORD.findall(event.text.lower())
         self._said.update(words)
         if event.is_new and not (self._steps and self._steps[-1].is_question):
@@ -184,7 +174,7 @@ class Signals:
             self._begin()
 
     def _count(self, event: ToolCall | SearchAsked) -> None:
-        """Take a step in."""
+        """Count a step."""
         call = event if isinstance(event, ToolCall) else None
         step, told = self._compared(event), _told(event)
         told["vain"] = told["searching"] and self._searched(step, is_empty=told["empty"])
@@ -222,20 +212,20 @@ class Signals:
                 known.clear()
 
     def _refute(self, step: _Step, told: Mapping[str, bool]) -> None:
-        """Count acts that changed nothing in what a check says; what is no check lets it fade."""
+        """Count acts that left a check's answer unchanged; other steps let the count fade."""
         if told["checking"] and step.refuted:
             self._refuted = step.refuted
         elif not (told["acting"] or told["waiting"]):
             self._refuted /= 2
 
     def _gets_on(self, step: _Step, told: Mapping[str, bool]) -> bool:
-        """Whether a check, for the first time since an act, is answered as it never was."""
+        """True if the first check since an act has a new answer."""
         moved = self._has_acted and step.asked > 0 and step.seen == 0 and not told["idling"]
         self._has_acted = told["acting"] or (self._has_acted and not step.asked)
         return moved
 
     def _happened(self, step: _Step, told: Mapping[str, bool]) -> dict[str, bool]:
-        """What is counted of a step."""
+        """Signals of a step."""
         only_reads = not (told["waiting"] or told["failing"] or told["acting"])
         return {
             "looks": told["looking"] and not told["failing"],
@@ -249,11 +239,11 @@ class Signals:
         }
 
     def _is_told(self, step: _Step) -> bool:
-        """Whether an answer says much that was not said before."""
+        """True if an answer has much news."""
         return len(step.answer) > A_WORD and _share(step.answer - self._said, step.answer) > TOLD
 
     def _compared(self, event: ToolCall | SearchAsked) -> _Step:
-        """The step, and how often it came in the window."""
+        """Compare a step with the window, and count its occurrences."""
         if isinstance(event, ToolCall):
             name, words, is_question = event.name, event.words, _is_question(event)
             text = event.outcome.lower()
@@ -288,7 +278,7 @@ class Signals:
         return _Step(name, words, which, answer, gist, numbers, is_question, acts, *counts)
 
     def _searched(self, step: _Step, *, is_empty: bool) -> bool:
-        """Whether a search found nothing new."""
+        """True if a search found nothing new."""
         before = EMPTY.union(*self._found)
         is_vain = is_empty or (bool(before) and _share(step.answer - before, step.answer) <= HALF)
         self._found.append(EMPTY if is_empty else step.answer)
@@ -296,7 +286,7 @@ class Signals:
         return is_vain
 
     def _rewrites(self, step: _Step) -> bool:
-        """Whether an act is much like a recent one; count it where it undoes the last such."""
+        """True if an act rewrites a recent act; also count an act that undoes the last rewrite."""
         alike = [likeness(words, step.words) for name, words in self._acts if name == step.name]
         like = [each for each in alike if each >= MUCH_ALIKE]
         self._returns += len(like) > 1 and max(like[:-1]) >= RESTORED > like[-1]
@@ -304,14 +294,14 @@ class Signals:
         return bool(like)
 
     def _has_met(self, call: ToolCall) -> bool:
-        """Whether an error was met before, of the last ones."""
+        """True if an error is among the last errors."""
         error = normal_error(call.error or call.result)
         is_known = error in self._errors
         self._errors.append(error)
         return is_known
 
     def _round(self, step: _Step, *, waits: bool) -> None:
-        """Count how long the steps have repeated those of two to four steps before."""
+        """Count the steps that repeat the step two to four before."""
         for length in range(2, 5):
             other = self._steps[-length] if len(self._steps) >= length else None
             if other is None or not _goes_round(step, other):
@@ -321,7 +311,7 @@ class Signals:
                 self._round_waits[length] += waits
 
     def _values(self, event: Event, calls: Sequence[ToolCall]) -> dict[str, float]:
-        """Each signal by its name, from 0 to 1."""
+        """Signals by name, from 0 to 1."""
         recent = list(self._steps)[-RECENT:] or [_Step("", EMPTY)]
         again = [each.same + each.alike for each in recent]
         is_prompt = isinstance(event, PromptExecuted)
@@ -366,7 +356,7 @@ class Signals:
 
 
 def _told(event: ToolCall | SearchAsked) -> dict[str, bool]:
-    """What a step is."""
+    """Properties of a step."""
     if isinstance(event, SearchAsked):
         told = dict.fromkeys(
             ("failing", "checking", "acting", "changing", "waiting", "plans"), False
@@ -387,32 +377,32 @@ def _told(event: ToolCall | SearchAsked) -> dict[str, bool]:
 
 
 def _share(some: frozenset[str], words: frozenset[str]) -> float:
-    """The share that some words are of others; none of none."""
+    """Share of some words among others; 0 without words."""
     return len(some) / len(words) if words else 0.0
 
 
 def _are_near(some: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether numbers are the same, or nearly."""
+    """True if numbers are nearly equal."""
     return len(some) == len(others) and all(
         abs(a - b) <= NEAR * max(a, b) for a, b in zip(some, others, strict=True)
     )
 
 
 def _is_question(call: ToolCall) -> bool:
-    """Whether a call asks somebody, by its verb or where its name says nothing else."""
+    """True if a call asks a person, by its verb or for lack of another."""
     words = name_words(call.name)
     return not WORDS["asks"].isdisjoint(words) or words <= WORDS["questions"]
 
 
 def _plans(call: ToolCall) -> bool:
-    """Whether a call writes a plan or a thought, by its name or, briefly, by what it is given."""
+    """True if a call writes a plan or a thought, by its name or its short parameters."""
     named = call.effect != "looks" and not PLANS.isdisjoint(name_words(call.name))
     brief = call.does and len(call.words) < BRIEF and not PLANS.isdisjoint(call.words)
     return call.is_thought or brief or (named and not _is_about_one(call))
 
 
 def _is_about_one(call: ToolCall) -> bool:
-    """Whether a call says which thing it is for, in one word that is no plan itself."""
+    """True if a call names its subject in one word, and is no plan."""
     given = call.parameters
     return any(
         isinstance(given.get(key), str | int)
@@ -423,7 +413,7 @@ def _is_about_one(call: ToolCall) -> bool:
 
 
 def _goes_round(step: _Step, other: _Step) -> bool:
-    """Whether a step asks much as another did, and is answered alike."""
+    """True if a step resembles another in request and answer."""
     if step.name != other.name or likeness(step.gist, other.gist) < ALIKE:
         return False
     return step.words == other.words or (

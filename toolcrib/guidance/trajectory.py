@@ -1,4 +1,4 @@
-"""Trajectory: what an agent did, taken in event by event, and what can be read of it."""
+"""Trajectory: an agent's events, and their analysis."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ logger = logging.getLogger(__name__)
 
 WINDOW = 50
 MAX_NAMES = 1_000
-"""Tools, and errors, that are counted apart; further ones are in the totals alone."""
+"""Tools, and errors, that have a count of their own; further names are in the totals alone."""
 
 MAX_TEXT_CHARS, MAX_FOUND = 1_000, 100
-"""Of what was said or searched for, and of the names that a search found, so much is kept."""
+"""Characters kept of a message or query, and names kept of a search's result."""
 
 NEW_WORDS = 3
-"""Words of a prompt, that no prompt had since the last request, that are a request."""
+"""New words since the last request that make a prompt a new request."""
 
 NONE: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryAnalysis:
-    """A trajectory as it stood when it was built; counts are of all of it, calls of the window.
+    """Snapshot of a trajectory; counts cover all events, calls the window.
 
-    `duration` is in seconds, from the first event to the last. `calls` are oldest first, and
-    `alarms` stand now, by what is weighed of `signals`, each with how sure it is, 0.5 to 1.
+    `duration` is in seconds, from the first event to the last. `calls` are oldest first. `alarms`
+    are the active alarms by weighted `signals`, each with its certainty, 0.5 to 1.
     """
 
     turn_count: int = 0
@@ -72,38 +72,38 @@ class TrajectoryAnalysis:
     signals: Mapping[str, float] = field(default_factory=lambda: NONE, repr=False, compare=False)
 
     def recent_tool_calls(self, n: int) -> tuple[ToolCall, ...]:
-        """The last `n` calls, oldest first; none for `n` of 0 or less."""
+        """Last `n` calls, oldest first; none for `n` of 0 or less."""
         return self.calls[-n:] if n > 0 else ()
 
     def recent_errors(self, n: int) -> tuple[ToolCall, ...]:
-        """The last `n` calls that failed, oldest first; none for `n` of 0 or less."""
+        """Last `n` failed calls, oldest first; none for `n` of 0 or less."""
         return tuple(call for call in self.calls if not call.success)[-n:] if n > 0 else ()
 
     def tool_frequency(self) -> dict[str, int]:
-        """How often each tool was called."""
+        """Number of calls by tool."""
         return dict(self.tools)
 
     def error_frequency(self) -> dict[str, int]:
-        """How often each error came, by its message without what differs each time."""
+        """Number of errors by normalised message."""
         return dict(self.errors)
 
     def patterns(self) -> tuple[TrajectoryPattern, ...]:
-        """The patterns that stand now, in the order of the detectors."""
+        """Current patterns, in the order of the detectors."""
         return self.found
 
     def pattern(self, kind: str) -> TrajectoryPattern | None:
-        """The pattern of a type, if it stands now."""
+        """Current pattern of a type, if any."""
         return next((each for each in self.found if each.type == kind), None)
 
     def has_pattern(self, kind: str) -> bool:
-        """Whether a pattern stands now."""
+        """True if a pattern of a type is current."""
         return self.pattern(kind) is not None
 
 
 class TrajectoryBuilder:
-    """Takes events one at a time and finds patterns as they come; keeps `window` calls.
+    """Builder of a trajectory from single events; keeps `window` calls.
 
-    An event without a time has that of `clock`. Not for several threads at once.
+    An event without a time has `clock`'s. Not for several threads at once.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class TrajectoryBuilder:
         result: Any = None,
         at: float | None = None,
     ) -> Self:
-        """A tool was called, and what came; unless told, it succeeded where there is no error."""
+        """Add a call with its result; without `success`, no error means success."""
         at, waited = self._time(at)
         call = make_call(
             name,
@@ -160,7 +160,7 @@ class TrajectoryBuilder:
         return self._observed(call)
 
     def prompt_executed(self, text: str = "", *, at: float | None = None) -> Self:
-        """Somebody, or a program, said something to the model."""
+        """Add a message to the model."""
         at, _ = self._time(at)
         text = text[:MAX_TEXT_CHARS]
         about = topics(text)
@@ -174,13 +174,13 @@ class TrajectoryBuilder:
     def search_asked(
         self, text: str, *, found: Sequence[str] = (), at: float | None = None
     ) -> Self:
-        """Tools were searched for; `found` are the names of those that came."""
+        """Add a search for tools; `found` are the names of the found tools."""
         at, _ = self._time(at)
         text, names = text[:MAX_TEXT_CHARS], tuple(found[:MAX_FOUND])
         return self._observed(SearchAsked(text, at, self._kinds.total(), names, topics(text)))
 
     def add(self, event: TrajectoryEvent | Mapping[str, Any]) -> Self:
-        """An event as it was handed in; one without a time came when the last one did."""
+        """Add an event; without a time it has the last event's."""
         if not isinstance(event, TrajectoryEvent):
             event = TrajectoryEvent.model_validate(event)
         at = math.nan if event.at is None else event.at
@@ -200,7 +200,7 @@ class TrajectoryBuilder:
         return self
 
     def build(self) -> TrajectoryAnalysis:
-        """The trajectory as it stands now."""
+        """Snapshot of the trajectory."""
         return TrajectoryAnalysis(
             turn_count=self._kinds[PromptExecuted],
             tool_call_count=self._kinds[ToolCall],
@@ -220,7 +220,7 @@ class TrajectoryBuilder:
         )
 
     def _time(self, at: float | None) -> tuple[float, float]:
-        """When an event came, and how many seconds after the last one; time never goes back."""
+        """Time of an event, and seconds since the last event; time never goes back."""
         now = self._clock() if at is None else at
         if not math.isfinite(now):
             return self._last, 0.0
@@ -267,7 +267,7 @@ def _add(counts: Counter[str], name: str) -> None:
 
 
 def analyse(events: Iterable[TrajectoryEvent | Mapping[str, Any]]) -> TrajectoryAnalysis:
-    """What a whole trajectory shows at its end."""
+    """Analyse a whole trajectory."""
     builder = TrajectoryBuilder()
     for event in events:
         builder.add(event)

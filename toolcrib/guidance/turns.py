@@ -13,21 +13,18 @@ from toolcrib.guidance.providers import collect_guidance, default_providers, stu
 from toolcrib.guidance.trajectory import analyse
 from toolcrib.records import Decision, Guidance, ToolHit, ToolSpec, Turn
 
-__all__ = ["OtherTools", "TurnGuidance", "guide_turn"]
-
 logger = logging.getLogger(__name__)
 
 MAX_EVENTS = 200
-"""Older events than these are not looked at."""
+"""Newest events of a turn's trajectory that are read."""
 
 OtherTools: TypeAlias = Callable[[str, Turn], tuple[ToolSpec, Sequence[ToolHit]] | None]
-"""Gives the tool that an agent calls by this name, and what to use in its place; None where no
-tool in reach has the name."""
+"""Function from a tool's name to the tool and its replacements; None for a name out of reach."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnGuidance:
-    """What a turn's trajectory comes to; `others` stand in for the tool `stuck_with`, by its id."""
+    """Guidance of a turn; `others` replace the tool `stuck_with`, an id."""
 
     guidance: Guidance
     stuck_with: str | None = None
@@ -35,10 +32,10 @@ class TurnGuidance:
     degraded: tuple[str, ...] = ()
 
     def applied(self, decision: Decision, *, at_end: bool = False) -> Decision:
-        """The decision with the hint, and the other tools in place of the one that fails.
+        """Apply to a decision: add the hint, and replace the failing tool.
 
-        They come first, or last where tools that were shown must stay where they stood. What is
-        there by a rule stays.
+        Replacements come first, or last if shown tools must keep their places. Tools by a rule
+        stay.
         """
         tools = decision.tools
         if self.others:
@@ -69,13 +66,13 @@ class TurnGuidance:
 
 
 STAYS = frozenset({"always_active", "required", "kept"})
-"""Rules by which also a tool stays that led nowhere."""
+"""Rules by which even a failing tool stays."""
 
 
 def guide_turn(turn: Turn, other_tools: OtherTools, *, given: Sequence[str] = ()) -> TurnGuidance:
-    """Read a turn's trajectory; `given` are the keys of hints that were given before.
+    """Guide a turn by its trajectory; `given` are the keys of earlier hints.
 
-    It never fails: without the other tools there is the hint alone.
+    Never fails: without replacements there is the hint alone.
     """
     trajectory = analyse(turn.trajectory[-MAX_EVENTS:])
     stuck = stuck_tool(trajectory)

@@ -41,8 +41,9 @@ from toolcrib.http.state import UPLOAD_FACTOR, ServiceState
 from toolcrib.http.workers import Shares
 from toolcrib.language_models import metered
 from toolcrib.settings import Settings
+from toolcrib.store.namespaced import check_name
 from toolcrib.telemetry import UNMATCHED, Telemetry
-from toolcrib.tenants import Tenants, check_name
+from toolcrib.tenants import Tenants
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *tools.ENDPOINTS,
@@ -195,7 +196,7 @@ class _Admission:
             else:
                 await self._app(scope, receive, sender)
         except Exception as error:  # noqa: BLE001 -- becomes the answer and a log entry
-            self._state.telemetry.failed(context.request_id, error)
+            self._state.telemetry.log_fault(context.request_id, error)
             if not sender.started:
                 await problem_response(error, context.request_id)(scope, receive, sender)
         finally:
@@ -205,7 +206,7 @@ class _Admission:
                 # Refused before routing, but its address may be known.
                 context.route = template_of(self._routes, scope) or UNMATCHED
             if not context.is_elsewhere:
-                self._state.telemetry.finished(context)
+                self._state.telemetry.record(context)
 
     async def _guarded(
         self, scope: Scope, receive: Receive, send: Send, context: RequestContext

@@ -153,7 +153,7 @@ class RequestContext(RequestSummary):
             return self._work(work)
         finally:
             # Also after a failure: a part may have been written.
-            self.state.namespaces.touched(self.namespace)
+            self.state.namespaces.announce_write(self.namespace)
 
 
 def context_of(scope: Mapping[str, Any]) -> RequestContext:

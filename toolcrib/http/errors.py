@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from toolcrib.errors import QueryError, ReplicaError, UnauthenticatedError
 from toolcrib.http.context import context_of
-from toolcrib.problems import problem_of, retry_after, slug_of, told
+from toolcrib.problems import problem_of, public_text, retry_after, slug_of
 from toolcrib.records.codec import UNLESS_NONE, dump
 
 PROBLEM_TYPE = "application/problem+json"
@@ -78,7 +78,7 @@ class ProblemBody:
             slug_of(type(error)),
             row.title,
             row.status,
-            told(error),
+            public_text(error),
             request_id,
             nearest=getattr(error, "nearest", None),
             errors=tuple(Fault(*each) for each in error.faults) if is_invalid else None,
@@ -108,7 +108,7 @@ async def on_error(request: Request, error: Exception) -> Response:
     """Answer an error that an endpoint raised, and log it."""
     context = context_of(request.scope)
     context.is_elsewhere = isinstance(error, ReplicaError)
-    context.state.telemetry.failed(context.request_id, error)
+    context.state.telemetry.log_fault(context.request_id, error)
     return problem_response(error, context.request_id)
 
 

@@ -34,7 +34,7 @@ from toolcrib.http.app import ENDPOINTS
 from toolcrib.http.context import context_of, header
 from toolcrib.http.errors import problem_response
 from toolcrib.http.server import BACKLOG
-from toolcrib.telemetry import Metrics, merged
+from toolcrib.telemetry import Metrics, merge_metrics
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
@@ -395,7 +395,7 @@ class SharedMetrics(Metrics):
     def text(self) -> tuple[bytes, str]:
         """Merged metrics of all processes that answer, in Prometheus' text format."""
         own, kind = super().text()
-        return merged([own, *self._others()]), kind
+        return merge_metrics([own, *self._others()]), kind
 
     def _others(self) -> Iterator[bytes]:
         for path in sorted(self._folder.glob(WORKERS)):

@@ -21,8 +21,7 @@ from starlette.types import Scope
 from toolcrib.errors import ToolcribError
 from toolcrib.http.context import RequestContext, context_of, header, is_upload
 from toolcrib.http.errors import PROBLEM_TYPE, InvalidRequestError
-from toolcrib.records.codec import adapter, dump
-from toolcrib.records.validation import faults
+from toolcrib.records.codec import adapter, dump, faults
 
 JSON = "application/json"
 JSON_LINES = "application/jsonl"

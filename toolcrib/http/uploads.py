@@ -24,8 +24,7 @@ from toolcrib.http.errors import ProblemBody
 from toolcrib.http.routing import JSON_LINES
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import IndexProgress, IndexReport, Refusal
-from toolcrib.records.codec import adapter, dump
-from toolcrib.records.validation import in_words
+from toolcrib.records.codec import adapter, dump, in_words
 
 _Item = TypeVar("_Item")
 
@@ -204,7 +203,7 @@ async def _lines(context: RequestContext, work: UploadWork[Any]) -> AsyncGenerat
     except Exception as error:
         if not has_begun:
             raise
-        context.state.telemetry.failed(context.request_id, error)
+        context.state.telemetry.log_fault(context.request_id, error)
         yield b'{"problem":%b}\n' % dump(ProblemBody.of(error, context.request_id))
     finally:
         job.cancel()

@@ -1,8 +1,8 @@
-"""Enricher: has a language model write what the authors of tools left out.
+"""Enricher: a language model writes texts that the authors of tools left out.
 
-Each tool is asked for once: what was written for this very specification, by this model and this
-prompt, stays. Every answer is on the disk before the next question of its worker, so that whoever
-kills a run loses no more than the calls that were under way.
+The model is called once for a specification; the answer of this model and prompt stays. A worker
+writes each answer to the disk before its next call, so that a killed run loses no more than the
+calls in flight.
 """
 
 from __future__ import annotations
@@ -23,35 +23,22 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import LanguageModelError, LanguageModelRefusedError, SourceError
-from toolcrib.indexers.enrichment import EnrichmentLine, Enrichments, identifiers, judged
+from toolcrib.indexers.enrichment import EnrichmentLine, Enrichments, identifiers, screen_line
 from toolcrib.indexers.points import dense_text
 from toolcrib.language_models import LanguageModel
 from toolcrib.records import Message, Refusal, ToolSpec
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 
-__all__ = [
-    "PROMPT_VERSION",
-    "Enricher",
-    "EnrichmentAnswer",
-    "EnrichmentFile",
-    "EnrichmentReport",
-    "EnrichmentTable",
-    "KeptEnrichments",
-    "Question",
-    "questions",
-    "up_to_date",
-]
-
-# -- what is asked ---------------------------------------------------------------------------------
+# -- questions ------------------------------------------------------------------------------------
 
 PROMPT_VERSION = "1"
-"""Raise it with the prompt: what another one brought is asked for again."""
+"""Version of the prompt; answers to another version are renewed."""
 
-SIBLINGS = 4
-"""Tools that stand beside one in its prompt: its nearest, which it must be told apart from."""
+SIBLINGS_PER_PROMPT = 4
+"""Nearest tools in the prompt of a tool, from which the model distinguishes it."""
 
-BLOCK = 64
-"""Tools whose siblings are looked for at once: so many rows as wide as the registry are held."""
+SIBLING_SEARCH_ROWS = 64
+"""Tools whose siblings are computed at once: rows of a matrix as wide as the registry."""
 
 MAX_SIBLING_CHARS, MAX_TEXT_CHARS, MAX_SCHEMA_CHARS = 300, 4_000, 4_000
 
@@ -81,7 +68,7 @@ SafetyTag: TypeAlias = Literal[
 
 
 class EnrichmentAnswer(BaseModel):
-    """What a tool is good for, in the words of those who need it."""
+    """Answer of the model: purpose and requests of a tool in the words of users."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -93,34 +80,46 @@ class EnrichmentAnswer(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A tool to be enriched, and those that it is told apart from."""
+    """Tool to be enriched, and the siblings that the model distinguishes it from."""
 
     spec: ToolSpec
     siblings: tuple[ToolSpec, ...]
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The prompt."""
-        return _messages(self.spec, self.siblings)
+        """Prompt for the model."""
+        spec = self.spec
+        tool = {
+            "server": spec.server,
+            "name": spec.name,
+            "description": spec.description[:MAX_TEXT_CHARS],
+            "input_schema": json.dumps(spec.input_schema, ensure_ascii=False)[:MAX_SCHEMA_CHARS],
+        }
+        siblings = [
+            {"name": each.name, "description": each.description[:MAX_SIBLING_CHARS]}
+            for each in self.siblings
+        ]
+        data = json.dumps({"tool": tool, "siblings": siblings}, ensure_ascii=False, indent=1)
+        return Message(role="system", content=PROMPT), Message(role="user", content=data)
 
     @property
     def chars(self) -> int:
-        """How long the prompt is."""
+        """Length of the prompt."""
         return sum(len(message.content) for message in self.messages)
 
 
 def questions(
     specs: Sequence[ToolSpec], dense: DenseEncoder, known: Container[str] = ()
 ) -> list[Question]:
-    """What is asked for the tools that are not `known`, each beside its nearest siblings."""
+    """Questions for the tools that are not `known`, each with its nearest siblings."""
     places = [place for place, spec in enumerate(specs) if spec.id not in known]
     if not places:
         return []
     vectors = dense.encode_documents([dense_text(spec) for spec in specs])
-    count = min(SIBLINGS, len(specs) - 1)
+    count = min(SIBLINGS_PER_PROMPT, len(specs) - 1)
     asked: list[Question] = []
-    for start in range(0, len(places), BLOCK):
-        block = places[start : start + BLOCK]
+    for start in range(0, len(places), SIBLING_SEARCH_ROWS):
+        block = places[start : start + SIBLING_SEARCH_ROWS]
         likeness = vectors[block] @ vectors.T
         likeness[np.arange(len(block)), block] = -np.inf
         nearest = np.argpartition(-likeness, count - 1, axis=1)[:, :count] if count else ()
@@ -131,39 +130,24 @@ def questions(
     return asked
 
 
-def _messages(spec: ToolSpec, siblings: Iterable[ToolSpec]) -> tuple[Message, ...]:
-    tool = {
-        "server": spec.server,
-        "name": spec.name,
-        "description": spec.description[:MAX_TEXT_CHARS],
-        "input_schema": json.dumps(spec.input_schema, ensure_ascii=False)[:MAX_SCHEMA_CHARS],
-    }
-    beside = [
-        {"name": each.name, "description": each.description[:MAX_SIBLING_CHARS]}
-        for each in siblings
-    ]
-    data = json.dumps({"tool": tool, "siblings": beside}, ensure_ascii=False, indent=1)
-    return Message(role="system", content=PROMPT), Message(role="user", content=data)
-
-
-# -- what was written ------------------------------------------------------------------------------
+# -- stored answers -------------------------------------------------------------------------------
 
 
 class KeptEnrichments(Protocol):
-    """Where a run keeps what was written; `source` says where that is."""
+    """Storage of the enrichments that a run writes; `source` names the storage."""
 
     source: str
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep other runs away, where they would be in the way."""
+        """Exclude other runs where two cannot write at once."""
         ...
 
     def read(self) -> Enrichments:
-        """What is there."""
+        """Read all stored enrichments."""
         ...
 
     def add(self, line: EnrichmentLine) -> None:
-        """Keep a line; it is durable when this returns."""
+        """Store a line; it is durable when this returns."""
         ...
 
 
@@ -177,11 +161,11 @@ class EnrichmentTable:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """Nobody is in the way."""
+        """Exclude no run: each line is a record of its own."""
         yield
 
     def read(self, only: Container[str] | None = None) -> Enrichments:
-        """What is there, or what is there for these tools."""
+        """Read the stored enrichments, of all tools or of these."""
         lines: dict[str, list[EnrichmentLine]] = {}
         for row in self._records.read(self._table):
             line = EnrichmentLine.model_validate(row.body)
@@ -190,10 +174,10 @@ class EnrichmentTable:
         return Enrichments(self.source, lines)
 
     def add(self, line: EnrichmentLine) -> None:
-        """Keep a line, in place of one for the same version of the tool.
+        """Store a line, in place of a line for the same version of the tool.
 
         Raises:
-            StoreError: it cannot be kept.
+            StoreError: it cannot be stored.
         """
         row_id = f"{line.id} {line.digest or ''}"
         body = {"id": line.id, **line.model_dump(mode="json")}
@@ -201,10 +185,7 @@ class EnrichmentTable:
 
 
 class EnrichmentFile:
-    """The file that a run writes: lines are added as they come, what stands there stays.
-
-    One run at a time has it.
-    """
+    """File of enrichments, to which one run at a time appends its lines."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -212,10 +193,10 @@ class EnrichmentFile:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """Keep other runs away.
+        """Lock the file.
 
         Raises:
-            SourceError: another one is at work, or the folder cannot be written.
+            SourceError: another run has the lock, or the folder cannot be written.
         """
         lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
         try:
@@ -232,11 +213,11 @@ class EnrichmentFile:
             lock.release()
 
     def read(self) -> Enrichments:
-        """What is in it."""
+        """Read the file; empty where there is none."""
         return Enrichments.read(self.path) if self.path.exists() else Enrichments("", {})
 
     def _mend(self) -> None:
-        """Cut off a line that a killed run left unfinished; a whole one lacks its end alone."""
+        """Remove an unfinished last line of a killed run, or end a complete one."""
         content = self.path.read_bytes() if self.path.exists() else b""
         start = content.rfind(b"\n") + 1
         if not content[start:]:
@@ -258,10 +239,10 @@ class EnrichmentFile:
         beside.replace(self.path)
 
     def add(self, line: EnrichmentLine) -> None:
-        """Write a line, which is on the disk when this returns.
+        """Append a line; it is durable when this returns.
 
         Raises:
-            SourceError: it is not, and nothing of it is left there.
+            SourceError: the line cannot be written; no part of it stays in the file.
         """
         begin: int | None = None
         try:
@@ -277,7 +258,7 @@ class EnrichmentFile:
 
 @dataclass(slots=True)
 class EnrichmentReport:
-    """What a run wrote, by id; what was dropped of it; and the tools that no answer came for."""
+    """Lines that a run wrote, by id; texts it dropped; tools without an answer."""
 
     written: dict[str, EnrichmentLine] = field(default_factory=dict[str, EnrichmentLine])
     dropped: list[Refusal] = field(default_factory=list[Refusal])
@@ -286,15 +267,15 @@ class EnrichmentReport:
 
 # -- the run ---------------------------------------------------------------------------------------
 
-GIVEN_UP = 10
-"""Failures in a row after which the others are not asked for: the model is not there."""
+MAX_FAILURES_IN_A_ROW = 10
+"""Failed calls in a row after which a run stops: the model does not answer."""
 
-RATE_WAITS, LONGEST_WAIT_S = 10, 300.0
-"""How often and how long a run waits for a server that is asked too much."""
+MAX_RATE_LIMIT_WAITS, MAX_RATE_LIMIT_WAIT_S = 10, 300.0
+"""Most waits of a call for a server's rate limit, and the longest of them."""
 
 
 class Enricher:
-    """Asks a model for what is missing of some tools, and keeps it as it comes."""
+    """Calls the model for each question and stores each answer at once."""
 
     def __init__(
         self, specs: Sequence[ToolSpec], kept: KeptEnrichments, model: LanguageModel
@@ -302,28 +283,29 @@ class Enricher:
         self._kept = kept
         self._model = model
         self._names = identifiers(specs)
-        self._in_a_row = 0
+        self._failures_in_a_row = 0
         self._stopped = asyncio.Event()
         self.report = EnrichmentReport()
 
     def stop(self) -> None:
-        """Ask for no more tools; the answers under way are waited for."""
+        """Start no more calls; those in flight are awaited."""
         self._stopped.set()
 
     async def run(
-        self, asked: Sequence[Question], told: Callable[[int, int], None] | None = None
+        self, asked: Sequence[Question], progress: Callable[[int, int], None] | None = None
     ) -> EnrichmentReport:
-        """Ask, as many at once as the model allows; `told` hears how many are done of how many.
+        """Call the model for all questions, as many at once as it allows.
 
-        A tool whose call fails is reported, and asked for again by the next run.
+        `progress` gets the numbers of answered and of all questions. A tool whose call fails is
+        reported, and the next run calls for it again.
         """
         left = iter(asked)
 
         async def worker() -> None:
             while not self._stopped.is_set() and (question := next(left, None)) is not None:
                 await self._ask(question)
-                if told is not None:
-                    told(len(self.report.written) + len(self.report.failed), len(asked))
+                if progress is not None:
+                    progress(len(self.report.written) + len(self.report.failed), len(asked))
 
         await asyncio.gather(*(worker() for _ in range(self._model.parallel)))
         return self.report
@@ -334,26 +316,26 @@ class Enricher:
             answer = await self._answer(question)
         except LanguageModelError as error:
             self.report.failed.append(Refusal(self._model.name, spec.id, str(error)))
-            self._in_a_row += 1
-            if self._in_a_row >= GIVEN_UP:
+            self._failures_in_a_row += 1
+            if self._failures_in_a_row >= MAX_FAILURES_IN_A_ROW:
                 self.stop()
             return
-        self._in_a_row = 0
-        line = self._judged(spec, answer)
+        self._failures_in_a_row = 0
+        line = self._screen(spec, answer)
         self._kept.add(line)
         self.report.written[spec.id] = line
 
     async def _answer(self, question: Question) -> EnrichmentAnswer:
-        """The model's; a server that says when to come back is waited for, nobody waits for us.
+        """Answer of the model; waits as long as the server's rate limit says.
 
         Raises:
-            LanguageModelError: there is none.
+            LanguageModelError: the model gives no answer.
         """
-        for _ in range(RATE_WAITS):
+        for _ in range(MAX_RATE_LIMIT_WAITS):
             try:
                 return await self._model.ask("enrich", question.messages, EnrichmentAnswer)
             except LanguageModelRefusedError as error:
-                if error.retry_after_s is None or error.retry_after_s > LONGEST_WAIT_S:
+                if error.retry_after_s is None or error.retry_after_s > MAX_RATE_LIMIT_WAIT_S:
                     raise
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._stopped.wait(), error.retry_after_s)
@@ -361,21 +343,21 @@ class Enricher:
                     raise
         return await self._model.ask("enrich", question.messages, EnrichmentAnswer)
 
-    def _judged(self, spec: ToolSpec, answer: EnrichmentAnswer) -> EnrichmentLine:
-        """The line of a tool, without what is of no use."""
+    def _screen(self, spec: ToolSpec, answer: EnrichmentAnswer) -> EnrichmentLine:
+        """Line of a tool, without the texts that are of no use."""
         about = {"digest": spec.digest, "model": self._model.name, "prompt": PROMPT_VERSION}
         line = EnrichmentLine.model_validate({"id": spec.id, **answer.model_dump(), **about})
-        kept, reasons = judged(spec, line, self._names)
+        kept, reasons = screen_line(spec, line, self._names)
         self.report.dropped += (Refusal(self._kept.source, spec.id, each) for each in reasons)
         return EnrichmentLine.model_validate({"id": spec.id, **kept.model_dump()})
 
 
-def up_to_date(
+def current_lines(
     specs: Iterable[ToolSpec], held: Enrichments, model: str | None
 ) -> Mapping[str, EnrichmentLine]:
-    """The lines that stay as they are: for this text, by this model and prompt, or for any text.
+    """Lines that need no renewal: for this text, by this model and prompt, or for any text.
 
-    Without a model those of any.
+    Without a model, lines of any model.
     """
     found: dict[str, EnrichmentLine] = {}
     for spec in specs:

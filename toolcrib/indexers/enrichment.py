@@ -1,7 +1,7 @@
-"""Enrichment: what others than its author wrote about a tool, read, judged and put to it.
+"""Enrichment: texts about a tool that its author did not write, read, screened and added.
 
-A file has one JSON object a line, whoever wrote it. What a tool's author says goes first; what
-names other tools, repeats the description, is too long or dangerous is dropped, and reported.
+A file has one JSON object a line. The author's own texts go first. A text that names other tools,
+repeats the description, is too long or is dangerous is dropped and reported.
 """
 
 from __future__ import annotations
@@ -22,29 +22,16 @@ from toolcrib.indexers.overlay import OVERLAY_NAME, ToolOverlay
 from toolcrib.indexers.readers.base import Source, is_list, is_object
 from toolcrib.indexers.sync import Entry, Screen
 from toolcrib.records import Enrichment, Refusal, ToolSpec
-from toolcrib.records.validation import in_words
-
-__all__ = [
-    "BESIDE",
-    "ENRICHMENT_NAME",
-    "EnrichmentLine",
-    "Enrichments",
-    "beside",
-    "folder_of",
-    "identifiers",
-    "is_enrichment",
-    "judged",
-    "prepared",
-]
+from toolcrib.records.codec import in_words
 
 # -- files -----------------------------------------------------------------------------------------
 
 ENRICHMENT_NAME = "enrichment.jsonl"
-"""What it is called beside the sources."""
+"""File name beside the sources."""
 
 
 class EnrichmentLine(Enrichment):
-    """One line of a file: the enrichment of the tool `id`. What else stands there is not read."""
+    """Line of a file: the enrichment of the tool `id`; unknown keys are not read."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -58,7 +45,7 @@ class EnrichmentLine(Enrichment):
 
 
 def is_enrichment(source: Source) -> bool:
-    """Whether a file holds enrichments, and no tools."""
+    """Tell whether a file holds enrichments, and no tools."""
     sample = source.sample
     return is_list(sample) and all(
         is_object(each)
@@ -69,37 +56,37 @@ def is_enrichment(source: Source) -> bool:
     )
 
 
-BESIDE: Mapping[str, Callable[[Source], bool]] = {
+COMPANION_CHECKS: Mapping[str, Callable[[Source], bool]] = {
     OVERLAY_NAME: ToolOverlay.is_overlay,
     ENRICHMENT_NAME: is_enrichment,
 }
-"""Files that stand beside sources and are none: by their names, and what tells that they are so."""
+"""Names of files beside sources that are no sources, each with its check of the content."""
 
 
-def beside(sources: Iterable[str], name: str) -> list[Path]:
-    """The files of this name in the folders that are named, and beside the files that are."""
+def companion_files(sources: Iterable[str], name: str) -> list[Path]:
+    """Files of this name in the folders and beside the files that `sources` name."""
     found = [folder_of(each) / name for each in sources]
     return [
         path
         for path in dict.fromkeys(found)
-        if path.is_file() and BESIDE[name](Source(str(path), path))
+        if path.is_file() and COMPANION_CHECKS[name](Source(str(path), path))
     ]
 
 
 def folder_of(source: str) -> Path:
-    """Where companions of a source stand: this folder for what is neither file nor folder."""
+    """Folder of a source's companion files: the current one for a source that is no path."""
     if os.path.isdir(source):  # noqa: PTH112 -- pathlib raises for names that no file can have
         return Path(source)
     return Path(source).parent if os.path.isfile(source) else Path()  # noqa: PTH113 -- as above
 
 
-_Judged: TypeAlias = tuple[Enrichment, list[str]]
-"""What is left of an enrichment, and why the rest was dropped."""
+_ScreenedLine: TypeAlias = tuple[Enrichment, list[str]]
+"""Usable part of an enrichment, and the reasons why the rest was dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enrichments:
-    """The lines of one file by the ids of their tools, and what could not be read of it."""
+    """Lines of one file by the ids of their tools, and the lines that could not be read."""
 
     source: str
     lines: Mapping[str, Sequence[EnrichmentLine]]
@@ -107,7 +94,7 @@ class Enrichments:
 
     @classmethod
     def read(cls, path: str | Path) -> Enrichments:
-        """Read a file of JSON Lines; a line that is wrong costs no other.
+        """Read a file of JSON Lines; a wrong line is refused alone.
 
         Raises:
             SourceError: it cannot be read.
@@ -125,7 +112,7 @@ class Enrichments:
         return cls(source.name, lines, tuple(refused))
 
     def of(self, tool_id: str, digests: Iterable[str]) -> EnrichmentLine | None:
-        """The last line for a tool of one of these digests, or else for any version of it."""
+        """Last line for a tool of one of these digests, or else for any version of the tool."""
         lines = self.lines.get(tool_id, ())
         fitting = [line for line in lines if line.digest in {*digests}]
         fitting = fitting or [line for line in lines if line.digest is None]
@@ -134,10 +121,10 @@ class Enrichments:
     def over(
         self, entries: Sequence[Entry], digests: Mapping[str, str]
     ) -> tuple[list[Entry], list[Refusal]]:
-        """The entries with their enrichments, and what was dropped of these.
+        """Entries with their enrichments, and the texts that were dropped.
 
-        `digests` are those of the tools before an overlay. A tool that the file has nothing for
-        gets an empty enrichment.
+        `digests` are those of the tools before an overlay. A tool without a line gets an empty
+        enrichment.
         """
         specs = [item for _, item in entries if isinstance(item, ToolSpec)]
         names = identifiers(specs)
@@ -147,10 +134,10 @@ class Enrichments:
             if isinstance(item, Refusal):
                 made.append((source, item))
                 continue
-            line = self.of(item.id, {_digest(item), digests.get(item.id, "")})
+            line = self.of(item.id, {_digest_of_source(item), digests.get(item.id, "")})
             enrichment, reasons = Enrichment(), list[str]()
             if line is not None:
-                enrichment, reasons = judged(item, line, names)
+                enrichment, reasons = screen_line(item, line, names)
             elif item.id in self.lines:
                 reasons = ["written for another version of the tool; `toolcrib enrich` renews it"]
             dropped += (Refusal(self.source, item.id, reason) for reason in reasons)
@@ -162,15 +149,15 @@ class Enrichments:
         return made, dropped + [Refusal(self.source, i, "no tool has this id") for i in unknown]
 
 
-def prepared(
+def prepare_entries(
     entries: Sequence[Entry],
     screen: Screen | None = None,
     overlays: Iterable[str | Path] = (),
     enrichments: Iterable[str | Path | Enrichments] = (),
 ) -> tuple[Sequence[Entry], tuple[Refusal, ...]]:
-    """Entries as they are indexed, and what of overlays and enrichments was dropped.
+    """Entries with overlays and enrichments, and the lines of these that were dropped.
 
-    What a source says is screened first: an approval is of that, whatever an operator adds to it.
+    The screen sees the entries of the source alone: an approval does not cover an operator's texts.
 
     Raises:
         SourceError: a file cannot be read.
@@ -180,24 +167,24 @@ def prepared(
         each if isinstance(each, Enrichments) else Enrichments.read(each) for each in enrichments
     ]
     found = entries if screen is None else screen(entries)
-    digests = {item.id: _digest(item) for _, item in found if isinstance(item, ToolSpec)}
+    digests = {item.id: _digest_of_source(item) for _, item in found if isinstance(item, ToolSpec)}
     dropped: list[Refusal] = []
     for overlay in laid:
         found, unmatched = overlay.over(found)
         dropped += unmatched
     if written:
-        found, faults = _merged(written).over(found, digests)
+        found, faults = _merge(written).over(found, digests)
         dropped += faults
     return found, tuple(dropped)
 
 
-def _digest(spec: ToolSpec) -> str:
-    """That of what is not enrichment."""
+def _digest_of_source(spec: ToolSpec) -> str:
+    """Digest of a specification without its enrichment."""
     return spec.model_copy(update={"enrichment": None}).digest
 
 
-def _merged(files: Sequence[Enrichments]) -> Enrichments:
-    """Several files as one; where two speak of a tool, the last has the word."""
+def _merge(files: Sequence[Enrichments]) -> Enrichments:
+    """Merge files into one; for a tool in several files the last file wins."""
     lines: dict[str, list[EnrichmentLine]] = {}
     for file in files:
         for tool_id, own in file.lines.items():
@@ -206,44 +193,44 @@ def _merged(files: Sequence[Enrichments]) -> Enrichments:
     return Enrichments(", ".join(file.source for file in files), lines, refused)
 
 
-# -- judging ---------------------------------------------------------------------------------------
+# -- screening-------------------------------------------------------------------------------------
 
-MAX_CHARS = {"purpose": 600, "examples": 300, "not_for": 300}
-MAX_TEXTS = 8
-"""What is longer, and what is more, is dropped: it would outgrow what the author wrote."""
+MAX_CHARS_BY_FIELD = {"purpose": 600, "examples": 300, "not_for": 300}
+MAX_TEXTS_PER_FIELD = 8
+"""Limits on added texts, so that they do not outgrow the author's own."""
 
-ALIKE = 0.9
-"""Share of words, in their order, from which on a text repeats another."""
+MIN_REPEATED_SHARE = 0.9
+"""Lowest share of equal words, in their order, at which a text repeats another."""
 
-LEAST_WORDS = 3
-"""A text of fewer is no repetition."""
+MIN_REPEATED_WORDS = 3
+"""Words below which a text is no repetition."""
 
 _TAG = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _IDENTIFIER = re.compile(r"\w[\w./:-]*+")
-_TOLD_APART = re.compile(r"[_/:]|\w\.\w|[a-z][A-Z]|-.*-|\w{3}-\w{3}|\w \w*[A-Z]")
-"""What an identifier has and an everyday word has not; of `get-weather` and `e-mail` the first."""
+_NOT_EVERYDAY = re.compile(r"[_/:]|\w\.\w|[a-z][A-Z]|-.*-|\w{3}-\w{3}|\w \w*[A-Z]")
+"""Marks of an identifier that everyday words lack: `get-weather` has one, `e-mail` none."""
 
 MAX_NAME_WORDS = 5
-"""A longer name is not looked for in texts."""
+"""Most words of a tool's name that is searched for in texts."""
 
 _Names: TypeAlias = Mapping[str, frozenset[str]]
 
 
-def judged(spec: ToolSpec, line: EnrichmentLine, names: _Names) -> _Judged:
-    """What of a line may be put to a tool."""
+def screen_line(spec: ToolSpec, line: EnrichmentLine, names: _Names) -> _ScreenedLine:
+    """Usable part of a line for a tool, and the reasons for the rest."""
     reasons: list[str] = []
 
     def usable(field: str, texts: Iterable[str]) -> tuple[str, ...]:
         kept: list[str] = []
         for text in filter(None, dict.fromkeys(text.strip() for text in texts)):
-            why = _fault(spec, field, text, names)
+            why = _text_fault(spec, field, text, names)
             if why:
                 reasons.append(f"{field}: {why}: {text[:80]!r}")
             else:
                 kept.append(text)
-        if len(kept) > MAX_TEXTS:
-            reasons.append(f"{field}: {len(kept)} texts; the first {MAX_TEXTS} are taken")
-        return tuple(kept[:MAX_TEXTS])
+        if len(kept) > MAX_TEXTS_PER_FIELD:
+            reasons.append(f"{field}: {len(kept)} texts; the first {MAX_TEXTS_PER_FIELD} are taken")
+        return tuple(kept[:MAX_TEXTS_PER_FIELD])
 
     texts = {
         "purpose": usable("purpose", (line.purpose,)),
@@ -251,29 +238,29 @@ def judged(spec: ToolSpec, line: EnrichmentLine, names: _Names) -> _Judged:
         "not_for": usable("not_for", () if spec.anti_patterns else line.not_for),
         "safety_tags": () if spec.safety_tags else _tags(line.safety_tags, reasons),
     }
-    made = _made(line, texts)
-    blocked = _blocked(spec, made) if made else {}
+    made = _enrichment_of(line, texts)
+    blocked = _blocked_places(spec, made) if made else {}
     reasons += (f"{place.partition('.')[2]}: held back: {rule}" for place, rule in blocked.items())
     safe = {
-        field: tuple(text for n, text in enumerate(own) if _place(field, n) not in blocked)
+        field: tuple(text for n, text in enumerate(own) if _audit_place(field, n) not in blocked)
         for field, own in texts.items()
     }
-    return _made(line, safe), reasons
+    return _enrichment_of(line, safe), reasons
 
 
-def _made(line: EnrichmentLine, texts: Mapping[str, tuple[str, ...]]) -> Enrichment:
+def _enrichment_of(line: EnrichmentLine, texts: Mapping[str, tuple[str, ...]]) -> Enrichment:
     about = {"digest": line.digest, "model": line.model, "prompt": line.prompt}
     purpose = "".join(texts["purpose"])
     return Enrichment.model_validate({**texts, "purpose": purpose, **about})
 
 
-def _place(field: str, number: int) -> str:
-    """Where an audit finds a text."""
+def _audit_place(field: str, number: int) -> str:
+    """Place of a text in the findings of the audit."""
     return "enrichment.purpose" if field == "purpose" else f"enrichment.{field}[{number}]"
 
 
-def _blocked(spec: ToolSpec, enrichment: Enrichment) -> dict[str, str]:
-    """The places of what the audit holds back, and by which rule."""
+def _blocked_places(spec: ToolSpec, enrichment: Enrichment) -> dict[str, str]:
+    """Places of texts that the audit holds back, each with its rule."""
     from toolcrib.indexers.audit import audit
 
     findings = audit(spec.model_copy(update={"enrichment": enrichment}))
@@ -284,9 +271,9 @@ def _blocked(spec: ToolSpec, enrichment: Enrichment) -> dict[str, str]:
     }
 
 
-def _fault(spec: ToolSpec, field: str, text: str, names: _Names) -> str:
-    """Why a text is of no use; empty where it is."""
-    if len(text) > (limit := MAX_CHARS[field]):
+def _text_fault(spec: ToolSpec, field: str, text: str, names: _Names) -> str:
+    """Reason why a text is of no use; empty for a usable text."""
+    if len(text) > (limit := MAX_CHARS_BY_FIELD[field]):
         return f"{len(text)} characters; at most {limit} are taken"
     parts = [found.rstrip(".:/-") for found in _IDENTIFIER.findall(text)]
     for begin, count in product(range(len(parts)), range(1, MAX_NAME_WORDS + 1)):
@@ -295,26 +282,27 @@ def _fault(spec: ToolSpec, field: str, text: str, names: _Names) -> str:
             return f"names the tool {min(owners)!r}"
     words, said = text.casefold().split(), spec.description.casefold().split()
     joined = " ".join(said)
-    if len(words) >= LEAST_WORDS and (
-        " ".join(words) in joined or SequenceMatcher(None, words, said).ratio() >= ALIKE
+    if len(words) >= MIN_REPEATED_WORDS and (
+        " ".join(words) in joined
+        or SequenceMatcher(None, words, said).ratio() >= MIN_REPEATED_SHARE
     ):
         return "repeats the description"
     return ""
 
 
 def identifiers(specs: Iterable[ToolSpec]) -> dict[str, frozenset[str]]:
-    """Ids and names that are no everyday words, to the ids of the tools that have them."""
+    """Ids and names that are no everyday words, each with the ids of its tools."""
     found: dict[str, frozenset[str]] = {}
     for spec in specs:
         for name in {spec.id, spec.name}:
-            if _TOLD_APART.search(name):
+            if _NOT_EVERYDAY.search(name):
                 key = _key(name.split())
                 found[key] = found.get(key, frozenset()) | {spec.id}
     return found
 
 
 def _key(words: Sequence[str]) -> str:
-    """A name as it is looked up: one of several words is told from a sentence by its capitals."""
+    """Key of a name; several words keep their capitals, which set a name apart from a sentence."""
     return " ".join(words) if len(words) > 1 else "".join(words).casefold()
 
 
@@ -323,4 +311,4 @@ def _tags(tags: Iterable[str], reasons: list[str]) -> tuple[str, ...]:
     reasons += (
         f"safety_tags: no tag: {t[:80]!r}" for t, n in said.items() if not _TAG.fullmatch(n)
     )
-    return tuple(dict.fromkeys(n for n in said.values() if _TAG.fullmatch(n)))[:MAX_TEXTS]
+    return tuple(dict.fromkeys(n for n in said.values() if _TAG.fullmatch(n)))[:MAX_TEXTS_PER_FIELD]

@@ -1,4 +1,4 @@
-"""Integrity: whether what is stored of tools and passages is what their texts give."""
+"""Integrity: compares stored points with the points that their texts give."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from toolcrib.indexers.points import Draft
 from toolcrib.store.base import LegQuery, Record, Store, point_id
 from toolcrib.store.filters import HasId
 
-__all__ = ["Discrepancy", "find_faults"]
+RECORDS_PER_PAGE = 64
 
-PAGE = 64
-
-LEAST_COSINE = 0.98
-"""A text that is encoded in other company differs by less."""
+MIN_COSINE = 0.98
+"""Lowest cosine of two encodings of one text; padding in a batch changes it by less."""
 
 Discrepancy: TypeAlias = tuple[str, str]
-"""The id of a tool or passage, and what is wrong with what is stored of it."""
+"""Id of a tool or passage, and what is wrong with its point."""
 
 
 def find_faults(
@@ -29,12 +27,12 @@ def find_faults(
     lexical: LexicalEncoder,
     redraft: Callable[[Record], Draft],
 ) -> Iterator[Discrepancy]:
-    """Read and encode everything anew, and yield what differs from what is stored.
+    """Read and encode all points anew, and yield the stored points that differ.
 
     `redraft` prepares the tool or passage of a payload again.
     """
     records = store.scroll()
-    while page := list(islice(records, PAGE)):
+    while page := list(islice(records, RECORDS_PER_PAGE)):
         drafts: list[tuple[Record, Draft]] = []
         for record in page:
             named = str(record.payload.get("id", record.id))
@@ -43,11 +41,9 @@ def find_faults(
             except (ValueError, KeyError, TypeError) as error:
                 yield named, f"cannot be read: {type(error).__name__}"
                 continue
-            # An earlier version kept no links; the next run of its sources adds them.
-            later = {"links", "yields"} - record.payload.keys()
             wrong = [
                 name
-                for name in sorted({*made.payload, *record.payload} - {"length", *later})
+                for name in sorted({*made.payload, *record.payload})
                 if made.payload.get(name) != record.payload.get(name)
             ]
             if wrong or record.id != point_id(made.id):
@@ -70,7 +66,7 @@ def _wrong_vectors(
         near, worded = store.search(
             [LegQuery("dense", vector, 1, where=alone), LegQuery("lexical", words, 1, where=alone)]
         )
-        if not near or near[0].score < LEAST_COSINE:
+        if not near or near[0].score < MIN_COSINE:
             yield made.id, "its vector is not that of its text"
         elif words.indices.size and not worded:
             yield made.id, "its words are not those of its text"

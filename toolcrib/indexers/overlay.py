@@ -1,4 +1,4 @@
-"""Overlay: what an operator states of tools that are not theirs, by id or pattern."""
+"""Overlay: fields that an operator sets for other people's tools, by id or pattern."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.base import Source, is_object
 from toolcrib.indexers.sync import Entry
 from toolcrib.records import Refusal, Sensitivity, ToolSpec
+from toolcrib.records.codec import in_words
 from toolcrib.records.tools import Texts
-from toolcrib.records.validation import in_words
-
-__all__ = ["OVERLAY_NAME", "OverlayEntry", "ToolOverlay"]
 
 OVERLAY_NAME = "overlay.yaml"
-"""What it is called beside the sources."""
+"""File name beside the sources."""
 
 
 class OverlayEntry(BaseModel):
-    """What is stated of the tools of one pattern; lists are added to what their source says."""
+    """Fields for the tools of one pattern; lists are added to those of the source."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,7 +49,7 @@ class OverlayEntry(BaseModel):
     ] = ()
 
     def over(self, spec: ToolSpec) -> ToolSpec:
-        """The tool with what is stated of it."""
+        """Return the tool with these fields."""
         fields: dict[str, Any] = {}
         for name in type(self).model_fields:
             value: Any = getattr(self, name)
@@ -75,19 +73,19 @@ class ToolOverlay:
 
     @classmethod
     def read(cls, path: str | Path) -> ToolOverlay:
-        """Read a YAML or JSON file: a mapping `tools` from patterns to what is stated.
+        """Read a YAML or JSON file: a mapping `tools` from patterns to fields.
 
         Raises:
-            SourceError: it cannot be read, or states what no tool has.
+            SourceError: it cannot be read, or has an unknown field.
         """
         source = Source.named(str(path))
         if not cls.is_overlay(source):
             reason = source.data and "needs a mapping `tools`, from ids or patterns to fields"
             raise source.error(reason or "states nothing")
         entries: dict[str, OverlayEntry] = {}
-        for pattern, said in source.data["tools"].items():
+        for pattern, fields in source.data["tools"].items():
             try:
-                entries[pattern] = OverlayEntry.model_validate(said or {})
+                entries[pattern] = OverlayEntry.model_validate(fields or {})
             except ValidationError as error:
                 wrong = in_words(error, "the entry", most=None)
                 raise SourceError(source.name, f"tools: {pattern}", wrong) from error
@@ -95,17 +93,17 @@ class ToolOverlay:
 
     @staticmethod
     def is_overlay(source: Source) -> bool:
-        """Whether a file is one; what has a list of `tools` is a source."""
+        """Tell whether a file is an overlay; a file with a list of `tools` is a source."""
         sample = source.sample
         return is_object(sample) and is_object(sample.get("tools"))
 
     def over(self, entries: Iterable[Entry]) -> tuple[list[Entry], list[Refusal]]:
-        """The entries with what is stated of their tools, and the patterns that fit none."""
+        """Entries with the fields of the overlay, and the patterns that fit no tool."""
         unmatched = dict.fromkeys(self.entries)
         made: list[Entry] = []
         for source, item in entries:
             stated = item
-            # What is refused, or held back, may well be the tool that is meant.
+            # A refused or held back entry may be the tool that a pattern names.
             for pattern in self._fitting(item.id if isinstance(item, ToolSpec) else item.place):
                 unmatched.pop(pattern, None)
                 if isinstance(stated, ToolSpec):

@@ -14,58 +14,42 @@ from typing import Annotated, Any, TypeAlias, cast
 from pydantic import Field
 
 from toolcrib.encoders.base import FloatArray
-from toolcrib.encoders.lexical import LexicalEncoder, split_identifier
+from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SpecError
-from toolcrib.indexers.prerequisites import link_payload
+from toolcrib.indexers.links import link_payload
 from toolcrib.records import Enrichment, Passage, ToolSpec
 from toolcrib.store.base import Layout, Point, point_id
 from toolcrib.store.payload import passage_payload, tool_payload
-
-__all__ = [
-    "PASSAGE_TERMS",
-    "TOOL_TERMS",
-    "Draft",
-    "FieldWeights",
-    "clean",
-    "dense_text",
-    "digest_of",
-    "draft",
-    "draft_passage",
-    "layout",
-    "lexical_counts",
-    "passage_counts",
-    "passage_layout",
-    "shared_prefix",
-]
+from toolcrib.text import split_identifier
 
 # -- texts -----------------------------------------------------------------------------------------
 
 RENDER_VERSION = 2
 """Raise it when a text below changes: indexes of another version are refused."""
 
-MAX_CHARS = 4_000
+MAX_ENCODED_CHARS = 4_000
 """No encoder reads further (256 tokens); the lexical leg reads as far, so that one tool's
 manual does not outgrow the index."""
 
-MIN_TOOLS = 4
-"""Fewer tools share a prefix by chance."""
+MIN_TOOLS_SHARING_PREFIX = 4
+"""Tools below which a group has no shared prefix: fewer share one by chance."""
 
 TOOL_TERMS, PASSAGE_TERMS = 40.0, 100.0
-"""The length, in terms, at which neither a tool nor a passage is long: a constant, since the mean
-of an index would tell of what a caller may not see. Chosen on development splits."""
+"""Length, in terms, at which a tool or passage is neither short nor long. The mean of an index
+would reveal tools outside a caller's scope. Chosen on development splits."""
 
 PURPOSE_TERMS = 1.0
-"""How many times a term of an enrichment's purpose counts in the lexical leg; 2 is as good."""
+"""Weight of the terms of an enrichment's purpose in the lexical leg; 2 is as good."""
 
 _SPACES = re.compile(r"\s+")
-_CLEANED = {"Cc": " ", "Cf": "", "Cs": ""}
+_REPLACEMENTS = {"Cc": " ", "Cf": "", "Cs": ""}
 
 _Weight: TypeAlias = Annotated[float, Field(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
 class FieldWeights:
-    """How many times a term counts in each field of the lexical leg."""
+    """Weight of a term by field in the lexical leg."""
 
     name: _Weight = 3.0
     server: _Weight = 1.0
@@ -82,18 +66,18 @@ def clean(text: str) -> str:
     characters part words, as a line's end does.
     """
     if not text.isascii() or not text.isprintable():
-        text = "".join(_CLEANED.get(unicodedata.category(letter), letter) for letter in text)
+        text = "".join(_REPLACEMENTS.get(unicodedata.category(letter), letter) for letter in text)
     return _SPACES.sub(" ", text).strip()
 
 
 def dense_text(spec: ToolSpec) -> str:
-    """What the dense encoder reads of a tool."""
+    """Text of a tool for the dense encoder."""
     words = " ".join(split_identifier(spec.name)) or spec.name
     head = f"{spec.server} {words}" if spec.server else words
-    return clean(f"{head}: {_described(spec)[:MAX_CHARS]}")
+    return clean(f"{head}: {_full_description(spec)[:MAX_ENCODED_CHARS]}")
 
 
-def _described(spec: ToolSpec) -> str:
+def _full_description(spec: ToolSpec) -> str:
     return f"{spec.description}\n{spec.skill.body}" if spec.skill else spec.description
 
 
@@ -110,13 +94,13 @@ def lexical_counts(
     for terms, weight in (
         (name, weights.name),
         (encoder.terms(spec.server), weights.server),
-        (encoder.terms(clean(_described(spec)[:MAX_CHARS])), weights.description),
+        (encoder.terms(clean(_full_description(spec)[:MAX_ENCODED_CHARS])), weights.description),
         (
-            encoder.terms(clean(" ".join(_words_of(spec.input_schema))[:MAX_CHARS])),
+            encoder.terms(clean(" ".join(_schema_words(spec.input_schema))[:MAX_ENCODED_CHARS])),
             weights.parameters,
         ),
         (encoder.terms(" ".join((spec.category, *spec.tags))), weights.category),
-        (encoder.terms(clean(" ".join(requests)[:MAX_CHARS])), weights.examples),
+        (encoder.terms(clean(" ".join(requests)[:MAX_ENCODED_CHARS])), weights.examples),
         (encoder.terms(clean(written.purpose)), PURPOSE_TERMS),
     ):
         # A field of no weight must not count as containing its words: IDF would see them.
@@ -137,14 +121,13 @@ def _examples(spec: ToolSpec) -> Sequence[str]:
 
 
 def shared_prefix(names: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The first terms that nine in ten of a server's tool names begin with.
+    """First terms of nine in ten of a group's tool names; empty for fewer than four names.
 
-    Such a prefix says which server it is, not what the tool does; were it counted as name,
-    every tool of the server would match a query that holds the word. Fewer than four names
-    have none.
+    Such a prefix names the server, not the work of the tool. Counted as name, it would match every
+    tool of the server with a query that holds the word.
     """
     prefix: tuple[str, ...] = ()
-    while len(names) >= MIN_TOOLS:
+    while len(names) >= MIN_TOOLS_SHARING_PREFIX:
         heads = Counter(
             tuple(name[: len(prefix) + 1]) for name in names if len(name) > len(prefix) + 1
         )
@@ -155,7 +138,7 @@ def shared_prefix(names: Sequence[Sequence[str]]) -> tuple[str, ...]:
     return prefix
 
 
-def _words_of(schema: Mapping[str, Any], depth: int = 3) -> Iterator[str]:
+def _schema_words(schema: Mapping[str, Any], depth: int = 3) -> Iterator[str]:
     """Names and descriptions of a JSON Schema's properties, a few levels down."""
     properties = schema.get("properties")
     if depth == 0 or not isinstance(properties, dict):
@@ -167,7 +150,7 @@ def _words_of(schema: Mapping[str, Any], depth: int = 3) -> Iterator[str]:
         described = cast("dict[str, Any]", inner)
         if isinstance(described.get("description"), str):
             yield described["description"]
-        yield from _words_of(described, depth - 1)
+        yield from _schema_words(described, depth - 1)
 
 
 # -- tools -----------------------------------------------------------------------------------------
@@ -247,14 +230,14 @@ def draft_passage(passage: Passage, lexical: LexicalEncoder) -> Draft:
             raise SpecError("holds half a character (a lone surrogate); mend the text") from error
     counts = passage_counts(passage, lexical)
     payload = passage_payload(passage, digest_of(passage))
-    headings, text = " › ".join(passage.title), passage.text[:MAX_CHARS]
+    headings, text = " › ".join(passage.title), passage.text[:MAX_ENCODED_CHARS]
     return Draft(passage.id, payload, counts, (clean(f"{headings}: {text}" if headings else text),))
 
 
 def passage_counts(passage: Passage, lexical: LexicalEncoder) -> Mapping[str, float]:
     """Term frequencies of headings and text."""
     counts: Counter[str] = Counter(lexical.terms(clean(" ".join(passage.title))))
-    counts.update(lexical.terms(clean(passage.text[:MAX_CHARS])))
+    counts.update(lexical.terms(clean(passage.text[:MAX_ENCODED_CHARS])))
     return counts
 
 

@@ -1,45 +1,36 @@
 """Sync: one diff for tools and one for passages; what is new is encoded, what is equal left alone.
 
-The order of writes makes every moment safe to die in. The lexical context (shared prefixes) is
-written first, with a mark on what still rests on an older one; then points
-page by page, each durable when reported; then removals; then the marked points' lexical vectors
-are weighed anew and the mark goes. A run that finds a mark finishes that work.
+A run may end at any moment. Shared name prefixes are written first, with a mark on the groups whose
+vectors still rest on older ones; then points page by page, each durable when reported; then
+removals; then the lexical vectors of the marked groups, and the mark goes. The next run finishes
+the work of a mark. A run reads no more of the store than its entries concern, unless it prunes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from toolcrib.encoders.base import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder, SparseVector
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SourceError, SpecError
+from toolcrib.indexers.name_prefixes import NamePrefixes, in_groups, scope_group, shared_prefixes
 from toolcrib.indexers.points import (
     PASSAGE_TERMS,
     TOOL_TERMS,
+    Draft,
     FieldWeights,
     digest_of,
     draft,
     draft_passage,
     lexical_counts,
-    passage_counts,
 )
-from toolcrib.indexers.writer import (
-    PAGE,
-    LexicalContext,
-    Listener,
-    Writer,
-    ignore,
-    scope_group,
-    shared_prefixes,
-)
+from toolcrib.indexers.writer import ITEMS_PER_PAGE, Listener, Writer, ignore, pages
 from toolcrib.records import IndexReport, Passage, Refusal, ToolSpec
-from toolcrib.store.base import Record, Store, point_id
-from toolcrib.store.filters import SCOPE_FIELDS, YIELDS_FIELD
-from toolcrib.store.payload import ENRICHED_FIELD, read_passage, read_tool
-
-__all__ = ["Entry", "PassageEntry", "PassageSync", "ReadSources", "Screen", "ToolSync", "readable"]
+from toolcrib.store.base import Store, point_id
+from toolcrib.store.filters import SCOPE_FIELDS, AnyOf, Equals, Filter, HasId
+from toolcrib.store.payload import ENRICHED_FIELD, read_tool
 
 # -- the difference --------------------------------------------------------------------------------
 
@@ -53,15 +44,15 @@ _WHY_KEPT = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What the store already holds of one thing."""
+class _Stored:
+    """Stored tool or passage, as far as a run compares it."""
 
     digest: str
 
 
 @dataclass(slots=True)
 class _Plan(Generic[_Item]):
-    """What was read, by id, and what each id is to the store."""
+    """Items that were read, by id, and what becomes of each id in the store."""
 
     items: dict[str, _Item] = field(default_factory=dict[str, _Item])
     added: list[str] = field(default_factory=list[str])
@@ -73,13 +64,13 @@ class _Plan(Generic[_Item]):
 
     def compare(
         self,
-        known: Mapping[str, _Known],
+        known: Mapping[str, _Stored],
         digest: Callable[[_Item], str],
         source_of: Callable[[str], str],
     ) -> None:
-        """Tell what is new, changed and unchanged to a store.
+        """Sort the items into added, changed and unchanged.
 
-        What has the number of another id would take its place, and is refused.
+        An item whose point number another id has is refused: it would overwrite that point.
         """
         owners = {point_id(item_id): item_id for item_id in known}
         for item_id, item in self.items.items():
@@ -97,7 +88,7 @@ class _Plan(Generic[_Item]):
     def prepared(
         self, prepare: Callable[[_Item], _Made], refusal: Callable[[_Item, SpecError], Refusal]
     ) -> list[_Made]:
-        """Prepare what must be written; a text that cannot be kept is refused here."""
+        """Prepare the items to write; refuse a text that no store can keep."""
         made: list[_Made] = []
         for ids in (self.added, self.changed):
             for item_id in list(ids):
@@ -109,7 +100,7 @@ class _Plan(Generic[_Item]):
         return made
 
     def prune(self, gone: Iterable[str], things: Literal["tools", "passages"]) -> None:
-        """Remove what no source names, unless anything is refused."""
+        """Plan to remove the ids that no source names, unless anything is refused."""
         doomed = sorted(gone)
         if doomed and self.refused:
             reason = (
@@ -121,9 +112,15 @@ class _Plan(Generic[_Item]):
             self.removed.extend(doomed)
 
     def report(self) -> IndexReport:
-        """What the run did."""
-        ids = map(tuple, (self.added, self.changed, self.removed, self.unchanged))
-        return IndexReport(*ids, refused=tuple(self.refused), copies=tuple(self.copies))
+        """Report of the run."""
+        return IndexReport(
+            added=tuple(self.added),
+            changed=tuple(self.changed),
+            removed=tuple(self.removed),
+            unchanged=tuple(self.unchanged),
+            refused=tuple(self.refused),
+            copies=tuple(self.copies),
+        )
 
 
 # -- sources ---------------------------------------------------------------------------------------
@@ -131,19 +128,19 @@ class _Plan(Generic[_Item]):
 
 @dataclass(frozen=True, slots=True)
 class ReadSources:
-    """What sources held, with where each came from: read before anything is opened for it."""
+    """Entries of sources, each with its source: read before a store is opened for them."""
 
     entries: Sequence[tuple[str, ToolSpec | Passage | Refusal]]
 
     @property
     def refused(self) -> tuple[Refusal, ...] | None:
-        """The refusals, where there is nothing else to take; None where there is."""
+        """All refusals if there is no other entry; else None."""
         refused = tuple(item for _, item in self.entries if isinstance(item, Refusal))
         return refused if refused and len(refused) == len(self.entries) else None
 
 
-def readable(entries: Sequence[_Made]) -> Sequence[_Made]:
-    """The entries, of which at least one can be taken, or which are none at all.
+def require_entries(entries: Sequence[_Made]) -> Sequence[_Made]:
+    """Return the entries, unless all of them are refusals.
 
     Raises:
         SourceError: all are refused; the first says why.
@@ -152,22 +149,22 @@ def readable(entries: Sequence[_Made]) -> Sequence[_Made]:
     if refused is None:
         return entries
     first, *more = refused
-    told = f" (and {len(more)} more refused)" if more else ""
-    raise SourceError(first.source, first.place, f"{first.reason}{told}; nothing was indexed")
+    others = f" (and {len(more)} more refused)" if more else ""
+    raise SourceError(first.source, first.place, f"{first.reason}{others}; nothing was indexed")
 
 
 # -- tools -----------------------------------------------------------------------------------------
 
 
 Entry: TypeAlias = tuple[str, ToolSpec | Refusal]
+"""Source of a tool, and the tool or the reason why it is refused."""
 
 Screen: TypeAlias = Callable[[Iterable[Entry]], list[Entry]]
-"""What of the entries may come in: those that may not come back as refusals."""
-"""Where something came from, and what it is."""
+"""Replaces entries that may not be indexed by refusals."""
 
 
 @dataclass(frozen=True, slots=True)
-class _KnownTool(_Known):
+class _StoredTool(_Stored):
     kind: str
     server: str
     name: str
@@ -175,17 +172,14 @@ class _KnownTool(_Known):
     enriched: bool
 
 
-LATER_FIELDS = frozenset({"kind", YIELDS_FIELD})
-"""What every tool has, and none that an earlier version wrote: such tools are written anew."""
-
-
-def _known_tools(store: Store) -> dict[str, _KnownTool]:
-    fields = ("id", "digest", "name", ENRICHED_FIELD, *LATER_FIELDS, *SCOPE_FIELDS)
-    payloads = (record.payload for record in store.scroll(fields=fields))
+def _stored_tools(store: Store, filters: Iterable[Filter | None]) -> dict[str, _StoredTool]:
+    """Stored tools that pass one of the filters, by id."""
+    fields = ("id", "kind", "digest", "name", ENRICHED_FIELD, *SCOPE_FIELDS)
+    payloads = (r.payload for where in filters for r in store.scroll(where, fields))
     return {
-        p["id"]: _KnownTool(
-            _state(p["digest"], p["safety_tags"]) if p.keys() >= LATER_FIELDS else "",
-            p.get("kind", "tool"),
+        p["id"]: _StoredTool(
+            _state(p["digest"], p["safety_tags"]),
+            p["kind"],
             p["server"],
             p["name"],
             scope_group(p),
@@ -195,23 +189,33 @@ def _known_tools(store: Store) -> dict[str, _KnownTool]:
     }
 
 
+IDS_PER_REQUEST, GROUPS_PER_REQUEST = 1_000, 64
+
+
+def _with_ids(ids: Iterable[str]) -> Iterator[Filter]:
+    """Filters for the points of these ids, also where another id has the same number."""
+    numbers = sorted({point_id(item_id) for item_id in ids})
+    return (HasId(frozenset(page)) for page in pages(numbers, IDS_PER_REQUEST))
+
+
 def _state(digest: str, safety_tags: Iterable[str]) -> str:
-    """What tells whether a tool is as it was: an earlier version read no tags from annotations."""
+    """Digest and safety tags: a digest leaves out the tags that annotations hint at."""
     return " ".join((digest, *sorted(safety_tags)))
 
 
 def _group(spec: ToolSpec) -> str:
-    return scope_group({name: getattr(spec, name) for name in SCOPE_FIELDS})
+    fields = {name: getattr(spec, name) for name in SCOPE_FIELDS}
+    return scope_group({**fields, "safety_tags": spec.all_safety_tags})
 
 
 class ToolSync:
-    """Brings a store up to date with what readers yield."""
+    """Brings a store of tools up to date with the entries of readers."""
 
     def __init__(
         self, store: Store, dense: DenseEncoder, lexical: LexicalEncoder, weights: FieldWeights
     ) -> None:
         self._store = store
-        self._writer = Writer(store, dense, lexical)
+        self._writer = Writer(store, dense, lexical, TOOL_TERMS)
         self._lexical = lexical
         self._weights = weights
 
@@ -226,15 +230,17 @@ class ToolSync:
         """Write what is new or changed and report every id.
 
         `prune` also removes tools that no entry names (of `prune_server` only, when given), and
-        lets a skill take such a tool's id, or the reverse; but nothing while anything is refused:
-        what could not be read may well stand for them.
-        `progress` is called after each page, when its tools are durable.
+        lets a skill take such a tool's id, or the reverse. Nothing is removed while any entry is
+        refused: it may stand for one of these tools. `progress` is called after each page, when its
+        tools are durable.
 
         Raises:
             StoreError: the store refused; what was reported before is durable.
         """
-        known = _known_tools(self._store)
-        found = self._enriched(entries, known)
+        entries = list(entries)
+        ids = (item.id for _, item in entries if isinstance(item, ToolSpec))
+        known = _stored_tools(self._store, [None] if prune else _with_ids(ids))
+        found = self._with_enrichments(entries, known)
         listed = {(item.id, item.kind) for _, item in found if isinstance(item, ToolSpec)}
         gone = {
             tool_id
@@ -244,49 +250,91 @@ class ToolSync:
         plan = _diff(found, known, gone)
         if prune:
             plan.prune(gone - plan.items.keys(), "tools")
-        before = LexicalContext.from_meta(self._store.read_meta())
-        touched = {*plan.changed, *plan.removed}
-        kept = [k for tool_id, k in known.items() if tool_id not in touched]
-        named = {(tool.group, tool.name) for tool in kept if tool.server}
-        named |= {(_group(spec), spec.name) for spec in plan.items.values() if spec.server}
-        prefixes = shared_prefixes(sorted(named), self._lexical)
-        context = before.with_prefixes(prefixes, {tool.group for tool in kept})
-        context = context.with_average(TOOL_TERMS)
+        else:
+            known = self._with_groups(known, plan)
+        before = NamePrefixes.from_meta(self._store.read_meta())
+        prefixes = self._prefixes(before, plan, known)
         drafts = plan.prepared(
-            lambda spec: draft(spec, self._lexical, self._weights, prefixes.get(_group(spec), ())),
+            lambda spec: draft(spec, self._lexical, self._weights, prefixes.of(_group(spec))),
             lambda spec, error: Refusal("", spec.id, str(error)),
         )
-
-        def counts(record: Record) -> Mapping[str, float]:
-            prefix = prefixes.get(scope_group(record.payload), ())
-            return lexical_counts(read_tool(record.payload), self._lexical, self._weights, prefix)
-
-        self._writer.apply(drafts, plan.removed, (before, context), counts, progress)
+        if prefixes != before:
+            self._keep(prefixes)
+        self._writer.apply(drafts, plan.removed, progress)
+        if prefixes.stale:
+            self._reweigh(prefixes, drafts)
+            self._keep(replace(prefixes, stale=frozenset()))
+        self._store.optimise()
         return plan.report()
 
-    def _enriched(self, entries: Iterable[Entry], known: Mapping[str, _KnownTool]) -> list[Entry]:
-        """The entries, each tool with the enrichment that it brings or that the store has of it.
+    def _with_groups(
+        self, known: Mapping[str, _StoredTool], plan: _Plan[ToolSpec]
+    ) -> dict[str, _StoredTool]:
+        """Known tools and all tools of the groups that a run reads or writes."""
+        groups = {tool.group for tool in known.values()} | set(map(_group, plan.items.values()))
+        filters = map(in_groups, pages(sorted(groups - {""}), GROUPS_PER_REQUEST))
+        members = _stored_tools(self._store, filters)
+        return {**{i: tool for i, tool in members.items() if tool.group in groups}, **known}
 
-        One that was written for another text is let go; an empty one says that there is none.
+    def _prefixes(
+        self, before: NamePrefixes, plan: _Plan[ToolSpec], known: Mapping[str, _StoredTool]
+    ) -> NamePrefixes:
+        """Prefixes after a run, of which `known` holds all tools of the groups concerned."""
+        touched = {*plan.changed, *plan.removed}
+        kept = [tool for tool_id, tool in known.items() if tool_id not in touched]
+        written = [plan.items[tool_id] for tool_id in (*plan.added, *plan.changed)]
+        names = {(tool.group, tool.name) for tool in kept}
+        names |= {(_group(spec), spec.name) for spec in written}
+        groups = {tool.group for tool in known.values()} | {group for group, _ in names}
+        prefixes = shared_prefixes(sorted(names), self._lexical)
+        return before.with_groups(groups, prefixes, {tool.group for tool in kept})
+
+    def _keep(self, prefixes: NamePrefixes) -> None:
+        self._store.write_meta({**self._store.read_meta(), **prefixes.as_meta()})
+
+    def _reweigh(self, prefixes: NamePrefixes, drafts: Sequence[Draft]) -> None:
+        """Renew the lexical vectors of stale groups; needs no dense encoding."""
+        fresh = {draft.id for draft in drafts}
+        groups = pages(sorted(prefixes.stale), GROUPS_PER_REQUEST)
+        stale = {
+            record.id: record.payload
+            for where in map(in_groups, groups)
+            for record in self._store.scroll(where)
+            if record.payload["id"] not in fresh and scope_group(record.payload) in prefixes.stale
+        }
+        for page in pages(list(stale), ITEMS_PER_PAGE):
+            vectors = {number: self._lexical_vector(stale[number], prefixes) for number in page}
+            self._store.set_sparse("lexical", vectors)
+
+    def _lexical_vector(self, payload: Mapping[str, Any], prefixes: NamePrefixes) -> SparseVector:
+        prefix = prefixes.of(scope_group(payload))
+        counts = lexical_counts(read_tool(payload), self._lexical, self._weights, prefix)
+        return self._lexical.encode_document(counts, TOOL_TERMS)
+
+    def _with_enrichments(
+        self, entries: Sequence[Entry], known: Mapping[str, _StoredTool]
+    ) -> list[Entry]:
+        """Entries, each tool with its own enrichment or else with the stored one.
+
+        A stored enrichment that was written for another text is dropped. An empty own enrichment
+        removes the stored one.
         """
-        found = list(entries)
-        specs = [item for _, item in found if isinstance(item, ToolSpec)]
+        specs = [item for _, item in entries if isinstance(item, ToolSpec)]
         bare = [spec.id for spec in specs if spec.enrichment is None and spec.id in known]
         asked = [point_id(tool_id) for tool_id in bare if known[tool_id].enriched]
-        pages = (asked[start : start + PAGE] for start in range(0, len(asked), PAGE))
-        read = (
-            read_tool(record.payload) for page in pages for record in self._store.retrieve(page)
+        records = (
+            record for page in pages(asked, ITEMS_PER_PAGE) for record in self._store.retrieve(page)
         )
-        held = {spec.id: spec for spec in read}
+        held = {spec.id: spec for spec in (read_tool(record.payload) for record in records)}
         return [
-            (source, _with_enrichment(item, held.get(item.id)))
+            (source, _keep_enrichment(item, held.get(item.id)))
             if isinstance(item, ToolSpec)
             else (source, item)
-            for source, item in found
+            for source, item in entries
         ]
 
 
-def _with_enrichment(spec: ToolSpec, held: ToolSpec | None) -> ToolSpec:
+def _keep_enrichment(spec: ToolSpec, held: ToolSpec | None) -> ToolSpec:
     enrichment = spec.enrichment
     if enrichment is None and held is not None and held.enrichment:
         for_any = held.enrichment.digest is None
@@ -295,18 +343,18 @@ def _with_enrichment(spec: ToolSpec, held: ToolSpec | None) -> ToolSpec:
 
 
 def _same_text(one: ToolSpec, other: ToolSpec) -> bool:
-    """Whether a model that reads what they do reads the same of both."""
+    """Tell whether both tools have the same text for a model that enriches them."""
     fields = ("name", "server", "description", "input_schema", "output_schema")
     return all(getattr(one, field) == getattr(other, field) for field in fields)
 
 
 def _diff(
-    entries: Sequence[Entry], known: Mapping[str, _KnownTool], gone: Collection[str]
+    entries: Sequence[Entry], known: Mapping[str, _StoredTool], gone: Collection[str]
 ) -> _Plan[ToolSpec]:
     plan = _Plan[ToolSpec]()
     origin: dict[str, str] = {}
     if any(isinstance(item, Refusal) for _, item in entries):
-        # What could not be read may well stand for them.
+        # A refused entry may stand for one of these tools.
         gone = ()
     for source, item in entries:
         if isinstance(item, Refusal):
@@ -338,21 +386,24 @@ def _diff(
 # -- passages --------------------------------------------------------------------------------------
 
 PassageEntry: TypeAlias = tuple[str, Passage | Refusal]
-"""Where something came from, and what it is."""
+"""Source of a passage, and the passage or the reason why it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
-class _KnownPassage(_Known):
+class _StoredPassage(_Stored):
     collection: str
     document: str
 
 
+DOCUMENTS_PER_REQUEST = 256
+
+
 class PassageSync:
-    """Brings a store of passages up to date with what loaders yield."""
+    """Brings a store of passages up to date with the entries of loaders."""
 
     def __init__(self, store: Store, dense: DenseEncoder, lexical: LexicalEncoder) -> None:
         self._store = store
-        self._writer = Writer(store, dense, lexical)
+        self._writer = Writer(store, dense, lexical, PASSAGE_TERMS)
         self._lexical = lexical
 
     def run(
@@ -364,19 +415,14 @@ class PassageSync:
     ) -> IndexReport:
         """Write what is new or changed and report every id.
 
-        What is left over of a document that became shorter goes. `prune` names a collection of
-        which documents that no entry names go too, but none while anything is refused.
+        Parts that a shortened document no longer has are removed. `prune` names a collection whose
+        documents without an entry are removed too, unless anything is refused.
 
         Raises:
             StoreError: the store refused; what was reported before is durable.
         """
-        payloads = (
-            record.payload
-            for record in self._store.scroll(fields=("id", "digest", "collection", "document"))
-        )
-        known = {
-            p["id"]: _KnownPassage(p["digest"], p["collection"], p["document"]) for p in payloads
-        }
+        entries = list(entries)
+        known = self._known(entries, prune)
         plan = _diff_passages(entries, known)
         drafts = plan.prepared(
             lambda passage: draft_passage(passage, self._lexical),
@@ -385,21 +431,30 @@ class PassageSync:
             ),
         )
         _plan_passage_removals(plan, known, prune)
-        before = LexicalContext.from_meta(self._store.read_meta())
-        context = before.with_average(PASSAGE_TERMS)
-
-        self._writer.apply(
-            drafts,
-            plan.removed,
-            (before, context),
-            lambda record: passage_counts(read_passage(record.payload), self._lexical),
-            progress,
-        )
+        self._writer.apply(drafts, plan.removed, progress)
+        self._store.optimise()
         return plan.report()
+
+    def _known(
+        self, entries: Sequence[PassageEntry], pruned: str | None
+    ) -> dict[str, _StoredPassage]:
+        """Stored passages of the documents that were read, and of the collection to prune."""
+        passages = [item for _, item in entries if isinstance(item, Passage)]
+        documents = sorted({each.document for each in passages if each.collection != pruned})
+        filters = [
+            *_with_ids(each.id for each in passages),
+            *(AnyOf("document", page) for page in pages(documents, DOCUMENTS_PER_REQUEST)),
+            *([] if pruned is None else [Equals("collection", pruned)]),
+        ]
+        fields = ("id", "digest", "collection", "document")
+        payloads = (r.payload for where in filters for r in self._store.scroll(where, fields))
+        return {
+            p["id"]: _StoredPassage(p["digest"], p["collection"], p["document"]) for p in payloads
+        }
 
 
 def _diff_passages(
-    entries: Iterable[PassageEntry], known: Mapping[str, _KnownPassage]
+    entries: Iterable[PassageEntry], known: Mapping[str, _StoredPassage]
 ) -> _Plan[Passage]:
     plan = _Plan[Passage]()
     origin: dict[tuple[str, str], str] = {}
@@ -424,9 +479,9 @@ def _diff_passages(
 
 
 def _plan_passage_removals(
-    plan: _Plan[Passage], known: Mapping[str, _KnownPassage], prune: str | None
+    plan: _Plan[Passage], known: Mapping[str, _StoredPassage], prune: str | None
 ) -> None:
-    """Leftovers of documents that were read again, and documents that no source names."""
+    """Plan to remove parts that documents no longer have, and documents that no source names."""
     read = {(each.collection, each.document) for each in plan.items.values()}
     gone: list[str] = []
     for passage_id, kept in known.items():

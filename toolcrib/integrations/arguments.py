@@ -1,4 +1,4 @@
-"""Arguments of a call, checked against the tool's schema: no network, and never for long."""
+"""Arguments of a call, checked against the tool's schema, without network and in bounded time."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from toolcrib.caches import BoundedMap, cached_texts
-from toolcrib.indexers.readers.base import is_object, kind_of
-from toolcrib.indexers.readers.json_schema import rewritten
-from toolcrib.records.codec import list_of, object_of
+from toolcrib.indexers.readers.base import kind_of
+from toolcrib.indexers.readers.json_schema import map_schemas
+from toolcrib.records.codec import is_object, list_of, object_of
 
-__all__ = ["argument_errors", "describe_parameters", "matches_pattern"]
-
-PATIENCE_S = 0.25
-"""A schema can be made to be worked on for ever; what takes longer is left to the server."""
+CHECK_TIMEOUT_S = 0.25
+"""Longest check of a call: a schema can keep a checker busy for ever. Then the server decides."""
 
 MAX_SCHEMA_CHARS = 200_000
 MAX_CACHED_SCHEMA_CHARS, SCHEMA_CHARS = 2_000_000, 2_000
@@ -35,13 +33,13 @@ MAX_CACHED_SCHEMA_CHARS, SCHEMA_CHARS = 2_000_000, 2_000
 
 MAX_ERRORS = 5
 MAX_UNIQUE_ITEMS = 1_000
-MAX_SHOWN = 20
-MAX_CHARS = 200
+MAX_LISTED_VALUES = 20
+MAX_VALUE_CHARS = 200
 
-LEFT_OUT = frozenset({"patternProperties", "unevaluatedProperties", "unevaluatedItems"})
-"""Keywords that are worked on outside of our reach, and that hardly any tool has."""
+UNCHECKED_KEYWORDS = frozenset({"patternProperties", "unevaluatedProperties", "unevaluatedItems"})
+"""Rare keywords whose work cannot be bounded, and which are not checked."""
 
-WORDS = {
+TYPE_WORDS = {
     "string": "text",
     "integer": "a whole number",
     "number": "a number",
@@ -55,44 +53,43 @@ _until: ContextVar[float] = ContextVar("until")
 
 
 class _TooLongError(Exception):
-    """The time for checking is over."""
+    """The time for a check is over."""
 
 
 def argument_errors(
     schema: Mapping[str, Any], arguments: Mapping[str, Any], whole: str = "arguments"
 ) -> tuple[str, ...]:
-    """What is wrong with the arguments, a line each; none where they fit.
+    """Faults of the arguments, a line each; none if the arguments fit.
 
-    `whole` is what they are called where no single one is meant. None too where the schema is no
-    valid one, is more than can be checked in short time, or refers to another document: then the
-    server has the only word.
+    `whole` names the arguments in a fault of no single one. None too if the schema is invalid,
+    takes too long, or refers to another document: then the server decides.
     """
     text = json.dumps(schema, default=str)
     checker = _CHECKERS.get_or_make(text, partial(_checker, text))
     if checker is None:
         return ()
-    _until.set(monotonic() + PATIENCE_S)
+    _until.set(monotonic() + CHECK_TIMEOUT_S)
     try:
         found = islice(checker.iter_errors(arguments), 10 * MAX_ERRORS)
-        lines = [line for error in found for line in _in_words(error, whole)]
+        lines = [line for error in found for line in _error_lines(error, whole)]
     except (_TooLongError, Unresolvable, RecursionError, TypeError, ValueError, KeyError):
         return ()
     return tuple(dict.fromkeys(lines))[:MAX_ERRORS]
 
 
 def _checker(text: str) -> Validator | None:
-    """What checks by this schema; None where it is of no use."""
+    """Validator of a schema; None for a schema that cannot be used."""
     if len(text) > MAX_SCHEMA_CHARS:
         return None
     try:
-        schema = rewritten(json.loads(text), _reduced)
+        schema = map_schemas(json.loads(text), _without_unchecked)
         draft = _draft(schema)
         draft.check_schema(schema)
     except (SchemaError, Unresolvable, RecursionError, TypeError, ValueError):
         return None
     # An empty registry finds what stands in the schema itself and nothing else.
     registry = cast("Any", Registry)()
-    return cast("Any", _bounded(draft))(schema, registry=registry)
+    return cast("Any", _with_timeout(draft))(schema, registry=registry)
 
 
 _CHECKERS: BoundedMap[str, Validator | None] = BoundedMap(
@@ -101,23 +98,23 @@ _CHECKERS: BoundedMap[str, Validator | None] = BoundedMap(
 
 
 def _draft(schema: Any) -> type[Validator]:
-    """The draft that a schema names; without a name that is one, the newest."""
+    """Draft that a schema names, else the newest."""
     if not is_object(schema) or not isinstance(schema.get("$schema"), str):
         return Draft202012Validator
     return validators.validator_for(schema, default=Draft202012Validator)
 
 
-def _reduced(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema without what is not checked here."""
-    if not LEFT_OUT & schema.keys():
+def _without_unchecked(schema: dict[str, Any]) -> dict[str, Any]:
+    """Schema without the unchecked keywords."""
+    if not UNCHECKED_KEYWORDS & schema.keys():
         return schema
     others = {"additionalProperties"} if "patternProperties" in schema else set[str]()
-    return {key: value for key, value in schema.items() if key not in LEFT_OUT | others}
+    return {key: value for key, value in schema.items() if key not in UNCHECKED_KEYWORDS | others}
 
 
 @cache
-def _bounded(draft: type[Validator]) -> type[Validator]:
-    """A draft's rules, each of which looks at the time first."""
+def _with_timeout(draft: type[Validator]) -> type[Validator]:
+    """Validator class of a draft whose rules check the time first."""
     rules = cast("dict[str, Callable[..., Any]]", cast("Any", draft).VALIDATORS)
 
     def unique(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
@@ -126,13 +123,13 @@ def _bounded(draft: type[Validator]) -> type[Validator]:
         return rules["uniqueItems"](validator, value, instance, schema)
 
     timed = {
-        name: _timed(rule)
+        name: _check_time_first(rule)
         for name, rule in {**rules, "pattern": _pattern, "uniqueItems": unique}.items()
     }
     return cast("Any", validators).extend(draft, timed)
 
 
-def _timed(rule: Callable[..., Any]) -> Callable[..., Any]:
+def _check_time_first(rule: Callable[..., Any]) -> Callable[..., Any]:
     def check(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         if monotonic() > _until.get():
             raise _TooLongError
@@ -145,10 +142,10 @@ def _timed(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 MAX_TEXT_CHARS = 2_000
 MAX_PATTERN_BYTES = 1 << 18
-"""RE2 works for at most the text's length times the compiled pattern's: a tenth of a second."""
+"""Size of a compiled pattern: RE2 works at most text length times this, a tenth of a second."""
 
-CLASSES = re.compile(r"\\[wWdDsSbB]")
-"""For RE2 these are of ASCII alone; for many servers' engines of all letters."""
+_CHARACTER_CLASS = re.compile(r"\\[wWdDsSbB]")
+"""Classes that RE2 limits to ASCII, and many servers' engines do not."""
 
 
 def _pattern(_validator: Any, pattern: Any, instance: Any, _schema: Any) -> Iterator[Any]:
@@ -157,37 +154,37 @@ def _pattern(_validator: Any, pattern: Any, instance: Any, _schema: Any) -> Iter
 
 
 def matches_pattern(pattern: str, text: str) -> bool:
-    """Whether the pattern is found in the text; True where only the server can tell.
+    """True if the pattern is found in the text, or if only the server can decide.
 
-    Backtracking engines can be kept busy for years by a few characters, and `regex`, which has
-    a time limit, compiles `((a*){5000}){5000}` for a minute, so the engine is RE2.
+    The engine is RE2: a few characters keep backtracking engines busy for years, and `regex`,
+    which has a timeout, compiles `((a*){5000}){5000}` for a minute.
     """
-    compiled = _compiled(pattern)
+    compiled = _compile(pattern)
     if compiled is None or len(text) > MAX_TEXT_CHARS:
         return True
-    if not text.isascii() and CLASSES.search(pattern):
+    if not text.isascii() and _CHARACTER_CLASS.search(pattern):
         return True
     return compiled.search(text) is not None
 
 
 @cached_texts(256, MAX_TEXT_CHARS)
-def _compiled(pattern: str) -> Any:
+def _compile(pattern: str) -> Any:
     engine = cast("Any", re2)
     options = engine.Options()
     options.max_mem, options.log_errors = MAX_PATTERN_BYTES, False
     try:
         return engine.compile(pattern, options)
     except (engine.error, UnicodeEncodeError):
-        # Other dialects of regular expressions are the server's own business.
+        # Only the server knows other dialects of regular expressions.
         return None
 
 
-# -- in words by which a model can mend them -------------------------------------------------------
+# -- errors that a model can correct -------------------------------------------------------
 
 
-def _in_words(error: ValidationError, whole: str) -> Iterator[str]:
-    """An error of the schema library as lines: where, what is wrong, what is allowed."""
-    # Of alternatives that all failed, the one that came nearest says most.
+def _error_lines(error: ValidationError, whole: str) -> Iterator[str]:
+    """Lines of a schema error: place, fault, allowed values."""
+    # If all alternatives failed, the nearest alternative says most.
     inner = cast("Any", exceptions).best_match(iter([error])) or error
     steps = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in inner.absolute_path)
     place = steps.removeprefix(".") or whole
@@ -202,9 +199,9 @@ def _lines(error: Any) -> Iterator[str]:
             for name in (name for name in value if name not in given):
                 near = get_close_matches(name, [each for each in given if each not in known], n=1)
                 hint = f"; you gave {near[0]!r}, which it does not know" if near else ""
-                yield f"{name!r} is missing ({_taken(known.get(name))}){hint}"
+                yield f"{name!r} is missing ({_type_words(known.get(name))}){hint}"
         case "additionalProperties":
-            allowed = f"it knows {_listed(known, repr)}" if known else "it takes none"
+            allowed = f"it knows {_list_words(known, repr)}" if known else "it takes none"
             for name in (name for name in given if name not in known):
                 near = get_close_matches(str(name), known, n=1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
@@ -213,45 +210,47 @@ def _lines(error: Any) -> Iterator[str]:
             texts = [each for each in value if isinstance(each, str)]
             near = get_close_matches(str(given), texts, n=1)
             hint = f"; did you mean {_json(near[0])}?" if near else ""
-            yield f"must be one of {_listed(value)}, not {_seen(given)}{hint}"
-        case "type" | "anyOf" | "oneOf" if (taken := _taken({error.validator: value})) != UNSAID:
-            yield f"must be {taken}, not {_seen(given)}"
+            yield f"must be one of {_list_words(value)}, not {_value_words(given)}{hint}"
+        case "type" | "anyOf" | "oneOf" if (
+            kind := _type_words({error.validator: value})
+        ) != _UNKNOWN:
+            yield f"must be {kind}, not {_value_words(given)}"
         case _:
             yield _cut(str(error.message))
 
 
 def describe_parameters(schema: Mapping[str, Any]) -> str:
-    """What a tool takes, in one line: names, types, and which are required."""
+    """Describe parameters in one line: names, types, and which are required."""
     known, needed = _properties(schema), list_of(schema.get("required"))
     order = sorted(known, key=lambda name: name not in needed)
 
-    def told(name: str) -> str:
-        return f"{name} ({_taken(known[name])}{', required' if name in needed else ''})"
+    def describe(name: str) -> str:
+        return f"{name} ({_type_words(known[name])}{', required' if name in needed else ''})"
 
-    return _listed(order, told) or "no arguments"
-
-
-UNSAID = "see its schema"
+    return _list_words(order, describe) or "no arguments"
 
 
-def _taken(schema: Any) -> str:
-    """What a parameter takes, in a few words."""
+_UNKNOWN = "see its schema"
+
+
+def _type_words(schema: Any) -> str:
+    """Type of a parameter in a few words."""
     if not is_object(schema) or not schema:
         return "anything"
     if isinstance(values := schema.get("enum"), list):
-        return f"one of {_listed(cast('list[Any]', values))}"
+        return f"one of {_list_words(cast('list[Any]', values))}"
     kinds: Any = schema.get("type")
     if kinds is None:
         options = list_of(schema.get("anyOf") or schema.get("oneOf"))
         kinds = [object_of(each).get("type") for each in options]
         if not kinds or not all(isinstance(kind, str) for kind in kinds):
-            return UNSAID
+            return _UNKNOWN
     named = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
-    return " or ".join(WORDS.get(str(kind), str(kind)) for kind in named)
+    return " or ".join(TYPE_WORDS.get(str(kind), str(kind)) for kind in named)
 
 
-def _seen(value: Any) -> str:
-    """What was given, in a few words."""
+def _value_words(value: Any) -> str:
+    """Given value in a few words."""
     if isinstance(value, bool) or value is None:
         return _json(value)
     return (
@@ -265,10 +264,11 @@ def _properties(schema: Any) -> dict[str, Any]:
     return object_of(object_of(schema).get("properties"))
 
 
-def _listed(values: Any, word: Callable[[Any], str] | None = None) -> str:
+def _list_words(values: Any, word: Callable[[Any], str] | None = None) -> str:
     every = list(values)
-    shown = ", ".join((word or _json)(value) for value in every[:MAX_SHOWN])
-    return f"{shown} and {len(every) - MAX_SHOWN} more" if len(every) > MAX_SHOWN else shown
+    shown = ", ".join((word or _json)(value) for value in every[:MAX_LISTED_VALUES])
+    more = len(every) - MAX_LISTED_VALUES
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _json(value: Any) -> str:
@@ -276,4 +276,4 @@ def _json(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"
+    return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + "…"

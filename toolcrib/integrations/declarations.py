@@ -1,7 +1,7 @@
 """Declarations of tools as functions, for hosts that run a model's code in a sandbox.
 
-A model that writes code calls tools by these names; the host hands the calls on. Types are those
-of the whole schema, down to three levels; what is deeper, or too large, is `any`.
+The model's code calls tools by these names, and the host forwards the calls. Types show three
+levels of a schema; deeper or too large types are `any`.
 """
 
 from __future__ import annotations
@@ -17,92 +17,57 @@ from toolcrib.records import ToolSpec
 from toolcrib.records.codec import list_of, object_of
 from toolcrib.records.definitions import SchemaTypes
 
-__all__ = ["is_function_name", "python_stub", "typescript"]
-
-MAX_CHARS = 20_000
-"""What the types of a schema may have."""
+MAX_TYPE_CHARS = 20_000
+"""Characters of the types of one schema."""
 
 MAX_OPTIONAL = 1_000
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# What Python does not have as well, ECMAScript 2025, with what is reserved in modules.
-_RESERVED = frozenset(
-    {
-        "arguments",
-        "case",
-        "catch",
-        "const",
-        "debugger",
-        "default",
-        "delete",
-        "do",
-        "enum",
-        "eval",
-        "export",
-        "extends",
-        "false",
-        "function",
-        "implements",
-        "instanceof",
-        "interface",
-        "let",
-        "new",
-        "none",
-        "null",
-        "package",
-        "private",
-        "protected",
-        "public",
-        "static",
-        "super",
-        "switch",
-        "this",
-        "throw",
-        "true",
-        "typeof",
-        "undefined",
-        "var",
-        "void",
-    }
+# Reserved words of ECMAScript 2025, in modules too, that Python does not reserve as well.
+_RESERVED = re.compile(
+    r"arguments|case|catch|const|debugger|default|delete|do|enum|eval|export|extends|"
+    r"false|function|implements|instanceof|interface|let|new|none|null|package|private|"
+    r"protected|public|static|super|switch|this|throw|true|typeof|undefined|var|void",
+    re.IGNORECASE,
 )
 
 
 def is_function_name(name: str) -> bool:
-    """Whether a function can be called so in Python and in TypeScript."""
+    """True for a name that a function can have in Python and in TypeScript."""
     return (
         _NAME.fullmatch(name) is not None
         and not keyword.iskeyword(name)
-        and name.lower() not in _RESERVED
+        and _RESERVED.fullmatch(name) is None
     )
 
 
 def typescript(tool: ToolSpec, name: str) -> str:
-    """`declare function`, with one object of arguments and a promise of the result."""
+    """Declaration `declare function`, from one object of arguments to a promise."""
     takes = _TypeScript(tool.input_schema).arguments()
     gives = _TypeScript(tool.output_schema or {}).type(tool.output_schema, 0)
-    told = tool.description.strip().replace("*/", "* /")
-    lines = [f" * {line}".rstrip() for line in told.splitlines()]
+    text = tool.description.strip().replace("*/", "* /")
+    lines = [f" * {line}".rstrip() for line in text.splitlines()]
     comment = ["/**", *lines, " */"] if lines else []
     return "\n".join([*comment, f"declare function {name}({takes}): Promise<{gives}>;"])
 
 
 def python_stub(tool: ToolSpec, name: str) -> str:
-    """`def`, with keyword arguments; one that Python cannot name comes in `**more`."""
+    """Stub `def` with keyword arguments; names that Python lacks come in `**more`."""
     takes = _Python(tool.input_schema).arguments()
     gives = _Python(tool.output_schema or {}).type(tool.output_schema, 0)
-    told = tool.description.strip().replace("\\", "\\\\").replace('"', '\\"').replace("\0", "")
-    lines = "\n".join(f"    {line}".rstrip() for line in told.splitlines()).strip()
+    text = tool.description.strip().replace("\\", "\\\\").replace('"', '\\"').replace("\0", "")
+    lines = "\n".join(f"    {line}".rstrip() for line in text.splitlines()).strip()
     body = f'\n    """{lines}"""' if lines else ""
     return f"def {name}({takes}) -> {gives}:{body or ' ...'}"
 
 
 class _TypeScript(SchemaTypes):
     cut, rest = "any", "[more: string]: any"
-    max_chars, max_optional = MAX_CHARS, MAX_OPTIONAL
+    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL
 
     def arguments(self) -> str:
-        """What stands between the brackets of a function."""
+        """Parameters of a function, without the brackets."""
         merged, _ = self._merged(self._root)
         if merged.get("properties") or merged["required"]:
             return f"input: {{{self.parameters()}}}"
@@ -128,10 +93,10 @@ class _TypeScript(SchemaTypes):
 class _Python(SchemaTypes):
     any = cut = "Any"
     null, rest = "None", "**more: Any"
-    max_chars, max_optional = MAX_CHARS, MAX_OPTIONAL
+    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL
 
     def arguments(self) -> str:
-        """What stands between the brackets of a function."""
+        """Parameters of a function, without the brackets."""
         merged, _ = self._merged(self._root)
         properties = object_of(merged.get("properties"))
         required = dict.fromkeys(map(str, list_of(merged["required"])))
@@ -171,6 +136,6 @@ def _is_argument(name: str) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value can be a type of its own."""
+    """True for a value that can be a literal type."""
     is_number = isinstance(value, int | float) and math.isfinite(value)
     return value is None or is_number or isinstance(value, str)

@@ -24,36 +24,23 @@ except ImportError as missing:
     raise MissingExtraError("the search of a FastMCP server", "gateway") from missing
 
 from toolcrib.crib import Crib
-from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp import tool_specs
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import FindResult, ToolHit, ToolSpec
-from toolcrib.records.codec import as_json
+from toolcrib.records.codec import as_json, is_object
 from toolcrib.retrieval.needs import MAX_NEEDS
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.settings import Settings
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import HasId
 
-__all__ = [
-    "MAX_FOUND",
-    "SEARCHES",
-    "SearchTool",
-    "ToolcribSearchTransform",
-    "definition",
-    "failure",
-    "found",
-    "structured_answer",
-    "unknown_tool",
-]
+MAX_FOUND_TOOLS = 50
+MAX_COUNT_DIGITS = 6
+COUNT_PARAMETERS = frozenset({"k", "token_budget"})
+LIST_PARAMETERS = frozenset({"needs", "ids", "collections"})
 
-MAX_FOUND = 50
-MAX_DIGITS = 6
-COUNTS, LISTS = frozenset({"k", "token_budget"}), frozenset({"needs", "ids", "collections"})
-"""Parameters that are whole numbers, and lists of texts."""
-
-FIND_SAYS = """\
+FIND_DESCRIPTION = """\
 Find tools by what they do. Answers with their names and arguments, best first.
 
 Write needs: one line for each tool that the task takes, saying what such a tool can do, as its \
@@ -64,8 +51,8 @@ and each tool the places of the needs that it serves.
 
 Use it before you say that something cannot be done. Then call the tool that fits by call_tool."""
 
-CALL_SAYS = "Call a tool that find_tools has named."
-CALL_TAKES = {
+CALL_DESCRIPTION = "Call a tool that find_tools has named."
+CALL_PARAMETERS = {
     "name": {"type": "string", "description": "The tool's name, as find_tools gave it"},
     "arguments": {
         "type": "object",
@@ -76,12 +63,11 @@ CALL_TAKES = {
 
 
 class ToolcribSearchTransform(BaseSearchTransform):
-    """Shows `find_tools` and `call_tool` in place of a server's long list of tools.
+    """Transform that shows `find_tools` and `call_tool` in place of a server's list of tools.
 
-    What is searched are the tools that the caller may see, whatever hides the others: `auth`,
-    visibility, middleware. They are indexed in memory when first searched; later only what
-    changed is encoded again. `k` tools a search, or as many as fit into `token_budget`; those
-    named in `always_visible` stay listed.
+    A search covers the tools that the caller may see by `auth`, visibility and middleware. The
+    first search indexes them in memory; later searches encode only changed tools. `k` tools a
+    search, or as many as fit into `token_budget`; tools in `always_visible` stay listed.
     """
 
     def __init__(
@@ -104,10 +90,10 @@ class ToolcribSearchTransform(BaseSearchTransform):
         self._calling_tool = self._calling()
 
     def close(self) -> None:
-        """Let go of the index; a later search makes a new one."""
+        """Close the index; a later search builds another."""
         self._index.close()
 
-    # -- what is shown -----------------------------------------------------------------------
+    # -- shown tools -----------------------------------------------------------------------
 
     def _make_search_tool(self) -> Tool:
         return self._search_tool
@@ -118,11 +104,11 @@ class ToolcribSearchTransform(BaseSearchTransform):
     def _searching(self) -> Tool:
         async def find_tools(given: dict[str, Any], context: Context) -> ToolResult:
             needs = given.get("needs", ())
-            # Unless it is told otherwise, it has room for what every need finds first.
+            # By default there is room for the first tool of every need.
             k = int(given.get("k", 0)) or max(self._max_results, len(needs))
             budget = self._token_budget if given.get("k") is None else None
             options = SearchOptions(
-                min(max(1, k), MAX_FOUND),
+                min(max(1, k), MAX_FOUND_TOOLS),
                 needs=needs,
                 token_budget=given.get("token_budget", budget),
             )
@@ -148,29 +134,31 @@ class ToolcribSearchTransform(BaseSearchTransform):
         }
         one_of = ("query", "needs")
         return SearchTool.of(
-            OwnTool.FIND_TOOLS, FIND_SAYS, takes, find_tools, SEARCHES, one_of=one_of
+            OwnTool.FIND_TOOLS, FIND_DESCRIPTION, takes, find_tools, READS_ONLY, one_of=one_of
         )
 
     def _calling(self) -> Tool:
         async def call_tool(given: dict[str, Any], context: Context) -> ToolResult:
             return await self._call(context, given["name"], given["arguments"])
 
-        return SearchTool.of(OwnTool.CALL_TOOL, CALL_SAYS, CALL_TAKES, call_tool, meant=_call_meant)
+        return SearchTool.of(
+            OwnTool.CALL_TOOL, CALL_DESCRIPTION, CALL_PARAMETERS, call_tool, parse=_parse_call
+        )
 
-    # -- what they do ------------------------------------------------------------------------
+    # -- search and call ------------------------------------------------------------------------
 
     async def _find(self, ctx: Context, query: str | None, options: SearchOptions) -> ToolResult:
-        """Search among what the caller may see."""
+        """Search the tools that the caller may see."""
         tools = await self._get_visible_tools(ctx)
         try:
             result = await asyncio.to_thread(self._index.find, tools, query, options)
         except QueryError as error:
             return failure(f"{error}.")
         named = {tool.name: tool for tool in tools}
-        return found(result, lambda hit: _defined(named[hit.name]))
+        return search_answer(result, lambda hit: _tool_definition(named[hit.name]))
 
     async def _call(self, ctx: Context, name: str, arguments: Mapping[str, Any] | None) -> Any:
-        """Call what the caller may see; nothing else is there."""
+        """Call a tool that the caller may see; any other is unknown."""
         names = {tool.name for tool in await self.get_tool_catalog(ctx)}
         if name not in names:
             return unknown_tool(name, names, OwnTool.FIND_TOOLS)
@@ -178,7 +166,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
 
     async def _search(self, tools: Sequence[Tool], query: str) -> Sequence[Tool]:
         named = {tool.name: tool for tool in tools}
-        options = SearchOptions(min(self._max_results, MAX_FOUND))
+        options = SearchOptions(min(self._max_results, MAX_FOUND_TOOLS))
         result = await asyncio.to_thread(self._index.find, tools, query, options)
         return [named[hit.name] for hit in result.tools]
 
@@ -189,10 +177,10 @@ Act: TypeAlias = Callable[[dict[str, Any], Context], Awaitable[ToolResult]]
 
 
 class SearchTool(Tool):
-    """A tool of the search itself: what is wrong with a call of it is told as of any other tool."""
+    """Tool of the search itself, whose faulty calls get the same errors as other tools'."""
 
     _act: Act = PrivateAttr()
-    _meant: Callable[[Mapping[str, Any]], dict[str, Any]] = PrivateAttr()
+    _parse: Callable[[Mapping[str, Any]], dict[str, Any]] = PrivateAttr()
     _one_of: Sequence[str] = PrivateAttr()
 
     @classmethod
@@ -204,12 +192,12 @@ class SearchTool(Tool):
         act: Act,
         annotations: ToolAnnotations | None = None,
         *,
-        meant: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None,
+        parse: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None,
         one_of: Sequence[str] = (),
     ) -> SearchTool:
-        """A tool that needs the first of what it `takes`, or at least `one_of` several.
+        """Create a tool that requires its first parameter, or at least `one_of` several.
 
-        `meant` reads what a model wrote.
+        `parse` corrects the arguments that a model wrote.
         """
         schema = {
             "type": "object",
@@ -218,49 +206,49 @@ class SearchTool(Tool):
             "additionalProperties": False,
         }
         tool = cls(name=name, description=says, parameters=schema, annotations=annotations)
-        tool._act, tool._meant, tool._one_of = act, meant or _meant, one_of
+        tool._act, tool._parse, tool._one_of = act, parse or _parse_arguments, one_of
         return tool
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        """Do it, or say what is wrong with the call."""
-        given = self._meant(arguments)
+        """Run the tool, or answer with the faults of the call."""
+        given = self._parse(arguments)
         schema = self.parameters
         if self._one_of and given.keys().isdisjoint(self._one_of):
-            # Not in the schema that is shown: not every provider takes a choice there.
+            # Not in the shown schema: not every provider takes alternatives there.
             schema = {**schema, "required": self._one_of[:1]}
         if wrong := argument_errors(schema, given, "the call"):
             listed = "\n".join(f"- {line}" for line in wrong)
             return failure(
-                f"{self.name} cannot be called so.\n{listed}\n"
+                f"The call of {self.name} is wrong.\n{listed}\n"
                 f"It takes: {describe_parameters(self.parameters)}."
             )
         return await self._act(given, get_context())
 
 
-def _meant(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given: models write null for what they leave out, and numbers and lists as text."""
-    return {key: _read(key, value) for key, value in given.items() if value is not None}
+def _parse_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop null arguments, and parse numbers and lists that a model wrote as text."""
+    return {key: _parse_argument(key, value) for key, value in given.items() if value is not None}
 
 
-def _read(key: str, value: Any) -> Any:
+def _parse_argument(key: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    if key in LISTS:
-        return _listed(value)
-    is_count = key in COUNTS and value.isdecimal() and len(value) <= MAX_DIGITS
+    if key in LIST_PARAMETERS:
+        return _parse_list(value)
+    is_count = key in COUNT_PARAMETERS and value.isdecimal() and len(value) <= MAX_COUNT_DIGITS
     return int(value) if is_count else value
 
 
-def _listed(text: str) -> Any:
-    """A list written as JSON, or a line each."""
+def _parse_list(text: str) -> Any:
+    """Parse a list written as JSON, or one item a line."""
     with suppress(ValueError, RecursionError):
         return json.loads(text)
     return [line for line in text.splitlines() if line.strip()]
 
 
-def _call_meant(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The name and the arguments, which models also write as JSON text, or beside the name."""
-    beside = {key: value for key, value in given.items() if key not in CALL_TAKES}
+def _parse_call(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the name and arguments, which models also write as JSON text, or beside the name."""
+    beside = {key: value for key, value in given.items() if key not in CALL_PARAMETERS}
     inner: Any = given.get("arguments")
     try:
         while isinstance(inner, str):
@@ -268,18 +256,18 @@ def _call_meant(given: Mapping[str, Any]) -> dict[str, Any]:
     except (ValueError, RecursionError):
         inner = given["arguments"]
     arguments = {**beside, **inner} if is_object(inner) else inner or beside
-    return _meant({"name": given.get("name"), "arguments": arguments})
+    return _parse_arguments({"name": given.get("name"), "arguments": arguments})
 
 
-def _defined(tool: Tool) -> dict[str, Any]:
+def _tool_definition(tool: Tool) -> dict[str, Any]:
     described = tool.to_mcp_tool()
     return definition(described.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
 # -- answers to a model --------------------------------------------------------------------------
 
-SEARCHES = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-"""What is said of a tool that only looks things up."""
+READS_ONLY = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+"""Annotations of a tool that only reads."""
 
 NOTHING_FITS = (
     "No tool here fits. Say in other words what the tool must do, or go on without one; "
@@ -297,21 +285,21 @@ LAST_IS_GENERAL = " The last one is there as a general one."
 
 
 def definition(described: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model needs of an MCP tool to call it: its name, what it does, its arguments."""
+    """Reduce an MCP tool to its name, description and arguments, which a model needs."""
     kept = ("name", "description", "inputSchema")
     return {key: described[key] for key in kept if described.get(key)}
 
 
-def found(
+def search_answer(
     result: FindResult,
     define: Callable[[ToolHit], dict[str, Any]],
     missing: Sequence[Mapping[str, Any]] = (),
     **notes: Any,
 ) -> ToolResult:
-    """The answer to a search: definitions of its tools, best first; `notes` stand beside them.
+    """Answer to a search: definitions of its tools, best first; `notes` are further fields.
 
-    That perhaps nothing fits is said in so many words: an agent must not take the next best. Each
-    of `missing` names a `server` whose tools were not looked through, or cannot be called.
+    A note says plainly when perhaps nothing fits, so that an agent does not take the next best.
+    Each of `missing` names a `server` whose tools were not looked through, or cannot be called.
     """
     tools = [
         define(hit) | ({} if hit.needs is None else {"needs": list(hit.needs)})
@@ -335,18 +323,18 @@ def found(
 
 
 def structured_answer(answer: dict[str, Any]) -> ToolResult:
-    """An answer for programs, with the same as text for models."""
+    """Answer as structured content, and as text for models."""
     text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
     return ToolResult(content=[TextContent(type="text", text=text)], structured_content=answer)
 
 
 def failure(text: str) -> ToolResult:
-    """An answer that says what went wrong and what to do."""
+    """Answer with an error."""
     return ToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
 def unknown_tool(name: str, names: Iterable[str], search: str) -> ToolResult:
-    """The answer to a call of a tool that is not in reach; `names` are those that are."""
+    """Answer to a call of a tool out of reach; `names` are the tools in reach."""
     close = nearest(name, names)
     hint = f" Did you mean {', '.join(close)}?" if close else ""
     return failure(
@@ -357,15 +345,15 @@ def unknown_tool(name: str, names: Iterable[str], search: str) -> ToolResult:
 
 # -- the index -----------------------------------------------------------------------------------
 
-SPARE = 1000
-"""Tools that nobody sees at the moment, yet that are kept: one caller's view hides another's."""
+MAX_UNSEEN_TOOLS = 1000
+"""Tools kept beside the last caller's: other callers see other tools."""
 
 
 class VisibleTools:
-    """Finds tools among those that are handed in; safe for several threads.
+    """Index of the tools that callers see; safe for several threads.
 
-    Callers may see different tools, and of one name different versions, so a tool stands in
-    the index under its name and digest, and each search is narrowed to what its caller sees.
+    Callers may see different tools, and different versions under one name. So the index has a
+    tool under its name and digest, and filters each search by the caller's tools.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -376,20 +364,20 @@ class VisibleTools:
         self._kept: OrderedDict[str, None] = OrderedDict()
 
     def find(self, tools: Sequence[Tool], query: str | None, options: SearchOptions) -> FindResult:
-        """The tools among these that fit a query or needs; a hit's `name` is the tool's.
+        """Find tools among the given for a query or needs; a hit has the tool's `name`.
 
         Raises:
-            QueryError: a query without words.
+            QueryError: the query has no words.
         """
         with self._lock:
             specs = [spec for tool in tools if (spec := self._spec(tool)) is not None]
-            crib = self._synced(specs)
+            crib = self._sync(specs)
         seen = HasId(frozenset(point_id(spec.id) for spec in specs))
         where = None if len(specs) == len(self._kept) else seen
         return crib.tools.find(query, replace(options, where=where))
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Close the index."""
         with self._lock:
             if self._crib is not None:
                 self._crib.close()
@@ -397,8 +385,8 @@ class VisibleTools:
             self._kept.clear()
             self._read.clear()
 
-    def _synced(self, specs: list[ToolSpec]) -> Crib:
-        """The index with these tools in it."""
+    def _sync(self, specs: list[ToolSpec]) -> Crib:
+        """Index the tools that are new, and drop the oldest unseen tools."""
         if self._crib is None:
             self._crib = Crib.open(":memory:", settings=self._settings)
         new = [spec for spec in specs if spec.id not in self._kept]
@@ -407,7 +395,8 @@ class VisibleTools:
         for spec in specs:
             self._kept[spec.id] = None
             self._kept.move_to_end(spec.id)
-        if oldest := list(self._kept)[: max(0, len(self._kept) - 2 * len(specs) - SPARE)]:
+        too_many = len(self._kept) - 2 * len(specs) - MAX_UNSEEN_TOOLS
+        if oldest := list(self._kept)[: max(0, too_many)]:
             self._crib.remove_tools(*oldest)
             for tool_id in oldest:
                 del self._kept[tool_id]
@@ -415,7 +404,7 @@ class VisibleTools:
         return self._crib
 
     def _spec(self, tool: Tool) -> ToolSpec | None:
-        """The tool as we know it; None for one whose description cannot be read."""
+        """Specification of a tool; None for an unreadable description."""
         last = self._read.get(tool.name)
         if last is not None and _is_same(last[0], tool):
             return last[1]
@@ -429,7 +418,7 @@ class VisibleTools:
 
 
 def _is_same(kept: Tool, tool: Tool) -> bool:
-    """Whether two tools read alike. A server may make its tools anew for every listing."""
+    """True for equal definitions; a server may create its tools anew for every list."""
     return kept is tool or (
         kept.description == tool.description
         and kept.parameters == tool.parameters

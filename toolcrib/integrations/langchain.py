@@ -36,26 +36,17 @@ except ImportError as missing:
 from toolcrib.integrations.selection import AnyCrib, passage_metadata, tools_for_turn
 from toolcrib.records import Attachment, KnowledgeResult, Message, Outcome, Scope, Turn
 
-__all__ = [
-    "ToolcribMiddleware",
-    "ToolcribRetriever",
-    "documents",
-    "last_said",
-    "report_outcome",
-    "turn_of",
-]
-
 logger = logging.getLogger(__name__)
 
 ScopeOf: TypeAlias = Scope | Callable[[Any], Scope | None] | None
-"""A caller's scope, or what gives it for the runtime of a run, whose `context` says who asks."""
+"""Scope of the caller, or a function of the runtime, whose `context` identifies the caller."""
 
 
 # -- turns -----------------------------------------------------------------------------------------
 
 
-def last_said(messages: Sequence[BaseMessage]) -> HumanMessage | None:
-    """What the user said last; a summary of earlier messages is none of theirs."""
+def last_user_message(messages: Sequence[BaseMessage]) -> HumanMessage | None:
+    """Last message of the user; a summary of earlier messages is not the user's."""
     for message in reversed(messages):
         if isinstance(message, HumanMessage) and "lc_source" not in message.additional_kwargs:
             return message
@@ -63,21 +54,21 @@ def last_said(messages: Sequence[BaseMessage]) -> HumanMessage | None:
 
 
 def turn_of(messages: Sequence[BaseMessage], scope: Scope | None = None) -> Turn:
-    """The turn that begins with what the user said last, after what was said before it."""
-    said = last_said(messages)
-    if said is None:
+    """Turn of the user's last message, with the messages before as history."""
+    last = last_user_message(messages)
+    if last is None:
         return Turn(scope=scope)
-    before = messages[: next(at for at, each in enumerate(messages) if each is said)]
+    before = messages[: next(at for at, each in enumerate(messages) if each is last)]
     history = tuple(
         Message(role="user" if isinstance(each, HumanMessage) else "assistant", content=each.text)
         for each in before
         if isinstance(each, HumanMessage | AIMessage) and each.text
     )
-    return Turn(text=said.text, history=history, attachments=_attachments(said), scope=scope)
+    return Turn(text=last.text, history=history, attachments=_attachments(last), scope=scope)
 
 
 def _attachments(message: HumanMessage) -> tuple[Attachment, ...]:
-    """The files among a message's parts."""
+    """Files among a message's parts."""
     found: list[Attachment] = []
     for block in message.content_blocks:
         part: Mapping[str, Any] = block
@@ -92,8 +83,8 @@ def _attachments(message: HumanMessage) -> tuple[Attachment, ...]:
 # -- tools -----------------------------------------------------------------------------------------
 
 
-class _Chosen(TypedDict):
-    """What was chosen for a turn; `turn` is the id of the user's message, `shown` ids so far."""
+class _Choice(TypedDict):
+    """Chosen tools of a turn; `turn` is the id of the user's message, `shown` ids so far."""
 
     turn: str
     decision: str
@@ -104,17 +95,17 @@ class _Chosen(TypedDict):
 
 
 class _ToolcribState(AgentState[Any]):
-    toolcrib: NotRequired[Annotated[_Chosen, PrivateStateAttr]]
+    toolcrib: NotRequired[Annotated[_Choice, PrivateStateAttr]]
 
 
 class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
-    """Gives an agent's model the tools that each turn needs, out of all that the agent has.
+    """Middleware that gives an agent's model the tools that each turn needs.
 
-    The tools are chosen once for what the user says, by their names in the index, and stay for
-    all calls of the model that follow. Those that the index does not know stay anyway (what
-    other middleware brings, as in deep agents), as do those in `always_include`, and tools that
-    the provider carries out. `k` in place of `tools.k`. How calls end is reported to the crib.
-    Tools of earlier turns keep their places; with `tools.append_only` they also stay.
+    The tools are chosen once for the user's message, by their names in the index, and stay for
+    all later calls of the model in the turn. Tools unknown to the index stay too (such as other
+    middleware's), as do tools in `always_include` and tools that the provider runs. `k` replaces
+    `tools.k`. Outcomes of calls are reported to the crib. Tools of earlier turns keep their
+    places; with `tools.append_only` they also stay.
 
     Raises:
         SettingsError: the agent has no tool of a name in `always_include`.
@@ -143,30 +134,30 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ExtendedModelResponse[Any]:
         """Call the model with the turn's tools."""
-        chosen = self._known(request) or self._choose(request)
-        return _with_state(handler(_narrowed(request, chosen)), chosen)
+        chosen = self._turn_choice(request) or self._choose(request)
+        return _with_state(handler(_with_chosen_tools(request, chosen)), chosen)
 
     async def awrap_model_call(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ExtendedModelResponse[Any]:
-        """As `wrap_model_call`; the crib is asked in a thread."""
-        chosen = self._known(request) or await asyncio.to_thread(self._choose, request)
-        return _with_state(await handler(_narrowed(request, chosen)), chosen)
+        """As `wrap_model_call`; the crib works in a thread."""
+        chosen = self._turn_choice(request) or await asyncio.to_thread(self._choose, request)
+        return _with_state(await handler(_with_chosen_tools(request, chosen)), chosen)
 
-    def _known(self, request: ModelRequest[Any]) -> _Chosen | None:
-        """What was chosen for this turn already."""
-        chosen: _Chosen | None = request.state.get("toolcrib")
-        said = last_said(request.messages)
-        return chosen if chosen and (said is None or said.id == chosen["turn"]) else None
+    def _turn_choice(self, request: ModelRequest[Any]) -> _Choice | None:
+        """Earlier choice of this turn."""
+        chosen: _Choice | None = request.state.get("toolcrib")
+        last = last_user_message(request.messages)
+        return chosen if chosen and (last is None or last.id == chosen["turn"]) else None
 
-    def _choose(self, request: ModelRequest[Any]) -> _Chosen | None:
-        said = last_said(request.messages)
+    def _choose(self, request: ModelRequest[Any]) -> _Choice | None:
+        message = last_user_message(request.messages)
         names = [tool.name for tool in request.tools if not isinstance(tool, dict)]
-        if said is None or not names:
+        if message is None or not names:
             return None
-        last: _Chosen | None = request.state.get("toolcrib")
+        last: _Choice | None = request.state.get("toolcrib")
         shown = last["shown"] if last else []
         always = set(self.always_include)
         if request.tool_choice in names:
@@ -181,7 +172,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
             shown=shown,
         )
         return {
-            "turn": said.id or "",
+            "turn": message.id or "",
             "decision": found.decision.id,
             "names": list(found.names),
             "hidden": [name for name in names if name not in found.names],
@@ -189,16 +180,16 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
             "shown": list(dict.fromkeys((*shown, *found.ids.values()))),
         }
 
-    # -- what came of them -------------------------------------------------------------------
+    # -- outcomes of calls -------------------------------------------------------------------
 
     def wrap_tool_call(
         self,
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
     ) -> ToolMessage | Command[Any]:
-        """Call the tool, and report how that ended; one that the turn does not have is refused."""
-        if refused := _refused(request):
-            return refused
+        """Call the tool and report the outcome; a tool outside the turn is refused."""
+        if refusal := _refusal(request):
+            return refusal
         began = perf_counter()
         try:
             result = handler(request)
@@ -215,9 +206,9 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
-        """As `wrap_tool_call`; the crib is told in a thread."""
-        if refused := _refused(request):
-            return refused
+        """As `wrap_tool_call`; the crib works in a thread."""
+        if refusal := _refusal(request):
+            return refusal
         began = perf_counter()
         try:
             result = await handler(request)
@@ -230,35 +221,35 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         return result
 
     def _report(self, request: ToolCallRequest, outcome: Outcome, began: float) -> None:
-        chosen: _Chosen | None = request.state.get("toolcrib")
+        chosen: _Choice | None = request.state.get("toolcrib")
         tool = chosen and chosen["ids"].get(request.tool_call["name"])
         if chosen and tool:
             took_ms = (perf_counter() - began) * 1000
             report_outcome(self.crib, chosen["decision"], tool, outcome, took_ms)
 
 
-def _narrowed(request: ModelRequest[Any], chosen: _Chosen | None) -> ModelRequest[Any]:
+def _with_chosen_tools(request: ModelRequest[Any], chosen: _Choice | None) -> ModelRequest[Any]:
     if chosen is None:
         return request
     named = {tool.name: tool for tool in request.tools if not isinstance(tool, dict)}
     tools = [named.pop(name) for name in chosen["names"] if name in named]
-    # What other middleware brought since then stays.
+    # Tools that other middleware added since stay.
     tools += [tool for name, tool in named.items() if name not in chosen["hidden"]]
     provided = [tool for tool in request.tools if isinstance(tool, dict)]
     return request.override(tools=[*tools, *provided])
 
 
-def _refused(request: ToolCallRequest) -> ToolMessage | None:
-    """What a model hears that calls a tool which this turn, or its scope, does not have."""
-    chosen: _Chosen | None = request.state.get("toolcrib")
+def _refusal(request: ToolCallRequest) -> ToolMessage | None:
+    """Answer to a call of a tool that this turn, or its scope, does not have."""
+    chosen: _Choice | None = request.state.get("toolcrib")
     call = request.tool_call
     if chosen is None or call["name"] not in chosen["hidden"]:
         return None
-    told = f"{call['name']} is not among the tools of this turn: {', '.join(chosen['names'])}"
-    return ToolMessage(told, tool_call_id=call["id"] or "", name=call["name"], status="error")
+    text = f"{call['name']} is not among the tools of this turn: {', '.join(chosen['names'])}"
+    return ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"], status="error")
 
 
-def _with_state(response: ModelResponse[Any], chosen: _Chosen | None) -> ExtendedModelResponse[Any]:
+def _with_state(response: ModelResponse[Any], chosen: _Choice | None) -> ExtendedModelResponse[Any]:
     command: Command[Any] | None = Command(update={"toolcrib": chosen}) if chosen else None
     return ExtendedModelResponse(response, command)
 
@@ -271,22 +262,22 @@ def _outcome(result: ToolMessage | Command[Any]) -> Outcome:
 def report_outcome(
     crib: AnyCrib, decision: str, tool: str, outcome: Outcome, took_ms: float
 ) -> None:
-    """Say how a call ended; an agent goes on where that cannot be said."""
+    """Report the outcome of a call; an agent goes on if the report fails."""
     try:
         crib.report_outcome(decision, tool, outcome, took_ms=took_ms)
     except ToolcribError:
-        logger.warning("how a call of %s ended could not be reported", tool, exc_info=True)
+        logger.warning("the outcome of a call of %s could not be reported", tool, exc_info=True)
 
 
 # -- knowledge -------------------------------------------------------------------------------------
 
 
 class ToolcribRetriever(BaseRetriever):
-    """The passages that answer a question, out of the collections that fit it, best first.
+    """Retriever of passages from the collections that fit a question, best first.
 
-    At most `k`, where it is given. Where no collection fits there are none. The metadata of a
-    document have `collection`, `source`, `title`, `position`, `citation`, `score` and the
-    answer's `confidence`.
+    At most `k` if given; none if no collection fits. The metadata of a document have
+    `collection`, `source`, `title`, `position`, `citation`, `score` and the answer's
+    `confidence`.
     """
 
     crib: AnyCrib
@@ -311,7 +302,7 @@ class ToolcribRetriever(BaseRetriever):
 
 
 def documents(found: KnowledgeResult) -> list[Document]:
-    """The passages of an answer as LangChain's documents."""
+    """Convert the passages of an answer to LangChain's documents."""
     return [
         Document(
             page_content=hit.text,

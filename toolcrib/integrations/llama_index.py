@@ -21,11 +21,9 @@ except ImportError as missing:
 from toolcrib.integrations.selection import AnyCrib, passage_metadata, tools_for_turn
 from toolcrib.records import KnowledgeResult, Scope, ToolSpec, Turn
 
-__all__ = ["ToolcribNodeRetriever", "ToolcribObjectRetriever", "tool_spec"]
-
 
 def tool_spec(tool: BaseTool) -> ToolSpec:
-    """A tool of LlamaIndex as an index takes it."""
+    """Convert a tool of LlamaIndex to a specification."""
     described: Any = tool.metadata
     schema: dict[str, Any] = described.get_parameters_dict()
     name: str = described.get_name()
@@ -33,10 +31,10 @@ def tool_spec(tool: BaseTool) -> ToolSpec:
 
 
 class ToolcribObjectRetriever(ObjectRetriever[BaseTool]):
-    """The tools that an agent gets for what the user says: `FunctionAgent(tool_retriever=...)`.
+    """Retriever of tools for the user's message: `FunctionAgent(tool_retriever=...)`.
 
-    `tools` are all that there are; the index says which fit, by their names, and those that it
-    does not know come always. `k` in place of the settings' `tools.k`.
+    `tools` are all tools; the index chooses by their names, and tools unknown to the index are
+    always included. `k` replaces the settings' `tools.k`.
 
     Raises:
         StoreError: a store does not answer.
@@ -58,7 +56,7 @@ class ToolcribObjectRetriever(ObjectRetriever[BaseTool]):
 
 
 class _ToolRetriever(BaseRetriever):
-    """The nodes that stand for the tools of a turn."""
+    """Retriever of the nodes of a turn's tools."""
 
     def __init__(
         self,
@@ -86,9 +84,9 @@ class _ToolRetriever(BaseRetriever):
 
 
 class ToolcribNodeRetriever(BaseRetriever):
-    """The passages that answer a question, as nodes, best first; none where no collection fits.
+    """Retriever of passages as nodes, best first; none if no collection fits.
 
-    At most `k`, where it is given. The metadata of a node have `collection`, `source`, `title`,
+    At most `k` if given. The metadata of a node have `collection`, `source`, `title`,
     `position` and `citation`.
 
     Raises:
@@ -103,12 +101,12 @@ class ToolcribNodeRetriever(BaseRetriever):
         return _nodes(self._crib.find_knowledge(query_bundle.query_str, self._k, scope=self._scope))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        asked = self._crib.afind_knowledge(query_bundle.query_str, self._k, scope=self._scope)
-        return _nodes(await asked)
+        found = self._crib.afind_knowledge(query_bundle.query_str, self._k, scope=self._scope)
+        return _nodes(await found)
 
 
 def _nodes(found: KnowledgeResult) -> list[NodeWithScore]:
-    """The passages of an answer as LlamaIndex's nodes."""
+    """Convert the passages of an answer to LlamaIndex's nodes."""
     return [
         NodeWithScore(
             node=TextNode(id_=hit.id, text=hit.text, metadata=passage_metadata(hit)),

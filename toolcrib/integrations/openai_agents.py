@@ -20,35 +20,33 @@ try:
 except ImportError as missing:
     raise MissingExtraError("agents of OpenAI's SDK", "openai-agents") from missing
 
-from toolcrib.indexers.readers.base import is_object
 from toolcrib.integrations.formats import export, named_ids
 from toolcrib.integrations.selection import (
-    SEARCH_SAYS,
-    SEARCH_TAKES,
+    SEARCH_DESCRIPTION,
+    SEARCH_PARAMETERS,
     AnyCrib,
     tools_for_turn,
     tools_wanted,
 )
 from toolcrib.records import Message, Scope, ToolSpec, Turn
-
-__all__ = ["SEARCH_TOOL", "agent_for_turn", "search_output", "tool_spec", "turn_of", "turn_tools"]
+from toolcrib.records.codec import is_object
 
 _Context = TypeVar("_Context")
 
 SEARCH_TOOL: ToolSearchToolParam = {
     "type": "tool_search",
     "execution": "client",
-    "description": SEARCH_SAYS,
-    "parameters": dict(SEARCH_TAKES),
+    "description": SEARCH_DESCRIPTION,
+    "parameters": dict(SEARCH_PARAMETERS),
 }
-"""The tool of a request to the Responses API whose calls `search_output` answers."""
+"""Search tool for a request to the Responses API; `search_output` answers its calls."""
 
 
 # -- Agents SDK ------------------------------------------------------------------------------------
 
 
 def tool_spec(tool: FunctionTool) -> ToolSpec:
-    """A tool of the Agents SDK as an index takes it."""
+    """Convert a tool of the Agents SDK to a specification."""
     schema = tool.params_json_schema
     return ToolSpec(name=tool.name, description=tool.description, input_schema=schema)
 
@@ -62,10 +60,10 @@ async def agent_for_turn(
     always_include: Sequence[str] = (),
     scope: Scope | None = None,
 ) -> Agent[_Context]:
-    """The agent with those of its functions that fit what is said: the input of `Runner.run`.
+    """Copy an agent with the functions that fit `said`, the input of `Runner.run`.
 
-    Hosted tools stay, as do functions that the index does not know, and MCP servers. `k` in place
-    of the settings' `tools.k`.
+    Hosted tools, functions unknown to the index, and MCP servers stay. `k` replaces the
+    settings' `tools.k`.
 
     Raises:
         SettingsError: the agent has no function of a name in `always_include`.
@@ -80,7 +78,7 @@ async def agent_for_turn(
 
 
 def turn_of(said: str | Sequence[Any], scope: Scope | None = None) -> Turn:
-    """The turn of an input: its last message of the user, after what was said before."""
+    """Turn of an input: the user's last message, with the messages before as history."""
     if isinstance(said, str):
         return Turn(text=said, scope=scope)
     messages = [
@@ -101,7 +99,7 @@ def turn_of(said: str | Sequence[Any], scope: Scope | None = None) -> Turn:
 def turn_tools(
     crib: AnyCrib, turn: Turn | str, *, k: int | None = None
 ) -> tuple[list[FunctionToolParam], dict[str, str]]:
-    """The `tools=` of a turn for `responses.create`, and the ids that their names stand for.
+    """Return the `tools=` of a turn for `responses.create`, and the ids by their names.
 
     Raises:
         StoreError: a store does not answer.
@@ -117,9 +115,9 @@ def turn_tools(
 def search_output(
     crib: AnyCrib, call: ResponseToolSearchCall, *, k: int = 5, scope: Scope | None = None
 ) -> tuple[ResponseToolSearchOutputItemParamParam | None, dict[str, str]]:
-    """The item that answers a search by the client, and ids of what it loads.
+    """Answer a search by the client with an item, and the ids of the loaded tools.
 
-    A namespaced function is `namespace.name`. None for a search that the server made.
+    A namespaced function is `namespace.name`. None for a search by the server.
 
     Raises:
         StoreError: the store does not answer.

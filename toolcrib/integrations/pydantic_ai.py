@@ -21,14 +21,12 @@ from toolcrib.records import Message, Scope, ToolSpec, Turn
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.needs import MAX_NEEDS
 
-__all__ = ["ToolcribToolset", "tool_search", "tool_spec"]
-
 RunScope: TypeAlias = Scope | Callable[[RunContext[Any]], Scope | None] | None
-"""A caller's scope, or what gives it for a run, whose `deps` say who asks."""
+"""Scope of the caller, or a function of the run, whose `deps` identify the caller."""
 
 
 def tool_spec(tool: ToolDefinition) -> ToolSpec:
-    """A tool of Pydantic-AI as an index takes it."""
+    """Convert a tool of Pydantic-AI to a specification."""
     return ToolSpec(
         name=tool.name,
         description=tool.description or "",
@@ -38,10 +36,10 @@ def tool_spec(tool: ToolDefinition) -> ToolSpec:
 
 @dataclass
 class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
-    """Gives a run those tools of the wrapped toolset that its prompt needs.
+    """Toolset that gives a run the wrapped tools that its prompt needs.
 
-    They are chosen once, with the conversation as history, and hold for the run. Tools that the
-    index does not know stay, as do those in `always_include`. `k` in place of `tools.k`.
+    The tools are chosen once a run, with the conversation as history. Tools unknown to the index
+    stay, as do tools in `always_include`. `k` replaces `tools.k`.
 
     Raises:
         SettingsError: the toolset has no tool of a name in `always_include`.
@@ -58,11 +56,11 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
     )
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
-        """A toolset of the run's own, which keeps what was chosen for it."""
+        """Copy of the toolset for one run, which keeps the run's choice."""
         return replace(self, wrapped=await self.wrapped.for_run(ctx))
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        """The tools of the run, those that always come first."""
+        """Tools of the run, the always included first."""
         tools = await self.wrapped.get_tools(ctx)
         have = frozenset(tools)
         if have not in self._chosen:
@@ -81,9 +79,9 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
 def tool_search(
     crib: AnyCrib, *, k: int = 10, scope: RunScope = None
 ) -> Callable[[RunContext[Any], Sequence[str], Sequence[ToolDefinition]], Any]:
-    """A strategy for Pydantic-AI's `ToolSearch`, which finds tools that are deferred.
+    """Strategy for Pydantic-AI's `ToolSearch`, which finds deferred tools.
 
-    Each of the model's queries is searched as a need of its own.
+    Each of the model's queries is searched as a separate need.
     """
 
     def search(
@@ -108,17 +106,17 @@ def tool_search(
 
 
 def _turn(ctx: RunContext[Any], scope: Scope | None) -> Turn:
-    """What the user says in this run, after what was said before it."""
-    said = list(_said(ctx.messages))
+    """Turn of the run's prompt, with the messages before as history."""
+    history = list(_history(ctx.messages))
     now = _text(ctx.prompt)
-    users = [at for at, message in enumerate(said) if message.role == "user"]
-    if users and (not now or said[users[-1]].content == now):
-        now = said[users[-1]].content
-        said = said[: users[-1]]
-    return Turn(text=now, history=tuple(said), scope=scope)
+    users = [at for at, message in enumerate(history) if message.role == "user"]
+    if users and (not now or history[users[-1]].content == now):
+        now = history[users[-1]].content
+        history = history[: users[-1]]
+    return Turn(text=now, history=tuple(history), scope=scope)
 
 
-def _said(messages: Sequence[ModelMessage]) -> Iterator[Message]:
+def _history(messages: Sequence[ModelMessage]) -> Iterator[Message]:
     for message in messages:
         for part in message.parts:
             if isinstance(part, UserPromptPart):
@@ -128,7 +126,7 @@ def _said(messages: Sequence[ModelMessage]) -> Iterator[Message]:
 
 
 def _text(content: Any) -> str:
-    """The words of a prompt, which may hold files."""
+    """Texts of a prompt, which may also hold files."""
     if content is None or isinstance(content, str):
         return content or ""
     return "\n".join(part for part in content if isinstance(part, str))

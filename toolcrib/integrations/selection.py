@@ -1,7 +1,7 @@
-"""Tools of a turn: which of an agent's own tools its model gets, told by their names.
+"""Tool selection: the tools, of all that an agent has, that its model gets for a turn.
 
-An agent has its tools by name, an index by id. One stands for the other where the agent's name is
-the tool's id or name, or the server's and the tool's together (`mail__send`, `mail_send`).
+An agent knows its tools by name, an index by id. A name matches a tool's id, its name, or the
+server's and the tool's names together (`mail__send`, `mail_send`).
 """
 
 from __future__ import annotations
@@ -13,36 +13,22 @@ from typing import Any, TypeAlias
 from toolcrib.client.crib import RemoteCrib
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError, did_you_mean, nearest
-from toolcrib.indexers.readers.base import is_object
 from toolcrib.records import Decision, PassageHit, Scope, ToolHit, ToolSpec, Turn
-from toolcrib.records.codec import as_json
+from toolcrib.records.codec import as_json, is_object
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.needs import MAX_NEEDS
-from toolcrib.store.filters import MAX_VALUES, AnyOf, Filter, Or
-from toolcrib.store.payload import squeeze
-
-__all__ = [
-    "SEARCH_SAYS",
-    "SEARCH_TAKES",
-    "AnyCrib",
-    "any_of",
-    "check_names",
-    "choose_tools",
-    "known_tools",
-    "passage_metadata",
-    "tools_for_turn",
-    "tools_wanted",
-]
+from toolcrib.store.filters import MAX_LIST_VALUES, AnyOf, Filter, Or
+from toolcrib.text import squeeze
 
 AnyCrib: TypeAlias = Crib | RemoteCrib
 
 
 @dataclass(frozen=True, slots=True)
 class TurnTools:
-    """The tools that a model is given for a turn.
+    """Tools of a model for a turn.
 
-    `names` are the agent's: first those that always come, then those of earlier turns, then what
-    is new, so that a prompt cache holds as long as it can. `ids` has those that were chosen.
+    `names` are the agent's: first the always included, then those of earlier turns, then new
+    tools, so that a prompt cache holds as long as possible. `ids` has the chosen tools.
     """
 
     names: tuple[str, ...]
@@ -59,9 +45,9 @@ def tools_for_turn(
     always: Sequence[str] = (),
     shown: Sequence[str] = (),
 ) -> TurnTools:
-    """Decide a turn, and choose among the tools that an agent has, as `choose_tools`.
+    """Decide a turn, and choose among an agent's tools, as `choose_tools`.
 
-    `k` in place of the settings' `tools.k`. `shown` are ids that earlier turns had.
+    `k` replaces the settings' `tools.k`. `shown` are the ids of earlier turns.
 
     Raises:
         SettingsError: the agent has no tool of a name in `always`.
@@ -84,10 +70,9 @@ def choose_tools(
     shown: Sequence[str] = (),
     without: Collection[str] = (),
 ) -> TurnTools:
-    """The tools among an agent's `names` that a decision has for a turn.
+    """Choose the tools among an agent's `names` by a turn's decision.
 
-    Names that the index does not know stay, as do those in `always`: they are the agent's own
-    business. Never one whose id is in `without`.
+    Names unknown to the index stay, as do names in `always`. Ids in `without` are left out.
 
     Raises:
         StoreError: the store does not answer.
@@ -101,8 +86,8 @@ def choose_tools(
     }
     hits = [hit for hit in decision.tools.tools if hit.id in named]
     if len(hits) < (room := len(decision.tools.tools)):
-        # Others than the agent's took places: its own are ranked among themselves.
-        found = _found(crib, turn, decision, named, room)
+        # Tools that the agent lacks took places, so its own tools are ranked by themselves.
+        found = _rank_own_tools(crib, turn, decision, named, room)
         hits = list({hit.id: hit for hit in (*hits, *found)}.values())[:room]
     chosen: dict[str, str] = {}
     for hit in sorted(hits, key=lambda hit: _place(hit.id, shown)):
@@ -112,10 +97,10 @@ def choose_tools(
 
 
 def check_names(wanted: Iterable[str], names: Sequence[str]) -> None:
-    """Stop names that no tool has.
+    """Check that every wanted name is a tool's.
 
     Raises:
-        SettingsError: the agent has no tool of such a name; the nearest are named.
+        SettingsError: no tool has the name; the nearest names are suggested.
     """
     for name in wanted:
         if name not in names:
@@ -124,9 +109,9 @@ def check_names(wanted: Iterable[str], names: Sequence[str]) -> None:
 
 
 def known_tools(crib: AnyCrib, names: Iterable[str]) -> dict[str, tuple[ToolSpec, ...]]:
-    """The specifications that each name stands for, where the index has any.
+    """Specifications by name, for the names that the index knows.
 
-    A name may stand for tools of several servers; what comes nearest to it counts alone.
+    A name may match tools of several servers; only the nearest matches count.
     """
     keys = {name: squeeze(name) for name in names}
     found: dict[str, list[ToolSpec]] = {}
@@ -144,7 +129,7 @@ def _nearest(name: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
     return tuple(specs)
 
 
-def _found(
+def _rank_own_tools(
     crib: AnyCrib, turn: Turn, decision: Decision, ids: Iterable[str], k: int
 ) -> Sequence[ToolHit]:
     where = any_of({tool_id.casefold() for tool_id in ids})
@@ -157,10 +142,11 @@ def _found(
 
 
 def any_of(keys: set[str]) -> Filter | None:
-    """A filter on tools by such names or ids, as `name_key` has them; None where there are none."""
+    """Filter by names or ids as in `name_key`; None without keys."""
     listed = sorted(keys)
     parts = [
-        AnyOf("name_key", listed[at : at + MAX_VALUES]) for at in range(0, len(listed), MAX_VALUES)
+        AnyOf("name_key", listed[at : at + MAX_LIST_VALUES])
+        for at in range(0, len(listed), MAX_LIST_VALUES)
     ]
     return Or(*parts) if len(parts) > 1 else next(iter(parts), None)
 
@@ -169,14 +155,14 @@ def _place(tool_id: str, shown: Sequence[str]) -> int:
     return shown.index(tool_id) if tool_id in shown else len(shown)
 
 
-# -- searches that a model asks for ----------------------------------------------------------------
+# -- searches by a model ----------------------------------------------------------------
 
-SEARCH_SAYS = (
+SEARCH_DESCRIPTION = (
     "Load tools by what they can do. Write needs: one line for each tool that the task takes, "
     "saying what such a tool can do, as its own description would, without names, dates and other "
     "values. Search before you say that something cannot be done."
 )
-SEARCH_TAKES: Mapping[str, Any] = {
+SEARCH_PARAMETERS: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "needs": {
@@ -190,13 +176,13 @@ SEARCH_TAKES: Mapping[str, Any] = {
     "required": ["needs"],
     "additionalProperties": False,
 }
-"""The arguments of a search that a model asks its client for."""
+"""Parameters of a search by a model."""
 
 
 def tools_wanted(
     crib: AnyCrib, arguments: object, *, k: int = 5, scope: Scope | None = None
 ) -> tuple[ToolSpec, ...]:
-    """The tools for what a model wrote as `SEARCH_TAKES`; none where nothing can be searched.
+    """Find tools for a model's arguments of a search; none without a need to search.
 
     Raises:
         StoreError: the store does not answer.
@@ -211,6 +197,7 @@ def tools_wanted(
 
 
 def passage_metadata(hit: PassageHit) -> dict[str, Any]:
-    """What a framework's document says of the passage that it holds."""
-    told = as_json(hit)
-    return {name: told[name] for name in ("collection", "source", "title", "position", "citation")}
+    """Metadata of a framework's document for a passage."""
+    fields = as_json(hit)
+    names = ("collection", "source", "title", "position", "citation")
+    return {name: fields[name] for name in names}

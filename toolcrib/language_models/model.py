@@ -28,8 +28,8 @@ from toolcrib.errors import (
 )
 from toolcrib.language_models.base import AnswerSchema, ChatFailure, ChatModel, ChatReply, Mode
 from toolcrib.records import Message
-from toolcrib.records.usage import ModelUsage, ModelUse, Price, totals
-from toolcrib.records.validation import in_words
+from toolcrib.records.codec import in_words
+from toolcrib.records.turns import ModelUsage, ModelUse, Price, totals
 from toolcrib.retries import Retries
 
 __all__ = ["FieldwiseAnswer", "LanguageModel", "UsageMeter", "metered"]

@@ -1,4 +1,4 @@
-"""Learner: takes down which requests ended in a successful call, and lets them re-order answers."""
+"""Learner: records requests that ended in a successful call, to re-order later answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from typing import Any, cast
 
 from toolcrib.caches import BoundedMap
 from toolcrib.encoders.base import from_text, to_text
-from toolcrib.learning.lessons import OF_A_SESSION, Lesson, faded, make_lessons
+from toolcrib.learning.lessons import (
+    MAX_EXAMPLES_A_SESSION,
+    Lesson,
+    age_weight,
+    make_lessons,
+)
 from toolcrib.learning.observations import DAY_S, Observation, ObservationTable
 from toolcrib.learning.replay import replay
 from toolcrib.records import Scope
@@ -25,30 +30,28 @@ from toolcrib.store.filters import from_scope
 from toolcrib.store.records_db.base import DbRow
 from toolcrib.tool_index import ToolIndex
 
-__all__ = ["UsageLearner"]
-
 logger = logging.getLogger(__name__)
 
-MAX_REQUESTS_BYTES = 16 * 2**20
-"""What requests take that wait for the outcome of their calls; older ones are forgotten."""
+MAX_PENDING_REQUESTS_BYTES = 16 * 2**20
+"""Memory of requests that wait for the outcome of their calls; the oldest are dropped."""
 
-MAX_GIVEN = 100_000
+MAX_SESSION_COUNTS = 100_000
 """Counts of a session's tools that are kept."""
 
-MAX_CHARS = 2_000
-"""What is remembered of a request; encoders read no further."""
+MAX_REQUEST_CHARS = 2_000
+"""Characters kept of a request; encoders read no further."""
 
-RANKED = 50
+REPLAY_RANKED_TOOLS = 50
 """Tools of a ranking that are kept for replays."""
 
-GROWTH = 0.1
-"""Examples are chosen anew when so much more was observed."""
+RELEARN_GROWTH = 0.1
+"""Share of new observations after which examples are chosen again."""
 
-WHY = {
+_REASONS = {
     "gone": "the tool is gone",
     "session": "only one session saw it",
     "encoder": "another encoder made its vectors",
-    "shadow": "in shadow: the replay does not show that its server's help",
+    "shadow": "in shadow: the replay does not show that its server's examples help",
     "off": "learning is off",
 }
 
@@ -67,9 +70,9 @@ def _bytes_of(_decision_id: str, request: _Request) -> int:
 
 
 class UsageLearner:
-    """What use teaches of the tools of an index. Safe for several threads.
+    """Learner of an index's tools from their use. Safe for several threads.
 
-    `table` keeps it, apart from the specifications. `text`: also keep the requests' words.
+    `table` keeps observations apart from the specifications. `text`: keep requests' words too.
     """
 
     def __init__(
@@ -84,13 +87,15 @@ class UsageLearner:
         self._tools, self._table = tools, table
         self.collects = collects
         self._text, self._now = text, now
-        self._requests: BoundedMap[str, _Request] = BoundedMap(MAX_REQUESTS_BYTES, _bytes_of)
-        self._given: BoundedMap[tuple[str, str, str], int] = BoundedMap(MAX_GIVEN)
+        self._requests: BoundedMap[str, _Request] = BoundedMap(
+            MAX_PENDING_REQUESTS_BYTES, _bytes_of
+        )
+        self._given: BoundedMap[tuple[str, str, str], int] = BoundedMap(MAX_SESSION_COUNTS)
         self._lock = threading.Lock()
         self._learning = threading.Lock()
         self._new = self._known = 0
 
-    # -- in ----------------------------------------------------------------------------------
+    # -- observing ---------------------------------------------------------------------------
 
     def remember(
         self,
@@ -101,15 +106,16 @@ class UsageLearner:
         session: str | None = None,
         by: str | None = None,
     ) -> None:
-        """Keep a request in memory until a call for it succeeds, or many others came.
+        """Keep a request in memory until a call for it succeeds, or many other requests came.
 
-        Without a `session` all of a key's requests of one day are one.
+        Without a `session` all requests of a key in one day are one session.
         """
         with self._lock:
-            self._requests[decision_id] = _Request(text[:MAX_CHARS], scope, session, by or "")
+            request = _Request(text[:MAX_REQUEST_CHARS], scope, session, by or "")
+            self._requests[decision_id] = request
 
-    def succeeded(self, decision_id: str, tool: str) -> bool:
-        """Take down the first successful call of a decision; whether something was learned.
+    def record_success(self, decision_id: str, tool: str) -> bool:
+        """Record the first successful call of a decision; True if it was learned from.
 
         Raises:
             StoreError: a store does not answer.
@@ -119,12 +125,12 @@ class UsageLearner:
         if request is None or not self._observe(decision_id, tool, request, self._now()):
             return False
         self._new += 1
-        if self._new >= GROWTH * self._known:
+        if self._new >= RELEARN_GROWTH * self._known:
             self.learn()
         return True
 
     def read_log(self, records: Iterable[Mapping[str, Any]]) -> LogLearning:
-        """Learn from a log of decisions that holds users' words.
+        """Learn from a log of decisions with users' words.
 
         Raises:
             StoreError: a store does not answer.
@@ -136,9 +142,9 @@ class UsageLearner:
                 decisions[str(record.get("id"))] = record
             elif record.get("kind") == "outcome" and record.get("outcome") == "success":
                 calls.setdefault(str(record.get("decision")), record)
-        told = Counter(self._from_log(decisions.get(each), call) for each, call in calls.items())
+        counts = Counter(self._from_log(decisions.get(each), call) for each, call in calls.items())
         self.learn()
-        return LogLearning(told["added"], told["known"], told["text"], told["tool"])
+        return LogLearning(counts["added"], counts["known"], counts["text"], counts["tool"])
 
     def _from_log(self, decision: Mapping[str, Any] | None, call: Mapping[str, Any]) -> str:
         words = None if decision is None else cast("dict[str, str] | None", decision.get("text"))
@@ -147,11 +153,12 @@ class UsageLearner:
         if self._table.has(decision["id"]):
             return "known"
         at = datetime.fromisoformat(call["at"]).timestamp()
-        request = _Request(text[:MAX_CHARS], None, decision.get("session"), decision.get("by", ""))
+        by = decision.get("by", "")
+        request = _Request(text[:MAX_REQUEST_CHARS], None, decision.get("session"), by)
         return "added" if self._observe(decision["id"], call["tool"], request, at) else "tool"
 
     def _observe(self, decision_id: str, tool: str, request: _Request, at: float) -> bool:
-        """Keep an observation, unless its session gave enough of the tool, or there is none."""
+        """Keep an observation, unless the tool is gone or its session has given enough."""
         found = self._tools.store.retrieve([point_id(tool)])
         digest = next((r.payload["digest"] for r in found if r.payload["id"] == tool), None)
         query = self._tools.encode_query(request.text)
@@ -162,10 +169,10 @@ class UsageLearner:
         with self._lock:
             given = self._given.get((request.by, session, tool), 0) + 1
             self._given[request.by, session, tool] = given
-            if given > OF_A_SESSION:
+            if given > MAX_EXAMPLES_A_SESSION:
                 return False
         retriever, allowed = self._tools.retriever, from_scope(request.scope)
-        ranking = retriever.unlearned(query, allowed, RANKED)
+        ranking = retriever.unlearned(query, allowed, REPLAY_RANKED_TOOLS)
         self._table.add(
             Observation(
                 decision=decision_id,
@@ -182,10 +189,10 @@ class UsageLearner:
         )
         return True
 
-    # -- what is made of it ------------------------------------------------------------------
+    # -- lessons ------------------------------------------------------------------
 
     def learn(self) -> LearningStatus:
-        """Choose examples, replay the past, keep what came of it, and re-order by what helps.
+        """Choose examples, replay past requests, and re-order answers by examples that help.
 
         Raises:
             StoreError: a store does not answer.
@@ -194,7 +201,7 @@ class UsageLearner:
             observations = self._table.read()
             self._known, self._new = len(observations), 0
             named = {each.tool for each in observations}
-            tools = self._there(named)
+            tools = self._payloads(named)
             digests = {tool: payload["digest"] for tool, payload in tools.items()}
             servers = {tool: payload["server"] for tool, payload in tools.items()}
             encoder, now = self._tools.dense.name, self._now()
@@ -204,7 +211,7 @@ class UsageLearner:
             verdicts = {each.server: each.verdict for each in replayed}
             self._table.write_lessons(
                 [self._row(each, servers[each.tool], verdicts, digests) for each in lessons]
-                + self._unused(observations, {each.tool for each in lessons}, servers)
+                + self._unused_rows(observations, {each.tool for each in lessons}, servers)
             )
             self._table.write_state(
                 {
@@ -219,7 +226,7 @@ class UsageLearner:
         return self.status()
 
     def apply(self) -> None:
-        """Re-order by what was learned, as far as it may count now.
+        """Re-order answers by the examples that may count now.
 
         Raises:
             StoreError: a store does not answer.
@@ -229,13 +236,12 @@ class UsageLearner:
         rows = {}
         if state.get("on") and state.get("encoder") == self._tools.dense.name:
             rows = {row.id: row.body for row in self._table.lessons() if "vectors" in row.body}
-        tools = self._there(rows)
-        age = faded((self._now() - state.get("at", 0.0)) / DAY_S)
+        tools = self._payloads(rows)
+        days = (self._now() - state.get("at", 0.0)) / DAY_S
         taught = {
             point_id(tool): (
                 (body["tool"]["support"] if body["tool"]["live"] else 0.0)
-                * age
-                * (1.0 if body["digest"] == tools[tool]["digest"] else 0.5),
+                * age_weight(days, changed=body["digest"] != tools[tool]["digest"]),
                 from_text(body["vectors"], self._tools.dense.dimensions),
             )
             for tool, body in rows.items()
@@ -244,26 +250,24 @@ class UsageLearner:
         self._tools.use_learned(LearnedTools.of(taught) if taught else None)
 
     def status(self) -> LearningStatus:
-        """What was learned of each tool, from whom, and whether it counts.
+        """Status of each tool's examples and of each server's replay.
 
         Raises:
             StoreError: the database cannot be read.
         """
         state = self._table.state()
         is_on = state.get("on", True)
-        told = adapter(LearnedTool)
-        tools: list[LearnedTool] = []
-        for row in self._table.lessons():
-            tools.append(told.validate_python(row.body["tool"]))  # noqa: PERF401 -- typed this way
-        is_ours = state.get("encoder", self._tools.dense.name) == self._tools.dense.name
-        if not is_on or not is_ours:
-            why = WHY["encoder" if is_on else "off"]
+        read = adapter(LearnedTool).validate_python
+        tools: list[LearnedTool] = [read(row.body["tool"]) for row in self._table.lessons()]
+        encoder = state.get("encoder", self._tools.dense.name)
+        if not is_on or encoder != self._tools.dense.name:
+            why = _REASONS["encoder" if is_on else "off"]
             tools = [replace(each, live=False, reason=why) for each in tools]
         at = state.get("at")
         return LearningStatus(
             on=is_on,
             collects=self.collects,
-            encoder=state.get("encoder", self._tools.dense.name),
+            encoder=encoder,
             learned_at=None
             if at is None
             else datetime.fromtimestamp(at, UTC).isoformat("T", "seconds"),
@@ -275,7 +279,7 @@ class UsageLearner:
         )
 
     def undo(self, what: str) -> int:
-        """Take back what was learned on a day (`2026-01-31`), from a key, or of a tool; counts it.
+        """Remove and count the observations of a day (`2026-01-31`), a key, or a tool.
 
         Raises:
             StoreError: a store does not answer.
@@ -287,16 +291,16 @@ class UsageLearner:
         return removed
 
     def switch(self, *, on: bool) -> None:
-        """Let what was learned re-order answers, or leave it aside; nothing is lost."""
+        """Turn re-ordering on or off; all observations stay."""
         self._table.write_state({**self._table.state(), "on": on})
         self.apply()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._table.close()
 
-    def _there(self, tools: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-        """The payloads of those of the tools that there are, by id."""
+    def _payloads(self, tools: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+        """Payloads of the tools that exist, by id."""
         named = set(tools)
         found = self._tools.store.retrieve([point_id(tool) for tool in named]) if named else []
         return {r.payload["id"]: r.payload for r in found if r.payload["id"] in named}
@@ -308,34 +312,35 @@ class UsageLearner:
         verdicts: Mapping[str, str],
         digests: Mapping[str, str],
     ) -> DbRow:
-        why = "" if lesson.is_live else WHY["session"]
+        why = "" if lesson.is_live else _REASONS["session"]
         if not why and verdicts.get(server) != "live":
-            why = WHY["shadow"]
-        told = _told(lesson.tool, server, lesson.of, why, len(lesson.examples), lesson.support)
+            why = _REASONS["shadow"]
+        examples = len(lesson.examples)
+        learned = _learned_tool(lesson.tool, server, lesson.of, why, examples, lesson.support)
         body = {
-            "tool": as_json(told),
+            "tool": as_json(learned),
             "digest": digests[lesson.tool],
             "vectors": to_text(lesson.vectors),
         }
         return DbRow(lesson.tool, self._now(), body)
 
-    def _unused(
+    def _unused_rows(
         self, observations: Sequence[Observation], used: set[str], servers: Mapping[str, str]
     ) -> list[DbRow]:
-        """Records of tools of which nothing that is known counts any more."""
+        """Rows of tools whose observations no longer count."""
         by_tool: dict[str, list[Observation]] = {}
         for each in observations:
             if each.tool not in used:
                 by_tool.setdefault(each.tool, []).append(each)
         rows: list[DbRow] = []
         for tool, seen in by_tool.items():
-            why = WHY["encoder" if tool in servers else "gone"]
-            told = _told(tool, servers.get(tool, ""), seen, why)
-            rows.append(DbRow(tool, self._now(), {"tool": as_json(told)}))
+            why = _REASONS["encoder" if tool in servers else "gone"]
+            learned = _learned_tool(tool, servers.get(tool, ""), seen, why)
+            rows.append(DbRow(tool, self._now(), {"tool": as_json(learned)}))
         return rows
 
 
-def _told(
+def _learned_tool(
     tool: str,
     server: str,
     seen: Sequence[Observation],

@@ -1,7 +1,7 @@
-"""Lessons: the few observations of a tool that count as its examples, and how much they count.
+"""Lessons: the few observations of a tool that count as its examples, and their weights.
 
-Who calls often must not decide for all others, and neither must who lies: quotas hold by session
-and by key, in what is kept and in how strongly it counts.
+Quotas by session and by key hold for the number of examples and for their strength, so that no
+frequent or dishonest caller decides for all.
 """
 
 from __future__ import annotations
@@ -16,29 +16,27 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.learning.observations import DAY_S, Observation
 from toolcrib.retrieval.calibration import Floats
 
-__all__ = ["MAX_EXAMPLES", "Lesson", "faded", "make_lessons"]
-
 MAX_EXAMPLES = 20
-OF_A_SESSION = MAX_EXAMPLES // 5
-OF_A_KEY = MAX_EXAMPLES // 2
+MAX_EXAMPLES_A_SESSION = MAX_EXAMPLES // 5
+MAX_EXAMPLES_A_KEY = MAX_EXAMPLES // 2
 
 HALF_LIFE_DAYS = 90.0
-FORGOTTEN = 1 / 16
-"""What counts less is no example any more: a year, or less where the tool changed."""
+MIN_EXAMPLE_WEIGHT = 1 / 16
+"""Lowest weight of an example: reached in a year, sooner if the tool changed."""
 
-CHANGED = 0.5
-"""What an observation is worth of a tool that was described otherwise."""
+CHANGED_TOOL_WEIGHT = 0.5
+"""Weight of an observation of a tool whose description changed since."""
 
-FULL_SUPPORT = 5.0
+FULL_SUPPORT_OBSERVATIONS = 5.0
 """Fresh observations, each of another session, that give the full strength."""
 
-MAX_LOOKED_AT = 400
-"""The newest observations of a tool, among which its examples are chosen."""
+MAX_CANDIDATES = 400
+"""Newest observations of a tool, among which its examples are chosen."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lesson:
-    """The examples of a tool, and how much each is worth now, (0, 1]; chosen from those `of` it."""
+    """Examples of a tool with their weights in (0, 1]; `of` are all its observations."""
 
     tool: str
     examples: tuple[Observation, ...]
@@ -47,13 +45,13 @@ class Lesson:
 
     @property
     def support(self) -> float:
-        """How strongly the examples count together, 0 to 1.
+        """Strength of all examples together, 0 to 1.
 
-        One session gives at most a fifth of it, one key at most half.
+        One session gives at most a fifth, one key at most half.
         """
         sessions: defaultdict[tuple[str, str], float] = defaultdict(float)
         for each, worth in zip(self.examples, self.worth, strict=True):
-            sessions[each.by, each.session] += worth / FULL_SUPPORT
+            sessions[each.by, each.session] += worth / FULL_SUPPORT_OBSERVATIONS
         keys: defaultdict[str, float] = defaultdict(float)
         for (by, _), given in sessions.items():
             keys[by] += min(given, 1 / 5)
@@ -61,17 +59,17 @@ class Lesson:
 
     @property
     def is_live(self) -> bool:
-        """Whether two sessions saw it; one is enough where nobody needs a key."""
+        """True after two sessions, or one without a key."""
         sessions = {(each.by, each.session) for each in self.examples}
         return len(sessions) > 1 or any(not each.by for each in self.examples)
 
     @property
     def vectors(self) -> FloatArray:
-        """The examples: float32 [n, d]."""
+        """Vectors of the examples: float32 [n, d]."""
         return np.stack([each.vector for each in self.examples])
 
     def without(self, session: str) -> Lesson | None:
-        """What it would be had a session not been; None where nothing is left."""
+        """Lesson without a session's examples; None if none is left."""
         kept = [
             (each, worth)
             for each, worth in zip(self.examples, self.worth, strict=True)
@@ -88,10 +86,9 @@ class Lesson:
 def make_lessons(
     observations: Iterable[Observation], digests: Mapping[str, str], encoder: str, now: float
 ) -> list[Lesson]:
-    """What use teaches of each tool that there is, by id.
+    """Lessons of the tools that exist, by id.
 
-    `digests` are those of the tools. What another encoder made is left aside, as is what is older
-    than all that counts.
+    `digests` are the tools'. Observations by another encoder or of too little weight are left out.
     """
     by_tool: defaultdict[str, list[Observation]] = defaultdict(list)
     for each in observations:
@@ -101,18 +98,15 @@ def make_lessons(
     return [lesson for lesson in made if lesson.examples]
 
 
-def faded(days: float) -> float:
-    """What an observation is worth after so many days, 1 for a fresh one."""
-    return 0.5 ** (max(0.0, days) / HALF_LIFE_DAYS)
+def age_weight(days: float, *, changed: bool) -> float:
+    """Weight of an observation after some days, 1 when fresh, less if the tool changed."""
+    return 0.5 ** (max(0.0, days) / HALF_LIFE_DAYS) * (CHANGED_TOOL_WEIGHT if changed else 1.0)
 
 
 def _lesson(tool: str, seen: Sequence[Observation], digest: str, now: float) -> Lesson:
-    newest = sorted(seen, key=lambda each: (-each.at, each.decision))[:MAX_LOOKED_AT]
+    newest = sorted(seen, key=lambda each: (-each.at, each.decision))[:MAX_CANDIDATES]
     worths = np.array(
-        [
-            faded((now - each.at) / DAY_S) * (1.0 if each.digest == digest else CHANGED)
-            for each in newest
-        ]
+        [age_weight((now - each.at) / DAY_S, changed=each.digest != digest) for each in newest]
     )
     chosen = _farthest_first(newest, worths)
     return Lesson(
@@ -124,13 +118,13 @@ def _lesson(tool: str, seen: Sequence[Observation], digest: str, now: float) -> 
 
 
 def _farthest_first(seen: Sequence[Observation], worths: Floats) -> list[int]:
-    """The places of the examples: the newest, then always what is least like those chosen.
+    """Indexes of the examples: the newest, then always the least similar to the chosen.
 
-    No session gives more than a fifth of what can be kept, no key more than half.
+    No session gives more than a fifth of the examples, no key more than half.
     """
     vectors = np.stack([each.vector for each in seen])
     nearest = np.full(len(seen), -np.inf)
-    nearest[worths < FORGOTTEN] = np.inf
+    nearest[worths < MIN_EXAMPLE_WEIGHT] = np.inf
     sessions: Counter[tuple[str, str]] = Counter()
     keys: Counter[str] = Counter()
     chosen: list[int] = []
@@ -139,7 +133,8 @@ def _farthest_first(seen: Sequence[Observation], worths: Floats) -> list[int]:
         each = seen[place]
         session, key = (each.by, each.session), each.by
         nearest[place] = np.inf
-        if sessions[session] < OF_A_SESSION and (not key or keys[key] < OF_A_KEY):
+        is_key_open = not key or keys[key] < MAX_EXAMPLES_A_KEY
+        if sessions[session] < MAX_EXAMPLES_A_SESSION and is_key_open:
             chosen.append(place)
             sessions[session] += 1
             keys[key] += 1

@@ -1,4 +1,4 @@
-"""Observations: requests with the tool whose call answered them, as they are kept."""
+"""Observations: requests with the tool whose call answered them, and their table."""
 
 from __future__ import annotations
 
@@ -14,25 +14,22 @@ from typing import Any
 from toolcrib.encoders.base import FloatArray, from_text, to_text
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 
-__all__ = ["DAY_S", "Observation", "ObservationTable"]
-
 DAY_S = 86_400.0
 
-MAX_KEPT = 20_000
-"""Observations a namespace; older ones go."""
+MAX_OBSERVATIONS = 20_000
+"""Observations kept in a namespace; the oldest are removed."""
 
-STATE, SECRET = "state", "secret"
+_STATE_ROW, _SECRET_ROW = "state", "secret"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
-    """A request whose first successful call was one of `tool`, at `at` (Unix time).
+    """Request whose first successful call was of `tool`, at `at` (Unix time).
 
-    `digest` is that of the tool as it was then. `session` is a keyed hash: equal where the session
-    was the same, and of no other use. `by` is the id of the key that asked, empty without
-    one. `vector` is the request's, float32 [d], as `encoder` made it. `ranking` are the ids and
-    scores of the tools that were found, best first, without anything learned. `text` is the
-    request where it may be kept.
+    `digest` is the tool's at that time. `session` is a keyed hash, equal for equal sessions. `by`
+    is the id of the caller's key, empty without a key. `vector` is the request's, float32 [d], by
+    `encoder`. `ranking` has ids and scores of the found tools, best first, without learning.
+    `text` is the request, if it may be kept.
     """
 
     decision: str
@@ -48,12 +45,12 @@ class Observation:
 
     @property
     def day(self) -> str:
-        """The day in UTC, as `2026-01-31`."""
+        """Day in UTC, as `2026-01-31`."""
         return datetime.fromtimestamp(self.at, UTC).date().isoformat()
 
     def row(self) -> DbRow:
-        """The observation as it is kept, under the id of its decision."""
-        body: dict[str, Any] = {name: getattr(self, name) for name in AS_THEY_ARE}
+        """Row of the observation, under the id of its decision."""
+        body: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN_FIELDS}
         body |= {"dimensions": len(self.vector), "vector": to_text(self.vector)}
         body["ranking"] = [[tool, round(score, 5)] for tool, score in self.ranking]
         if self.text is not None:
@@ -61,7 +58,7 @@ class Observation:
         return DbRow(self.decision, self.at, body)
 
 
-AS_THEY_ARE = ("tool", "digest", "session", "by", "encoder")
+_PLAIN_FIELDS = ("tool", "digest", "session", "by", "encoder")
 
 
 def _observation(row: DbRow) -> Observation:
@@ -72,16 +69,15 @@ def _observation(row: DbRow) -> Observation:
         vector=from_text(body["vector"], body["dimensions"])[0],
         ranking=tuple((tool, score) for tool, score in body["ranking"]),
         text=body.get("text"),
-        **{name: body[name] for name in AS_THEY_ARE},
+        **{name: body[name] for name in _PLAIN_FIELDS},
     )
 
 
 class ObservationTable:
-    """What a namespace learned from use, in a records database that is opened when it is needed.
+    """Observations and lessons of a namespace, in a records database opened on first use.
 
-    Three tables: `observations/NAMESPACE`, `lessons/NAMESPACE` (what was made of them, a record
-    a tool) and `learning/NAMESPACE` (its state). Every method raises `StoreError` where the
-    database cannot do its work.
+    Three tables: `observations/NAMESPACE`, `lessons/NAMESPACE` (a row a tool) and
+    `learning/NAMESPACE` (state). Every method raises `StoreError` if the database fails.
     """
 
     def __init__(self, open_db: Callable[[], RecordsDb], namespace: str, *, owns: bool) -> None:
@@ -96,70 +92,70 @@ class ObservationTable:
     # -- observations ------------------------------------------------------------------------
 
     def add(self, observation: Observation) -> None:
-        """Keep one; another one of the same decision is replaced."""
-        self._opened().put(self._observations, observation.row())
+        """Keep an observation, in place of another of the same decision."""
+        self._database().put(self._observations, observation.row())
 
     def has(self, decision: str) -> bool:
-        """Whether something was learned of a decision."""
-        return self._opened().get(self._observations, decision) is not None
+        """True if a decision has an observation."""
+        return self._database().get(self._observations, decision) is not None
 
     def read(self) -> list[Observation]:
-        """The last `MAX_KEPT`, oldest first; older ones are removed."""
-        rows = list(self._opened().read(self._observations))
-        if len(rows) > MAX_KEPT:
-            rows = rows[-MAX_KEPT:]
-            self._opened().prune(self._observations, before=rows[0].at)
+        """Read the newest `MAX_OBSERVATIONS`, oldest first, and remove older observations."""
+        rows = list(self._database().read(self._observations))
+        if len(rows) > MAX_OBSERVATIONS:
+            rows = rows[-MAX_OBSERVATIONS:]
+            self._database().prune(self._observations, before=rows[0].at)
         return [_observation(row) for row in rows]
 
-    def remove(self, is_meant: Callable[[Observation], bool]) -> int:
-        """Take observations back; counts them."""
-        meant = [each.decision for each in self.read() if is_meant(each)]
-        return sum(self._opened().delete(self._observations, decision) for decision in meant)
+    def remove(self, matches: Callable[[Observation], bool]) -> int:
+        """Remove and count matching observations."""
+        decisions = [each.decision for each in self.read() if matches(each)]
+        return sum(self._database().delete(self._observations, each) for each in decisions)
 
     def session_hash(self, session: str) -> str:
-        """What stands for a session: equal for equal ones, with a key that stays here."""
+        """Hash of a session, with a secret that stays in the database."""
         if self._secret is None:
-            known = self._opened().get(self._learning, SECRET)
+            known = self._database().get(self._learning, _SECRET_ROW)
             if known is None:
                 made = {"secret": secrets.token_hex(32)}
-                self._opened().put(self._learning, DbRow(SECRET, time.time(), made))
-                # Where another process made one meanwhile, the last one written holds.
-                known = self._opened().get(self._learning, SECRET)
+                self._database().put(self._learning, DbRow(_SECRET_ROW, time.time(), made))
+                # If two processes made a secret, the one written last holds.
+                known = self._database().get(self._learning, _SECRET_ROW)
             assert known is not None
             self._secret = bytes.fromhex(known.body["secret"])
         return hashlib.blake2b(session.encode(), key=self._secret, digest_size=8).hexdigest()
 
-    # -- what was made of them ---------------------------------------------------------------
+    # -- lessons and state ---------------------------------------------------------------
 
     def lessons(self) -> Iterator[DbRow]:
-        """What was made of them, a record a tool."""
-        return self._opened().read(self._lessons)
+        """Read the lessons, a row a tool."""
+        return self._database().read(self._lessons)
 
     def write_lessons(self, rows: list[DbRow]) -> None:
-        """Keep these, and no others."""
+        """Replace all lessons."""
         kept = {row.id for row in rows}
         for row in list(self.lessons()):
             if row.id not in kept:
-                self._opened().delete(self._lessons, row.id)
-        self._opened().put_all(self._lessons, rows)
+                self._database().delete(self._lessons, row.id)
+        self._database().put_all(self._lessons, rows)
 
     def state(self) -> Mapping[str, Any]:
-        """The last state that was kept; empty before the first."""
-        row = self._opened().get(self._learning, STATE)
+        """Read the state; empty before the first write."""
+        row = self._database().get(self._learning, _STATE_ROW)
         return {} if row is None else row.body
 
     def write_state(self, state: Mapping[str, Any]) -> None:
-        """Keep another state."""
-        self._opened().put(self._learning, DbRow(STATE, time.time(), state))
+        """Replace the state."""
+        self._database().put(self._learning, DbRow(_STATE_ROW, time.time(), state))
 
     def close(self) -> None:
-        """Let go of the database, if it is its own."""
+        """Close the database, if the table owns it."""
         with self._opening:
             db, self._db = self._db, None
         if db is not None and self._owns:
             db.close()
 
-    def _opened(self) -> RecordsDb:
+    def _database(self) -> RecordsDb:
         with self._opening:
             if self._db is None:
                 self._db = self._open_db()

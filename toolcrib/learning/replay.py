@@ -1,4 +1,4 @@
-"""Replay: past requests asked again with what other sessions taught, to see whether it helps."""
+"""Replay: past requests ranked again with other sessions' examples, to measure their effect."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from toolcrib.records.learning import ServerReplay
 from toolcrib.retrieval.calibration import Floats
 from toolcrib.retrieval.learned import LearnedTools
 
-__all__ = ["replay"]
-
 MAX_REPLAYED = 2_000
-"""The newest observations that are asked again."""
+"""Newest observations that are replayed."""
 
-CUT = 10
+NDCG_CUT = 10
 
-PRIOR = 20
-"""How many requests what all servers' lessons do stands for, beside a server's own."""
+PRIOR_REQUESTS = 20
+"""Requests that the mean effect of all servers counts as, beside a server's own requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +37,12 @@ class _Change:
 def replay(
     observations: Sequence[Observation], lessons: Sequence[Lesson], servers: Mapping[str, str]
 ) -> list[ServerReplay]:
-    """What each server's lessons do to the requests that they could move, by server.
+    """Effect of each server's lessons on the requests that they could move, by server.
 
-    Each request is asked without what its own session taught. `servers` are those of the tools.
+    Each request is ranked without its own session's examples. `servers` are the tools' servers.
     Every key counts once, and of a key every session. A server's lessons are live where the
-    ranking does not fall in the mean, of its own requests and `PRIOR` like those of all
-    servers: a few requests alone tell little.
+    ranking does not fall in the mean, of its own requests and `PRIOR_REQUESTS` like those
+    of all servers, because a few requests alone show little.
     """
     taught = {lesson.tool: lesson for lesson in lessons}
     live = {lesson.tool: lesson for lesson in lessons if lesson.is_live}
@@ -57,18 +55,18 @@ def replay(
     every = [change for changes in by_server.values() for change in changes]
     prior = _mean(every) if every else (0.0, 0.0)
     return [
-        _replayed(server, by_server[server], prior[1] - prior[0])
+        _server_replay(server, by_server[server], prior[1] - prior[0])
         for server in sorted({servers[tool] for tool in live})
     ]
 
 
-def _replayed(server: str, changes: Sequence[_Change], prior: float) -> ServerReplay:
+def _server_replay(server: str, changes: Sequence[_Change], prior: float) -> ServerReplay:
     if not changes:
         return ServerReplay(server, 0, 0, 0.0, 0.0, 1.0, "shadow")
     means, weights = _by_session(changes)
     before, after = weights @ means
     known = len(changes)
-    expected = (known * (after - before) + PRIOR * prior) / (known + PRIOR)
+    expected = (known * (after - before) + PRIOR_REQUESTS * prior) / (known + PRIOR_REQUESTS)
     return ServerReplay(
         server,
         requests=known,
@@ -86,7 +84,7 @@ def _changes(
     live: Mapping[str, Lesson],
     servers: Mapping[str, str],
 ) -> dict[str, _Change]:
-    """What each server's live lessons do to a request, by server, where they could do anything."""
+    """Effect of each server's live lessons on a request, by server; none if none applies."""
     known = {
         tool: lesson
         for tool, _ in asked.ranking
@@ -115,12 +113,12 @@ def _changes(
 
 
 def _gain(scores: Mapping[int, float], right: int | None) -> float:
-    """nDCG@10 of a ranking in which one tool is right, by its place; None where it is not found."""
+    """nDCG@10 of a ranking with one right tool, given its place; None if it was not found."""
     if right is None:
         return 0.0
     order = sorted(scores, key=lambda place: (-scores[place], place))
     place = order.index(right)
-    return 1 / math.log2(place + 2) if place < CUT else 0.0
+    return 1 / math.log2(place + 2) if place < NDCG_CUT else 0.0
 
 
 def _mean(changes: Sequence[_Change]) -> Floats:
@@ -129,7 +127,7 @@ def _mean(changes: Sequence[_Change]) -> Floats:
 
 
 def _by_session(changes: Sequence[_Change]) -> tuple[Floats, Floats]:
-    """Means of each session, float [sessions, 2], and what each counts; together 1."""
+    """Means of each session, float [sessions, 2], and their weights, which sum to 1."""
     grouped: defaultdict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for change in changes:
         grouped[change.by, change.session].append((change.before, change.after))

@@ -1,4 +1,4 @@
-"""The nouns: what a tool is, who asks, what a turn is, and what comes back."""
+"""Records: tools, scopes, turns and answers, as the library, HTTP and `--json` have them."""
 
 from toolcrib.records.answers import (
     Alternates,

@@ -11,26 +11,12 @@ from pydantic import Field, computed_field
 from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, Milliseconds, Score
 from toolcrib.records.tools import ToolKind, ToolSpec
 
-__all__ = [
-    "Alternates",
-    "FilterEffect",
-    "FindResult",
-    "NeedResult",
-    "Team",
-    "ToolHit",
-    "ToolLink",
-    "ToolLinks",
-    "ToolPage",
-    "ToolSelection",
-    "Verdict",
-]
-
 Verdict: TypeAlias = Literal["accept", "fallback", "abstain"]
-"""What the gate made of an answer: it fits; perhaps nothing fits, so the general tool comes too;
-perhaps nothing fits."""
+"""Verdict of the gate: the answer fits; or perhaps nothing fits, with the general tool added
+(`fallback`) or without (`abstain`)."""
 
 Team: TypeAlias = Literal["own", "other"]
-"""Which of two interleaved rankings gave a tool: that of the settings, or the second one."""
+"""Ranking that gave a tool when two are interleaved: the settings' own, or the other."""
 
 
 NO_TOOL_LEFT = "of the tools that were found none is left"
@@ -52,7 +38,7 @@ class ToolHit:
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tool"}
     RULES: ClassVar = "always_active", "required", "pass_through", "kept", "fallback", "alternate"
-    """Why tools come that a turn did not rank, or not high enough; such a leg is 1."""
+    """Rules that add a tool whatever its rank; the leg of such a rule is 1."""
 
     rank: int
     score: Score
@@ -73,7 +59,7 @@ class ToolHit:
     @computed_field
     @property
     def kind(self) -> ToolKind:
-        """What it is: a tool to call, or a skill to read."""
+        """Kind: a tool to call, or a skill to read."""
         return self.tool.kind
 
     @computed_field
@@ -96,13 +82,13 @@ class ToolHit:
 
     @property
     def rule(self) -> str | None:
-        """By which rule the tool is there, None where it is there for its rank."""
+        """Rule that added the tool; None for a tool that is there by its rank."""
         return next((rule for rule in self.RULES if rule in self.legs), None)
 
 
 @dataclass(frozen=True, slots=True)
 class NeedResult:
-    """What came of one need: the gate's verdict, and how sure its first tool is."""
+    """Result of one need: the gate's verdict, and the probability of its first tool."""
 
     text: str
     verdict: Verdict
@@ -148,7 +134,7 @@ class ToolSelection:
 
 @dataclass(frozen=True, slots=True)
 class FilterEffect:
-    """What the caller's own filter did to an answer.
+    """Effect of the caller's own filter on an answer.
 
     Of the `matched` tools that the search gives without it, at most 50, so many are `left_out`.
     `lacking`: how many of those lack what, in words; one may lack several things.
@@ -184,7 +170,7 @@ class Alternates:
 
 @dataclass(frozen=True, slots=True)
 class ToolLink:
-    """Another tool, and the parameter that one needs the other for; empty where it runs first."""
+    """Link to a tool, and the parameter it supplies; empty for a tool that just runs first."""
 
     id: str
     parameter: str = ""
@@ -192,7 +178,7 @@ class ToolLink:
 
 @dataclass(frozen=True, slots=True)
 class ToolLinks:
-    """What a tool needs of others, who needs it, and what to use in its place if anything."""
+    """Links of a tool: the tools it needs, the tools that need it, and its replacement."""
 
     needs: tuple[ToolLink, ...] = ()
     needed_by: tuple[ToolLink, ...] = ()
@@ -201,7 +187,7 @@ class ToolLinks:
 
 @dataclass(frozen=True, slots=True)
 class ToolPage:
-    """One page of a list of tools; `next` is the cursor of those behind it, None at the end."""
+    """Page of a list of tools; `next` is the cursor of the next page, None at the end."""
 
     tools: tuple[ToolSpec, ...]
     next: str | None

@@ -1,4 +1,4 @@
-"""Audit: what was found in the texts of a tool, and the tools that are held back."""
+"""Audit: findings in the texts of tools, and the tools held back for them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from toolcrib.records.tools import ToolSpec
 
-__all__ = ["Finding", "Held", "HeldTools", "Severity"]
-
 Severity: TypeAlias = Literal["info", "warning", "block"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found, ready to be shown.
+    """Finding in a text of a tool, ready to be shown.
 
     `tool` is the tool's id, `place` the way to the text within its specification, such as
     `input_schema.properties.path.description`.
@@ -41,7 +39,7 @@ def _unix(at: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A tool that is not served: why, what was found in it, and since when.
+    """Tool held back: the reason, the findings, and the time since when.
 
     `since` is Unix time, in JSON ISO 8601 in UTC. `was_digest` is that of what was
     approved under its id before, None for a new tool. `written_by` is the id of the key that
@@ -61,6 +59,6 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class HeldTools:
-    """Everything that is held back in the caller's reach."""
+    """Held tools in the caller's reach."""
 
     held: tuple[Held, ...]

@@ -7,12 +7,10 @@ from typing import Annotated, Any
 
 from toolcrib.records.codec import UNLESS_EMPTY, Score
 
-__all__ = ["CapabilitySelection", "Classification", "FailedCapability"]
-
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """Which class of a question a turn belongs to.
+    """Class of a question that a turn belongs to.
 
     `branch` is the id of a class; None where the question was not asked (`skipped`), as its
     `run_if` does not hold. `matched` is False where no class fits, and `branch` is the default.
@@ -30,7 +28,7 @@ class Classification:
 
 @dataclass(frozen=True, slots=True)
 class FailedCapability:
-    """A capability that is off, as nobody could tell whether it is needed, and why."""
+    """Capability that is off because its need could not be decided, and the reason."""
 
     name: str
     reason: str
@@ -38,7 +36,7 @@ class FailedCapability:
 
 @dataclass(frozen=True, slots=True)
 class CapabilitySelection:
-    """Which capabilities are active for a turn: those that always are first, then by their order.
+    """Active capabilities of a turn: the always active first, the rest in their order.
 
     `probabilities`: of being needed, where no language model decided. `bypassed`: all are active,
     and nothing was asked. `reclassifications`: how often the turn was selected for anew after a
@@ -58,7 +56,7 @@ class CapabilitySelection:
 
     @property
     def update(self) -> dict[str, Any]:
-        """What it changes in the state of a loop: the plan was made for other capabilities."""
+        """Update of a loop's state, without the plan that other capabilities had."""
         return {
             "capabilities": self.active,
             "plan": None,

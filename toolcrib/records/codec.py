@@ -1,94 +1,141 @@
-"""Codec: records as JSON, back again, and the schema of what they look like there."""
+"""Codec: records to JSON and back, their JSON Schema, and validation errors in words."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import not_
+from pathlib import Path
 from typing import Annotated, Any, TypeGuard, TypeVar, cast
 
-from pydantic import Field, PlainSerializer, TypeAdapter
+from pydantic import BaseModel, Field, PlainSerializer, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
-__all__ = [
-    "UNLESS_EMPTY",
-    "UNLESS_NONE",
-    "Milliseconds",
-    "Score",
-    "adapter",
-    "as_json",
-    "dump",
-    "is_object",
-    "list_of",
-    "load",
-    "object_of",
-    "schemas",
-]
+from toolcrib.errors import SettingsError
 
 _Record = TypeVar("_Record")
+_Model = TypeVar("_Model", bound=BaseModel)
 
 Score = Annotated[float, PlainSerializer(lambda value: round(value, 6), return_type=float)]
-"""A score or a probability; JSON has six decimals."""
+"""Score or probability, with six decimals in JSON."""
 
 Milliseconds = Annotated[float, PlainSerializer(lambda value: round(value, 3), return_type=float)]
-"""A time; JSON has three decimals."""
+"""Duration in milliseconds, with three decimals in JSON."""
 
 UNLESS_EMPTY = Field(exclude_if=not_)
-"""Marks a field that JSON lacks where it holds nothing."""
+"""Field that JSON omits when its value is empty."""
 
 UNLESS_NONE = Field(exclude_if=lambda value: value is None)
+"""Field that JSON omits when its value is None."""
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether a parsed value is a JSON object."""
+    """True for a parsed JSON object."""
     return isinstance(value, dict)
 
 
 def object_of(value: object) -> dict[str, Any]:
-    """A parsed value, where it is a JSON object; else an empty one."""
+    """Return a parsed JSON object unchanged; `{}` for any other value."""
     return value if is_object(value) else {}
 
 
 def list_of(value: object) -> list[Any]:
-    """A parsed value, where it is a JSON array; else an empty one."""
+    """Return a parsed JSON array unchanged; `[]` for any other value."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 @cache
 def adapter(kind: type[_Record]) -> TypeAdapter[_Record]:
-    """What reads and writes records of a kind; made once, since that takes milliseconds."""
+    """Type adapter of a record class, built once because building takes milliseconds."""
     return TypeAdapter(kind)
 
 
 def dump(record: object, *, full: bool = False) -> bytes:
-    """A record as JSON text.
-
-    Unless it is to be `full`, what its class names in `NOT_IN_SUMMARY` is left out.
-    """
+    """Write a record as JSON text, without its class's `NOT_IN_SUMMARY` unless `full`."""
     exclude = None if full else getattr(record, "NOT_IN_SUMMARY", None)
     return adapter(type(record)).dump_json(record, by_alias=True, exclude=exclude)
 
 
 def as_json(record: object, *, full: bool = False) -> Any:
-    """A record as JSON values: what `dump` writes, before it is text."""
+    """Convert a record to the JSON values that `dump` writes as text."""
     exclude = None if full else getattr(record, "NOT_IN_SUMMARY", None)
     return adapter(type(record)).dump_python(record, mode="json", by_alias=True, exclude=exclude)
 
 
 def load(kind: type[_Record], content: bytes | str) -> _Record:
-    """The record that JSON text stands for.
+    """Read a record from JSON text.
 
     Raises:
-        pydantic.ValidationError: it stands for none of this kind.
+        pydantic.ValidationError: the text is no record of this class.
     """
     return adapter(kind).validate_json(content)
+
+
+# -- errors in words, and models of YAML files -----------------------------------------------------
+
+_UNION_STEP = re.compile(r"[-\[(']|^(str|TurnBody)$|Json$")
+"""Steps of an error's location that name a tried type of a union, not a field."""
+
+
+def faults(error: ValidationError, whole: str = "the whole") -> list[tuple[str, str]]:
+    """Place and reason of each fault; `whole` names the place of a fault without a field."""
+    details = error.errors(include_url=False, include_input=False)
+    return [(_place(each) or whole, _reason(each)) for each in details]
+
+
+def in_words(error: ValidationError, whole: str = "the whole", *, most: int | None = 1) -> str:
+    """Word the first `most` faults, or all with None, as `place: reason; ...`."""
+    return "; ".join(": ".join(filter(None, each)) for each in faults(error, whole)[:most])
+
+
+def read_yaml(
+    file: str | Path, model: type[_Model], what: str, *, texts_only: bool = False
+) -> _Model:
+    """Read a model from a YAML file; `texts_only` keeps scalars such as `no` and `404` as text.
+
+    Raises:
+        SettingsError: the file is unreadable, no YAML, or no such model; all faults are named.
+    """
+    import yaml
+
+    safe, plain = (
+        getattr(yaml, f"C{kind.__name__}", kind) for kind in (yaml.SafeLoader, yaml.BaseLoader)
+    )
+    try:
+        found: Any = yaml.load(Path(file).read_text("utf-8"), plain if texts_only else safe)  # noqa: S506 -- both build plain data only
+        return model.model_validate(found)
+    except OSError as error:
+        raise SettingsError(f"cannot read {what} {str(file)!r}: {error.strerror}") from error
+    except ValidationError as error:
+        words = in_words(error, "the file", most=None)
+        raise SettingsError(f"{what} {str(file)!r}: {words}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise SettingsError(f"{what} {str(file)!r}: is not YAML: {error}") from error
+
+
+def _place(detail: Mapping[str, Any]) -> str:
+    """Path of the faulty field, without the tried types of a union."""
+    steps: Sequence[int | str] = detail["loc"]
+    # An unknown field is the caller's own word: it may look like the name of a type.
+    own = steps[-1:] if detail["type"] in {"extra_forbidden", "unexpected_keyword_argument"} else ()
+    tried = steps[: len(steps) - len(own)]
+    way = [step for step in tried if isinstance(step, int) or not _UNION_STEP.search(step)]
+    return ".".join(map(str, (*way, *own)))
+
+
+def _reason(detail: Mapping[str, Any]) -> str:
+    return str(detail["msg"]).removeprefix("Value error, ")
+
+
+# -- schemas --------------------------------------------------------------------------------------
 
 
 def schemas(
     kinds: Sequence[tuple[Any, JsonSchemaMode]], template: str
 ) -> tuple[list[JsonSchemaValue], Mapping[str, JsonSchemaValue]]:
-    """The JSON schema of each kind, as it is read or written, and what those refer to."""
+    """JSON Schema of each record class, as read or as written, and the shared definitions."""
     inputs: list[tuple[int, JsonSchemaMode, TypeAdapter[Any]]] = [
         (number, mode, adapter(kind)) for number, (kind, mode) in enumerate(kinds)
     ]
@@ -100,36 +147,40 @@ def schemas(
 
 
 class _RecordSchema(GenerateJsonSchema):
-    """As pydantic has it, but what is always written is required, and names need no titles."""
+    """Schema generator by which an answer requires every field that is always written.
+
+    Overrides documented methods only. `json_schema_serialization_defaults_required` would do
+    for models, but a dataclass of the standard library has no configuration to set it in.
+    """
 
     def field_is_required(
         self,
         field: core_schema.ModelField | core_schema.DataclassField | core_schema.TypedDictField,
-        total: bool,  # noqa: FBT001 -- as pydantic has it
+        total: bool,  # noqa: FBT001 -- pydantic's signature
     ) -> bool:
-        """Whether the field is always there."""
+        """Require every field of an answer that has no `exclude_if`."""
         if self.mode == "serialization":
             return "serialization_exclude_if" not in field
         return super().field_is_required(field, total)
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
-        """Never: it would be the name of the field again."""
+        """Set no title, as it would repeat the field's name."""
         return False
 
     def frozenset_schema(self, schema: core_schema.FrozenSetSchema) -> JsonSchemaValue:
-        """A set; what comes twice in it does no harm."""
+        """Allow duplicates in a set that is read."""
         made = super().frozenset_schema(schema)
         made.pop("uniqueItems", None)
         return made
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        """What is answered is always there: a default would tell nothing."""
+        """Leave defaults out of answers, which have every field."""
         if self.mode == "serialization":
             return self.generate_inner(schema["schema"])
         return super().default_schema(schema)
 
     def dataclass_field_schema(self, schema: core_schema.DataclassField) -> JsonSchemaValue:
-        """A field; one that is left out where it holds nothing is never null."""
+        """Leave null out of a field that is omitted when it is None."""
         made = super().dataclass_field_schema(schema)
         if self.mode == "serialization" and "serialization_exclude_if" in schema:
             kinds = [each for each in made.get("anyOf", ()) if each != {"type": "null"}]
@@ -138,11 +189,10 @@ class _RecordSchema(GenerateJsonSchema):
         return made
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
-        """A record; of answers nothing else is to be expected."""
+        """Rule out unknown fields in an answer, and describe properties like fields."""
         made = super().dataclass_schema(schema)
         if self.mode == "serialization":
             made["additionalProperties"] = False
         for each in made.get("properties", {}).values():
-            # Whoever reads an answer cannot tell a property from a field.
             each.pop("readOnly", None)
         return made

@@ -1,4 +1,4 @@
-"""Definition of a tool for a model: whole, or in one line, and about how many tokens it takes."""
+"""Definition of a tool for a model: whole or in one line, and its estimated tokens."""
 
 from __future__ import annotations
 
@@ -11,39 +11,27 @@ from typing import Any, Literal, TypeAlias, cast
 from toolcrib.records.codec import is_object, list_of, object_of
 from toolcrib.records.tools import ToolSpec
 
-__all__ = [
-    "DefinitionForm",
-    "SchemaTypes",
-    "definition_tokens",
-    "estimated_tokens",
-    "in_short",
-    "parameters",
-    "parameters_schema",
-    "signature",
-    "summary",
-]
-
 DefinitionForm: TypeAlias = Literal["schema", "signature"]
-"""How a tool is written for a model: with its whole schema, or as a signature in one line."""
+"""Form of a tool for a model: the whole schema, or a signature in one line."""
 
 CHARS_A_TOKEN = 4
-"""English prose; code and other scripts have fewer characters a token, so this is a guide."""
+"""Characters a token in English prose; code and other scripts have fewer."""
 
 CHARS_A_MARK = 3
-"""The same of JSON: WordPiece has 2.7 characters a token there, byte-pair vocabularies more."""
+"""Characters a token in JSON: 2.7 by WordPiece, more by byte-pair vocabularies."""
 
 
 def estimated_tokens(text: str, chars: int = CHARS_A_TOKEN) -> int:
-    """About how many tokens a language model reads in a text; at least one."""
+    """Estimate the tokens that a language model reads in a text; at least one."""
     return max(1, len(text) // chars)
 
 
 def definition_tokens(tool: ToolSpec, form: DefinitionForm) -> int:
-    """About how many tokens a tool takes in an answer: one for three characters of compact JSON."""
-    told = in_short(tool)
+    """Estimate the tokens of a tool in an answer: one for three characters of compact JSON."""
+    written = in_short(tool)
     if form == "schema":
-        told = {**told, "description": tool.description, "parameters": parameters_schema(tool)}
-    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"), default=str)
+        written |= {"description": tool.description, "parameters": parameters_schema(tool)}
+    text = json.dumps(written, ensure_ascii=False, separators=(",", ":"), default=str)
     return estimated_tokens(text, CHARS_A_MARK)
 
 
@@ -61,14 +49,14 @@ def parameters_schema(tool: ToolSpec) -> dict[str, Any]:
 # -- signatures --------------------------------------------------------------------------------
 
 MAX_OPTIONAL = 12
-"""Optional parameters that are named; required ones all are."""
+"""Optional parameters that a signature names; required parameters all are named."""
 
 MAX_VALUES, MAX_VALUE_CHARS = 6, 24
 MAX_DEPTH = 3
-"""How far objects, lists, alternatives and references are followed into one another."""
+"""Depth to which objects, lists, alternatives and references are followed."""
 
 MAX_CHARS, MAX_NODES = 2_000, 10_000
-"""What a signature may have, and what of a schema is looked at for it: references multiply both."""
+"""Characters of a signature, and nodes of a schema read for it; references multiply both."""
 
 MAX_SUMMARY = 160
 
@@ -88,7 +76,7 @@ def signature(tool: ToolSpec) -> str:
 
 
 def parameters(tool: ToolSpec) -> str:
-    """What stands between the brackets of a signature."""
+    """Parameters of a signature, without the brackets."""
     return SchemaTypes(tool.input_schema).parameters()
 
 
@@ -100,14 +88,14 @@ def summary(tool: ToolSpec) -> str:
 
 
 class SchemaTypes:
-    """The types of one schema, whose `$defs` its references name, as far as there is room.
+    """Types of one schema as a signature writes them, as far as there is room.
 
-    As a signature has them; subclasses write other languages.
+    References name the schema's own `$defs`. Subclasses write other languages.
     """
 
     any, null = "any", "null"
     cut = rest = _MORE
-    """What stands for a type that is left out, and for parameters that are."""
+    """Mark of an omitted type, and of omitted parameters."""
 
     max_chars, max_optional = MAX_CHARS, MAX_OPTIONAL
 
@@ -117,7 +105,7 @@ class SchemaTypes:
         self._referred: dict[tuple[str, int], str] = {}
 
     def parameters(self) -> str:
-        """The parameters; of a root that is one of several, these, and never nothing."""
+        """Parameters of the schema; of a root with alternatives, their union, never empty."""
         merged, _ = self._merged(self._root)
         fields = self.fields(merged, 0)
         options = _options(merged)
@@ -150,26 +138,26 @@ class SchemaTypes:
     def _is_full(self) -> bool:
         return self._chars < 0 or self._nodes < 0
 
-    def _fitted(self, text: str) -> str:
-        """A text, where there is room for it."""
+    def _fit(self, text: str) -> str:
+        """Text if the room suffices, else the mark of an omitted type."""
         self._chars -= len(text)
         return self.cut if self._chars < 0 else text
 
     def type(self, schema: Any, depth: int) -> str:
-        """The type of a schema that is so deep within others."""
+        """Type of a schema at a depth within other schemas."""
         self._nodes -= 1
         if self._is_full:
             return self.cut
         if not is_object(schema) or not schema:
-            return self._fitted(self.any)
+            return self._fit(self.any)
         for word in ("enum", "const"):
             if word in schema and depth <= MAX_DEPTH:
                 values = list_of(schema[word]) if word == "enum" else [schema[word]]
-                return self._fitted(self.values(values) if values else self.any)
-        return self._combined(schema, depth)
+                return self._fit(self.values(values) if values else self.any)
+        return self._composite(schema, depth)
 
-    def _combined(self, schema: Mapping[str, Any], depth: int) -> str:
-        """The type of a schema that may stand for another, or be made of others."""
+    def _composite(self, schema: Mapping[str, Any], depth: int) -> str:
+        """Type of a schema with references, alternatives or parts."""
         if depth <= MAX_DEPTH:
             if list_of(schema.get("allOf")):
                 merged, size = self._merged(schema)
@@ -185,15 +173,15 @@ class SchemaTypes:
         )
 
     def _reference(self, reference: str, depth: int) -> str:
-        """The type that a reference names, worked out once a depth."""
+        """Type that a reference names, computed once per depth."""
         known = self._referred.get((reference, depth))
         if known is not None:
-            return self._fitted(known)
-        found = self._referred[reference, depth] = self.type(self._named(reference), depth)
+            return self._fit(known)
+        found = self._referred[reference, depth] = self.type(self._resolve(reference), depth)
         return found
 
     def _merged(self, schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-        """A schema with all that it refers to and is made of, its own words first; its size."""
+        """Merge a schema with its references and parts, its own keys first; also its size."""
         merged: dict[str, Any] = {}
         properties: dict[str, Any] = {}
         required: list[Any] = []
@@ -204,7 +192,7 @@ class SchemaTypes:
                 continue
             seen.add(id(part))
             rest = dict(part)
-            named = self._named(str(rest.get("$ref")))
+            named = self._resolve(str(rest.get("$ref")))
             parts += [] if named is None else [named]
             if named is not None:
                 del rest["$ref"]
@@ -223,7 +211,7 @@ class SchemaTypes:
             return self.array(self.type(schema.get("items"), depth + 1))
         if depth <= MAX_DEPTH and kind == "object" and schema.get("properties"):
             return self.object(schema, depth + 1)
-        return self._fitted(self.kind(kind))
+        return self._fit(self.kind(kind))
 
     def kind(self, name: str) -> str:
         """A type of JSON Schema by its name."""
@@ -247,11 +235,11 @@ class SchemaTypes:
         return self.union([*shown, *([_MORE] if len(values) > MAX_VALUES else [])])
 
     def union(self, types: Sequence[str]) -> str:
-        """One of several types; null says only that a parameter may be left out."""
-        told = [each for each in dict.fromkeys(types) if each != self.null]
-        return " | ".join(told) or self.null
+        """Union of types without null, which only says that a parameter may be left out."""
+        kept = [each for each in dict.fromkeys(types) if each != self.null]
+        return " | ".join(kept) or self.null
 
-    def _named(self, reference: str) -> Any:
+    def _resolve(self, reference: str) -> Any:
         found: Any = self._root
         if not reference.startswith("#/"):
             return None
@@ -262,7 +250,7 @@ class SchemaTypes:
 
 
 def _options(schema: Mapping[str, Any]) -> list[Any]:
-    """What a schema may be one of."""
+    """Alternatives of a schema."""
     return list_of(schema.get("anyOf")) or list_of(schema.get("oneOf"))
 
 

@@ -19,27 +19,25 @@ from pydantic import (
 
 from toolcrib.records.codec import Score
 
-__all__ = ["Guidance", "GuidanceInjection", "TrajectoryEvent", "TrajectoryPattern"]
-
 EventKind: TypeAlias = Literal["tool", "prompt", "search", "other"]
-"""A tool was called; somebody said something; tools were searched for; what nobody can read."""
+"""A call of a tool, a message, a search for tools, or an unreadable event."""
 
-NAMES = {
+FIELD_ALIASES = {
     "name": ("tool", "tool_name"),
     "parameters": ("arguments", "args", "input", "tool_input"),
     "success": ("ok",),
     "text": ("content",),
     "result": ("output", "tool_response"),
 }
-"""How others call the fields of an event."""
+"""Names of an event's fields in other formats."""
 
 
 class TrajectoryEvent(BaseModel):
-    """One event of an agent's work; `at` is in seconds of any clock, None where nobody knows.
+    """Event of an agent's work; `at` is in seconds of any clock, None if unknown.
 
     `found` are the names of the tools that a search gave. Dictionaries of other shapes are read
-    as far as they say what was called, or what was said; what they hold beside that is kept. One
-    that cannot be read is of the kind `other`, and not looked at.
+    for their call or message, and their other fields kept. An unreadable dictionary becomes an
+    event of type `other`, which guidance ignores.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -56,22 +54,22 @@ class TrajectoryEvent(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _of_any_dictionary(cls, given: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+    def _read_any_dictionary(cls, given: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
         if not isinstance(given, Mapping):
             return read(given)
-        told = cast("Mapping[str, Any]", given)
+        fields = cast("Mapping[str, Any]", given)
         try:
-            return read(_in_our_words(told))
+            return read(_with_own_names(fields))
         except ValidationError:
-            return read({"type": "other", "given": dict(told)})
+            return read({"type": "other", "given": dict(fields)})
 
 
-def _in_our_words(told: Mapping[str, Any]) -> dict[str, Any]:
-    fields = {key: value for key, value in told.items() if key != "type"}
-    kind = told.get("type")
+def _with_own_names(given: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {key: value for key, value in given.items() if key != "type"}
+    kind = given.get("type")
     if kind == "other":
         return {**fields, "type": kind}
-    for ours, others in NAMES.items():
+    for ours, others in FIELD_ALIASES.items():
         for theirs in others + (("query",) if (kind, ours) == ("search", "text") else ()):
             if ours not in fields and theirs in fields:
                 fields[ours] = fields.pop(theirs)
@@ -93,10 +91,10 @@ def _seconds(at: str) -> float | str:
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryPattern:
-    """Something that a trajectory shows; detectors add fields of their own.
+    """Pattern in a trajectory; detectors add fields of their own.
 
-    `confidence` is how sure it is, from 0 to 1; no probability. `first_seen` is the time of the
-    event where it began, `occurrences` how often it was seen, `evidence` says so in short words.
+    `confidence` is from 0 to 1, and no probability. `first_seen` is the time of the first event,
+    `occurrences` the number of repetitions, `evidence` a short description.
     """
 
     type: str
@@ -107,7 +105,7 @@ class TrajectoryPattern:
 
 
 class GuidanceInjection(BaseModel):
-    """One short hint; the least `priority` comes first."""
+    """Short hint for an agent; the lowest `priority` comes first."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,7 +1,7 @@
-"""History: what is kept of each decision, and of what was said of it later.
+"""History: records of decisions, and of the outcomes and feedback on them.
 
-All that a user wrote, and all that may quote it, stands under `text` and `note`, which are there
-only when asked for.
+Words of users, and texts that may quote them, stand under `text` and `note` alone, which are
+there only when asked for.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from toolcrib.records.answers import Team, Verdict
 from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, Milliseconds, Score
 from toolcrib.records.knowledge import CollectionHit
 from toolcrib.records.scope import Sensitivity
-from toolcrib.records.turns import Entity, Outcome, RouteKind
-from toolcrib.records.usage import ModelUsage
-
-__all__ = ["DecisionRecord", "FeedbackRecord", "OutcomeRecord", "ToolRecord", "ToolsRecord"]
+from toolcrib.records.turns import Entity, ModelUsage, Outcome, RouteKind
 
 
 @dataclass(frozen=True, slots=True)
 class RouteRecord:
-    """Where a turn went."""
+    """Route of a turn."""
 
     kind: RouteKind
     confidence: Score | None
@@ -30,7 +27,7 @@ class RouteRecord:
 
 @dataclass(frozen=True, slots=True)
 class ContextRecord:
-    """What kind of turn it was taken for; of entities the types."""
+    """Detected context of a turn; of entities the types."""
 
     intent: str | None
     domain: str | None
@@ -46,10 +43,7 @@ class ContextRecord:
 
 @dataclass(frozen=True, slots=True)
 class ToolRecord:
-    """A tool that was returned, and by which rule, where it was not for its rank.
-
-    `team`: which of two interleaved rankings gave it.
-    """
+    """Returned tool; `rule` added it, `team` is its ranking when two are interleaved."""
 
     id: str
     score: Score
@@ -59,13 +53,13 @@ class ToolRecord:
 
     @property
     def is_found(self) -> bool:
-        """Whether the search found it; what a rule adds has neither score nor probability."""
+        """True for a tool of the search; a rule's has neither score nor probability."""
         return self.score > 0 or self.probability is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolsRecord:
-    """The tools that were returned, best first; `interleaved` names the second ranking of them."""
+    """Returned tools, best first; `interleaved` names the second ranking."""
 
     verdict: Verdict
     confidence: Score | None
@@ -76,19 +70,19 @@ class ToolsRecord:
 
     @property
     def first(self) -> ToolRecord | None:
-        """The first tool of the ranking, wherever rules have put it."""
+        """First tool of the ranking, wherever rules placed it."""
         found = [each for each in self.items if each.is_found]
         return max(found, key=lambda each: each.score, default=None)
 
     @property
     def by_rule(self) -> frozenset[str]:
-        """The ids of the tools that came whatever their rank."""
+        """Ids of the tools that rules added."""
         return frozenset(each.id for each in self.items if each.rule or not each.is_found)
 
 
 @dataclass(frozen=True, slots=True)
 class PassageRecord:
-    """A passage that was returned."""
+    """Returned passage."""
 
     id: str
     score: Score
@@ -96,7 +90,7 @@ class PassageRecord:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeRecord:
-    """The passages that were returned, best first."""
+    """Returned passages, best first."""
 
     verdict: Verdict
     confidence: Score | None
@@ -107,7 +101,7 @@ class KnowledgeRecord:
 
 @dataclass(frozen=True, slots=True)
 class AgentRecord:
-    """The target that was chosen; of signals those that are no user's words."""
+    """Chosen target; of signals those without words of the user."""
 
     target: str
     confidence: Score
@@ -116,7 +110,7 @@ class AgentRecord:
 
 @dataclass(frozen=True, slots=True)
 class TextRecord:
-    """What the user wrote, and all that may quote it."""
+    """Words of the user, and texts that may quote them."""
 
     turn: str
     search: str
@@ -151,7 +145,7 @@ class DecisionRecord:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackRecord:
-    """What somebody said would have been right for a decision."""
+    """Feedback: the right answer to a decision, by a person."""
 
     decision: str
     at: str
@@ -167,7 +161,7 @@ class FeedbackRecord:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRecord:
-    """How a call of a tool ended."""
+    """Outcome of a tool call."""
 
     decision: str
     at: str

@@ -1,4 +1,4 @@
-"""What a collection of passages is, and what comes back when knowledge is asked for."""
+"""Knowledge: collections of passages, and answers to questions."""
 
 from __future__ import annotations
 
@@ -12,27 +12,16 @@ from toolcrib.records.codec import UNLESS_EMPTY, Score
 from toolcrib.records.scope import Sensitivity
 from toolcrib.records.tools import Text, Texts, none_as
 
-__all__ = [
-    "Collection",
-    "CollectionHit",
-    "CollectionList",
-    "CountedCollection",
-    "KnowledgeResult",
-    "Passage",
-    "PassageHit",
-]
-
-
 CollectionName = Annotated[
     str,
     Field(min_length=1, max_length=200, pattern=r"^[\w.-]+$"),
     WithJsonSchema({"type": "string", "maxLength": 200, "pattern": r"^[\p{L}\p{N}_.-]+$"}),
 ]
-"""Documented by a pattern that others than Python read alike."""
+"""Name of a collection; its schema has a pattern that ECMAScript reads alike."""
 
 
 class Collection(BaseModel):
-    """One body of documents that questions are sent to.
+    """Collection of documents that questions are sent to.
 
     `examples` are questions that it answers. `answers` are the (domain, intent) pairs that are
     sent here whatever else speaks for another collection. `sensitivity` is the highest of
@@ -52,7 +41,7 @@ class Collection(BaseModel):
 
 
 class CountedCollection(Collection):
-    """A collection, and how many passages it holds."""
+    """Collection with the number of its passages."""
 
     passages: int
 
@@ -87,7 +76,7 @@ class Passage:
 
     @property
     def citation(self) -> str:
-        """Where it stands, for people: the headings, the document, the part."""
+        """Citation for people: headings, document and part."""
         heading = " › ".join(self.title)
         place = f"{self.document}, part {self.position + 1}"
         return f"{heading} ({place})" if heading else place
@@ -129,13 +118,13 @@ class PassageHit(Passage):
     @computed_field
     @property
     def citation(self) -> str:
-        """Where it stands, for people: the headings, the document, the part."""
+        """Citation for people: headings, document and part."""
         return self.passage.citation
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionHit:
-    """A collection that was asked, and the probability that it is the right one."""
+    """Searched collection, and the probability that it is the right one."""
 
     id: str
     confidence: Score

@@ -1,4 +1,4 @@
-"""Learning from use: what was learned of each tool, from whom, and whether it may count."""
+"""Learning from use: the state of each tool's examples, and their effect by replay."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from typing import Annotated, Literal
 
 from toolcrib.records.codec import UNLESS_EMPTY, Score
 
-__all__ = ["LearnedTool", "LearningStatus", "LogLearning", "ServerReplay", "Undone"]
-
 
 @dataclass(frozen=True, slots=True)
 class LearnedTool:
-    """What use taught of one tool; nothing of it stands in the specification.
+    """Observed use of one tool; the specification is unchanged.
 
-    `observations` are all that are kept, `examples` those of them that count. `support` grows to
-    1 with sessions. `live`: it re-orders answers; else `reason` says why it does not. `sessions`
-    are counted; `by` are the observations of each key (empty: no key, a library's own) and
-    `days` those of each day. `texts` are requests, where they may be kept.
+    `observations` counts all kept, `examples` the chosen. `support` grows to 1 with sessions.
+    `live`: the examples re-order answers; else `reason` says why not. `by` counts observations
+    of each key (empty: no key), `days` of each day. `texts` are requests, where they may be kept.
     """
 
     tool: str
@@ -35,7 +32,7 @@ class LearnedTool:
 
 @dataclass(frozen=True, slots=True)
 class ServerReplay:
-    """What a server's learned examples do to past requests, each asked without its own session.
+    """Effect of a server's examples on past requests, each replayed without its own session.
 
     `before` and `after` are nDCG@10 over the `requests` that they could move; `p` is that of the
     paired test of their difference. In shadow they are kept, and change no answer.
@@ -52,7 +49,7 @@ class ServerReplay:
 
 @dataclass(frozen=True, slots=True)
 class LearningStatus:
-    """What was learned from use, and what it is worth.
+    """State of learning from use, and its measured effect.
 
     `on`: it may re-order answers; `collects`: outcomes become observations. `encoder` made the
     vectors; what others made is left aside. `learned_at` is when examples were last chosen.
@@ -69,14 +66,14 @@ class LearningStatus:
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """How many observations were taken back."""
+    """Number of observations taken back."""
 
     removed: int
 
 
 @dataclass(frozen=True, slots=True)
 class LogLearning:
-    """What a log of decisions gave: new observations, and successes that none came of."""
+    """Result of a log: new observations, and successes without an observation."""
 
     added: int
     known: int

@@ -1,37 +1,25 @@
-"""Reports: what an index run tells while it works and at its end, and what there is then."""
+"""Reports: progress and result of an index run, and counts of what is indexed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import PlainSerializer, computed_field, model_validator
 
 from toolcrib.records.codec import UNLESS_EMPTY
 
-__all__ = [
-    "CheckedTools",
-    "Facets",
-    "IndexProgress",
-    "IndexReport",
-    "Refusal",
-    "Removed",
-    "ServiceInfo",
-    "ToolReadiness",
-    "Unready",
-]
-
 Unready: TypeAlias = Literal[
     "unknown", "disabled", "quarantined", "server_down", "out_of_scope", "needs_authorisation"
 ]
-"""Why a tool cannot be called. What the caller may not see is unknown; out of scope is what the
-caller's own narrowing leaves out. Of servers only a gateway can tell."""
+"""Reason why a tool cannot be called. A tool that the caller may not see is unknown; out of scope
+is what the caller's own scope leaves out. Only a gateway knows of servers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Something in a source that was not indexed: where it stands and why."""
+    """Item of a source that was not indexed: its place, and the reason."""
 
     source: str
     place: str
@@ -40,7 +28,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ToolReadiness:
-    """Whether a tool can be called, or why not."""
+    """Readiness of a tool to be called, or the reason against."""
 
     id: str
     ready: bool
@@ -48,20 +36,20 @@ class ToolReadiness:
 
     @classmethod
     def of(cls, id: str, reason: Unready | None) -> ToolReadiness:
-        """That of a tool with nothing in its way, or this."""
+        """Readiness by a reason; None means ready."""
         return cls(id, reason is None, reason)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedTools:
-    """Tools that somebody relies on, each ready or not, in the order that they were named in."""
+    """Readiness of tools, in the order of the request."""
 
     tools: tuple[ToolReadiness, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """How far an index run is; `ids` are the tools that just became durable.
+    """Progress of an index run; `ids` are the tools that just became durable.
 
     `stage` is "write" while tools are encoded and written, then "optimise" while the engine
     builds its graph. `share` of the work is done, 0 to 1: longer texts are more of it.
@@ -76,7 +64,7 @@ class IndexProgress:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeIds:
-    """The ids of what came to each outcome of an index run."""
+    """Ids by outcome of an index run."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -85,16 +73,16 @@ class OutcomeIds:
 
 
 Ids = Annotated[tuple[str, ...], PlainSerializer(len, return_type=int)]
-"""Ids, of which JSON has the number."""
+"""Ids; JSON has only their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What one index run did, as ids; JSON has their numbers, and in full the ids as `ids`.
+    """Result of one index run as ids; JSON has their numbers, and in full the ids as `ids`.
 
-    `refused` is what of the sources was not indexed, `dropped` what of an overlay or an enrichment
-    was of no use, so that the tools are there without it. `copies` were read again, equal to what
-    was read before. All that was read is added, changed, unchanged, refused, a copy, or held back.
+    `refused` are items of sources that were not indexed, `dropped` unusable entries of an overlay
+    or an enrichment, whose tools are there without them. `copies` repeat an item read before.
+    Every item read is added, changed, unchanged, refused, a copy, or held back.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"ids"}
@@ -110,39 +98,32 @@ class IndexReport:
     @computed_field
     @property
     def ids(self) -> OutcomeIds:
-        """The ids of what came to each outcome, for whoever needs more than counts."""
+        """Ids by outcome, beside the counts."""
         return OutcomeIds(self.added, self.changed, self.removed, self.unchanged)
 
     def __add__(self, other: IndexReport) -> IndexReport:
-        """Both reports as one."""
-        return IndexReport(
-            self.added + other.added,
-            self.changed + other.changed,
-            self.removed + other.removed,
-            self.unchanged + other.unchanged,
-            self.refused + other.refused,
-            self.dropped + other.dropped,
-            self.copies + other.copies,
-        )
+        """Join two reports."""
+        both = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+        return IndexReport(*(one + more for one, more in both))
 
     @model_validator(mode="before")
     @classmethod
-    def _of_ids(cls, fields: Any) -> Any:
-        return {**fields, **fields["ids"]} if "ids" in fields else fields
+    def _of_ids(cls, given: Any) -> Any:
+        return {**given, **given["ids"]} if "ids" in given else given
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """How many passages went."""
+    """Number of removed passages."""
 
     removed: int
 
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """How many tools there are, and how many of each server, category, tag and sensitivity.
+    """Number of tools, in all and by server, category, tag and sensitivity.
 
-    A tool of several tags counts in each. What is empty is not listed.
+    A tool of several tags counts in each. Empty values are not listed.
     """
 
     tools: int = 0
@@ -154,7 +135,7 @@ class Facets:
 
 @dataclass(frozen=True, slots=True)
 class ServiceInfo:
-    """A service that can answer: the store answers, the model encodes, the index is one of theirs.
+    """Service that is ready: the store answers, the model encodes, and the index is by that model.
 
     `tools` are those of the default namespace; `index` is a digest of the models and settings
     that made the index: equal in every replica that gives the same answers.

@@ -1,4 +1,4 @@
-"""Scope: what a caller may use, and the ceilings of sensitivity; the one home of both rules."""
+"""Scope: the tools and collections a caller may use, and ceilings of sensitivity."""
 
 from __future__ import annotations
 
@@ -10,22 +10,13 @@ from pydantic import ConfigDict, Field, PlainSerializer
 
 from toolcrib.errors import QueryError
 
-__all__ = [
-    "MAX_NAMES",
-    "SENSITIVITIES",
-    "Names",
-    "Scope",
-    "Sensitivity",
-    "bytes_of",
-    "is_above",
-    "levels_above",
-    "lowest",
-]
+DEFAULT_NAMESPACE = "default"
+"""The namespace of requests that name none; it has a store of its own."""
 
 Sensitivity: TypeAlias = Literal["public", "internal", "pii", "safety_critical"]
 
 SENSITIVITIES: tuple[Sensitivity, ...] = get_args(Sensitivity)
-"""From the least to the most sensitive: a ceiling lets through what stands up to it."""
+"""Levels from the least to the most sensitive; a ceiling allows its own level."""
 
 
 MAX_NAMES = 10_000
@@ -47,23 +38,23 @@ def bytes_of(names: Iterable[object]) -> int:
 
 
 def levels_above(ceiling: Sensitivity | None) -> tuple[Sensitivity, ...]:
-    """What a ceiling keeps out; nothing where there is none."""
+    """Levels above a ceiling; none without a ceiling."""
     return () if ceiling is None else SENSITIVITIES[SENSITIVITIES.index(ceiling) + 1 :]
 
 
 def is_above(level: Sensitivity, ceiling: Sensitivity | None) -> bool:
-    """Whether a ceiling keeps out what is this sensitive."""
+    """True if a ceiling keeps this level out."""
     return level in levels_above(ceiling)
 
 
 def lowest(*ceilings: Sensitivity | None) -> Sensitivity | None:
-    """The ceiling that holds where all of these do; None is no ceiling."""
+    """Lowest of several ceilings; None is no ceiling."""
     return next((level for level in SENSITIVITIES if level in ceilings), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a caller may use; becomes a filter inside every leg.
+    """Tools and collections a caller may use; a filter inside every leg.
 
     `None` means no restriction on that field; an empty set means nothing is allowed.
     `without_safety_tags` removes tools that carry any of these tags. `max_sensitivity` is the
@@ -100,6 +91,6 @@ class Scope:
         return [(name, getattr(self, name) or frozenset()) for name in fields]
 
     def allows_collection(self, name: str, sensitivity: Sensitivity) -> bool:
-        """Whether this caller may see and ask a collection (tools: `filters.from_scope`)."""
+        """True if this caller may search a collection (for tools: `filters.from_scope`)."""
         named = self.collections is None or name in self.collections
         return named and not is_above(sensitivity, self.max_sensitivity)

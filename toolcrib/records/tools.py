@@ -1,4 +1,4 @@
-"""Tool specification: what a tool is, whatever its source, and what others wrote about it."""
+"""Tool specification: a tool of any source, and the texts that others wrote about it."""
 
 from __future__ import annotations
 
@@ -19,26 +19,14 @@ from pydantic import (
 from toolcrib.records.codec import UNLESS_NONE
 from toolcrib.records.scope import Sensitivity
 
-__all__ = [
-    "MCP_DEFAULTS",
-    "Enrichment",
-    "Mapping",
-    "Text",
-    "Texts",
-    "ToolKind",
-    "ToolSpec",
-    "default_id",
-    "none_as",
-]
-
 MAX_DESCRIPTION_CHARS = 200_000
-"""Longer descriptions are refused: no encoder reads them, and a store would drag them along."""
+"""Longest accepted description; no encoder reads further."""
 
 MAX_NAME_CHARS = 512
 
 
 def none_as(empty: type) -> BeforeValidator:
-    """Exports often write null for "not given"; that is not an error worth a lost tool."""
+    """Read null as empty: exports often write null for "not given"."""
     return BeforeValidator(lambda value: empty() if value is None else value)
 
 
@@ -50,7 +38,7 @@ Mapping = Annotated[dict[str, Any], none_as(dict)]
 
 
 def default_id(server: str, name: str) -> str:
-    """Give the id of a tool that was given none."""
+    """Id of a tool without an id of its own."""
     return f"{server}/{name}" if server else name
 
 
@@ -62,21 +50,21 @@ MCP_DEFAULTS = {
     "idempotentHint": False,
     "openWorldHint": True,
 }
-"""What MCP takes a hint for that is not given; a read-only tool destroys nothing."""
+"""Value of a hint that is not given, by MCP; a read-only tool destroys nothing."""
 
 
 def hinted_tags(annotations: dict[str, Any]) -> tuple[str, ...]:
-    """The safety tags that MCP's hints stand for; none where not one hint is given.
+    """Safety tags that MCP's hints stand for; none for a tool without any hint.
 
-    A tool with one of them has the protocol's defaults for the others, which assume the worst.
-    A destructive one is never taken for read-only, whatever else is said.
+    One hint brings the protocol's defaults for the other hints, which assume the worst.
+    A destructive tool is never taken for read-only, whatever its other hints.
     """
-    said = {name: _hint(annotations, name) for name in MCP_DEFAULTS}
-    if set(said.values()) == {None}:
+    given = {name: _hint(annotations, name) for name in MCP_DEFAULTS}
+    if set(given.values()) == {None}:
         return ()
-    hints = {name: MCP_DEFAULTS[name] if told is None else told for name, told in said.items()}
+    hints = {name: MCP_DEFAULTS[name] if hint is None else hint for name, hint in given.items()}
     destroys = hints["destructiveHint"]
-    if said["destructiveHint"] is None and hints["readOnlyHint"]:
+    if given["destructiveHint"] is None and hints["readOnlyHint"]:
         destroys = False
     reads = hints["readOnlyHint"] and not destroys
     tags = {"destructive": destroys, "open_world": hints["openWorldHint"]}
@@ -85,24 +73,24 @@ def hinted_tags(annotations: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _hint(annotations: dict[str, Any], name: str) -> bool | None:
-    """A hint as JSON, or as the Python SDK and hand-written files have it; None if not given."""
+    """Value of a hint, also in the spellings of the Python SDK and of hand-written files."""
     underscored = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
-    told = annotations.get(name, annotations.get(underscored))
-    if isinstance(told, str):
-        return {"true": True, "false": False}.get(told.strip().lower())
-    return told if isinstance(told, bool) else None
+    value = annotations.get(name, annotations.get(underscored))
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value.strip().lower())
+    return value if isinstance(value, bool) else None
 
 
 # -- tools -------------------------------------------------------------------------------------
 
 
 class Enrichment(BaseModel):
-    """What a language model, or an operator, wrote about a tool; its author did not.
+    """Texts about a tool by a language model or an operator, not by its author.
 
-    It is read by search, not by an agent's model. `digest`: of the specification that it was
-    written for, None for any version; `purpose`: in everyday words; `examples`: requests that the
-    tool is right for; `not_for`: what it only looks right for; `model` and `prompt`: who wrote it,
-    asked in which way.
+    Search reads them, an agent's model does not. `digest` is that of the specification they were
+    written for, None for any version. `purpose` is in everyday words, `examples` are requests
+    that the tool fits, `not_for` requests that it only seems to fit. `model` and `prompt` name
+    the writer.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -116,14 +104,14 @@ class Enrichment(BaseModel):
     prompt: Text = ""
 
     def __bool__(self) -> bool:
-        """Whether there is anything in it."""
+        """True if any text or tag is there."""
         return bool(self.purpose or self.examples or self.not_for or self.safety_tags)
 
 
 class Skill(BaseModel):
-    """What a skill has beside its name and description: a text to work by, and files.
+    """Body and files of a skill, beside its name and description.
 
-    `files`: their paths in its folder, each with its text; None for what is no text, or too long.
+    `files` are texts by path in the skill's folder; None for a file that is no text, or too long.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -135,12 +123,12 @@ class Skill(BaseModel):
 
 
 class ToolSpec(BaseModel):
-    """One tool as toolcrib knows it, whatever format it came from.
+    """Specification of a tool, whatever format it came from.
 
     `id` is `server/name` unless one is given (`name` alone without a server).
     Raises `pydantic.ValidationError` for a missing name, a schema that is not an
     object, negative or non-finite costs, and over-long texts. `sensitivity` is the highest of
-    what the tool reads or changes. One with a `skill` is no tool, but read by an agent's model.
+    what the tool reads or changes. A `skill` is read by an agent's model, and not called.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -194,26 +182,26 @@ class ToolSpec(BaseModel):
         return self
 
     def on_server(self, server: str) -> ToolSpec:
-        """The same tool on another server; a default id follows, a given one stays."""
+        """Copy on another server; a default id follows, a given id stays."""
         has_default = self.id == default_id(self.server, self.name)
         fields = self.model_dump(exclude={"server", "id"} if has_default else {"server"})
         return ToolSpec(server=server, **fields)
 
     @property
     def kind(self) -> ToolKind:
-        """What it is: a tool to call, or a skill to read."""
+        """Kind: a tool to call, or a skill to read."""
         return "tool" if self.skill is None else "skill"
 
     @property
     def all_safety_tags(self) -> tuple[str, ...]:
-        """The safety tags that scopes go by: those of its enrichment where it states none."""
+        """Safety tags that scopes check: the tool's own, else those of its enrichment."""
         return self.safety_tags or (self.enrichment.safety_tags if self.enrichment else ())
 
     @property
     def digest(self) -> str:
-        """Hex digest of everything in the specification; equal means "left alone"."""
+        """Hex digest of the whole specification; sync leaves a tool of equal digest alone."""
         fields = self.model_dump(mode="json")
-        # Annotations are in it already: what was approved before they were read stays approved.
+        # Tags by hints are left out: the digest has the annotations themselves.
         hinted = hinted_tags(self.annotations)
         fields["safety_tags"] = [tag for tag in fields["safety_tags"] if tag not in hinted]
         text = json.dumps(fields, sort_keys=True, ensure_ascii=False)

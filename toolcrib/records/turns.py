@@ -1,50 +1,43 @@
-"""Turns of a conversation, and the decision that is made for each."""
+"""Turns of a conversation, the decision on each, and the usage of language models."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from toolcrib.records.answers import ToolSelection
 from toolcrib.records.codec import UNLESS_EMPTY, Milliseconds, Score
 from toolcrib.records.guidance import GuidanceInjection, TrajectoryEvent
 from toolcrib.records.knowledge import KnowledgeResult
 from toolcrib.records.scope import Scope, Sensitivity, lowest
-from toolcrib.records.usage import ModelUsage
 
-__all__ = [
-    "AgentDecision",
-    "Attachment",
-    "Context",
-    "Decision",
-    "Entity",
-    "Message",
-    "Outcome",
-    "Route",
-    "RouteKind",
-    "Turn",
-]
+MAX_HISTORY_MESSAGES = 20
+"""Newest messages of a history that are read."""
 
-HISTORY = 20
-"""Older messages are not looked at."""
-
-MAX_TRAJECTORY = 1_000
-"""Of a longer one send the end: older events than the last 200 are not looked at."""
+MAX_TRAJECTORY_EVENTS = 1_000
+"""Events that a turn may carry; of a longer trajectory send the end, as 200 are read."""
 
 RouteKind: TypeAlias = Literal["tools", "knowledge", "both", "none", "general"]
-"""Where a turn goes: tools, passages, both; nowhere (small talk); or to the general tool, since
-nothing here fits."""
-
+"""Destination of a turn: tools, passages, both, none (small talk), or the general tool."""
 
 Outcome: TypeAlias = Literal["success", "failure"]
-"""How a call of a tool ended, or what became of a whole decision."""
+"""Outcome of a tool call, or of a whole decision."""
 
 
 class Message(BaseModel):
-    """One earlier message; roles other than `user` are taken as the assistant's."""
+    """Earlier message; a role other than `user` counts as the assistant's."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -54,7 +47,7 @@ class Message(BaseModel):
     @field_validator("content", mode="before")
     @classmethod
     def _text_of_parts(cls, value: Any) -> Any:
-        """Providers also write a message as a list of parts; those of text are joined."""
+        """Join the text parts of a message that a provider wrote as a list of parts."""
         if value is None:
             return ""
         if not isinstance(value, list):
@@ -65,7 +58,7 @@ class Message(BaseModel):
 
 
 class Attachment(BaseModel):
-    """A file that came with the turn: its name and MIME type, where known."""
+    """File that came with the turn: its name and MIME type, where known."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -73,21 +66,21 @@ class Attachment(BaseModel):
     mime: str = ""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Attachment:
+    def _check_not_empty(self) -> Attachment:
         if not self.name.strip() and not self.mime.strip():
             raise ValueError("an attachment needs a name or a MIME type")
         return self
 
 
 class Turn(BaseModel):
-    """What a user says now, and what is known around it.
+    """Message of a user, and its surroundings.
 
-    Only the last messages of `history` are kept. What is no attachment in `attachments` is
-    left out and counted in `unreadable`. `scope` is the caller's; `max_sensitivity` is the
-    ceiling of where the answer goes (a model outside the house, say). `needs`: one line for each
-    tool that the agent wishes for, each searched by itself. `trajectory` is what the agent did
-    so far, oldest first: where it shows that the agent is stuck, other tools come, and a hint.
-    `thread_id`: the conversation it belongs to, handed back.
+    Only the last messages of `history` are kept. Entries of `attachments` that are no attachment
+    are left out and counted in `unreadable`. `scope` is the caller's; `max_sensitivity` is the
+    ceiling of the answer's destination (such as a hosted model). `needs` has one line for each
+    tool that the agent wishes for, searched separately. `trajectory` are the agent's events so
+    far, oldest first: for a stuck agent the answer has other tools, and a hint. `thread_id`
+    names the conversation, and is handed back.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -99,13 +92,13 @@ class Turn(BaseModel):
     scope: Scope | None = None
     max_sensitivity: Sensitivity | None = None
     needs: tuple[str, ...] = ()
-    trajectory: tuple[TrajectoryEvent, ...] = Field(default=(), max_length=MAX_TRAJECTORY)
+    trajectory: tuple[TrajectoryEvent, ...] = Field(default=(), max_length=MAX_TRAJECTORY_EVENTS)
     thread_id: str | None = Field(default=None, max_length=200)
     unreadable: int = Field(default=0, ge=0)
 
     @property
     def reach(self) -> Scope | None:
-        """What may come into the answer: the caller's scope, below both ceilings."""
+        """Scope of the answer: the caller's, below both ceilings."""
         if self.max_sensitivity is None:
             return self.scope
         scope = self.scope or Scope()
@@ -113,12 +106,12 @@ class Turn(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _keep_what_can_be_read(cls, fields: Any) -> Any:
+    def _keep_readable(cls, fields: Any) -> Any:
         if not _is_dict(fields):
             return fields
         kept = dict(cast("dict[str, Any]", fields))
         if isinstance(history := kept.get("history"), list | tuple):
-            kept["history"] = cast("list[Any]", history)[-HISTORY:]
+            kept["history"] = cast("list[Any]", history)[-MAX_HISTORY_MESSAGES:]
         if "attachments" in kept:
             kept["attachments"], unreadable = _readable(kept["attachments"])
             if isinstance(before := kept.get("unreadable", 0), int):
@@ -146,7 +139,7 @@ def _is_dict(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A typed span of the turn's text: characters `start` to `end`, as Python slices."""
+    """Typed span of the turn's text, from character `start` to before `end`."""
 
     type: str
     text: str
@@ -156,13 +149,13 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What was detected of a turn; nothing was called or written for it.
+    """Detected context of a turn; detection calls no tool and writes nothing.
 
-    `intent` and `domain` are None where no label fits (out of scope). `smalltalk` names what
-    kind it is, None for a real request. `need` is what answers the turn best (`act`, `know`,
-    `both`, `neither`); `needs` says how likely each does, where a classifier told.
-    `confidences` are probabilities by field; `confidence` is the least of those of intent and
-    domain. `signals` say in short words what was noticed. JSON lacks the text.
+    `intent` and `domain` are None if no label fits (out of scope). `smalltalk` is its kind, None
+    for a real request. `need` is what answers the turn best (`act`, `know`, `both`, `neither`);
+    `needs` has the probability of each, if a classifier gave any. `confidences` are
+    probabilities by field; `confidence` is the lower of intent's and domain's. `signals` are
+    short notes on the text. JSON lacks the text.
     """
 
     text: Annotated[str, Field(default="", exclude=True)]
@@ -182,7 +175,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a turn goes, and why; `corrected_from` is what the first guess was."""
+    """Route of a turn, and its reason; `corrected_from` is the first guess."""
 
     kind: RouteKind
     reason: str
@@ -192,10 +185,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class AgentDecision:
-    """Which target a turn is for, one of those in the settings, and why, in 200 characters.
+    """Target of a turn, one of the settings', and the reason in 200 characters.
 
-    `tables` and `columns` are all of the allowlist. `signals` say in short words what was
-    noticed and corrected. `thread_id` is the turn's.
+    `tables` and `columns` are all of the allowlist. `signals` are short notes on evidence and
+    corrections. `thread_id` is the turn's.
     """
 
     target: str
@@ -207,14 +200,87 @@ class AgentDecision:
     thread_id: str | None = None
 
 
+# -- usage of language models --------------------------------------------------------------------
+
+ModelUse: TypeAlias = Literal[
+    "enrich",
+    "rerank",
+    "judge",
+    "context",
+    "agents",
+    "capabilities",
+    "questions",
+    "conversation",
+    "guidance",
+]
+"""Use of a language model; each may have a model and a timeout of its own."""
+
+
+class Price(BaseModel):
+    """Price of a million tokens of a model, in any currency."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: float = Field(default=0.0, ge=0)
+    output: float = Field(default=0.0, ge=0)
+
+    def of(self, input_tokens: int, output_tokens: int) -> float:
+        """Cost of a number of tokens."""
+        return (input_tokens * self.input + output_tokens * self.output) / 1e6
+
+
+Cost = Annotated[float, PlainSerializer(lambda value: round(value, 8), return_type=float)]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUsage:
+    """Calls and tokens of one use of a model.
+
+    `calls` counts requests, `failed` the requests without an answer. Tokens are as the server
+    reported. `cost` is in the currency of the settings' prices, None without prices.
+    """
+
+    use: str
+    model: str
+    calls: int = 0
+    failed: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: Cost | None = None
+
+    def plus(self, more: ModelUsage) -> ModelUsage:
+        """Sum of two usages of one use and model."""
+        costs = [each.cost for each in (self, more) if each.cost is not None]
+        return replace(
+            self,
+            calls=self.calls + more.calls,
+            failed=self.failed + more.failed,
+            input_tokens=self.input_tokens + more.input_tokens,
+            output_tokens=self.output_tokens + more.output_tokens,
+            cost=sum(costs) if costs else None,
+        )
+
+
+def totals(usages: Iterable[ModelUsage]) -> tuple[ModelUsage, ...]:
+    """Sum usages by use and model."""
+    known: dict[tuple[str, str], ModelUsage] = {}
+    for each in usages:
+        before = known.get((each.use, each.model))
+        known[each.use, each.model] = each if before is None else before.plus(each)
+    return tuple(known.values())
+
+
+# -- decisions ------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Everything that was decided for a turn.
+    """Decision on a turn.
 
-    `search_text` is what was searched with: the turn's text, or that joined with what it leans
-    on. `agent` is null where no targets are configured. `took_ms` are milliseconds a stage;
-    `degraded` names what failed or did not fit into the budget. `usage` is what language models
-    were asked, `guidance` are hints for an agent that is stuck. At most `max_tool_calls` calls of
+    `search_text` is the searched text: the turn's, or the turn's joined with earlier messages it
+    refers to. `agent` is null without configured targets. `took_ms` are milliseconds a stage;
+    `degraded` names stages that failed or exceeded the budget. `usage` counts calls of language
+    models, `guidance` are hints for a stuck agent. At most `max_tool_calls` calls of
     `tool_timeout_s` seconds each should follow.
     """
 

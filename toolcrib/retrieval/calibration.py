@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.errors import CalibrationError
 from toolcrib.numerics import Floats, sigmoid
-from toolcrib.records.validation import in_words
+from toolcrib.records.codec import in_words
 from toolcrib.retrieval.answerability import (
     LEXICAL_SCALE,
     MOST_A_TERM,

@@ -24,7 +24,7 @@ from toolcrib.numerics import log_softmax
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.store.base import LegQuery, Scored, Store, point_id
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of, validate
-from toolcrib.store.payload import squeeze
+from toolcrib.text import squeeze
 
 __all__ = ["DEPTH", "EncodedQuery", "Head", "Legs", "check_query", "has_words", "name_keys", "pack"]
 

@@ -13,12 +13,12 @@ from functools import partial
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from toolcrib.encoders.lexical import tokenise
 from toolcrib.records import ToolHit, ToolLink, ToolLinks, ToolSpec
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import YIELDS_FIELD, AnyOf, Equals, Filter, HasId, Or, all_of
-from toolcrib.store.payload import read_tool
+from toolcrib.store.payload import phrase_suffixes, read_tool
+from toolcrib.text import tokenise
 
 __all__ = ["MAX_UNMET", "complete", "links_of", "required"]
 
@@ -285,7 +285,9 @@ def _siblings(
     limits: Filter | None,
 ) -> list[_Sibling]:
     """Every tool that may meet a demand or stand for what is deprecated; one question."""
-    entities = {s for demand in demands for entity in demand.entities for s in _suffixes(entity)}
+    entities = {
+        s for demand in demands for entity in demand.entities for s in phrase_suffixes(entity)
+    }
     named = {name for demand in demands for name in demand.names}
     keys = {name.casefold() for name in named}
     named |= {demand.parameter for demand in demands if demand.parameter}
@@ -299,11 +301,6 @@ def _siblings(
     authors = any(demand.consumer.requires for demand in demands)
     here = None if authors else AnyOf("server", sorted(servers))
     return list(islice(_linked(store, all_of(meets, here, ENABLED, limits)), MAX_SIBLINGS))
-
-
-def _suffixes(phrase: str) -> list[str]:
-    words = phrase.split()
-    return [" ".join(words[start:]) for start in range(len(words))]
 
 
 def _provider(demand: _Demand, siblings: Iterable[_Sibling]) -> _Sibling | None:
@@ -375,7 +372,7 @@ def _effort_by_name(demand: _Demand, sibling: _Sibling) -> float | None:
 
 def _fits(needed: str, given: str) -> bool:
     """`request` and `pull request` may be one; `credit note` and `delivery note` are two."""
-    return needed in _suffixes(given) or given in _suffixes(needed)
+    return needed in phrase_suffixes(given) or given in phrase_suffixes(needed)
 
 
 def _apart(needed: str, given: str) -> float:

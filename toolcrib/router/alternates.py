@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from toolcrib.encoders.lexical import split_identifier
 from toolcrib.indexers.points import dense_text
 from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
 from toolcrib.records.codec import list_of, object_of
@@ -15,7 +14,7 @@ from toolcrib.retrieval.options import SearchOptions
 from toolcrib.router.settings import LIKENESS
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not, Or, all_of
-from toolcrib.store.payload import squeeze
+from toolcrib.text import split_identifier, squeeze
 
 __all__ = ["alternates", "effect", "schema_fit"]
 

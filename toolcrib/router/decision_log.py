@@ -25,7 +25,7 @@ from toolcrib.errors import StoreDamagedError, StoreWriteError
 from toolcrib.records.codec import adapter, as_json, object_of
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolRecord
 from toolcrib.records.turns import Decision, Outcome, RouteKind
-from toolcrib.router.settings import SQLITE, TelemetrySettings
+from toolcrib.router.settings import TelemetrySettings
 
 __all__ = [
     "DecisionLog",
@@ -153,12 +153,7 @@ def open_log(settings: TelemetrySettings) -> DecisionLog | None:
     """The log that is set, None where none is; nothing is made before the first write."""
     if settings.path is None:
         return None
-    path = Path(settings.path)
-    if path.suffix in SQLITE:
-        from toolcrib.router.decision_log_db import SqliteLog
-
-        return SqliteLog(path)
-    return JsonLinesLog(path, max_bytes=settings.max_bytes, kept=settings.kept)
+    return JsonLinesLog(Path(settings.path), max_bytes=settings.max_bytes, kept=settings.kept)
 
 
 def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Decision logs in a records database: one file of its own, or beside the points of a service."""
+"""Decision log of a service: records of each namespace in the records database."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.clock import Clock, SystemClock
@@ -20,9 +19,6 @@ from toolcrib.errors import (
     StoreWriteError,
 )
 from toolcrib.store.records_db.base import DbRow, RecordsDb
-from toolcrib.store.records_db.sqlite import SqliteRecordsDb
-
-__all__ = ["DatabaseLog", "Said", "SqliteLog"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,9 +42,6 @@ OWN_WORDS = {"decision": "text", "feedback": "note"}
 TABLES = {"decision": "decisions", "feedback": "feedback", "outcome": "outcomes"}
 MAY_PASS = (StoreUnavailableError, StoreLockedError, StoreWriteError)
 
-LOG = "log"
-FILE_PATIENCE_S = 1.0
-
 Record = Mapping[str, Any]
 
 
@@ -57,70 +50,6 @@ class Said(NamedTuple):
 
     feedback: list[Record]
     outcomes: list[Record]
-
-
-class SqliteLog:
-    """The `DecisionLog` of a library or a command, in an SQLite file of its own.
-
-    For several threads and processes. What was written survives the process; a power cut may
-    take the last moments. The file grows without a bound, can be read by its owner alone, and is
-    made with its folder at the first write.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._opening = threading.Lock()
-        self._db: SqliteRecordsDb | None = None
-        self._last = 0.0
-
-    def write(self, record: Record) -> None:
-        """Append a record of JSON values that has `kind`, and `id` or `decision`.
-
-        Raises:
-            StoreError: the disk refuses, or the file is no such log.
-        """
-        db = self._opened()
-        with self._opening:
-            # Rows stand in the order of writing, also where the clock is set back.
-            at = self._last = max(time.time(), self._last + 1e-6)
-        is_decision = record["kind"] == "decision"
-        row_id = record["id"] if is_decision else f"{record['decision']}:{secrets.token_hex(8)}"
-        try:
-            db.put(LOG, DbRow(row_id, at, record))
-        except StoreWriteError as error:
-            raise StoreWriteError(f"{error}; or name another file as telemetry.path") from error
-
-    def read(self) -> Iterator[Record]:
-        """Every record, oldest first.
-
-        Raises:
-            StoreDamagedError: the file is no such log.
-        """
-        return (row.body for row in self._opened().read(LOG))
-
-    def find(self, decision_id: str) -> Record | None:
-        """The decision of this id, None where there is none.
-
-        Raises:
-            StoreDamagedError: the file is no such log.
-        """
-        row = self._opened().get(LOG, decision_id)
-        return row.body if row else None
-
-    def close(self) -> None:
-        """Let go of the file."""
-        with self._opening:
-            db, self._db = self._db, None
-        if db is not None:
-            db.close()
-
-    def _opened(self) -> SqliteRecordsDb:
-        with self._opening:
-            if self._db is None:
-                self._db = SqliteRecordsDb(
-                    self._path, patience_s=FILE_PATIENCE_S, synchronous="NORMAL"
-                )
-            return self._db
 
 
 class DatabaseLog:

@@ -15,7 +15,6 @@ from toolcrib.retrieval.gate import COVERAGE
 __all__ = [
     "LIKENESS",
     "PRESET",
-    "SQLITE",
     "STAGES",
     "AgentSettings",
     "CapabilitySettings",
@@ -229,17 +228,12 @@ class CapabilitySettings:
     seed: int = 0
 
 
-JSON_LINES = (".jsonl",)
-SQLITE = (".db", ".sqlite", ".sqlite3")
-
-
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
     """Whether decisions are logged, and how much of them.
 
-    `path`: none for no log; a name that ends in `.jsonl` is one of JSON Lines, `.db`, `.sqlite`
-    or `.sqlite3` one in SQLite. `text`: also keep what users wrote. A file of JSON Lines is
-    put aside at `max_bytes`, and the last `kept` of those are kept.
+    `path`: none for no log, or a file of JSON Lines that ends in `.jsonl`. `text`: also keep what
+    users wrote. The file is rotated at `max_bytes`, and the last `kept` rotated files are kept.
     """
 
     path: str | None = None
@@ -248,8 +242,5 @@ class TelemetrySettings:
     kept: Annotated[int, Field(ge=0)] = 5
 
     def __post_init__(self) -> None:
-        suffixes = (*JSON_LINES, *SQLITE)
-        if self.path is not None and Path(self.path).suffix not in suffixes:
-            raise SettingsError(
-                f"telemetry.path: {self.path!r} does not end in one of {', '.join(suffixes)}",
-            )
+        if self.path is not None and Path(self.path).suffix != ".jsonl":
+            raise SettingsError(f"telemetry.path: {self.path!r} does not end in .jsonl")

@@ -1,1 +1,1 @@
-"""What is kept and searched."""
+"""Store: the points that are kept and searched."""

@@ -1,4 +1,4 @@
-"""What a store is: points with named vectors and a payload, searched leg by leg."""
+"""Store protocol: points with named vectors and a payload, searched leg by leg."""
 
 from __future__ import annotations
 
@@ -15,28 +15,11 @@ from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import BadPointError
 from toolcrib.store.filters import Filter
 
-__all__ = [
-    "Identity",
-    "Layout",
-    "LegQuery",
-    "Point",
-    "Record",
-    "Scored",
-    "Store",
-    "StoreInfo",
-    "check_point",
-    "check_sparse",
-    "is_point_id",
-    "is_text",
-    "named_vectors",
-    "point_id",
-]
-
 MAX_POINT_ID = 2**63 - 1
 UNIT_TOLERANCE = 1e-3
 
 Identity: TypeAlias = dict[str, Any]
-"""What an index was built by: encoder names, dimensions, lexical settings, format version."""
+"""Identity of an index: encoder names, dimensions, lexical settings, format version."""
 
 
 def point_id(tool_id: str) -> int:
@@ -105,7 +88,7 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A point's id and the payload fields that were asked for."""
+    """A point's id and the payload fields that were requested."""
 
     id: int
     payload: Mapping[str, Any]
@@ -113,7 +96,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """What `doctor` shows: the engine with its version, where it is, how many points.
+    """Facts that `doctor` shows: the engine with its version, its place, the number of points.
 
     `unindexed_fields` are payload fields that lack their index: filters by them scan all points.
     """
@@ -152,7 +135,7 @@ class Store(Protocol):
         ...
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
-        """The points with these ids, whole payloads, in the order asked; unknown ones left out."""
+        """Points with these ids and whole payloads, in the ids' order; unknown ids are left out."""
         ...
 
     def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
@@ -176,7 +159,7 @@ class Store(Protocol):
         ...
 
     def count(self, where: Filter | None = None) -> int:
-        """How many points match, exactly."""
+        """Number of points that match, exactly."""
         ...
 
     def read_meta(self) -> Mapping[str, Any]:
@@ -184,11 +167,11 @@ class Store(Protocol):
         ...
 
     def write_meta(self, meta: Mapping[str, Any]) -> None:
-        """Replace that document; durable when this returns."""
+        """Replace the small document; durable when this returns."""
         ...
 
-    def of_tenant(self, namespace: str) -> Store:  # noqa: ARG002 -- who keeps them apart needs it
-        """The same, asked for the part of it that a tenant's points are in, where there is one."""
+    def of_tenant(self, namespace: str) -> Store:  # noqa: ARG002 -- stores with parts need it
+        """The store, limited to the part that holds a tenant's points, where it has parts."""
         return self
 
     def renew(self, layout: Layout) -> AbstractContextManager[Store]:
@@ -213,12 +196,17 @@ class Store(Protocol):
 
 
 def is_point_id(value: object) -> bool:
-    """Whether a value can be the id of a point; others are unknown to every store."""
+    """Say whether a value can be the id of a point."""
     return type(value) is int and 0 <= value <= MAX_POINT_ID
 
 
+def valid_ids(ids: Iterable[int]) -> list[int]:
+    """Ids that a point can have: engines refuse a whole request for one bad id."""
+    return [i for i in ids if is_point_id(i)]
+
+
 def check_point(point: Point, layout: Layout) -> None:
-    """Stop a point that the engine would not survive, or would take without a word.
+    """Refuse a point that would crash the engine, or that the engine would store wrongly.
 
     Raises:
         BadPointError: unknown vector name, wrong shape or type, NaN or infinity, not of unit
@@ -259,7 +247,7 @@ def _check_width(
 
 
 def check_sparse(using: str, vectors: Mapping[int, SparseVector], layout: Layout) -> None:
-    """Stop sparse vectors, by point id, that would poison the engine's log.
+    """Refuse sparse vectors, by point id, that would damage the engine's log.
 
     Raises:
         BadPointError: there is no vector `using`, or one given is as `check_point` refuses it.
@@ -285,7 +273,7 @@ def _check_sparse(owner: int, name: str, sparse: SparseVector) -> None:
 
 
 def _json_fault(value: object) -> str:
-    """What JSON cannot hold in this value; empty when it can."""
+    """Name the fault that keeps a value out of JSON; empty where there is none."""
     match value:
         case str():
             return "" if value.isascii() or is_text(value) else "a lone surrogate"
@@ -310,7 +298,7 @@ def _first_fault(values: Iterable[Any]) -> str:
 
 
 def is_text(*texts: str) -> bool:
-    """Whether texts have UTF-8; half a character (a lone surrogate) has none."""
+    """Say whether texts have UTF-8; half a character (a lone surrogate) has none."""
     try:
         "".join(texts).encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Filters: the neutral language that every store understands, what it means, and its JSON.
+"""Filters: the neutral language of every store, its meaning and its JSON.
 
 `matches` is the meaning, in plain Python; the engines translate the same tree into their own
 conditions, and the contract suite holds them to it. On the wire a filter is one of
@@ -31,42 +31,13 @@ from toolcrib.errors import QueryError
 from toolcrib.records import Scope, Sensitivity
 from toolcrib.records.scope import MAX_NAMES, bytes_of, levels_above
 
-__all__ = [
-    "KEYWORD_FIELDS",
-    "MAX_CACHED_BYTES",
-    "NUMBER_FIELDS",
-    "SCOPE_FIELDS",
-    "TENANT_FIELD",
-    "YIELDS_FIELD",
-    "And",
-    "AnyOf",
-    "Equals",
-    "Filter",
-    "FilterField",
-    "FilterJson",
-    "HasId",
-    "Not",
-    "Or",
-    "Range",
-    "all_of",
-    "as_keyword",
-    "by_lack",
-    "bytes_of_filter",
-    "filter_to_json",
-    "from_scope",
-    "matches",
-    "read_filter",
-    "up_to",
-    "validate",
-]
-
 Keyword: TypeAlias = str | bool
 
-MAX_DEPTH = 16
-MAX_VALUES = 1_000
+MAX_FILTER_DEPTH = 16
+MAX_LIST_VALUES = 1_000
 
 MAX_CACHED_BYTES = 16 * 2**20
-"""What a cache of filters holds: of a thousand names, some two hundred."""
+"""Size of a cache of filters: some two hundred filters of a thousand names each."""
 
 KEYWORD_FIELDS = frozenset(
     {
@@ -93,10 +64,10 @@ embedded engine is fifty times slower on its boolean index than on its keyword i
 NUMBER_FIELDS = frozenset({"cost_estimate", "avg_latency_ms"})
 
 YIELDS_FIELD = "yields"
-"""Of what entities a tool gives the ids, as its schema and texts tell; for our own questions."""
+"""Entities whose ids a tool gives, read from its schema and texts; no field for users' filters."""
 
 TENANT_FIELD = "namespace"
-"""Whose a point is, where several share a store; nothing that users hand in may name it."""
+"""Tenant of a point in a shared store; no field for users' filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +80,7 @@ class Equals:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """The field, or one entry of a list field, is one of `values`; none of them matches nothing."""
+    """The field, or one entry of a list field, is in `values`; without values nothing matches."""
 
     field: str
     values: tuple[Keyword, ...]
@@ -185,38 +156,37 @@ def all_of(*parts: Filter | None) -> Filter | None:
     return present[0] if len(present) == 1 else And(*present)
 
 
-def by_lack(where: Filter) -> list[tuple[str, Filter]]:
-    """The parts of a filter that all must match, each behind what one that fails it lacks."""
+def parts_by_reason(where: Filter) -> list[tuple[str, Filter]]:
+    """Parts of a filter that all must match, each with the reason for a point that fails."""
     parts = where.parts if isinstance(where, And) else (where,)
-    return [(_lack(part), part) for part in parts]
+    return [(_reason_to_fail(part), part) for part in parts]
 
 
-def _lack(part: Filter) -> str:
+def _reason_to_fail(part: Filter) -> str:
     match part:
         case Not(Equals() | AnyOf() as inner):
-            return _named(inner)
+            return _values_in_words(inner)
         case Equals("safety_tags" | "tags") | AnyOf("safety_tags" | "tags"):
-            return f"no {_named(part)}"
+            return f"no {_values_in_words(part)}"
         case Equals() | AnyOf():
-            return f"not {_named(part)}"
+            return f"not {_values_in_words(part)}"
         case Range():
             bounds = ((name, getattr(part, name)) for name in ("gt", "gte", "lt", "lte"))
-            told = (f"{name} {bound:g}" for name, bound in bounds if bound is not None)
-            return f"no {part.field} {' '.join(told)}"
+            given = (f"{name} {bound:g}" for name, bound in bounds if bound is not None)
+            return f"no {part.field} {' '.join(given)}"
         case _:
             return "another part of the filter"
 
 
-def _named(part: Equals | AnyOf) -> str:
+def _values_in_words(part: Equals | AnyOf) -> str:
     values = (part.value,) if isinstance(part, Equals) else part.values
-    told = " or ".join(str(value) for value in values)
-    return (
-        f"{told.replace('_', '-')} hint" if part.field == "safety_tags" else f"{part.field} {told}"
-    )
+    words = " or ".join(map(str, values))
+    is_hint = part.field == "safety_tags"
+    return f"{words.replace('_', '-')} hint" if is_hint else f"{part.field} {words}"
 
 
 SCOPE_FIELDS = ("server", "tags", "category", "safety_tags", "sensitivity")
-"""What `from_scope` goes by: a scope allows all tools that are alike in these, or none of them."""
+"""Fields that `from_scope` reads: a scope allows all tools with equal values in these, or none."""
 
 
 def from_scope(scope: Scope | None) -> Filter | None:
@@ -225,7 +195,9 @@ def from_scope(scope: Scope | None) -> Filter | None:
         return None
     allowed = (("server", scope.servers), ("tags", scope.tags), ("category", scope.categories))
     parts: list[Filter] = [
-        AnyOf(field, _sorted(frozenset(values))) for field, values in allowed if values is not None
+        AnyOf(field, _sorted_names(frozenset(values)))
+        for field, values in allowed
+        if values is not None
     ]
     if scope.without_safety_tags:
         parts.append(Not(AnyOf("safety_tags", sorted(scope.without_safety_tags))))
@@ -238,18 +210,18 @@ _SORTED: BoundedMap[frozenset[str], tuple[str, ...]] = BoundedMap(
 )
 
 
-def _sorted(names: frozenset[str]) -> tuple[str, ...]:
+def _sorted_names(names: frozenset[str]) -> tuple[str, ...]:
     return _SORTED.get_or_make(names, lambda: tuple(sorted(names)))
 
 
 def up_to(ceiling: Sensitivity | None) -> Filter | None:
-    """What is no more sensitive than this; None for no ceiling."""
+    """Filter for points at or below a sensitivity; None for no ceiling."""
     above = levels_above(ceiling)
     return Not(AnyOf("sensitivity", above)) if above else None
 
 
 def as_keyword(value: Keyword) -> str:
-    """How a keyword stands in a payload."""
+    """A keyword in the form that payloads have."""
     return str(value).lower() if isinstance(value, bool) else value
 
 
@@ -266,7 +238,7 @@ def validate(where: Filter) -> None:
                 _require(field, NUMBER_FIELDS, "a range")
             case Equals(field=field) | AnyOf(field=field):
                 _require(field, KEYWORD_FIELDS, "an equality")
-                values += len(_given(part))
+                values += len(_values_of(part))
             case _:
                 pass
     if values > MAX_NAMES:
@@ -277,9 +249,9 @@ def validate(where: Filter) -> None:
 
 
 def bytes_of_filter(where: Filter | None) -> int:
-    """About how many bytes the values of a filter take in memory."""
+    """Estimate the bytes that the values of a filter take in memory."""
     leaves = () if where is None else _leaves(where)
-    return sum(bytes_of(_given(part)) for part in leaves)
+    return sum(bytes_of(_values_of(part)) for part in leaves)
 
 
 def _leaves(where: Filter) -> Iterator[Filter]:
@@ -294,7 +266,7 @@ def _leaves(where: Filter) -> Iterator[Filter]:
             yield where
 
 
-def _given(part: Filter) -> Collection[object]:
+def _values_of(part: Filter) -> Collection[object]:
     """The values of a part that has no parts."""
     match part:
         case Equals(value=value):
@@ -315,7 +287,7 @@ def _require(field: str, known: frozenset[str], what: str) -> None:
 
 
 def matches(where: Filter, point_id: int, payload: Mapping[str, Any]) -> bool:  # noqa: PLR0911
-    """Whether a point satisfies the filter: the reference meaning."""
+    """Say whether a point satisfies the filter: the reference meaning."""
     match where:
         case And(parts=parts):
             return all(matches(part, point_id, payload) for part in parts)
@@ -326,14 +298,14 @@ def matches(where: Filter, point_id: int, payload: Mapping[str, Any]) -> bool:  
         case HasId(ids=ids):
             return point_id in ids
         case Equals(field=field, value=value):
-            return as_keyword(value) in _values(payload, field)
+            return as_keyword(value) in _payload_values(payload, field)
         case AnyOf(field=field, values=values):
-            return bool(_values(payload, field) & {as_keyword(value) for value in values})
+            return bool(_payload_values(payload, field) & {as_keyword(value) for value in values})
         case Range():
             return _in_range(where, payload.get(where.field))
 
 
-def _values(payload: Mapping[str, Any], field: str) -> set[str]:
+def _payload_values(payload: Mapping[str, Any], field: str) -> set[str]:
     value = payload.get(field)
     if value is None:
         return set()
@@ -380,11 +352,11 @@ class AnyOfJson(_Part):
     """The field, or one entry of a list field, is one of the values."""
 
     field: KeywordField
-    any_of: list[Value] = Field(max_length=MAX_VALUES)
+    any_of: list[Value] = Field(max_length=MAX_LIST_VALUES)
 
 
 class Bounds(_Part):
-    """Bounds of a number; those that are left out do not hold."""
+    """Bounds of a number; a bound that is left out does not hold."""
 
     gt: Number | None = None
     gte: Number | None = None
@@ -408,13 +380,13 @@ class NotJson(_Part):
 class AllJson(_Part):
     """Every part matches."""
 
-    all: list[FilterJson] = Field(max_length=MAX_VALUES)
+    all: list[FilterJson] = Field(max_length=MAX_LIST_VALUES)
 
 
 class AnyJson(_Part):
     """At least one part matches."""
 
-    any: list[FilterJson] = Field(max_length=MAX_VALUES)
+    any: list[FilterJson] = Field(max_length=MAX_LIST_VALUES)
 
 
 FilterJson: TypeAlias = EqualsJson | AnyOfJson | RangeJson | NotJson | AllJson | AnyJson
@@ -450,14 +422,14 @@ def read_filter(given: FilterJson) -> Filter:
     Raises:
         QueryError: it is nested too deep, or names an unknown field.
     """
-    where = _read(given, 1)
+    where = _build(given, 1)
     validate(where)
     return where
 
 
-def _read(given: FilterJson, depth: int) -> Filter:
-    if depth > MAX_DEPTH:
-        raise QueryError(f"a filter may be nested {MAX_DEPTH} deep, not deeper")
+def _build(given: FilterJson, depth: int) -> Filter:
+    if depth > MAX_FILTER_DEPTH:
+        raise QueryError(f"a filter may be nested {MAX_FILTER_DEPTH} deep, not deeper")
     match given:
         case EqualsJson():
             return Equals(given.field, given.equals)
@@ -466,11 +438,11 @@ def _read(given: FilterJson, depth: int) -> Filter:
         case RangeJson():
             return Range(given.field, **given.range.model_dump())
         case NotJson():
-            return Not(_read(given.negated, depth + 1))
+            return Not(_build(given.negated, depth + 1))
         case AllJson():
-            return And(*(_read(part, depth + 1) for part in given.all))
+            return And(*(_build(part, depth + 1) for part in given.all))
         case AnyJson():
-            return Or(*(_read(part, depth + 1) for part in given.any))
+            return Or(*(_build(part, depth + 1) for part in given.any))
 
 
 def _field_schema(_source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
@@ -482,4 +454,4 @@ def _field_schema(_source: Any, handler: GetCoreSchemaHandler) -> core_schema.Co
 
 
 FilterField: TypeAlias = Annotated[Filter, GetPydanticSchema(_field_schema)]
-"""A filter that is read from JSON, and written to it."""
+"""A filter as a field of a pydantic model, read from JSON and written to JSON."""

@@ -1,9 +1,9 @@
-"""The folder of an embedded store: one holder, generations side by side, one of them live.
+"""Folder of an embedded store: one owner, generations side by side, one of them live.
 
     DIR/crib.lock   DIR/current   DIR/g0001/{shard/, layout.json, meta.json}   DIR/next/...
 
-Whatever takes long is done in a new generation and swapped in by one rename. A generation that
-is not open has a `checksums.json` too: of what it held when it was closed.
+Long work happens in a new generation, which is swapped in by one rename. A closed generation has a
+`checksums.json` of its files.
 """
 
 from __future__ import annotations
@@ -24,64 +24,46 @@ from filelock import FileLock, Timeout
 from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
 from toolcrib.store.base import Layout
 
-__all__ = [
-    "AGAIN",
-    "Checksums",
-    "Generations",
-    "allocated",
-    "copy_sparsely",
-    "holds_store",
-    "lock_folder",
-    "read_json",
-    "read_layout",
-    "require_space",
-    "sync_file",
-    "sync_names",
-    "sync_tree",
-    "write_atomically",
-    "write_layout",
-]
+LOCK_FILE = "crib.lock"
+HOLDER_FILE = "crib.lock.pid"
+POINTER_FILE = "current"
+NEXT_FOLDER = "next"
+META_FILE = "meta.json"
+LAYOUT_FILE = "layout.json"
+CHECKSUMS_FILE = "checksums.json"
 
-LOCK_NAME = "crib.lock"
-HOLDER_NAME = "crib.lock.pid"
-POINTER = "current"
-NEXT = "next"
-META = "meta.json"
-LAYOUT = "layout.json"
-CHECKSUMS = "checksums.json"
+BLOCK_BYTES = 2**16
+"""Bytes that are copied or digested at once; a block of zeros becomes a hole."""
 
-BLOCK = 2**16
-"""Bytes that are copied or digested at once: where all are zero, a hole is as good."""
+ZEROS = bytes(BLOCK_BYTES)
 
-ZEROS = bytes(BLOCK)
+REINDEX_HINT = "index the sources again: `toolcrib index SOURCE... --store NEW_FOLDER`"
 
-AGAIN = "index the sources again: `toolcrib index SOURCE... --store NEW_FOLDER`"
-
-NEIGHBOURS = re.compile(r"library|tenants|ledger\.db.*")
-"""What is kept beside a store of tools, and may be there before it."""
+NEIGHBOUR_NAMES = re.compile(r"library|tenants|ledger\.db.*")
+"""Names beside a store of tools that may exist before the store."""
 
 
 def lock_folder(folder: Path) -> FileLock:
     """Make the folder if need be and take its lock at once; it ends with the process.
 
-    It comes before the engine's own lock, because a second opener that only meets that one can
-    make the first one's next flush fail.
+    Our lock comes before the engine's: a second process that only meets the engine's lock can make
+    the first one's next flush fail.
 
     Raises:
-        StoreLockedError: somebody holds it; the message says which process.
+        StoreLockedError: another process holds the lock; the message names the process.
         StoreWriteError: the folder cannot be made or written to.
     """
-    holder = folder / HOLDER_NAME
+    holder = folder / HOLDER_FILE
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Whoever closes a store may be another thread than who opened it.
-        lock = FileLock(folder / LOCK_NAME, thread_local=False)
+        # One thread may open a store, and another one close it.
+        lock = FileLock(folder / LOCK_FILE, thread_local=False)
         lock.acquire(timeout=0)
-        # On a full disk it stays empty: whoever meets the lock hears of "another process".
+        # On a full disk the file stays empty, and the message names no process.
         with suppress(OSError):
             holder.write_text(str(os.getpid()), encoding="ascii")
     except Timeout:
-        raise StoreLockedError(_locked(folder, holder)) from None
+        raise StoreLockedError(_lock_message(folder, holder)) from None
     except OSError as error:
         raise StoreWriteError(
             f"the store {folder} cannot be written to ({error.strerror}); name another "
@@ -90,7 +72,7 @@ def lock_folder(folder: Path) -> FileLock:
     return lock
 
 
-def _locked(folder: Path, holder: Path) -> str:
+def _lock_message(folder: Path, holder: Path) -> str:
     try:
         who = f"process {int(holder.read_text(encoding='ascii'))}"
     except (OSError, ValueError):
@@ -102,7 +84,7 @@ def _locked(folder: Path, holder: Path) -> str:
 
 
 def require_space(folder: Path, least: int) -> None:
-    """See that so many bytes are free: an engine that writes by way of memory dies of none.
+    """Check that a number of bytes is free: without space, an engine with memory maps is killed.
 
     Raises:
         StoreWriteError: there are not.
@@ -134,7 +116,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Have a file, or the names in a folder, on the disk, also what was written by way of memory.
+    """Flush a file, or the names in a folder, to the disk, memory maps included.
 
     Raises:
         OSError: the disk refuses.
@@ -147,7 +129,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_tree(folder: Path, *, names_only: bool = False) -> None:
-    """Have every file of a folder on the disk, and every name in it.
+    """Flush every file and every name of a folder to the disk.
 
     Raises:
         OSError: the disk refuses.
@@ -158,7 +140,7 @@ def sync_tree(folder: Path, *, names_only: bool = False) -> None:
 
 
 def sync_names(folder: Path) -> None:
-    """Have a folder's own name on the disk, and those of the folders that it was made in."""
+    """Flush the names of a folder and of its parents to the disk."""
     for above in folder.absolute().parents:
         # Others' folders may be closed to us, and were there before.
         with suppress(OSError):
@@ -166,7 +148,7 @@ def sync_names(folder: Path) -> None:
 
 
 def allocated(folder: Path) -> int:
-    """The bytes that a folder's files take of the disk, without their holes."""
+    """Bytes that a folder's files take on the disk, without their holes."""
     found = [file.stat() for file in _files(folder)]
     return sum(getattr(each, "st_blocks", -(-each.st_size // 512)) * 512 for each in found)
 
@@ -185,7 +167,7 @@ def read_json(path: Path) -> Mapping[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise StoreDamagedError(f"{path} cannot be read ({error}); {AGAIN}") from error
+        raise StoreDamagedError(f"{path} cannot be read ({error}); {REINDEX_HINT}") from error
 
 
 def copy_sparsely(source: Path, target: Path) -> None:
@@ -209,7 +191,7 @@ def _copy_file(source: Path, target: Path) -> None:
                 return
             position = os.lseek(reading.fileno(), start, os.SEEK_HOLE)
             while start < position:
-                chunk = os.pread(reading.fileno(), min(position - start, BLOCK), start)
+                chunk = os.pread(reading.fileno(), min(position - start, BLOCK_BYTES), start)
                 # A file system in memory takes for data what was only looked at.
                 if chunk != ZEROS[: len(chunk)]:
                     os.pwrite(writing.fileno(), chunk, start)
@@ -218,9 +200,9 @@ def _copy_file(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Checksums:
-    """What a generation held when it was closed: its points, and by file a digest.
+    """Content of a generation when it was closed: number of points, and a digest by file.
 
-    `written`: how many points were ever written to it, None where nobody counted.
+    `written`: number of points that were ever written, None where unknown.
     """
 
     points: int
@@ -229,7 +211,7 @@ class Checksums:
 
     @classmethod
     def of(cls, generation: Path, points: int, written: int | None) -> Checksums:
-        """Digest every file of a generation: what is written by way of memory leaves no time.
+        """Digest every file of a generation: writes through memory maps leave no time stamp.
 
         Raises:
             OSError: a file cannot be read.
@@ -238,18 +220,18 @@ class Checksums:
         files = {
             name: _digest(file)
             for name, file in named
-            if name != CHECKSUMS and not name.startswith(".")
+            if name != CHECKSUMS_FILE and not name.startswith(".")
         }
         return cls(points, written, files)
 
     @classmethod
     def check(cls, generation: Path) -> Checksums | None:
-        """See that a generation is as it was when it was closed; None where it never was.
+        """Check that a generation has not changed since it was closed; None where it never was.
 
         Raises:
             StoreDamagedError: it is not; the error names the first file that differs.
         """
-        path = generation / CHECKSUMS
+        path = generation / CHECKSUMS_FILE
         if not path.exists():
             return None
         kept = read_json(path)
@@ -257,37 +239,39 @@ class Checksums:
             found = cls.of(generation, int(kept["points"]), kept["written"])
             files = dict(kept["files"])
         except (OSError, KeyError, TypeError, ValueError) as error:
-            raise StoreDamagedError(f"{generation} cannot be checked ({error}); {AGAIN}") from error
+            raise StoreDamagedError(
+                f"{generation} cannot be checked ({error}); {REINDEX_HINT}"
+            ) from error
         wrong = sorted(k for k in {*files, *found.files} if files.get(k) != found.files.get(k))
         if wrong:
             raise StoreDamagedError(
                 f"{generation / wrong[0]} is not as it was when the index was closed"
-                f"{f', nor are {len(wrong) - 1} more files' if wrong[1:] else ''}; {AGAIN}"
+                f"{f', nor are {len(wrong) - 1} more files' if wrong[1:] else ''}; {REINDEX_HINT}"
             )
         return found
 
     def write(self, generation: Path) -> None:
-        """Keep them with the generation; nothing may be written to it afterwards.
+        """Write the checksums into the generation; nothing else may be written to it afterwards.
 
         Raises:
             StoreWriteError: the disk refuses.
         """
         kept = {"points": self.points, "written": self.written, "files": self.files}
-        write_atomically(generation / CHECKSUMS, json.dumps(kept, sort_keys=True))
+        write_atomically(generation / CHECKSUMS_FILE, json.dumps(kept, sort_keys=True))
 
     @staticmethod
     def remove(generation: Path) -> None:
-        """Forget them, durably, before anything is written.
+        """Remove the checksums, durably, before anything is written.
 
         Raises:
             OSError: the disk refuses.
         """
-        (generation / CHECKSUMS).unlink(missing_ok=True)
+        (generation / CHECKSUMS_FILE).unlink(missing_ok=True)
         sync_file(generation)
 
 
 def _digest(file: Path) -> str:
-    """The digest of a file's size and bytes, whichever of its zeros are holes."""
+    """Digest of a file's size and bytes; holes count as zeros."""
     digest = hashlib.blake2b(digest_size=16)
     with file.open("rb", buffering=0) as reading:
         size = os.fstat(reading.fileno()).st_size
@@ -298,73 +282,75 @@ def _digest(file: Path) -> str:
                 start = os.lseek(reading.fileno(), position, os.SEEK_DATA)
             except OSError:  # ENXIO: only holes remain
                 break
-            position = start - start % BLOCK
-            block = os.pread(reading.fileno(), BLOCK, position)
+            position = start - start % BLOCK_BYTES
+            block = os.pread(reading.fileno(), BLOCK_BYTES, position)
             if block != ZEROS[: len(block)]:
                 digest.update(position.to_bytes(8))
                 digest.update(block)
-            position += BLOCK
+            position += BLOCK_BYTES
     return digest.hexdigest()
 
 
 def holds_store(folder: Path) -> bool:
-    """Whether a store was ever made in a folder, whole or not."""
-    return (folder / POINTER).exists() or any(folder.glob(f"g*/{META}"))
+    """Say whether a store was ever made in a folder, complete or not."""
+    return (folder / POINTER_FILE).exists() or any(folder.glob(f"g*/{META_FILE}"))
 
 
 class Generations:
-    """Names, makes and removes generations; knows nothing of what a shard is."""
+    """Names, makes and removes generations of any engine."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @property
     def next_folder(self) -> Path:
-        """Where a store is built that will replace this one."""
-        return self.folder / NEXT
+        """Folder in which a store is built that will replace this one."""
+        return self.folder / NEXT_FOLDER
 
     def current(self) -> Path | None:
         """The live generation; None in a new folder.
 
         Raises:
-            StoreDamagedError: the folder is somebody else's, or points nowhere.
+            StoreDamagedError: the folder is no store, or its pointer names no generation.
         """
-        pointer = self.folder / POINTER
+        pointer = self.folder / POINTER_FILE
         try:
             name = pointer.read_text(encoding="ascii").strip()
         except FileNotFoundError:
             self._require_ours()
-            return self._complete()
+            return self._only_complete()
         except (OSError, ValueError) as error:
-            raise StoreDamagedError(f"{pointer} cannot be read ({error}); {AGAIN}") from error
+            raise StoreDamagedError(
+                f"{pointer} cannot be read ({error}); {REINDEX_HINT}"
+            ) from error
         if not _is_generation(name) or not (self.folder / name / "shard").is_dir():
-            raise StoreDamagedError(f"{pointer} names {name!r}, which is not there; {AGAIN}")
+            raise StoreDamagedError(f"{pointer} names {name!r}, which is not there; {REINDEX_HINT}")
         return self.folder / name
 
-    def _complete(self) -> Path | None:
-        """The one generation that was made whole, where nothing points to it."""
-        whole = sorted(path.parent for path in self.folder.glob(f"g*/{META}"))
+    def _only_complete(self) -> Path | None:
+        """The one complete generation, where no pointer names it."""
+        whole = sorted(path.parent for path in self.folder.glob(f"g*/{META_FILE}"))
         if len(whole) > 1:
             raise StoreDamagedError(
-                f"{self.folder / POINTER} is missing, and there are {len(whole)} generations; "
+                f"{self.folder / POINTER_FILE} is missing, and there are {len(whole)} generations; "
                 f"write the name of the one to use into it: `echo {whole[-1].name} > "
-                f"{self.folder / POINTER}`"
+                f"{self.folder / POINTER_FILE}`"
             )
         if whole:
             self.make_current(whole[0])
         return whole[0] if whole else None
 
     def _require_ours(self) -> None:
-        ours = {LOCK_NAME, HOLDER_NAME, NEXT, f".{POINTER}.draft"}
+        ours = {LOCK_FILE, HOLDER_FILE, NEXT_FOLDER, f".{POINTER_FILE}.draft"}
         strangers = [
             name
             for name in (path.name for path in self.folder.iterdir())
-            if name not in ours and not _is_generation(name) and not NEIGHBOURS.fullmatch(name)
+            if name not in ours and not _is_generation(name) and not NEIGHBOUR_NAMES.fullmatch(name)
         ]
         if strangers:
             raise StoreDamagedError(
                 f"{self.folder} is not a toolcrib store: it holds {strangers[0]!r} and no file "
-                f"named {POINTER!r}; choose an empty or new folder"
+                f"named {POINTER_FILE!r}; choose an empty or new folder"
             )
 
     def unused(self) -> Path:
@@ -374,12 +360,12 @@ class Generations:
 
     def make_current(self, generation: Path) -> None:
         """Point to a complete generation, durably."""
-        write_atomically(self.folder / POINTER, generation.name + "\n")
+        write_atomically(self.folder / POINTER_FILE, generation.name + "\n")
 
     def remove_others(self, live: Path) -> None:
-        """Remove what a finished or broken-off run left behind."""
+        """Remove the folders that a finished or broken-off run left."""
         for path in self.folder.iterdir():
-            if path != live and (_is_generation(path.name) or path.name == NEXT):
+            if path != live and (_is_generation(path.name) or path.name == NEXT_FOLDER):
                 shutil.rmtree(path, ignore_errors=True)
 
 
@@ -389,14 +375,14 @@ def _is_generation(name: str) -> bool:
 
 def write_layout(generation: Path, layout: Layout) -> None:
     """Keep the layout beside the shard."""
-    write_atomically(generation / LAYOUT, json.dumps(asdict(layout), sort_keys=True))
+    write_atomically(generation / LAYOUT_FILE, json.dumps(asdict(layout), sort_keys=True))
 
 
 def read_layout(generation: Path) -> Layout:
     """The layout that the shard was made with."""
-    path = generation / LAYOUT
+    path = generation / LAYOUT_FILE
     kept: Any = read_json(path)
     try:
         return Layout(dict(kept["dense"]), dict(kept["multi"]), tuple(kept["sparse"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise StoreDamagedError(f"{path} is no layout ({error!r}); {AGAIN}") from error
+        raise StoreDamagedError(f"{path} is no layout ({error!r}); {REINDEX_HINT}") from error

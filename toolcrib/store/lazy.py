@@ -1,4 +1,4 @@
-"""Opening of stores: those that are opened, and made, when first needed; and those of folders."""
+"""Lazy stores: opened, and made, at the first use; and the opening of folders."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from pathlib import Path
 from toolcrib.errors import StoreError
 from toolcrib.store.base import Layout, Store
 
-__all__ = ["LazyStore", "folders_opened_by", "open_folder"]
-
 
 class LazyStore:
-    """Opens a store once, by `opener`; `exists` tells whether it was ever made. For threads."""
+    """Opens a store once, by `opener`; safe for several threads."""
 
     def __init__(self, opener: Callable[[], Store], exists: Callable[[], bool]) -> None:
         self._opener = opener
@@ -25,7 +23,7 @@ class LazyStore:
 
     @property
     def exists(self) -> bool:
-        """Whether there is one: looking does not make it.
+        """Say whether the store was ever made, without making it.
 
         Raises:
             StoreError: the server does not answer.
@@ -46,7 +44,7 @@ class LazyStore:
             return self._store
 
     def close(self) -> None:
-        """Let go of the store; a second call does nothing."""
+        """Close the store; a second call does nothing."""
         with self._lock:
             self._is_closed = True
             if self._store is not None:
@@ -57,7 +55,7 @@ _opener: Callable[..., Store] | None = None
 
 
 def open_folder(path: Path, layout: Layout, *, survives_power_cut: bool) -> Store:
-    """The store in a folder: the embedded engine's, unless `folders_opened_by` says otherwise."""
+    """Open the store in a folder: embedded, or by the opener of `folders_opened_by`."""
     from toolcrib.store.qdrant_edge import EdgeStore
 
     return (_opener or EdgeStore.open)(path, layout, survives_power_cut=survives_power_cut)
@@ -65,8 +63,8 @@ def open_folder(path: Path, layout: Layout, *, survives_power_cut: bool) -> Stor
 
 @contextmanager
 def folders_opened_by(opener: Callable[..., Store]) -> Generator[None]:
-    """Within this, all threads open folders by `opener`, which takes what `open_folder` does."""
-    global _opener  # noqa: PLW0603 -- whoever opens one later on has to do it in the same way
+    """Make all threads open folders by `opener`, which has the parameters of `open_folder`."""
+    global _opener  # noqa: PLW0603 -- later openers must use the same function
     _opener = opener
     try:
         yield

@@ -1,9 +1,9 @@
-"""One tenant's part of a store that many share: it looks and counts like a store of its own.
+"""Namespace: one tenant's part of a shared store, which looks like a store of its own.
 
-Every point carries its namespace, and every question has it inside every leg, also where word
-frequencies are counted: what others keep changes no score. Ids are moved by a number of the
-namespace's own, so that two tenants may have tools of the same id. A namespace's small document
-is a point as well, without a vector and in a namespace that nobody can name.
+Every point carries its namespace, and every leg filters by it, also where term frequencies are
+counted: points of other tenants change no score. Ids are shifted by a number of the namespace, so
+that two tenants may have tools of the same id. A namespace's small document is a point too, without
+a vector and in a reserved namespace.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import BadPointError, QueryError, SettingsError, StoreError
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.store.base import (
     MAX_POINT_ID,
     Layout,
@@ -29,27 +30,23 @@ from toolcrib.store.base import (
     StoreInfo,
     is_point_id,
     point_id,
+    valid_ids,
 )
 from toolcrib.store.filters import TENANT_FIELD, And, Equals, Filter, HasId, Not, Or, all_of
 
-__all__ = ["DEFAULT", "NamespacedStore", "check_name", "check_shards", "namespaces_of"]
+META_NAMESPACE = ":meta"
+"""Namespace of the small documents; no tenant can have this name."""
 
-DEFAULT = "default"
-"""The namespace that has a store of its own."""
-
-META = ":meta"
-"""No namespace may be called so."""
-
-NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
+NAMESPACE_PATTERN = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 
 
 def check_name(name: str) -> str:
-    """A namespace's name, as it is.
+    """Check a namespace's name, and return it.
 
     Raises:
-        QueryError: it is none.
+        QueryError: the name is not valid.
     """
-    if NAME.fullmatch(name) is None:
+    if NAMESPACE_PATTERN.fullmatch(name) is None:
         raise QueryError(
             f"{name[:80]!r} is no namespace: a name has 1 to 63 small letters, digits, '.', '_' "
             "and '-', and begins with a letter or digit",
@@ -58,17 +55,19 @@ def check_name(name: str) -> str:
 
 
 def check_shards(names: Iterable[str]) -> None:
-    """Namespaces that get a shard of their own among those that share a store.
+    """Check the names of namespaces that get a shard of their own.
 
     Raises:
-        SettingsError: one of them is no name, or has collections of its own already.
+        SettingsError: a name is not valid, or has collections of its own already.
     """
     try:
         checked = [check_name(name) for name in names]
     except QueryError as error:
         raise SettingsError(f"server.tenant_shards: {error}") from None
-    if DEFAULT in checked:
-        raise SettingsError(f"server.tenant_shards: {DEFAULT!r} has collections of its own already")
+    if DEFAULT_NAMESPACE in checked:
+        raise SettingsError(
+            f"server.tenant_shards: {DEFAULT_NAMESPACE!r} has collections of its own already"
+        )
 
 
 class NamespacedStore(Store):
@@ -80,7 +79,7 @@ class NamespacedStore(Store):
         self._own = Equals(TENANT_FIELD, namespace)
         digest = hashlib.blake2b(namespace.encode("utf-8"), digest_size=8, person=b"namespace")
         self._shift = int.from_bytes(digest.digest()) & MAX_POINT_ID
-        self._meta_id = point_id(f"{META}/{namespace}")
+        self._meta_id = point_id(f"{META_NAMESPACE}/{namespace}")
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -90,19 +89,19 @@ class NamespacedStore(Store):
         self._shared.upsert(moved)
 
     def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
-        moved = {self._moved(i): vector for i, vector in vectors.items()}
+        moved = {self._shift_id(i): vector for i, vector in vectors.items()}
         self._require_own(moved)
         self._shared.set_sparse(using, moved)
 
     def delete(self, ids: Iterable[int]) -> None:
-        moved = [self._moved(i) for i in ids if is_point_id(i)]
+        moved = [*map(self._shift_id, valid_ids(ids))]
         self._require_own(moved)
         self._shared.delete(moved)
 
     def _require_own(self, ids: Iterable[int]) -> None:
-        """Stop what would write over another namespace's points: two ids may share a number."""
-        asked = HasId(frozenset(i for i in ids if is_point_id(i)))
-        if asked.ids and self._shared.count(And(asked, Not(self._own))):
+        """Refuse a write over another namespace's points: two ids may share a number."""
+        written = HasId(frozenset(valid_ids(ids)))
+        if written.ids and self._shared.count(And(written, Not(self._own))):
             raise BadPointError(
                 f"namespace {self._namespace!r}: an id has the number of something that is not "
                 "in it; give the tool or document another name"
@@ -111,19 +110,19 @@ class NamespacedStore(Store):
     # -- reading ---------------------------------------------------------------------------
 
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
-        asked = [
+        own_queries = [
             replace(
                 query, where=self._within(query.where), idf_corpus=self._within(query.idf_corpus)
             )
             for query in queries
         ]
         return [
-            [Scored(self._moved(hit.id), hit.score) for hit in hits]
-            for hits in self._shared.search(asked)
+            [Scored(self._shift_id(hit.id), hit.score) for hit in hits]
+            for hits in self._shared.search(own_queries)
         ]
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
-        moved = [self._moved(i) for i in ids if is_point_id(i)]
+        moved = [*map(self._shift_id, valid_ids(ids))]
         return [
             self._own_record(record)
             for record in self._shared.retrieve(moved)
@@ -131,10 +130,10 @@ class NamespacedStore(Store):
         ]
 
     def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
-        known = HasId(frozenset(i for i in ids if is_point_id(i)))
+        known = HasId(frozenset(valid_ids(ids)))
         own = [record.id for record in self.scroll(known, ("id",))] if known.ids else []
-        found = self._shared.vectors([self._moved(i) for i in own], using)
-        return {self._moved(i): vector for i, vector in found.items()}
+        found = self._shared.vectors([self._shift_id(i) for i in own], using)
+        return {self._shift_id(i): vector for i, vector in found.items()}
 
     def scroll(
         self,
@@ -143,7 +142,7 @@ class NamespacedStore(Store):
         *,
         after: int | None = None,
     ) -> Iterator[Record]:
-        moved = None if after is None else self._moved(after)
+        moved = None if after is None else self._shift_id(after)
         found = self._shared.scroll(self._within(where), fields, after=moved)
         yield from map(self._own_record, found)
 
@@ -153,19 +152,19 @@ class NamespacedStore(Store):
     # -- the rest --------------------------------------------------------------------------
 
     def read_meta(self) -> Mapping[str, Any]:
-        """The namespace's small document; empty for one that nobody wrote to."""
+        """The namespace's small document; empty for a new namespace."""
         found = self._shared.retrieve([self._meta_id])
         return json.loads(found[0].payload["meta"]) if found else {}
 
     def write_meta(self, meta: Mapping[str, Any]) -> None:
         text = json.dumps(meta, sort_keys=True)
-        payload = {TENANT_FIELD: META, "id": self._namespace, "meta": text}
+        payload = {TENANT_FIELD: META_NAMESPACE, "id": self._namespace, "meta": text}
         self._shared.upsert([Point(self._meta_id, payload)])
 
     def clear(self) -> None:
         """Remove everything that the namespace holds."""
         # Copies stay where tenants share, when a server has moved one to a part of its own.
-        for part in {self._shared, self._shared.of_tenant(META)}:
+        for part in {self._shared, self._shared.of_tenant(META_NAMESPACE)}:
             part.delete([record.id for record in part.scroll(self._own, ("id",))])
             part.delete([self._meta_id])
 
@@ -189,7 +188,7 @@ class NamespacedStore(Store):
         return replace(self._shared.info(), points=self.count())
 
     def close(self) -> None:
-        """Let go of the shared store, which is its owner's to close."""
+        """Release the shared store without closing it."""
         self._store = None
 
     @property
@@ -200,40 +199,40 @@ class NamespacedStore(Store):
 
     # -- between the two -------------------------------------------------------------------
 
-    def _moved(self, number: int) -> int:
+    def _shift_id(self, number: int) -> int:
         """A point's id in the shared store, and back again."""
         return number ^ self._shift
 
     def _shared_point(self, point: Point) -> Point:
         payload = {**point.payload, TENANT_FIELD: self._namespace}
-        moved = self._moved(point.id) if is_point_id(point.id) else point.id
+        moved = self._shift_id(point.id) if is_point_id(point.id) else point.id
         return replace(point, id=moved, payload=payload)
 
     def _own_record(self, record: Record) -> Record:
         payload = {k: v for k, v in record.payload.items() if k != TENANT_FIELD}
-        return Record(self._moved(record.id), payload)
+        return Record(self._shift_id(record.id), payload)
 
     def _within(self, where: Filter | None) -> Filter:
-        inside = all_of(self._own, None if where is None else self._translated(where))
+        inside = all_of(self._own, None if where is None else self._shift_filter(where))
         assert inside is not None
         return inside
 
-    def _translated(self, where: Filter) -> Filter:
-        """The same filter over the shared store's ids."""
+    def _shift_filter(self, where: Filter) -> Filter:
+        """Filter over the shared store's ids."""
         match where:
             case HasId(ids=ids):
-                return HasId(frozenset(map(self._moved, ids)))
+                return HasId(frozenset(map(self._shift_id, ids)))
             case Not(part=part):
-                return Not(self._translated(part))
+                return Not(self._shift_filter(part))
             case And(parts=parts):
-                return And(*map(self._translated, parts))
+                return And(*map(self._shift_filter, parts))
             case Or(parts=parts):
-                return Or(*map(self._translated, parts))
+                return Or(*map(self._shift_filter, parts))
             case _:
                 return where
 
 
 def namespaces_of(shared: Store) -> list[str]:
     """Every namespace that was ever written to, by name."""
-    found = shared.scroll(Equals(TENANT_FIELD, META), ("id",))
+    found = shared.scroll(Equals(TENANT_FIELD, META_NAMESPACE), ("id",))
     return sorted({record.payload["id"] for record in found})

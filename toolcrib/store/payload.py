@@ -1,4 +1,4 @@
-"""Payloads: what is kept of a tool or a passage beside its vectors, and counted by field."""
+"""Payloads: fields of tools and passages beside their vectors, and counts of their values."""
 
 from __future__ import annotations
 
@@ -10,29 +10,20 @@ from pydantic_core import PydanticSerializationError
 
 from toolcrib.errors import SpecError
 from toolcrib.records import Facets, Passage, ToolSpec
+from toolcrib.text import squeeze
 
-__all__ = [
-    "ENRICHED_FIELD",
-    "FACETS",
-    "count_facets",
-    "passage_payload",
-    "read_passage",
-    "read_tool",
-    "squeeze",
-    "tool_payload",
-]
-
-FACETS = ("server", "category", "tags", "sensitivity")
+FACET_FIELDS = ("server", "category", "tags", "sensitivity")
 """The payload fields that are counted."""
 
 ENRICHED_FIELD = "enriched"
-"""Of a tool with an enrichment, whose its examples are: the `author`'s, or else the `writer`'s of
-that. Others lack the field."""
+"""Origin of an enriched tool's examples: `author`, or `writer` of the enrichment. Tools without an
+enrichment lack the field."""
 
 
-def squeeze(name: str) -> str:
-    """A name reduced to its letters and digits: `create-Issue` and `create issue` are one."""
-    return "".join(letter for letter in name.casefold() if letter.isalnum())
+def phrase_suffixes(phrase: str) -> list[str]:
+    """A phrase and its last words: a `pull request` is a `request` as well."""
+    words = phrase.split()
+    return [" ".join(words[start:]) for start in range(len(words))]
 
 
 def tool_payload(spec: ToolSpec) -> dict[str, Any]:
@@ -111,7 +102,7 @@ def read_passage(payload: Mapping[str, Any]) -> Passage:
 def count_facets(payloads: Iterable[Mapping[str, Any]]) -> Facets:
     """The facets of tools, the most frequent value first."""
     tools = 0
-    counts = {name: Counter[str]() for name in FACETS}
+    counts = {name: Counter[str]() for name in FACET_FIELDS}
     for payload in payloads:
         tools += 1
         for name, counter in counts.items():

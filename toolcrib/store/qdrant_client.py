@@ -26,22 +26,11 @@ try:
 except ModuleNotFoundError as missing:
     raise MissingExtraError("a Qdrant server", "server") from missing
 
-__all__ = [
-    "API_KEY_SETTING",
-    "META_KEY",
-    "MIN_SERVER",
-    "QdrantConnection",
-    "batches",
-    "connect",
-    "has_collection",
-    "models",
-]
-
 META_KEY = "toolcrib"
-"""Where a collection's own metadata holds our document; what has it was made by us."""
+"""Key of our document in the metadata of a collection that toolcrib made."""
 
 API_KEY_SETTING = "TOOLCRIB_SERVER__API_KEY"
-MIN_SERVER = (1, 19)
+MIN_SERVER_VERSION = (1, 19)
 """Older servers leave out `params.idf` without a word: scores would then tell a caller about
 points outside its scope."""
 
@@ -50,9 +39,9 @@ MAX_BATCH_BYTES = 4 * 2**20
 
 RETRIES = Retries(attempts=3, first_s=0.2, longest_s=5.0, spread_s=0.2)
 
-_TOO_BUSY = frozenset({429, 502, 503, 504})
-_START_IT = "start it with `docker compose up -d`"
-_MAX_WORDS = 300
+_BUSY_STATUSES = frozenset({429, 502, 503, 504})
+_START_HINT = "start it with `docker compose up -d`"
+_MAX_MESSAGE_CHARS = 300
 
 _Answer = TypeVar("_Answer")
 _Item = TypeVar("_Item")
@@ -96,7 +85,7 @@ def batches(
 
 
 def has_collection(url: str, name: str, *, api_key: str | None, timeout_s: float) -> bool:
-    """Whether a server has a collection, or an alias, of this name; nothing is made for it.
+    """Say whether a server has a collection, or an alias, of this name, without making one.
 
     Raises:
         StoreUnavailableError: the server does not answer.
@@ -149,9 +138,9 @@ class QdrantConnection:
             StoreError: the server refused; the message has its words.
         """
         try:
-            return RETRIES(partial(call, *args, **kwargs), _may_pass)
+            return RETRIES(partial(call, *args, **kwargs), _retry_after)
         except (ApiException, QdrantException, ValueError, KeyError) as failure:
-            raise self._explained(what, failure) from failure
+            raise self._store_error(what, failure) from failure
 
     def write(
         self,
@@ -186,11 +175,11 @@ class QdrantConnection:
     # -- collections -----------------------------------------------------------------------
 
     def has(self, name: str) -> bool:
-        """Whether there is a collection, or an alias, of this name."""
+        """Say whether there is a collection, or an alias, of this name."""
         return self.ask(f"looking for the collection {name!r}", self.client.collection_exists, name)
 
     def describe(self, name: str) -> models.CollectionInfo:
-        """What the server says about a collection."""
+        """Read the server's description of a collection."""
         return self.ask(f"reading about the collection {name!r}", self.client.get_collection, name)
 
     def make(self, name: str, meta: str, **config: Any) -> None:
@@ -238,88 +227,88 @@ class QdrantConnection:
         """The server's version.
 
         Raises:
-            StoreError: it is older than `MIN_SERVER`, or not a Qdrant server.
+            StoreError: it is older than `MIN_SERVER_VERSION`, or not a Qdrant server.
         """
         version = self.ask("asking for its version", self.client.info).version
         numbers = re.match(r"\A(\d+)\.(\d+)", version)
-        if numbers is None or (int(numbers[1]), int(numbers[2])) < MIN_SERVER:
-            wanted = ".".join(map(str, MIN_SERVER))
+        if numbers is None or (int(numbers[1]), int(numbers[2])) < MIN_SERVER_VERSION:
+            wanted = ".".join(map(str, MIN_SERVER_VERSION))
             raise StoreError(
                 f"the Qdrant server at {self.place} has version {version}; "
                 f"toolcrib needs {wanted} or newer: update it (docker-compose.yml pins one)"
             )
         return version
 
-    def _explained(self, what: str, failure: Exception) -> StoreError:
+    def _store_error(self, what: str, failure: Exception) -> StoreError:
         server = f"the Qdrant server at {self.place}"
         if isinstance(failure, ResponseHandlingException):
-            return _silence(server, what, failure.source)
+            return _no_answer(server, what, failure.source)
         if isinstance(failure, ResourceExhaustedResponse):
             return StoreUnavailableError(f"{server} is too busy for {what}: {failure}; try later")
         if isinstance(failure, UnexpectedResponse):
             return _refusal(server, what, failure)
         if isinstance(failure, json.JSONDecodeError):
-            return _silence(server, what, failure)
-        return StoreError(f"{server} gave no usable answer when {what}: {_gist(failure)}")
+            return _no_answer(server, what, failure)
+        return StoreError(f"{server} gave no usable answer when {what}: {_first_line(failure)}")
 
 
-def _silence(server: str, what: str, source: Exception) -> StoreError:
+def _no_answer(server: str, what: str, source: Exception) -> StoreError:
     if isinstance(source, httpx.TimeoutException):
         return StoreUnavailableError(
-            f"{server} did not answer in time when {what}: {_START_IT}, or raise server.timeout_s"
+            f"{server} did not answer in time when {what}: {_START_HINT}, or raise server.timeout_s"
         )
     if isinstance(source, httpx.TransportError):
-        reason = _gist(source) or type(source).__name__
+        reason = _first_line(source) or type(source).__name__
         return StoreUnavailableError(
-            f"{server} cannot be reached ({reason}) when {what}: {_START_IT}, or correct the URL"
+            f"{server} cannot be reached ({reason}) when {what}: {_START_HINT}, or correct the URL"
         )
     return StoreError(
-        f"{server} did not answer as Qdrant does when {what} ({_gist(source)}): "
+        f"{server} did not answer as Qdrant does when {what} ({_first_line(source)}): "
         "check that the URL is that of a Qdrant server"
     )
 
 
 def _refusal(server: str, what: str, response: UnexpectedResponse) -> StoreError:
-    status, words = response.status_code, _words(response)
+    status, words = response.status_code, _server_message(response)
     if status in (401, 403):
         return StoreError(
             f"{server} refused the API key ({status}: {words}) when {what}: "
             f"set {API_KEY_SETTING} to a key that may do this"
         )
-    if status in _TOO_BUSY:
+    if status in _BUSY_STATUSES:
         return StoreUnavailableError(f"{server} is too busy for {what} ({status}: {words})")
     if "No space left" in words:
         return StoreWriteError(f"{server} has no space left for {what} ({words}): free some")
     return StoreError(f"{server} refused {what} ({status}: {words})")
 
 
-def _words(response: UnexpectedResponse) -> str:
-    """What the server says is wrong, whether or not it said so in Qdrant's form."""
+def _server_message(response: UnexpectedResponse) -> str:
+    """The server's error message, in Qdrant's form or any other."""
     text = response.content.decode("utf-8", "replace").strip()
     try:
         body: Any = json.loads(text)
         text = str(body["status"]["error"])
     except (ValueError, KeyError, TypeError):
         pass
-    return text[:_MAX_WORDS] or response.reason_phrase or "no reason given"
+    return text[:_MAX_MESSAGE_CHARS] or response.reason_phrase or "no reason given"
 
 
-def _gist(failure: Exception) -> str:
+def _first_line(failure: Exception) -> str:
     if isinstance(failure, ValidationError):
         fault = failure.errors()[0]
         # The first place is the client's own name for the whole answer.
-        return f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}"[:_MAX_WORDS]
-    return str(failure).strip().partition("\n")[0][:_MAX_WORDS]
+        return f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}"[:_MAX_MESSAGE_CHARS]
+    return str(failure).strip().partition("\n")[0][:_MAX_MESSAGE_CHARS]
 
 
-def _may_pass(failure: Exception) -> bool | float:
-    """Whether to try again; where the server says when, after how many seconds."""
+def _retry_after(failure: Exception) -> bool | float:
+    """Decide whether to try again; seconds to wait where the server gives them."""
     match failure:
         case ResponseHandlingException(source=source):
             lost = isinstance(source, httpx.TransportError)
             return lost and not isinstance(source, httpx.TimeoutException)
         case UnexpectedResponse(status_code=status):
-            return status in _TOO_BUSY
+            return status in _BUSY_STATUSES
         case ResourceExhaustedResponse(retry_after_s=seconds):
             return min(max(seconds, RETRIES.first_s), RETRIES.longest_s)
         case _:

@@ -1,6 +1,8 @@
 """Qdrant Edge: a store of the embedded engine in a folder.
 
-All use of the engine is in this module and in `edge_shard`.
+All use of the engine is in this module and in `edge_query`.
+`python -m toolcrib.store.qdrant_edge SHARD` optimises the shard in a folder and ends: building a
+graph would stop every thread of the process that does it.
 """
 
 from __future__ import annotations
@@ -9,12 +11,13 @@ import ctypes
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache, partial
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -35,35 +38,27 @@ from toolcrib.store.base import (
     StoreInfo,
     check_point,
     check_sparse,
-    is_point_id,
+    valid_ids,
 )
-from toolcrib.store.edge_shard import (
-    MIN_FREE_BYTES,
-    ScopedIdf,
-    create_shard,
-    estimate,
+from toolcrib.store.edge_query import (
+    SERVER_CODE_FIELD,
+    EdgeSearch,
+    count_points,
+    count_vectors,
     from_payload,
-    guard,
-    index_fields,
-    is_coded,
-    missing_indexes,
-    optimise_beside,
-    roomy_folder,
-    size_of,
     to_filter,
     to_point,
-    to_query,
     to_sparse,
 )
 from toolcrib.store.filters import (
-    And,
-    Equals,
+    KEYWORD_FIELDS,
+    NUMBER_FIELDS,
+    TENANT_FIELD,
+    YIELDS_FIELD,
     Filter,
-    Not,
-    all_of,
 )
 from toolcrib.store.folder import (
-    AGAIN,
+    REINDEX_HINT,
     Checksums,
     Generations,
     allocated,
@@ -76,23 +71,35 @@ from toolcrib.store.folder import (
     sync_names,
     sync_tree,
     write_atomically,
+    write_layout,
 )
 
-__all__ = ["EdgeStore"]
+MIN_FREE_BYTES = 64 * 2**20
+"""The engine writes through memory maps: on a full disk it would be killed, not refused."""
 
-SCROLL_PAGE = 1000
-FIRST_PAGE = 64  # who asks whether there is anything need not wait for a thousand
-UPSERT_PAGE = 64
+CLOSED_MIN_FREE_BYTES = 4 * 2**20
+"""The engine writes at most this to read a generation that was closed."""
+
+MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 -- what is made there has a name that nobody knows
+SCRATCH_MIN_FREE_BYTES = 512 * 2**20
+"""A file system in memory fills the holes of files that are looked at."""
+
+SCROLL_PAGE_POINTS = 1000
+FIRST_PAGE_POINTS = 64
+"""A caller that only looks whether there is anything need not wait for a thousand."""
+
+UPSERT_PAGE_POINTS = 64
 """The engine holds the interpreter lock while it writes: 64 points stop other threads for 2 ms."""
 
-OPTIMISE_FROM = 3000
+INDEXED_FROM_POINTS = 32
+"""Below this many points a filter reads them all, in less than a millisecond: indexes of fields are
+270 files, and twice the time to open and close a store."""
+
+OPTIMISE_FROM_POINTS = 3000
 """Below this many unindexed points a plain scan is as fast as the graph (0.2 ms)."""
 
-CLOSED_FREE_BYTES = 4 * 2**20
-"""What the engine writes at most to read what was closed."""
-
-LEAST_WASTE = 4 * 2**20
-"""Bytes of the disk that are not worth a rewriting."""
+MIN_WASTE_BYTES = 4 * 2**20
+"""Less than this on the disk is not worth a rewriting."""
 
 
 class EdgeStore(Store):
@@ -103,23 +110,19 @@ class EdgeStore(Store):
         lock: FileLock,
         generation: Path,
         *,
-        min_free_bytes: int,
         survives_power_cut: bool,
         on_close: Callable[[], None] | None,
         written: int | None,
     ) -> None:
         self._lock = lock
         self._generations = Generations(generation.parent)
-        self._min_free_bytes = min_free_bytes
         self._survives_power_cut = survives_power_cut
         self._on_close = on_close
         self._writing = threading.RLock()
         self._shard: engine.EdgeShard | None = None
         self._why_not = "is closed"
         self.updates = 0
-        """Another number once the engine has begun to write, and once it is done."""
-        self._facts: dict[object, tuple[int, bool]] = {}
-        self._idf = ScopedIdf()
+        """Counter that changes when the engine begins to write, and when it is done."""
         self._use(generation, written)
         _OPEN.add(self)
 
@@ -129,21 +132,19 @@ class EdgeStore(Store):
         path: Path,
         layout: Layout,
         *,
-        min_free_bytes: int = MIN_FREE_BYTES,
         survives_power_cut: bool = True,
         on_close: Callable[[], None] | None = None,
     ) -> EdgeStore:
         """Open the folder with the layout that it has, or make it with `layout`.
 
-        What a write acknowledged survives the end of the process in any case, and the end of
-        the machine unless `survives_power_cut` is off. `on_close` is called once, after the
-        store has been closed.
+        An acknowledged write survives the end of the process, and a power cut unless
+        `survives_power_cut` is off. `on_close` is called once, after the store is closed.
 
         Raises:
             StoreLockedError: another process has it open.
             StoreWriteError: the folder cannot be written to.
-            StoreDamagedError: it holds something that cannot be read as a store, or not what it
-                held when it was closed.
+            StoreDamagedError: the folder holds no readable store, or has changed since it was
+                closed.
         """
         lock = lock_folder(path)
         try:
@@ -152,7 +153,7 @@ class EdgeStore(Store):
             written = None
             if generation is None:
                 written = 0
-                require_space(path, min_free_bytes)
+                require_space(path, MIN_FREE_BYTES)
                 generation = generations.unused()
                 create_shard(generation, layout)
                 if survives_power_cut:
@@ -163,7 +164,6 @@ class EdgeStore(Store):
             store = cls(
                 lock,
                 generation,
-                min_free_bytes=min_free_bytes,
                 survives_power_cut=survives_power_cut,
                 on_close=on_close,
                 written=written,
@@ -187,17 +187,18 @@ class EdgeStore(Store):
             closed.write(generation)
             raise StoreDamagedError(
                 f"{generation} held {closed.points} points when it was closed, and holds {points} "
-                f"now; {AGAIN}"
+                f"now; {REINDEX_HINT}"
             )
         if copy is None:
-            # On a full disk it is read without them.
+            # On a full disk the shard is read without indexes.
             with suppress(StoreWriteError), guard(self._path):
-                require_space(self._path, self._min_free_bytes)
+                require_space(self._path, MIN_FREE_BYTES)
                 index_fields(shard)
         # An old shard is dropped, not closed: another thread may be about to search it.
         self._generation, self._layout, self._shard = generation, layout, shard
+        self._search = EdgeSearch(layout)
         self._copy = copy
-        # How many points were ever written here; nobody knows it of what was not closed.
+        # Number of points ever written; unknown for a generation that was not closed.
         self._written = closed.written if closed is not None else written
         self._logs: set[Path] = set()
         self.updates += 1
@@ -207,17 +208,17 @@ class EdgeStore(Store):
     ) -> tempfile.TemporaryDirectory[str] | None:
         """A copy of the shard on another disk, where its own is too full for the engine.
 
-        To read, it writes as well: a little, and all of its log where it was not closed.
+        Even to read, the engine writes a little, and its whole log where the shard was not closed.
 
         Raises:
-            StoreWriteError: there is no other disk, and not even room for that.
+            StoreWriteError: there is no other disk, and no room for these writes.
         """
         free = shutil.disk_usage(self._path).free
-        if free >= self._min_free_bytes:
+        if free >= MIN_FREE_BYTES:
             return None
         place = roomy_folder(allocated(generation))
         if place is None:
-            if free < (CLOSED_FREE_BYTES if is_closed else MIN_FREE_BYTES):
+            if free < (CLOSED_MIN_FREE_BYTES if is_closed else MIN_FREE_BYTES):
                 raise StoreWriteError(
                     f"only {free // 2**20} MiB are free where {self._path} lies, too few to read "
                     "it, and no other disk has room for a copy: free some space"
@@ -234,7 +235,7 @@ class EdgeStore(Store):
 
     @property
     def generation(self) -> Path:
-        """Where its files are now; another one once they were swapped."""
+        """Folder of the live files; another folder after a swap."""
         return self._generation
 
     @property
@@ -246,8 +247,10 @@ class EdgeStore(Store):
     def upsert(self, points: Sequence[Point]) -> None:
         for point in points:
             check_point(point, self._layout)
-        for start in range(0, len(points), UPSERT_PAGE):
-            self._write_page([to_point(point) for point in points[start : start + UPSERT_PAGE]])
+        for start in range(0, len(points), UPSERT_PAGE_POINTS):
+            self._write_page(
+                [to_point(point) for point in points[start : start + UPSERT_PAGE_POINTS]]
+            )
         self._sync()
 
     def _write_page(self, points: list[engine.Point]) -> None:
@@ -260,13 +263,13 @@ class EdgeStore(Store):
     def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
         check_sparse(using, vectors, self._layout)
         updates = [engine.PointVectors(i, {using: to_sparse(v)}) for i, v in vectors.items()]
-        for start in range(0, len(updates), UPSERT_PAGE):
-            page = updates[start : start + UPSERT_PAGE]
+        for start in range(0, len(updates), UPSERT_PAGE_POINTS):
+            page = updates[start : start + UPSERT_PAGE_POINTS]
             self._update(engine.UpdateOperation.update_vectors(page), len(page))
         self._sync()
 
     def delete(self, ids: Iterable[int]) -> None:
-        doomed: list[Any] = [i for i in ids if is_point_id(i)]
+        doomed: list[Any] = valid_ids(ids)
         if doomed:
             self._update(engine.UpdateOperation.delete_points(doomed), 0)
             self._sync()
@@ -274,7 +277,7 @@ class EdgeStore(Store):
     def _update(self, operation: engine.UpdateOperation, points: int) -> None:
         with self._writing:
             shard = self._require_writable()
-            # Also before, and where it fails: nobody knows what of it is written by then.
+            # Counted before the write too, and after a failure: a part may be written.
             self.updates += 1
             try:
                 with guard(self._path):
@@ -286,7 +289,7 @@ class EdgeStore(Store):
 
     def _require_writable(self) -> engine.EdgeShard:
         shard = self._open_shard()
-        require_space(self._path, self._min_free_bytes)
+        require_space(self._path, MIN_FREE_BYTES)
         if self._copy is not None:
             raise StoreWriteError(
                 f"{self._path} was opened when its disk was full, to be read alone; open it again"
@@ -294,7 +297,7 @@ class EdgeStore(Store):
         return shard
 
     def _sync(self) -> None:
-        """Have the log on the disk: what else a power cut takes is made again from it."""
+        """Flush the write-ahead log to the disk: after a power cut the engine restores from it."""
         if not self._survives_power_cut:
             return
         with self._writing, guard(self._path):
@@ -313,73 +316,30 @@ class EdgeStore(Store):
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
         """Answer each query, best first."""
         # Read first: what is counted while another thread writes is not kept.
-        writes, shard = self.updates, self._open_shard()
+        search, writes, shard = self._search, self.updates, self._open_shard()
         with guard(self._path):
-            coded = self._coded
-            # Legs have their filter in common: what it leaves is counted once.
-            size = cache(partial(estimate, shard, coded=coded))
-            asked = {
-                at: self._idf.weighed(shard, query, writes, coded=coded)
-                for at, query in enumerate(queries)
-                if self._holds(query.using)
-            }
-            # A batch of them is no faster: 2.0 ms against 1.3 ms.
-            found = {
-                at: shard.query(to_query(query, self._narrowing(query.where), size, coded=coded))
-                for at, query in asked.items()
-            }
-        return [
-            [Scored(_number(hit.id), hit.score) for hit in found.get(at, ())]
-            for at in range(len(queries))
-        ]
-
-    def _holds(self, vector: str) -> bool:
-        """Whether any point has this vector: looking where nothing is costs a filter's time."""
-        if vector not in self._layout:
-            return True  # the engine says best what is wrong with an unknown name
-        return self._fact(vector, lambda: self._count_with(vector) > 0)
-
-    def _narrowing(self, where: Filter | None) -> Filter | None:
-        """Drop a flag that every point has (`enabled`): it costs a third of a search."""
-        if isinstance(where, And):
-            return all_of(*map(self._narrowing, where.parts))
-        if isinstance(where, Equals) and isinstance(where.value, bool):
-            everywhere = self._fact(where, lambda: self.count(Not(where)) == 0)
-            return None if everywhere else where
-        return where
-
-    @property
-    def _coded(self) -> bool:
-        """Whether servers can be asked for by their numbers."""
-        return self._fact(is_coded, lambda: is_coded(self._open_shard()))
-
-    def _fact(self, key: object, find_out: Callable[[], bool]) -> bool:
-        """Remember what holds of all points until the next write."""
-        # Read first: what is found out while another thread writes is not kept.
-        writes = self.updates
-        known = self._facts.get(key)
-        if known is None or known[0] != writes:
-            known = self._facts[key] = (writes, find_out())
-        return known[1]
+            return search.answer(shard, queries, writes)
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
-        known: list[Any] = [i for i in ids if is_point_id(i)]
+        known: list[Any] = valid_ids(ids)
         with guard(self._path):
             found = self._open_shard().retrieve(known, with_payload=True, with_vector=False)
-        by_id = {_number(record.id): record for record in found}
+        by_id: dict[Any, engine.Record] = {record.id: record for record in found}
         return [Record(i, from_payload(by_id[i].payload)) for i in ids if i in by_id]
 
     def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
-        known: list[Any] = [i for i in ids if is_point_id(i)]
+        known: list[Any] = valid_ids(ids)
         made: dict[int, FloatArray] = {}
-        for start in range(0, len(known), SCROLL_PAGE):
-            page = known[start : start + SCROLL_PAGE]
+        for start in range(0, len(known), SCROLL_PAGE_POINTS):
+            page = known[start : start + SCROLL_PAGE_POINTS]
             with guard(self._path):
-                found = self._open_shard().retrieve(page, with_payload=False, with_vector=[using])
+                found: list[Any] = self._open_shard().retrieve(
+                    page, with_payload=False, with_vector=[using]
+                )
             for record in found:
-                named: Any = record.vector or {}
+                named: dict[str, Any] = record.vector or {}
                 if using in named:
-                    made[_number(record.id)] = np.asarray(named[using], dtype=np.float32)
+                    made[record.id] = np.asarray(named[using], dtype=np.float32)
         return made
 
     def scroll(
@@ -390,29 +350,23 @@ class EdgeStore(Store):
         after: int | None = None,
     ) -> Iterator[Record]:
         offset: Any = None if after is None else after + 1
-        limit = FIRST_PAGE
-        narrowed = to_filter(where, coded=where is not None and self._coded)
+        page: list[Any]
+        limit = FIRST_PAGE_POINTS
+        narrowed = to_filter(where)
         shown = True if fields is None else list(fields)
         while True:
-            asked = engine.ScrollRequest(offset, limit, narrowed, shown, with_vector=False)
+            request = engine.ScrollRequest(offset, limit, narrowed, shown, with_vector=False)
             with guard(self._path):
-                page, offset = self._open_shard().scroll(asked)
+                page, offset = self._open_shard().scroll(request)
             for record in page:
-                yield Record(_number(record.id), from_payload(record.payload))
+                yield Record(record.id, from_payload(record.payload))
             if offset is None:
                 return
-            limit = SCROLL_PAGE
+            limit = SCROLL_PAGE_POINTS
 
     def count(self, where: Filter | None = None) -> int:
         with guard(self._path):
-            asked = to_filter(where, coded=where is not None and self._coded)
-            request = engine.CountRequest(exact=True, filter=asked)
-            return self._open_shard().count(request)
-
-    def _count_with(self, vector: str) -> int:
-        """How many points have this vector, exactly."""
-        having = engine.Filter(must=[engine.HasVectorCondition(vector)])
-        return self._open_shard().count(engine.CountRequest(exact=True, filter=having))
+            return count_points(self._open_shard(), where)
 
     # -- the rest --------------------------------------------------------------------------
 
@@ -427,11 +381,11 @@ class EdgeStore(Store):
     def optimise(self) -> None:
         """Drop what was overwritten, index what was written, and swap that in.
 
-        The graph is built in another process; both only when there is enough of it.
+        Another process builds the graph. Both steps wait until there is enough to do.
         """
         with self._writing:
             self.compact()
-            if self._unindexed() < OPTIMISE_FROM:
+            if self._unindexed() < OPTIMISE_FROM_POINTS:
                 return
             with guard(self._path):
                 self._open_shard().flush()
@@ -440,7 +394,7 @@ class EdgeStore(Store):
             self._swap(fresh, self._open_shard().info().points_count)
 
     def compact(self) -> None:
-        """Write what is live anew, and drop the rest, once that is more and not little.
+        """Rewrite the live points once overwritten ones take more space than these.
 
         The engine takes no space back: every change stays in its log and in its segments.
         """
@@ -448,15 +402,15 @@ class EdgeStore(Store):
             points = self._open_shard().info().points_count
             if self._written is not None and self._written <= 2 * points:
                 return
-            page, _ = self._whole_points(None, FIRST_PAGE)
+            page, _ = self._whole_points(None, FIRST_PAGE_POINTS)
             each = sum(map(size_of, page)) // max(len(page), 1)
             live = points * each
-            # What was not counted is still in the log.
+            # Points that were not counted are still in the log.
             logged = self._generation / "shard" / "wal"
             written = allocated(logged) if self._written is None else self._written * each
-            room = shutil.disk_usage(self._path).free - self._min_free_bytes
-            if written - live > max(live, LEAST_WASTE) and room > live:
-                # What is stored is whole without it.
+            room = shutil.disk_usage(self._path).free - MIN_FREE_BYTES
+            if written - live > max(live, MIN_WASTE_BYTES) and room > live:
+                # The store is complete without the rewrite.
                 with suppress(StoreWriteError):
                     self._rewrite()
 
@@ -464,7 +418,7 @@ class EdgeStore(Store):
         with self.renew(self._layout) as beside:
             offset = None
             while True:
-                page, offset = self._whole_points(offset, UPSERT_PAGE)
+                page, offset = self._whole_points(offset, UPSERT_PAGE_POINTS)
                 points = [engine.Point(r.id, r.vector or {}, r.payload) for r in page]
                 beside._write_page(points)  # noqa: SLF001 -- of this class
                 if offset is None:
@@ -472,10 +426,10 @@ class EdgeStore(Store):
             beside.write_meta(self.read_meta())
 
     def _whole_points(self, offset: Any, limit: int) -> tuple[list[engine.Record], Any]:
-        """Points with all that they have, and where to go on; None at the end."""
-        asked = engine.ScrollRequest(offset, limit, None, with_payload=True, with_vector=True)
+        """Points with payloads and vectors, and the next offset; None at the end."""
+        request = engine.ScrollRequest(offset, limit, None, with_payload=True, with_vector=True)
         with guard(self._path):
-            return self._open_shard().scroll(asked)
+            return self._open_shard().scroll(request)
 
     @contextmanager
     def renew(self, layout: Layout) -> Generator[EdgeStore]:
@@ -505,17 +459,18 @@ class EdgeStore(Store):
             engine=f"qdrant-edge-py {version('qdrant-edge-py')}",
             location=str(self._path),
             points=shard.info().points_count,
-            optimised=self._unindexed() < OPTIMISE_FROM,
+            optimised=self._unindexed() < OPTIMISE_FROM_POINTS,
             unindexed_fields=tuple(missing_indexes(shard)),
         )
 
     def _unindexed(self) -> int:
         # The engine counts sparse vectors as indexed from the start, dense ones once optimised.
-        held = sum(self._count_with(name) for name in self._layout)
-        return held - self._open_shard().info().indexed_vectors_count
+        shard = self._open_shard()
+        held = sum(count_vectors(shard, name) for name in self._layout)
+        return held - shard.info().indexed_vectors_count
 
     def close(self) -> None:
-        """Flush, and let another process have the folder; a second call does nothing."""
+        """Flush, and release the folder for other processes; a second call does nothing."""
         with self._writing:
             shard, self._shard = self._shard, None
             if shard is None:
@@ -525,7 +480,7 @@ class EdgeStore(Store):
                     points = shard.info().points_count
                     shard.flush()
                     shard.close()
-                    # What drops it writes once more.
+                    # The engine writes once more when it is dropped.
                     del shard
                     self._end_generation(points)
             finally:
@@ -537,24 +492,24 @@ class EdgeStore(Store):
         """Copy all that is stored into a new folder, where another process can open it.
 
         Raises:
-            StoreWriteError: it cannot be written to.
+            StoreWriteError: the new folder cannot be written to.
         """
         with self._writing, guard(self._path):
             self._open_shard().flush()
             folder.mkdir(parents=True, exist_ok=True)
-            require_space(folder, self._min_free_bytes + allocated(self._generation))
+            require_space(folder, MIN_FREE_BYTES + allocated(self._generation))
             copy_sparsely(self._generation, folder / self._generation.name)
             Generations(folder).make_current(folder / self._generation.name)
 
     def _end_generation(self, points: int) -> None:
-        """Leave the files of a closed shard as they are to be found."""
+        """Flush names and write checksums of a closed shard."""
         if self._copy is not None:
             self._copy.cleanup()
             return
         if self._survives_power_cut:
-            # The engine has synced its files, but not that others are gone.
+            # The engine has synced its files, but not the removal of others.
             sync_tree(self._generation, names_only=True)
-        # Without room for them the next one to open it goes without.
+        # Without room, the next process opens the store without checksums.
         with suppress(StoreWriteError):
             Checksums.of(self._generation, points, self._written).write(self._generation)
 
@@ -570,7 +525,7 @@ class EdgeStore(Store):
         return self._shard
 
     def leave_to_parent(self) -> None:
-        """Do nothing more, in a forked child: what it wrote would be lost, or harm the parent's."""
+        """Stop work in a forked child: its writes would be lost, or damage the parent's files."""
         if self._shard is not None:
             # Kept for good: an engine that is dropped writes to the parent's files.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._shard))
@@ -578,10 +533,156 @@ class EdgeStore(Store):
         self._writing = threading.RLock()
 
 
-def _number(point: Any) -> int:
-    """A point's id as we gave it: the engine's stubs allow UUIDs too."""
-    return point
+# -- shards -------------------------------------------------------------------------------------
 
+
+def size_of(point: engine.Record) -> int:
+    """Estimate the bytes of a point: four a number, and its payload."""
+    vectors: Any = point.vector or {}
+    numbers = sum(
+        2 * len(each.indices) if isinstance(each, engine.SparseVector) else np.size(each)
+        for each in vectors.values()
+    )
+    return 4 * numbers + len(json.dumps(point.payload))
+
+
+def create_shard(generation: Path, layout: Layout) -> None:
+    """Make a generation of a store that holds nothing."""
+    # The engine syncs a thousand times here: on a busy disk that takes seconds.
+    place = roomy_folder(0) or generation.parent
+    with (
+        guard(generation.parent),
+        tempfile.TemporaryDirectory(prefix="toolcrib-", dir=place) as making,
+    ):
+        created = engine.EdgeShard.create(making, _config(layout))
+        created.flush()
+        created.close()
+        copy_sparsely(Path(making), generation / "shard")
+    write_layout(generation, layout)
+    write_atomically(generation / "meta.json", "{}")
+
+
+def roomy_folder(size: int) -> Path | None:
+    """Folder for temporary files of `size` bytes, in memory if possible; None without room."""
+    for folder in (MEMORY_FOLDER, Path(tempfile.gettempdir())):
+        with suppress(OSError):
+            if shutil.disk_usage(folder).free > size + SCRATCH_MIN_FREE_BYTES:
+                return folder
+    return None
+
+
+def _config(layout: Layout) -> engine.EdgeConfig:
+    """Configuration of a shard, with the write-ahead log switched on by name."""
+    max_sim = engine.MultiVectorConfig(comparator=engine.MultiVectorComparator.MaxSim)
+    vectors = {
+        name: engine.EdgeVectorParams(
+            size=width,
+            distance=engine.Distance.Cosine,
+            quantization_config=engine.ScalarQuantizationConfig(type=engine.ScalarType.Int8),
+        )
+        for name, width in layout.dense.items()
+    }
+    vectors |= {
+        # An optimised segment keeps a placeholder for every point without such a vector: in
+        # float16 it is half as large, and int8 copies would be a quarter more.
+        name: engine.EdgeVectorParams(
+            size=width,
+            distance=engine.Distance.Cosine,
+            multivector_config=max_sim,
+            datatype=engine.VectorStorageDatatype.Float16,
+        )
+        for name, width in layout.multi.items()
+    }
+    return engine.EdgeConfig(
+        vectors=vectors,
+        sparse_vectors={
+            name: engine.EdgeSparseVectorParams(modifier=engine.Modifier.Idf)
+            for name in layout.sparse
+        },
+        # A query is a millisecond's work: handing it to a thread pool costs a third more.
+        max_search_threads=1,
+        hnsw_config=engine.HnswIndexConfig(m=16, ef_construct=100, full_scan_threshold=2000),
+        # Nothing is too small to index: the store decides when it is worth it.
+        optimizers=engine.EdgeOptimizersConfig(indexing_threshold=1),
+        wal_enabled=True,
+    )
+
+
+def index_fields(shard: engine.EdgeShard) -> None:
+    """Index the filtered fields that lack an index, where a scan would be slower."""
+    for name, kind in missing_indexes(shard).items():
+        shard.update(engine.UpdateOperation.create_field_index(name, kind))
+
+
+def missing_indexes(shard: engine.EdgeShard) -> dict[str, Any]:
+    """Missing indexes of a shard of this size: kind of index by field."""
+    info = shard.info()
+    if info.points_count < INDEXED_FROM_POINTS:
+        return {}
+    known = info.payload_schema
+    return {name: kind for name, kind in _filtered_fields() if name not in known}
+
+
+def _filtered_fields() -> list[tuple[str, Any]]:
+    keywords = sorted({*KEYWORD_FIELDS, TENANT_FIELD, YIELDS_FIELD})
+    kinds = [(name, engine.PayloadSchemaType.Keyword) for name in keywords]
+    kinds += [(name, engine.PayloadSchemaType.Float) for name in sorted(NUMBER_FIELDS)]
+    codes = engine.IntegerIndexParams(lookup=True, range=False)
+    return [*kinds, (SERVER_CODE_FIELD, codes)]
+
+
+@contextmanager
+def guard(path: Path) -> Generator[None]:
+    """Turn the engine's exceptions into our own errors.
+
+    Raises:
+        StoreWriteError: the disk refused.
+        StoreError: the engine refused the request.
+        StoreDamagedError: the engine panicked.
+    """
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        raise StoreWriteError(f"{path}: {error.strerror or error}") from error
+    except Exception as error:
+        raise StoreError(f"the engine refused a request on {path}: {error}") from error
+    except BaseException as error:
+        # A Rust panic is a BaseException of a class that cannot be imported.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise StoreDamagedError(f"the engine failed on {path}: {error}; {REINDEX_HINT}") from error
+
+
+def optimise_beside(generation: Path, target: Path) -> None:
+    """Copy a flushed generation to `target` and optimise the copy in another process.
+
+    Raises:
+        StoreError: the other process failed; `target` is removed, the original is as it was.
+    """
+    # A fresh interpreter, never a fork: a forked child hangs on its first query.
+    command = [sys.executable, "-m", __name__, str(target / "shard")]
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, target, ignore_errors=True)
+        copy_sparsely(generation, target)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+            raise StoreError(f"optimising a copy of {generation} failed: {last}")
+        undo.pop_all()
+
+
+def _optimise(shard_folder: str) -> None:
+    # The searches of the parent come first.
+    os.nice(10)
+    shard = engine.EdgeShard.load(shard_folder)
+    shard.optimize()
+    shard.flush()
+    shard.close()
+
+
+# -- forks --------------------------------------------------------------------------------------
 
 _OPEN: weakref.WeakSet[EdgeStore] = weakref.WeakSet()
 _FORKED = (
@@ -597,3 +698,7 @@ def _leave_all_to_parent() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_all_to_parent)
+
+
+if __name__ == "__main__":
+    _optimise(sys.argv[1])

@@ -1,4 +1,4 @@
-"""A Qdrant server or cluster as a store.
+"""Qdrant server: a store on a server or cluster.
 
 The name that users set is an alias; behind it stand the collections `NAME.g0001`, `NAME.g0002`,
 ..., of which one is live. Searches go to the alias, and a server moves an alias in one step, so
@@ -31,8 +31,8 @@ from toolcrib.store.base import (
     StoreInfo,
     check_point,
     check_sparse,
-    is_point_id,
     named_vectors,
+    valid_ids,
 )
 from toolcrib.store.filters import (
     KEYWORD_FIELDS,
@@ -51,18 +51,16 @@ from toolcrib.store.filters import (
 )
 from toolcrib.store.qdrant_client import META_KEY, QdrantConnection, batches, connect, models
 
-__all__ = ["CollectionPlan", "ServerStore"]
+_SCROLL_PAGE_POINTS = 500
+MAX_REQUEST_IDS = 1000
+MAX_REQUEST_VECTORS = 100
 
-SCROLL_PAGE = 500
-IDS_A_REQUEST = 1000
-VECTORS_A_REQUEST = 100
-
-MAX_BATCH_POINTS = 256
-_BYTES_A_NUMBER = 22
+_MAX_BATCH_POINTS = 256
+_NUMBER_BYTES = 22
 """A float32 as JSON, written as the double that it equals, with its comma."""
 
-SHARED = "SHARED"
-"""The key of the shard of those tenants that have none of their own; no namespace is called so."""
+SHARED_SHARD = "SHARED"
+"""Key of the shard of all tenants without a shard of their own; no namespace can have this name."""
 
 _OVERSAMPLING = 2.0
 
@@ -71,7 +69,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class CollectionPlan:
-    """How a cluster keeps a collection; None leaves it to the server, quantization to int8.
+    """Storage plan of a collection. None leaves a choice to the server, and quantization to int8.
 
     `on_disk`: vectors, graph and words are read from the disk; int8 copies stay in memory.
     `tenant_shards`: these tenants have `shards` of their own each, and all others share one.
@@ -85,7 +83,7 @@ class CollectionPlan:
 
     @classmethod
     def of(cls, found: models.CollectionParams) -> CollectionPlan:
-        """How a collection is kept now."""
+        """Plan of an existing collection."""
         vectors = found.vectors if isinstance(found.vectors, dict) else {}
         dense = [each for each in vectors.values() if each.multivector_config is None]
         is_int8 = any(each.quantization_config is not None for each in dense)
@@ -97,12 +95,12 @@ class CollectionPlan:
         )
 
     def over(self, other: CollectionPlan) -> CollectionPlan:
-        """The other one, but for what this one says."""
+        """Copy of `other` with the choices that this plan makes."""
         own = {name: value for name, value in asdict(self).items() if value is not None}
         return replace(other, **own)
 
 
-AS_THE_SERVER_DOES = CollectionPlan()
+SERVER_DEFAULTS = CollectionPlan()
 
 
 class ServerStore(Store):
@@ -118,7 +116,7 @@ class ServerStore(Store):
         connection: QdrantConnection,
         name: str,
         layout: Layout,
-        plan: CollectionPlan = AS_THE_SERVER_DOES,
+        plan: CollectionPlan = SERVER_DEFAULTS,
     ) -> None:
         self._connection = connection
         self._name = name
@@ -136,7 +134,7 @@ class ServerStore(Store):
         api_key: str | None = None,
         collection: str = "toolcrib",
         timeout_s: float = 10.0,
-        plan: CollectionPlan = AS_THE_SERVER_DOES,
+        plan: CollectionPlan = SERVER_DEFAULTS,
     ) -> ServerStore:
         """Open the collection with the layout that it has, or make it with `layout`.
 
@@ -163,20 +161,20 @@ class ServerStore(Store):
 
     @property
     def name(self) -> str:
-        """What searches go to: an alias."""
+        """Alias that searches go to."""
         return self._name
 
     def plan(self) -> CollectionPlan:
-        """How the collection is kept."""
+        """Plan of the live collection."""
         plan = CollectionPlan.of(self._connection.describe(self._name).config.params)
         keys = self._connection.shard_keys(self._name)
-        return replace(plan, tenant_shards=tuple(sorted(keys - {SHARED}))) if keys else plan
+        return replace(plan, tenant_shards=tuple(sorted(keys - {SHARED_SHARD}))) if keys else plan
 
     def of_tenant(self, namespace: str) -> ServerStore:
-        """The same, asked for the shard that a tenant's points are in."""
+        """The store, limited to the shard of a tenant's points."""
         store = copy(self)
         if self._by_tenant:
-            target = models.ShardKeyWithFallback(target=namespace, fallback=SHARED)
+            target = models.ShardKeyWithFallback(target=namespace, fallback=SHARED_SHARD)
             store._shard = target  # noqa: SLF001 -- of its own class
         return store
 
@@ -193,7 +191,7 @@ class ServerStore(Store):
         upsert = self._connection.client.upsert
         for point in points:
             check_point(point, self._layout)
-        for batch in batches(points, MAX_BATCH_POINTS, _weight):
+        for batch in batches(points, _MAX_BATCH_POINTS, _weight):
             what = f"writing {len(batch)} points to {self._name!r}"
             structs = [_struct(each) for each in batch]
             self._write(what, upsert, structs)
@@ -211,13 +209,13 @@ class ServerStore(Store):
             models.PointVectors(id=owner, vector={using: _sparse(vector)})
             for owner, vector in vectors.items()
         ]
-        for page in _pages(updates, MAX_BATCH_POINTS):
+        for page in _pages(updates, _MAX_BATCH_POINTS):
             what = f"writing {len(page)} sparse vectors to {self._name!r}"
             self._write(what, update, page)
 
     def delete(self, ids: Iterable[int]) -> None:
         delete = self._connection.client.delete
-        for page in _pages(_well_formed(ids), IDS_A_REQUEST):
+        for page in _pages(valid_ids(ids), MAX_REQUEST_IDS):
             what = f"deleting {len(page)} points from {self._name!r}"
             self._write(what, delete, models.PointIdsList(points=[*page]))
 
@@ -225,20 +223,20 @@ class ServerStore(Store):
 
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
         query = self._connection.client.query_batch_points
-        asked = [place for place, leg in enumerate(queries) if _can_match(leg)]
+        places = [place for place, leg in enumerate(queries) if _can_match(leg)]
         answers: list[list[Scored]] = [[] for _ in queries]
-        if not asked:
+        if not places:
             return answers
-        batch = [_query(queries[place], self._layout, self._shard) for place in asked]
+        batch = [_query(queries[place], self._layout, self._shard) for place in places]
         responses = self._connection.ask(f"searching {self._name!r}", query, self._name, batch)
-        for place, response in zip(asked, responses, strict=True):
+        for place, response in zip(places, responses, strict=True):
             answers[place] = [Scored(_number(hit.id), hit.score) for hit in response.points]
         return answers
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
         retrieve = self._connection.client.retrieve
         found: dict[int, Mapping[str, Any]] = {}
-        for page in _pages(_well_formed(ids), IDS_A_REQUEST):
+        for page in _pages(valid_ids(ids), MAX_REQUEST_IDS):
             what = f"reading {len(page)} points of {self._name!r}"
             records = self._ask(what, retrieve, page, with_payload=True)
             found |= {_number(record.id): record.payload or {} for record in records}
@@ -247,7 +245,7 @@ class ServerStore(Store):
     def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
         retrieve = self._connection.client.retrieve
         found: dict[int, FloatArray] = {}
-        for page in _pages(_well_formed(ids), VECTORS_A_REQUEST):
+        for page in _pages(valid_ids(ids), MAX_REQUEST_VECTORS):
             what = f"reading {len(page)} vectors of {self._name!r}"
             records = self._ask(what, retrieve, page, with_payload=False, with_vectors=[using])
             for record in records:
@@ -264,7 +262,7 @@ class ServerStore(Store):
         after: int | None = None,
     ) -> Iterator[Record]:
         scroll = self._connection.client.scroll
-        condition = _condition(where)
+        condition = _to_filter(where)
         wanted = True if fields is None else list(fields) or False
         offset: Any = None if after is None else after + 1
         while True:
@@ -272,7 +270,7 @@ class ServerStore(Store):
                 f"reading through {self._name!r}",
                 scroll,
                 scroll_filter=condition,
-                limit=SCROLL_PAGE,
+                limit=_SCROLL_PAGE_POINTS,
                 offset=offset,
                 with_payload=wanted,
             )
@@ -282,12 +280,12 @@ class ServerStore(Store):
 
     def count(self, where: Filter | None = None) -> int:
         count = self._connection.client.count
-        condition = _condition(where)
+        condition = _to_filter(where)
         what = f"counting in {self._name!r}"
         return self._ask(what, count, condition, exact=True).count
 
     def _ask(self, what: str, call: Callable[..., Any], *given: Any, **more: Any) -> Any:
-        """Ask about points, those of a tenant where its shard alone has them."""
+        """Send a request about points to the tenant's shard, where there is one."""
         more["shard_key_selector"] = self._shard
         return self._connection.ask(what, call, self._name, *given, **more)
 
@@ -355,10 +353,10 @@ class ServerStore(Store):
     # -- the collections behind the name -----------------------------------------------------
 
     def _open(self) -> None:
-        """Make sure that there is a collection of our layout, or take the one that it has."""
+        """Make the collection with our layout, or take the layout of an existing one."""
         self._connection.require_version()
         if not self._connection.has(self._name):
-            # The same for all who come first at one time: whoever is later finds it made.
+            # Processes that start at once choose the same name: the later ones find it made.
             founded = self._generation(1)
             self._make(founded, self._layout, self._plan)
             self._point_to(founded)
@@ -398,7 +396,7 @@ class ServerStore(Store):
             sharding_method=method,
         )
         if plan.tenant_shards is not None:
-            self._connection.make_shards(name, SHARED, plan.tenant_shards)
+            self._connection.make_shards(name, SHARED_SHARD, plan.tenant_shards)
         found = self._connection.describe(name)
         self._require_layout(name, found, layout)
         self._connection.index_fields(name, found, _payload_indexes())
@@ -436,12 +434,12 @@ class ServerStore(Store):
 
 
 def _number(point: Any) -> int:
-    """A point's id as we gave it; the client's types allow UUIDs too."""
+    """Id of a point as a number; the client's types allow UUIDs too."""
     return point
 
 
 def _can_match(leg: LegQuery) -> bool:
-    """Whether it is worth asking: a server refuses a limit of 0, and no term finds nothing."""
+    """Say whether a leg can find anything: not with a limit of 0, and not without terms."""
     is_empty = isinstance(leg.vector, SparseVector) and not leg.vector.indices.size
     return leg.limit > 0 and not is_empty
 
@@ -452,7 +450,7 @@ def _pages(items: list[_Item], size: int) -> Iterator[list[_Item]]:
 
 
 def _dense_vectors(
-    layout: Layout, plan: CollectionPlan = AS_THE_SERVER_DOES
+    layout: Layout, plan: CollectionPlan = SERVER_DEFAULTS
 ) -> dict[str, models.VectorParams]:
     """The dense vectors (int8 in memory, originals for the scores) and the multivectors."""
     scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
@@ -498,7 +496,7 @@ def _layout_of(found: models.CollectionParams) -> Layout:
 
 
 def _layout_faults(layout: Layout, found: models.CollectionParams) -> list[str]:
-    """What a collection has that `layout` does not, and the reverse, in words; empty when equal."""
+    """Differences between a collection and `layout`, in words; empty when equal."""
     vectors = found.vectors if isinstance(found.vectors, dict) else {}
     there = {name: _describe(params) for name, params in vectors.items()}
     there |= {
@@ -531,15 +529,15 @@ def _sparse(vector: SparseVector) -> models.SparseVector:
 def _weight(point: Point) -> int:
     numbers = sum(vector.size for vector in (*point.dense.values(), *point.multi.values()))
     numbers += sum(2 * vector.indices.size for vector in point.sparse.values())
-    return numbers * _BYTES_A_NUMBER + len(json.dumps(dict(point.payload)))
+    return numbers * _NUMBER_BYTES + len(json.dumps(dict(point.payload)))
 
 
 def _query(leg: LegQuery, layout: Layout, shard: Any) -> models.QueryRequest:
-    """One leg's question; ids and scores only, since payloads cost more than the search."""
+    """Request of one leg: ids and scores only, since payloads cost more than the search."""
     return models.QueryRequest(
         query=models.NearestQuery(nearest=_query_vector(leg, layout)),
         using=leg.using,
-        filter=_condition(leg.where),
+        filter=_to_filter(leg.where),
         params=_search_params(leg, layout),
         limit=leg.limit,
         with_payload=False,
@@ -561,22 +559,17 @@ def _search_params(leg: LegQuery, layout: Layout) -> models.SearchParams | None:
         rescored = models.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING)
         return models.SearchParams(quantization=rescored)
     if leg.using in layout.sparse and leg.idf_corpus is not None:
-        corpus = models.Filter(must=[_translated(leg.idf_corpus)])
+        corpus = models.Filter(must=[_condition(leg.idf_corpus)])
         return models.SearchParams(idf=models.IdfCorpusParams(corpus=corpus))
     return None
 
 
-def _well_formed(ids: Iterable[int]) -> list[int]:
-    """The ids that can be a point's; a server refuses a whole request for one that cannot."""
-    return [point_id for point_id in ids if is_point_id(point_id)]
-
-
-def _condition(where: Filter | None) -> models.Filter | None:
+def _to_filter(where: Filter | None) -> models.Filter | None:
     """The server's filter with the meaning of `filters.matches`; None for none."""
-    return None if where is None else models.Filter(must=[_translated(where)])
+    return None if where is None else models.Filter(must=[_condition(where)])
 
 
-def _translated(where: Filter) -> models.Condition:  # noqa: PLR0911
+def _condition(where: Filter) -> models.Condition:  # noqa: PLR0911
     match where:
         case Equals(field=field, value=value):
             match_value = models.MatchValue(value=as_keyword(value))
@@ -591,10 +584,10 @@ def _translated(where: Filter) -> models.Condition:  # noqa: PLR0911
             given = models.Range(gt=where.gt, gte=where.gte, lt=where.lt, lte=where.lte)
             return models.FieldCondition(key=field, range=given)
         case HasId(ids=ids):
-            return models.HasIdCondition(has_id=[*sorted(_well_formed(ids))])
+            return models.HasIdCondition(has_id=[*sorted(valid_ids(ids))])
         case Not(part=part):
-            return models.Filter(must_not=[_translated(part)])
+            return models.Filter(must_not=[_condition(part)])
         case And(parts=parts) | Or(parts=parts):
-            joined = [*map(_translated, parts)]
+            joined = [*map(_condition, parts)]
             is_and = isinstance(where, And)
             return models.Filter(must=joined) if is_and else models.Filter(should=joined)

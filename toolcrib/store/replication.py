@@ -26,22 +26,20 @@ from toolcrib.store.base import Layout, LegQuery, Point, Record, Scored, Store, 
 from toolcrib.store.filters import Filter
 from toolcrib.store.qdrant_edge import EdgeStore
 
-__all__ = ["Publisher", "Replicas"]
-
-MOST_BEHIND = 64
+MAX_QUEUED_WRITES = 64
 """Writes that a follower may be behind; the next one waits."""
 
-PATIENCE_S = 10.0
-"""A follower that is not done with one of them by then is given up."""
+FOLLOWER_TIMEOUT_S = 10.0
+"""A follower whose queue is full for this time is dropped."""
 
-COMPLETE = "complete"
-OPEN = "open"
-REVISION = "revision"
-WRITES = frozenset({"upsert", "set_sparse", "delete", "write_meta"})
+_COMPLETE = "complete"
+_OPEN = "open"
+_REVISION = "revision"
+_WRITES = frozenset({"upsert", "set_sparse", "delete", "write_meta"})
 
 
 class _Readable(Store):
-    """A store whose reading another one does."""
+    """A store that hands its reads to an embedded store."""
 
     @property
     def _engine(self) -> EdgeStore:
@@ -90,15 +88,15 @@ class Publisher:
         self._lock = threading.Lock()
 
     def revision(self, namespace: str) -> str | None:
-        """What the last write to a namespace left."""
+        """Revision of a namespace after its last write."""
         return self._revisions.get(namespace)
 
     def revise(self, namespace: str) -> str:
-        """Tell followers, after all that was written, that a namespace is another one now."""
+        """Send followers a new revision of a namespace, after all its writes."""
         with self._lock:
             revision = self._revisions[namespace] = uuid.uuid4().hex
             for follower in self._followers:
-                follower.send(namespace, REVISION, revision)
+                follower.send(namespace, _REVISION, revision)
         return revision
 
     def open(self, path: Path, layout: Layout, *, survives_power_cut: bool) -> Store:
@@ -129,15 +127,15 @@ class Publisher:
                 for store in self._stores.values():
                     store.add(follower)
                 for namespace, revision in self._revisions.items():
-                    follower.send(namespace, REVISION, revision)
-                follower.send("", COMPLETE)
+                    follower.send(namespace, _REVISION, revision)
+                follower.send("", _COMPLETE)
                 self._followers.append(follower)
             undo.pop_all()
         return remove
 
 
 class _Follower:
-    """Who is sent messages, by a thread: a write waits only where there are many of them.
+    """Sends messages to one process, in a thread: a write waits only where many are queued.
 
     `folder` is for the copies that are sent.
     """
@@ -147,16 +145,16 @@ class _Follower:
         self.is_gone = False
         self._connection = connection
         self._copies = count()
-        self._messages: queue.Queue[Any] = queue.Queue(MOST_BEHIND)
+        self._messages: queue.Queue[Any] = queue.Queue(MAX_QUEUED_WRITES)
         threading.Thread(target=self._run, name="toolcrib-follower", daemon=True).start()
 
     def send(self, key: str, name: str, *given: object) -> None:
-        """Send in turn; who does not keep up hears nothing more, and ends."""
+        """Queue a message; a follower that does not keep up is dropped."""
         if self.is_gone:
             return
         try:
             message = ForkingPickler.dumps((key, name, given))
-            self._messages.put(message, timeout=PATIENCE_S)
+            self._messages.put(message, timeout=FOLLOWER_TIMEOUT_S)
         except queue.Full:
             self.end()
 
@@ -165,7 +163,7 @@ class _Follower:
         if not self.is_gone:
             place = self.folder / f"replica{next(self._copies)}"
             engine.copy_to(place)
-            self.send(key, OPEN, str(place))
+            self.send(key, _OPEN, str(place))
 
     def end(self) -> None:
         """Send nothing more."""
@@ -184,7 +182,7 @@ class _Follower:
 
 
 class _Published(_Readable):
-    """A store of the owner, and who follows it."""
+    """A store of the owner, with its followers."""
 
     def __init__(self, engine: EdgeStore, key: str) -> None:
         self._own = engine
@@ -197,7 +195,7 @@ class _Published(_Readable):
         return self._own
 
     def add(self, follower: _Follower) -> None:
-        """Send a follower all there is, and from now on all that is written."""
+        """Send a follower a copy, and every later write."""
         with self._lock:
             self._followers = [each for each in self._followers if not each.is_gone]
             follower.send_copy(self._key, self._own)
@@ -217,11 +215,11 @@ class _Published(_Readable):
 
     @contextmanager
     def renew(self, layout: Layout) -> Generator[Store]:
-        with self._swapping(), self._own.renew(layout) as beside:
+        with self._copies_after_swap(), self._own.renew(layout) as beside:
             yield beside
 
     def optimise(self) -> None:
-        with self._swapping():
+        with self._copies_after_swap():
             self._own.optimise()
 
     def close(self) -> None:
@@ -241,8 +239,8 @@ class _Published(_Readable):
                 follower.send(self._key, name, *given)
 
     @contextmanager
-    def _swapping(self) -> Generator[None]:
-        """Send copies afterwards, where the files are others then."""
+    def _copies_after_swap(self) -> Generator[None]:
+        """Send copies afterwards, where the files were swapped."""
         with self._lock:
             before = self._own.generation
             yield
@@ -254,7 +252,7 @@ class _Published(_Readable):
             try:
                 follower.send_copy(self._key, self._own)
             except StoreError:
-                # It would go on without what the others have.
+                # Without the copy the follower would serve old points.
                 follower.end()
 
 
@@ -268,20 +266,20 @@ class Replicas:
         self._connection = connection
         self._stores: dict[str, tuple[EdgeStore, Path]] = {}
         self._revisions: dict[str, str] = {}
-        while self._take() != COMPLETE:
+        while self._apply_next() != _COMPLETE:
             pass
 
     def open(self, path: Path, layout: Layout, *, survives_power_cut: bool) -> Store:  # noqa: ARG002 -- as the owner has it
-        """The replica of a store of the owner; it is asked for by each question anew."""
+        """The replica of a store of the owner; each call looks up its current files."""
         self.engine(str(path))
         return _Replica(self, str(path))
 
     def revision(self, namespace: str) -> str | None:
-        """That of the last write to a namespace which is in the replicas."""
+        """Revision of the last write to a namespace that has reached the replicas."""
         return self._revisions.get(namespace)
 
     def revise(self, namespace: str) -> str:
-        """Nothing that a follower can do.
+        """Refuse: only the owner writes.
 
         Raises:
             ReplicaError: always.
@@ -289,7 +287,7 @@ class Replicas:
         raise ReplicaError(f"{namespace} is written to by its owner alone")
 
     def engine(self, key: str) -> EdgeStore:
-        """What holds a replica now.
+        """Store that holds a replica now.
 
         Raises:
             ReplicaError: the owner has sent none.
@@ -299,22 +297,22 @@ class Replicas:
         return self._stores[key][0]
 
     def follow(self) -> None:
-        """Write what the owner writes, until it ends.
+        """Apply the owner's writes until the owner ends.
 
         Raises:
             StoreError: it cannot be written here.
         """
         with suppress(EOFError, ConnectionError):
             while True:
-                self._take()
+                self._apply_next()
 
-    def _take(self) -> str:
+    def _apply_next(self) -> str:
         key, name, given = loads(self._connection.recv_bytes())  # noqa: S301 -- of our own owner
-        if name == OPEN:
+        if name == _OPEN:
             self._open(key, Path(*given))
-        elif name == REVISION:
+        elif name == _REVISION:
             self._revisions[key] = given[0]
-        elif name in WRITES:
+        elif name in _WRITES:
             getattr(self.engine(key), name)(*given)
         return name
 
@@ -340,7 +338,7 @@ class _Replica(_Readable):
         return self._replicas.engine(self._key)
 
     def info(self) -> StoreInfo:
-        """As the owner has it, but for the place."""
+        """Facts of the owner's store, with the owner's location."""
         return replace(self._engine.info(), location=self._key)
 
     def _refuse(self, *_given: Any, **_more: Any) -> NoReturn:
@@ -349,4 +347,4 @@ class _Replica(_Readable):
     upsert = set_sparse = delete = write_meta = renew = optimise = _refuse
 
     def close(self) -> None:
-        """Nothing: others use it."""
+        """Do nothing: other requests use the replica."""

@@ -14,31 +14,12 @@ from typing import Any, TypeVar, cast
 
 import yaml
 
-from toolcrib.encoders.lexical import split_identifier
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.indexers.points import MAX_CHARS, clean, dense_text
+from toolcrib.indexers.points import MAX_ENCODED_CHARS, clean, dense_text
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import object_of
+from toolcrib.text import WORD_CHARACTERS, split_identifier
 from toolcrib.training import import_train
-
-__all__ = [
-    "DEV",
-    "TEST",
-    "TRAIN",
-    "Example",
-    "HeldOut",
-    "TrainingData",
-    "batches",
-    "clusters",
-    "from_labels",
-    "imitate",
-    "joined",
-    "pruned",
-    "sampled",
-    "split_anew",
-    "with_dev",
-    "without_server",
-]
 
 MAX_POSITIVES = 2
 """A query that needs more tools teaches with this many of them; the others are masked."""
@@ -107,7 +88,7 @@ def from_labels(data: DataSet, queries: Iterable[LabelledQuery]) -> TrainingData
     return TrainingData(tuple(places), tuple(examples), tuple(servers.values()))
 
 
-def joined(parts: Sequence[TrainingData]) -> TrainingData:
+def join_data(parts: Sequence[TrainingData]) -> TrainingData:
     """Several sets as one; a text that two of them hold is one text."""
     places: dict[str, int] = {}
     servers: dict[int, str] = {}
@@ -129,7 +110,7 @@ def _moved(example: Example, places: Sequence[int] | Mapping[int, int]) -> Examp
     )
 
 
-def pruned(data: TrainingData) -> TrainingData:
+def prune_documents(data: TrainingData) -> TrainingData:
     """Only the texts that an example points to."""
     used = sorted({p for e in data.examples for p in (e.positive, *e.relevant, *e.negatives)})
     moved = {place: number for number, place in enumerate(used)}
@@ -141,7 +122,7 @@ def pruned(data: TrainingData) -> TrainingData:
     return TrainingData(documents, tuple(examples), servers)
 
 
-def sampled(data: TrainingData, limit: int, seed: int) -> TrainingData:
+def sample_data(data: TrainingData, limit: int, seed: int) -> TrainingData:
     """At most `limit` examples, drawn with a seed; all texts stay, as negatives."""
     if len(data.examples) <= limit:
         return data
@@ -183,14 +164,13 @@ def without_server(tool: ToolSpec) -> str:
 
 
 PERMUTATIONS = 64
-THRESHOLD = 0.7
+NEAR_DUPLICATE_JACCARD = 0.7
 """Jaccard similarity of word shingles from which two texts count as the same."""
 
-MISSES_MATTER = (0.1, 0.9)
-"""What a false hit and a miss of the index weigh: hits are looked at again, misses are lost."""
+LSH_ERROR_WEIGHTS = (0.1, 0.9)
+"""Weights of false hits and misses of the index: hits are checked again, misses are lost."""
 
-SHINGLE = 3
-_WORD = re.compile(r"\w+")
+SHINGLE_WORDS = 3
 
 
 class HeldOut:
@@ -203,9 +183,9 @@ class HeldOut:
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._datasketch = import_train("datasketch")
         self._index: Any = self._datasketch.MinHashLSH(
-            threshold=THRESHOLD,
+            threshold=NEAR_DUPLICATE_JACCARD,
             num_perm=PERMUTATIONS,
-            weights=MISSES_MATTER,
+            weights=LSH_ERROR_WEIGHTS,
         )
         self._hashes: dict[str, Any] = {}
         for text in texts:
@@ -222,7 +202,7 @@ class HeldOut:
         hashed = self._hash(text)
         found: Sequence[str] = self._index.query(hashed)
         # The index errs both ways; the estimate from all permutations decides.
-        return sorted(o for o in found if self._hashes[o].jaccard(hashed) >= THRESHOLD)
+        return sorted(o for o in found if self._hashes[o].jaccard(hashed) >= NEAR_DUPLICATE_JACCARD)
 
     def __contains__(self, text: str) -> bool:
         return bool(self.like(text))
@@ -257,9 +237,9 @@ def clusters(texts: Sequence[str]) -> list[list[int]]:
 
 def _shingles(text: str) -> set[str]:
     """Runs of three words, the whole text where it is shorter."""
-    words: list[str] = _WORD.findall(text.casefold())
-    runs = range(max(1, len(words) - SHINGLE + 1))
-    return {" ".join(words[start : start + SHINGLE]) for start in runs}
+    words: list[str] = WORD_CHARACTERS.findall(text.casefold())
+    runs = range(max(1, len(words) - SHINGLE_WORDS + 1))
+    return {" ".join(words[start : start + SHINGLE_WORDS]) for start in runs}
 
 
 TRAIN, DEV, TEST = "train", "dev", "test"
@@ -392,11 +372,11 @@ def _latin(text: str) -> bool:
 
 
 def _tool_text(spec: ToolSpec, purpose: str, rng: random.Random) -> tuple[str, bool]:
-    """What the encoder reads, and whether the purpose was taken out of it."""
+    """Text that the encoder reads, and True if the purpose was taken out."""
     server = spec.server if rng.random() < SERVED else ""
     words = " ".join(split_identifier(spec.name))
     if rng.random() < HIDDEN:
-        rest = clean(spec.description[:MAX_CHARS]).replace(purpose, "", 1).strip(" .")
+        rest = clean(spec.description[:MAX_ENCODED_CHARS]).replace(purpose, "", 1).strip(" .")
         parameters = ", ".join(_parameters(spec))
         # Nothing but a name is left of many tools; their parameters say what they do.
         described = rest if len(rest.split()) > MIN_WORDS else f"{rest} {parameters}".strip()
@@ -406,7 +386,7 @@ def _tool_text(spec: ToolSpec, purpose: str, rng: random.Random) -> tuple[str, b
 
 
 def _wish(spec: ToolSpec, purpose: str, rng: random.Random, *, named: bool) -> str:
-    """What the user wants, as an imperative or a noun phrase."""
+    """Wish of a user, as an imperative or a noun phrase."""
     words = split_identifier(spec.name)
     if not named and len(words) >= MIN_WORDS and rng.random() < NAMED:
         wish = " ".join(words).casefold()

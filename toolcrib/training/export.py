@@ -21,19 +21,6 @@ from toolcrib.errors import EncoderError, TrainingError
 from toolcrib.training import import_train
 from toolcrib.training.data import TrainingData
 
-__all__ = [
-    "Weights",
-    "add_to_card",
-    "agreement",
-    "check_base",
-    "export",
-    "export_agreeing",
-    "read_weights",
-    "rehearse",
-    "restore",
-    "write_for_training",
-]
-
 logger = logging.getLogger(__name__)
 
 CALIBRATION = "calibration.txt"
@@ -70,7 +57,7 @@ def export(weights: Weights, out: Path, card: Mapping[str, Any], *, quantised: b
     tokenizer = _neutral(weights.tokenizer)
     model, plain = graph.build(weights.tensors, weights.heads, None)
     if quantised:
-        ranges = _measured(model, plain.taps, tokenizer, int(card["max_tokens"]))
+        ranges = _activation_ranges(model, plain.taps, tokenizer, int(card["max_tokens"]))
         model, _ = graph.build(weights.tensors, weights.heads, ranges)
     out.mkdir(parents=True, exist_ok=True)
     files = {
@@ -109,7 +96,7 @@ def _neutral(source: bytes) -> Any:
     return tokenizer
 
 
-def _measured(model: Any, taps: Mapping[str, str], tokenizer: Any, max_tokens: int) -> Any:
+def _activation_ranges(model: Any, taps: Mapping[str, str], tokenizer: Any, max_tokens: int) -> Any:
     """Run the float graph over the calibration texts; lowest and highest of each channel."""
     onnx = import_train("onnx")
     tapped = onnx.ModelProto()
@@ -287,12 +274,12 @@ def _weight(found: dict[str, Any], site: str) -> NDArray[np.float32]:
     return weight.astype(np.float32) * found[f"{site}.w_scale"] * factors[:, None]
 
 
-TEXTS = 100
-AT_LEAST = 0.98
+AGREEMENT_TEXTS = 100
+MIN_AGREEMENT = 0.98
 """Mean cosine of the vectors; correlation of the scores."""
 
 
-REHEARSED = 2
+REHEARSAL_QUERIES = 2
 """Queries that a rehearsal asks: a graph is right or wrong for all."""
 
 
@@ -317,7 +304,7 @@ def rehearse(base: str, layers: int, max_tokens: int, data: TrainingData) -> Non
         model.save_pretrained(str(start), create_model_card=False)
         card = {"name": "rehearsal", "max_tokens": max_tokens}
         export(read_weights(start), out, card, quantised=False)
-        agreement("reranker", start, out, replace(data, examples=data.examples[:REHEARSED]))
+        agreement("reranker", start, out, replace(data, examples=data.examples[:REHEARSAL_QUERIES]))
 
 
 def export_agreeing(
@@ -353,7 +340,7 @@ def agreement(
     compare = _encoders if kind == "encoder" else _rerankers
     found = compare(trained, exported, data)
     figure = next(iter(found.values()))
-    if not figure >= AT_LEAST:
+    if not figure >= MIN_AGREEMENT:
         raise TrainingError(
             f"the exported model does not agree with the trained one ({found}); the trained "
             f"weights are in {trained}, and can be used as sentence-transformers:{trained}",
@@ -362,7 +349,7 @@ def agreement(
 
 
 def _encoders(trained: Path, exported: Path, data: TrainingData) -> dict[str, float]:
-    examples = data.examples[:TEXTS]
+    examples = data.examples[:AGREEMENT_TEXTS]
     texts = [text for e in examples for text in (e.query, data.documents[e.positive])]
     st = import_train("sentence_transformers")
     model: Any = st.SentenceTransformer(str(trained))
@@ -382,7 +369,7 @@ def _rerankers(trained: Path, exported: Path, data: TrainingData) -> dict[str, f
     torch = import_train("torch")
     expected: list[float] = []
     given: list[float] = []
-    for example in data.examples[:TEXTS]:
+    for example in data.examples[:AGREEMENT_TEXTS]:
         texts = [data.documents[place] for place in (example.positive, *example.negatives)]
         pairs = [(example.query, text) for text in texts]
         logits = model.predict(pairs, activation_fn=torch.nn.Identity(), show_progress_bar=False)

@@ -10,16 +10,14 @@ from torch import Tensor, nn
 
 from toolcrib.encoders.base import FloatArray
 from toolcrib.training.data import Example
-from toolcrib.training.negatives import ALIKE
+from toolcrib.training.negatives import SAME_TEXT_COSINE
 
-__all__ = ["ListwiseLoss", "MaskedContrastiveLoss"]
-
-TEXTS = 16
-PAIRS = 32
+CHUNK_TEXTS = 16
+CHUNK_PAIRS = 32
 """Texts, and pairs of query and text, that run together: those of like length, as padding is
 most of a batch otherwise."""
 
-SCALE = 20.0
+INVERSE_TEMPERATURE = 20.0
 """Inverse temperature on cosines, as all-MiniLM-L6-v2 was trained with."""
 
 
@@ -41,20 +39,22 @@ class MaskedContrastiveLoss(nn.Module):
 
     def forward(self, sentence_features: Sequence[dict[str, Tensor]], labels: Any) -> Tensor:
         """The loss of a batch of (query, positive, negative...) rows."""
-        queries, *texts = (self._encoded(features) for features in sentence_features)
+        queries, *texts = (self._encode(features) for features in sentence_features)
         rows: list[int] = labels.tolist()
-        places = self._places(rows, len(texts))
-        masked = self._masked(rows, places).to(queries.device)
-        scores = (SCALE * queries @ torch.cat(texts).T).masked_fill(masked, -torch.inf)
+        places = self._text_places(rows, len(texts))
+        masked = self._false_negative_mask(rows, places).to(queries.device)
+        scores = (INVERSE_TEMPERATURE * queries @ torch.cat(texts).T).masked_fill(
+            masked, -torch.inf
+        )
         target = torch.arange(len(rows), device=scores.device)
         return nn.functional.cross_entropy(scores, target)
 
-    def _encoded(self, features: dict[str, Any]) -> Tensor:
+    def _encode(self, features: dict[str, Any]) -> Tensor:
         """Unit vectors: float32 [texts, d]."""
         lengths = features["attention_mask"].sum(dim=1)
         order = torch.argsort(lengths)
         chunks: list[Tensor] = []
-        for rows in _chunks(order, TEXTS):
+        for rows in _chunks(order, CHUNK_TEXTS):
             longest = int(lengths[rows[-1]])
             chunk = {
                 name: value[rows, :longest]
@@ -64,18 +64,18 @@ class MaskedContrastiveLoss(nn.Module):
             chunks.append(self.model(chunk)["sentence_embedding"].float())
         return nn.functional.normalize(torch.cat(chunks)[torch.argsort(order)], dim=-1)
 
-    def _places(self, rows: Sequence[int], columns: int) -> list[int]:
-        """Where the batch's texts are: all positives, then each column of negatives."""
+    def _text_places(self, rows: Sequence[int], columns: int) -> list[int]:
+        """Places of the batch's texts: all positives, then each column of negatives."""
         examples = [self._examples[row] for row in rows]
         places = [example.positive for example in examples]
         for column in range(columns - 1):
             places += [example.negatives[column] for example in examples]
         return places
 
-    def _masked(self, rows: Sequence[int], places: Sequence[int]) -> Tensor:
-        """Which candidates are no negatives of which query: bool [rows, places]."""
+    def _false_negative_mask(self, rows: Sequence[int], places: Sequence[int]) -> Tensor:
+        """Mask of candidates that are no negatives of a query: bool [rows, places]."""
         vectors = self._vectors[places]
-        alike = vectors[: len(rows)] @ vectors.T >= ALIKE
+        alike = vectors[: len(rows)] @ vectors.T >= SAME_TEXT_COSINE
         for row, number in enumerate(rows):
             relevant = self._examples[number].relevant
             alike[row] |= [place in relevant for place in places]
@@ -97,7 +97,7 @@ class ListwiseLoss(nn.Module):
         lengths = torch.as_tensor([len(query) + len(text) for query, text in pairs])
         order = torch.argsort(lengths)
         chunks: list[Tensor] = []
-        for rows in _chunks(order, PAIRS):
+        for rows in _chunks(order, CHUNK_PAIRS):
             features = self.model.preprocess([pairs[row] for row in rows])
             moved = {
                 name: value.to(self.model.device)

@@ -13,18 +13,16 @@ from toolcrib.encoders.base import DenseEncoder, FloatArray, SparseVector
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.training import import_train
-from toolcrib.training.data import Example, TrainingData, joined
+from toolcrib.training.data import Example, TrainingData, join_data
 
-__all__ = ["ALIKE", "mine"]
-
-ALIKE = 0.9
+SAME_TEXT_COSINE = 0.9
 """Cosine from which a text counts as the positive in other words, and as no negative."""
 
-MARGIN = 0.1
-"""What stands this far above the positive is more likely unlabelled than wrong."""
+MAX_LEAD_OVER_POSITIVE = 0.1
+"""Score above the positive from which a text is more likely unlabelled than wrong."""
 
-DEPTH = 20
-CHUNK = 256
+MINING_DEPTH = 20
+CHUNK_QUERIES = 256
 
 
 def mine(
@@ -56,19 +54,19 @@ def mine(
     for part in parts:
         known = guide.encode_documents(part.documents)
         vectors |= zip(part.documents, known, strict=True)
-        servers = _numbered(part.servers or [""] * len(part.documents))
+        servers = _server_numbers(part.servers or [""] * len(part.documents))
         words, examples = _Words(part.documents), list[Example]()
-        for start in range(0, len(part.examples), CHUNK):
-            chunk = part.examples[start : start + CHUNK]
+        for start in range(0, len(part.examples), CHUNK_QUERIES):
+            chunk = part.examples[start : start + CHUNK_QUERIES]
             examples += _with_negatives(chunk, guide, known, words, servers, count, rng)
             progress(done + len(examples), total)
         done += len(examples)
         mined.append(replace(part, examples=tuple(examples)))
-    data = joined(mined)
+    data = join_data(mined)
     return data, np.array([vectors[text] for text in data.documents], dtype=np.float32)
 
 
-def _numbered(servers: Sequence[str]) -> NDArray[np.int64]:
+def _server_numbers(servers: Sequence[str]) -> NDArray[np.int64]:
     """A number for each text's server; where none is known, one of the text's own."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys(servers))}
     own = range(len(numbers), len(numbers) + len(servers))
@@ -86,7 +84,7 @@ def _with_negatives(
     rng: np.random.Generator,
 ) -> list[Example]:
     scores = _first_stage([e.query for e in examples], guide, vectors, words)
-    alike = vectors[[e.positive for e in examples]] @ vectors.T >= ALIKE
+    alike = vectors[[e.positive for e in examples]] @ vectors.T >= SAME_TEXT_COSINE
     mined: list[Example] = []
     for row, example in enumerate(examples):
         barred = alike[row]
@@ -115,8 +113,8 @@ def _draw(
     count: int,
     rng: np.random.Generator,
 ) -> tuple[int, ...]:
-    left = np.where(barred | (scores > scores[positive] + MARGIN), -np.inf, scores)
-    depth = min(DEPTH, len(left))
+    left = np.where(barred | (scores > scores[positive] + MAX_LEAD_OVER_POSITIVE), -np.inf, scores)
+    depth = min(MINING_DEPTH, len(left))
     hardest = np.argpartition(-left, depth - 1)[:depth]
     hardest = hardest[np.isfinite(left[hardest])]
     if len(hardest) < count:
@@ -156,13 +154,13 @@ class _Words:
     def _matrix(self, rows: Sequence[SparseVector]) -> Any:
         ends = np.cumsum([0, *(len(row.indices) for row in rows)])
         # The engine's term ids are 32 bits wide; a matrix of as many columns would be too.
-        columns = np.concatenate([row.indices for row in rows] or [np.empty(0)]) % WIDTH
+        columns = np.concatenate([row.indices for row in rows] or [np.empty(0)]) % TERM_COLUMNS
         values = np.concatenate([row.values for row in rows] or [np.empty(0)])
-        shape = (len(rows), WIDTH)
+        shape = (len(rows), TERM_COLUMNS)
         return self._sparse.csr_matrix(
             (values.astype(np.float32), columns.astype(np.int64), ends), shape=shape
         )
 
 
-WIDTH = 1 << 22
+TERM_COLUMNS = 1 << 22
 """Columns of the term matrix: terms that share one are rare enough for mining."""

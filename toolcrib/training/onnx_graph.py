@@ -22,20 +22,18 @@ from onnx import TensorProto, helper, numpy_helper
 
 from toolcrib.encoders.base import FloatArray
 
-__all__ = ["CONTRIB", "Graph", "Ranges", "build", "layers"]
-
 EPSILON = 1e-12
 OPSET, IR_VERSION, CONTRIB = 20, 10, "com.microsoft"
 INPUTS = ("input_ids", "attention_mask")
 OUTPUTS = ("sentence_embedding", "token_embeddings")
 LOGIT, POOLER, HEAD = "logit", "pooler.dense", "classifier"
-"""What a cross-encoder gives, and its weights beside the encoder's own."""
+"""Output of a cross-encoder, and its weights beside the encoder's own."""
 
 MARGIN = 1.05
 """Room above the largest activation seen while calibrating."""
 
 STRENGTH = 0.7
-"""How far an outlier channel is drawn in: 0 leaves it, 1 brings it to the median."""
+"""Share by which an outlier channel is scaled down: 0 leaves it, 1 brings it to the median."""
 
 Ranges = dict[str, tuple[FloatArray, FloatArray]]
 """Lowest and highest activation of each channel, by site (the input of a linear layer)."""
@@ -184,7 +182,7 @@ def layer(graph: Graph, x: str, number: int, mask: str, output: str) -> str:
 
 
 def layers(weights: Mapping[str, FloatArray]) -> int:
-    """How many layers the weights are of."""
+    """Number of layers of the weights."""
     return sum(name.endswith("attention.self.query.weight") for name in weights)
 
 

@@ -32,8 +32,8 @@ from toolcrib.training.data import (
     TrainingData,
     from_labels,
     imitate,
-    pruned,
-    sampled,
+    prune_documents,
+    sample_data,
     with_dev,
     without_server,
 )
@@ -53,23 +53,6 @@ from toolcrib.training.trainer import (
     train_reranker,
 )
 
-__all__ = [
-    "BUNDLED",
-    "MEASURES",
-    "NAME",
-    "Change",
-    "Gathered",
-    "Stage",
-    "TrainingPlan",
-    "TrainingResult",
-    "TrainingVerdict",
-    "gather",
-    "judge",
-    "ranking_evaluator",
-    "retrieval_evaluator",
-    "train",
-]
-
 BUNDLED = "bundled"
 WORK = "work"
 """The folder in the model's that holds the run until it is done: checkpoints, float weights."""
@@ -81,13 +64,13 @@ Stage: TypeAlias = Callable[[str, int, int], None]
 """Is told what is being done, how much of it, and of how much."""
 
 
-LIMIT = 3_000
+MAX_SET_PAIRS = 3_000
 """Pairs of one data set: with more of them a large set would set the tone for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """What to train, on what, and where to; its settings say whether encoder or reranker.
+    """Plan of a training run; its `settings` decide between encoder and reranker.
 
     `base`: `bundled`, or a folder or hub name of sentence-transformers. `corpora`: tools
     without queries, by name. `unseen`: data sets that must not leak into the training texts.
@@ -103,7 +86,7 @@ class TrainingPlan:
     base: str = BUNDLED
     settings: EncoderTraining | RerankerTraining = field(default_factory=EncoderTraining)
     imitated: bool = True
-    limit: int = LIMIT
+    limit: int = MAX_SET_PAIRS
     corpus_limit: int | None = None
     judged: int | None = None
     checked: bool = True
@@ -112,13 +95,13 @@ class TrainingPlan:
 
     @property
     def kind(self) -> Literal["encoder", "reranker"]:
-        """What is trained."""
+        """Kind of the trained model."""
         return "encoder" if isinstance(self.settings, EncoderTraining) else "reranker"
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """What came of it: where pairs came from, the trainer's account, the export, the verdict.
+    """Result of a run: sources of pairs, the trainer's account, the export, the verdict.
 
     As a dictionary it is a JSON contract, and stands in the model's card. `verdict` is None
     where no query was held back to judge by.
@@ -220,7 +203,7 @@ def _claim(work: Path, plan: TrainingPlan, data: TrainingData) -> dict[str, Any]
 
 
 def _base(plan: TrainingPlan, work: Path) -> str:
-    """What the trainer opens; of a model folder the weights are read back from its graph."""
+    """Base for the trainer; weights of a model folder are read back from its graph."""
     folder = MODELS / DEFAULT_MODEL if plan.base == BUNDLED else Path(plan.base)
     if not (folder / "card.json").is_file():
         return plan.base
@@ -255,7 +238,7 @@ class Gathered:
 
     @property
     def pairs(self) -> dict[str, int]:
-        """How many pairs each source gave."""
+        """Number of pairs by source."""
         return {name: len(part.examples) for name, part in self.parts.items()}
 
 
@@ -278,10 +261,10 @@ def gather(plan: TrainingPlan) -> Gathered:
         labelled = [query for query in data.split(TRAIN) if query.relevant]
         kept = [query for query in labelled if query.text not in queries]
         left_out[data.name] = len(labelled) - len(kept)
-        parts[data.name] = sampled(from_labels(data, kept), plan.limit, plan.seed)
+        parts[data.name] = sample_data(from_labels(data, kept), plan.limit, plan.seed)
         if plan.imitated:
             made = _without(imitate(data.tools, f"{data.name}: tools", seed=plan.seed), queries)
-            parts[f"{data.name}: tools"] = sampled(made, plan.limit, plan.seed)
+            parts[f"{data.name}: tools"] = sample_data(made, plan.limit, plan.seed)
     for name, specs in plan.corpora.items():
         found = list(specs)
         fresh = [spec for spec in found if without_server(spec) not in tools]
@@ -289,7 +272,9 @@ def gather(plan: TrainingPlan) -> Gathered:
         made = _without(imitate(fresh, name, seed=plan.seed), queries)
         # A corpus can be far larger than what is taken of it, and every text must be encoded.
         bound = plan.corpus_limit
-        parts[name] = made if bound is None else pruned(sampled(made, bound, plan.seed))
+        parts[name] = (
+            made if bound is None else prune_documents(sample_data(made, bound, plan.seed))
+        )
     return Gathered({name: part for name, part in parts.items() if part.examples}, left_out)
 
 
@@ -297,11 +282,11 @@ def _without(data: TrainingData, held: HeldOut) -> TrainingData:
     return replace(data, examples=tuple(e for e in data.examples if e.query not in held))
 
 
-NAME = "dev"
-DEV_LIMIT = 300
+EVALUATOR_NAME = "dev"
+MAX_DEV_QUERIES = 300
 """Queries of a data set that are asked at each check."""
 
-CANDIDATES = 19
+RANKED_CANDIDATES = 19
 """Texts that a reranker orders beside the right one."""
 
 
@@ -323,7 +308,7 @@ def ranking_evaluator(data_sets: Sequence[DataSet], guide: DenseEncoder, seed: i
     parts = _parts(data_sets, seed)
     if not parts:
         return None
-    data, _ = mine(parts, guide, count=CANDIDATES, seed=seed)
+    data, _ = mine(parts, guide, count=RANKED_CANDIDATES, seed=seed)
     samples = [
         {
             "query": example.query,
@@ -332,11 +317,15 @@ def ranking_evaluator(data_sets: Sequence[DataSet], guide: DenseEncoder, seed: i
         }
         for example in data.examples
     ]
-    return module.CrossEncoderRerankingEvaluator(samples, at_k=10, name=NAME, write_csv=False)
+    return module.CrossEncoderRerankingEvaluator(
+        samples, at_k=10, name=EVALUATOR_NAME, write_csv=False
+    )
 
 
 def _parts(data_sets: Sequence[DataSet], seed: int) -> list[TrainingData]:
-    found = [sampled(from_labels(data, data.split(DEV)), DEV_LIMIT, seed) for data in data_sets]
+    found = [
+        sample_data(from_labels(data, data.split(DEV)), MAX_DEV_QUERIES, seed) for data in data_sets
+    ]
     return [part for part in found if part.examples]
 
 
@@ -372,15 +361,15 @@ def _mean_of_sets(evaluators: Sequence[Any]) -> Any:
             found = [
                 evaluator(model)[f"{evaluator.name}_cosine_ndcg@10"] for evaluator in evaluators
             ]
-            return {f"{NAME}_ndcg@10": sum(found) / len(found)}
+            return {f"{EVALUATOR_NAME}_ndcg@10": sum(found) / len(found)}
 
     return MeanOfSets()
 
 
 MEASURES = ("ndcg@10", "hit@1", "completeness@10")
-"""What is shown; the first decides."""
+"""Measures that are shown; the first decides."""
 
-LEVEL = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,7 +388,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class TrainingVerdict:
-    """What training was worth: `better` or `worse` only where chance is no likely reason.
+    """Verdict on a training: `better` or `worse` only where chance is no likely reason.
 
     nDCG@10 decides, in the mean over the data sets; `p` is that of a paired randomisation test.
     """
@@ -441,7 +430,7 @@ def _weighed(found: Evaluation, seed: int) -> TrainingVerdict:
     changes: list[Change] = []
     deciding: list[Floats] = []
     for data in found.sets.values():
-        before, after = (_measured(data.systems[name]) for name in ("before", "after"))
+        before, after = (_measure_matrix(data.systems[name]) for name in ("before", "after"))
         if not len(before):
             continue
         differences = after - before
@@ -458,12 +447,12 @@ def _weighed(found: Evaluation, seed: int) -> TrainingVerdict:
         return TrainingVerdict("no difference", 1.0, ())
     weighed = np.concatenate(deciding)
     chance = float(randomisation_tests(weighed, seed)[0])
-    if chance >= LEVEL:
+    if chance >= SIGNIFICANCE_LEVEL:
         return TrainingVerdict("no difference", chance, tuple(changes))
     return TrainingVerdict("better" if weighed.sum() > 0 else "worse", chance, tuple(changes))
 
 
-def _measured(system: SystemResult) -> Floats:
+def _measure_matrix(system: SystemResult) -> Floats:
     """float64 [answerable queries, measures]."""
     rows = [outcome.measures for outcome in system.outcomes if outcome.measures]
     return np.array([[row[measure] for measure in MEASURES] for row in rows], dtype=np.float64)

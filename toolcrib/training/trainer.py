@@ -12,19 +12,9 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.training import import_train
 from toolcrib.training.data import TrainingData, batches
 
-__all__ = [
-    "CHECKPOINTS",
-    "METRIC",
-    "EncoderTraining",
-    "LoopSettings",
-    "RerankerTraining",
-    "train_encoder",
-    "train_reranker",
-]
-
 CHECKPOINTS = "checkpoints"
 METRIC = "eval_dev_ndcg@10"
-"""What the best checkpoint is best in, where there are development queries."""
+"""Metric of the best checkpoint, where there are development queries."""
 
 StepListener = Callable[[int, int], None]
 """Is told how many steps are done, and of how many."""
@@ -32,7 +22,7 @@ StepListener = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """How long and how fast.
+    """Length and rate of the training loop.
 
     `rate` is the highest learning rate, reached after the share `warmup` of all steps and then
     falling to nothing. `checks` is how often in an epoch a checkpoint is written and, where
@@ -143,25 +133,25 @@ def _last_checkpoint(folder: Path) -> str | None:
 
 
 def _has_bf16(torch: Any) -> bool:
-    """Whether the processor multiplies in bfloat16; elsewhere it is slower than float32."""
+    """True if the processor multiplies in bfloat16; otherwise bfloat16 is slower than float32."""
     if torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported())
     capabilities: dict[str, Any] = torch.cpu.get_capabilities()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
-MIXES = (0.0, 0.25, 0.5)
+FIRST_WEIGHT_SHARES = (0.0, 0.25, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderTraining:
-    """How an encoder is fine-tuned, beside the loop's own settings.
+    """Settings to fine-tune an encoder, beside the loop's own.
 
     `max_tokens` is where texts are cut while training. `words` lets the table of word vectors
     move as well: it learns the training texts' words best, and forgets others. `homogeneous` is
     the share of batches drawn from one source. `mix` is the share of the base's weights in the
     result: half-way back a model keeps more of what it could (WiSE-FT, Wortsman et al. 2022).
-    None: the best of `MIXES` on the development queries, and half where there are none.
+    None: the best of `FIRST_WEIGHT_SHARES` on the development queries, half without queries.
     """
 
     loop: LoopSettings = field(default_factory=LoopSettings)
@@ -217,12 +207,12 @@ def train_encoder(
         evaluator=evaluator,
         progress=progress,
     )
-    account["mix"] = _mixed(model, start, settings.mix, evaluator)
+    account["mix"] = _mix_weights(model, start, settings.mix, evaluator)
     model.save(str(out), create_model_card=False)
     return account
 
 
-def _mixed(model: Any, start: dict[str, Any], share: float | None, evaluator: Any) -> float:
+def _mix_weights(model: Any, start: dict[str, Any], share: float | None, evaluator: Any) -> float:
     """Put the wanted share of the first weights into the model, or the share that serves best."""
     trained = {name: value.detach().clone() for name, value in model.state_dict().items()}
 
@@ -232,11 +222,11 @@ def _mixed(model: Any, start: dict[str, Any], share: float | None, evaluator: An
 
     if share is None and evaluator is not None:
         found: dict[float, float] = {}
-        for candidate in MIXES:
+        for candidate in FIRST_WEIGHT_SHARES:
             load(candidate)
             found[candidate] = evaluator(model)[METRIC.removeprefix("eval_")]
         share = max(found, key=lambda candidate: found[candidate])
-    share = MIXES[-1] if share is None else share
+    share = FIRST_WEIGHT_SHARES[-1] if share is None else share
     load(share)
     return share
 
@@ -261,12 +251,12 @@ def _trainer(sources: Sequence[str], settings: EncoderTraining) -> Any:
         """Batches of one source and mixed ones, in an order of the epoch's own."""
 
         def __iter__(self) -> Iterator[list[int]]:
-            return iter(self._drawn())
+            return iter(self._draw_batches())
 
         def __len__(self) -> int:
-            return len(self._drawn())
+            return len(self._draw_batches())
 
-        def _drawn(self) -> list[list[int]]:
+        def _draw_batches(self) -> list[list[int]]:
             seed, share = settings.loop.seed + self.epoch, settings.homogeneous
             return batches(sources, self.batch_size, homogeneous=share, seed=seed)
 
@@ -281,7 +271,7 @@ def _trainer(sources: Sequence[str], settings: EncoderTraining) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RerankerTraining:
-    """How a reranker is fine-tuned; `layers` of the encoder are kept, the first ones."""
+    """Settings to fine-tune a reranker; the first `layers` of the encoder are kept."""
 
     loop: LoopSettings = field(default_factory=lambda: LoopSettings(batch=16))
     layers: int = 3

@@ -77,7 +77,7 @@ def test_nothing_stands_out_beyond_the_window(page: Path, width: int):
     assert int(window) == int(needed) == width
     assert beyond == ""
     assert float(smallest_letters) > 9
-    assert int(drawings) == 3 * 7
+    assert int(drawings) == 3 * 3
 
 
 @pytest.mark.parametrize(

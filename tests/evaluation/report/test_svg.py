@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.evaluation.report.svg import (
+    GREYED_LOOK,
     LOOKS,
-    OTHER,
     Axis,
     Curve,
     Drawing,
     curve_chart,
+    one_line,
     round_steps,
     spread,
-    written,
 )
 
-TEXT_COLOURS = ("ink", "muted", "s0", "s1", "s2", "s3", "s4", "s5", "right", "wrong", "nothing")
+TEXT_COLOURS = ("ink", "muted", "s0", "s1", "s2", "s3", "s4", "s5", "right", "wrong")
 CSS = (files("toolcrib.evaluation.report") / "style.css").read_text("utf-8")
 
 
@@ -39,13 +39,13 @@ def test_names_keep_their_order_their_distance_and_the_page(wanted: list[float])
 
 @given(st.text(), st.integers(1, 30))
 def test_a_written_name_is_one_short_line(name: str, most: int):
-    line = written(name, most)
+    line = one_line(name, most)
     assert len(line) <= most
     assert "\n" not in line
 
 
 def test_a_long_name_ends_in_an_ellipsis():
-    assert written("semantic-router-hybrid", 10) == "semantic-…"
+    assert one_line("semantic-router-hybrid", 10) == "semantic-…"
 
 
 def test_places_rise_with_values_also_on_a_log_scale():
@@ -76,7 +76,7 @@ def test_there_are_few_steps_and_all_within(low: float, span: float):
 
 def test_names_without_room_are_left_out_greyed_systems_first():
     drawing = Drawing(50, "names")
-    drawing.beside(0, [(n, f"n{n}", OTHER if n < 5 else LOOKS[0]) for n in range(9)], (0, 50))
+    drawing.beside(0, [(n, f"n{n}", GREYED_LOOK if n < 5 else LOOKS[0]) for n in range(9)], (0, 50))
     assert [one.text for one in drawing.texts] == ["n0", "n5", "n6", "n7", "n8"][-4:]
 
 
@@ -84,9 +84,9 @@ def test_a_curve_is_drawn_with_its_band_its_marks_and_its_name():
     unit = Axis(0, 1, 0, 1)
     curves = [
         Curve("ours", LOOKS[1], [(0, 0.5), (1, 1)], [(0.4, 0.6), (0.9, 1)]),
-        Curve("theirs", OTHER, [(0, 0.2), (1, 0.3)]),
+        Curve("theirs", GREYED_LOOK, [(0, 0.2), (1, 0.3)]),
     ]
-    drawing = curve_chart("two", curves, (unit, unit), ({0: "0"}, {}), "x", rule=0.5)
+    drawing = curve_chart("two", curves, (unit, unit), ({0: "0"}, {}), "x")
     greyed, band, line, marks = drawing.paths[-4:]
     assert (greyed.colour, band.opacity, line.dashes) == ("other", 0.1, LOOKS[1].dashes)
     assert marks.d.count("M") == 2

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.measures import spoken
+from toolcrib.evaluation.measures import measure_title
 from toolcrib.evaluation.report.page import (
     best_first,
     gate_table,
@@ -16,7 +16,7 @@ from toolcrib.evaluation.report.page import (
     looks_of,
     overall,
 )
-from toolcrib.evaluation.report.svg import LOOKS, OTHER
+from toolcrib.evaluation.report.svg import GREYED_LOOK, LOOKS
 from toolcrib.evaluation.results import (
     Comparison,
     Evaluation,
@@ -88,7 +88,7 @@ def test_the_first_system_has_the_first_colour_and_the_worst_of_many_are_greyed(
     looks = looks_of(many)
     assert looks["s0"] is LOOKS[0]
     assert looks["s7"] is LOOKS[1]
-    assert looks["s1"] is looks["s2"] is OTHER
+    assert looks["s1"] is looks["s2"] is GREYED_LOOK
 
 
 def test_the_headline_names_the_best_over_all_sets_and_where_it_is_significant():
@@ -201,7 +201,7 @@ def test_the_best_gate_is_the_highest_or_the_lowest_as_its_measure_has_it():
 
 
 def test_measures_are_written_as_people_write_them():
-    assert [spoken(m) for m in ("ndcg@5", "mrr", "returned_precision")] == [
+    assert [measure_title(m) for m in ("ndcg@5", "mrr", "returned_precision")] == [
         "nDCG@5",
         "MRR",
         "returned precision",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from toolcrib.errors import MissingExtraError
-from toolcrib.indexers.documents.chunking import WINDOW, approximate_tokens, split
+from toolcrib.indexers.documents.chunking import WINDOW_CHARS, approximate_tokens, split
 
 ROOT = Path(__file__).parents[3]
 
@@ -141,13 +141,13 @@ def test_a_counter_of_ones_own_is_what_parts_are_measured_by():
 
 
 def test_a_line_longer_than_a_window_is_cut_between_words():
-    words = [f"word{n}" for n in range(WINDOW // 4)]
+    words = [f"word{n}" for n in range(WINDOW_CHARS // 4)]
     parts = list(split(" ".join(words), "text", 200))
     assert " ".join(part.text for part in parts).split() == words
 
 
 def test_a_word_longer_than_a_window_is_cut_anywhere():
-    text = "x" * (WINDOW + 10)
+    text = "x" * (WINDOW_CHARS + 10)
     assert "".join(part.text for part in split(text, "text", 200)) == text
 
 

@@ -283,7 +283,7 @@ def test_a_server_that_refuses_is_quoted(site, status, said):
 
 
 def test_what_is_too_large_is_not_fetched_to_its_end(site):
-    url = site.put("/a.md", b"x" * (sources.MAX_BYTES + 1))
+    url = site.put("/a.md", b"x" * (sources.MAX_FETCHED_BYTES + 1))
     assert reason(url).startswith("larger than 20,000,000 bytes")
 
 
@@ -293,7 +293,7 @@ def test_what_comes_drop_by_drop_is_given_up(site):
 
 def test_a_server_that_never_answers_is_given_up(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(sources, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(sources, "FETCH_TIMEOUT_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.md"
         assert reason(url).startswith("not here within")

@@ -19,7 +19,7 @@ STRING = {"type": "string"}
 
 
 def out(schema: Any, **defs: Any) -> Any:
-    return References({"defs": defs}).written_out(schema)
+    return References({"defs": defs}).write_out(schema)
 
 
 def ref(name: str, **beside: Any) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def test_references_are_written_out_everywhere() -> None:
 
 def test_the_document_is_left_as_it_is() -> None:
     defs = {"A": {"properties": {"b": ref("B")}}, "B": STRING}
-    References({"defs": defs}).written_out(ref("A"))
+    References({"defs": defs}).write_out(ref("A"))
     assert defs == {"A": {"properties": {"b": ref("B")}}, "B": STRING}
 
 
@@ -58,8 +58,8 @@ def test_a_property_may_be_called_ref_and_data_may_look_like_one() -> None:
 def test_names_in_references_are_unescaped() -> None:
     document = {"a/b": {"c~d e": STRING}, "list": [0, STRING]}
     references = References(document)
-    assert references.written_out({"$ref": "#/a~1b/c~0d%20e"}) == STRING
-    assert references.written_out({"$ref": "#/list/1"}) == STRING
+    assert references.write_out({"$ref": "#/a~1b/c~0d%20e"}) == STRING
+    assert references.write_out({"$ref": "#/list/1"}) == STRING
 
 
 def test_a_schema_that_contains_itself_is_cut() -> None:
@@ -151,7 +151,7 @@ SCHEMAS = st.recursive(
 @given(schema=SCHEMAS, defs=st.fixed_dictionaries(dict.fromkeys(NAMES[:4], SCHEMAS)))
 def test_any_net_of_references_ends_without_one_left(schema: Any, defs: Any) -> None:
     try:
-        written = References({"defs": defs}).written_out(schema)
+        written = References({"defs": defs}).write_out(schema)
     except ValueError:
         return
     assert "$ref" not in str(written)

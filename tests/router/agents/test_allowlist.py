@@ -9,7 +9,7 @@ import sqlalchemy
 
 from toolcrib.errors import MissingExtraError, SettingsError, SourceError
 from toolcrib.router.agents.allowlist import EMBEDDED, Allowlist, load_allowlist, reflect
-from toolcrib.router.context.phrases import split_words
+from toolcrib.text import split_words
 
 SHOP = Allowlist.model_validate(
     {

@@ -7,7 +7,7 @@ import yaml
 
 from toolcrib.errors import SettingsError
 from toolcrib.router.context.cues import PRESET, load_cues
-from toolcrib.router.context.phrases import split_words
+from toolcrib.text import split_words
 
 SMALL = """
 intents:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.router.context.phrases import MAX_WORDS, PhraseIndex, singular, split_words
+from toolcrib.router.context.phrases import MAX_WORDS, PhraseIndex
+from toolcrib.text import singular, split_words
 
 
 def found(phrases, text, **options):
@@ -59,39 +60,9 @@ def test_a_phrase_is_looked_up_at_one_word():
     assert (match.phrase, match.first, match.last) == ("roll back", 1, 3)
 
 
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        ("tickets", "ticket"),
-        ("policies", "policy"),
-        ("branches", "branch"),
-        ("classes", "class"),
-        ("boxes", "box"),
-        ("wishes", "wish"),
-        ("less", "less"),
-        ("is", "is"),
-        ("bus", "bus"),
-        ("team", "team"),
-    ],
-)
-def test_a_plural_loses_its_ending(word, expected):
-    assert singular(word) == expected
-
-
 def test_with_a_fold_both_sides_are_folded():
     assert found(["open tickets"], "any open ticket?", fold=singular) == ["open ticket"]
     assert found(["story point"], "Story Points", fold=singular) == ["Story Points"]
-
-
-@given(st.text(max_size=200))
-def test_words_lie_in_order_in_the_text_and_leave_only_white_space(text):
-    words = split_words(text)
-    assert words.bare == [text[start:end].lower().replace("’", "'") for start, end in words.spans]
-    left, at = [], 0
-    for start, end in words.spans:
-        left.append(text[at:start])
-        at = end
-    assert "".join([*left, text[at:]]).strip() == ""
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c-d", "e"]), min_size=1, max_size=8))

@@ -10,8 +10,8 @@ from toolcrib.errors import MissingExtraError
 from toolcrib.records import Entity
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.phrases import split_words
 from toolcrib.router.context.pii import PERSONAL, graded, personal_entities, secrets
+from toolcrib.text import split_words
 
 
 def found(text, region=None):

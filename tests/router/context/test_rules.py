@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolcrib.router.context.cues import Cues, IntentCues, UrgencyCues, load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.phrases import Match, split_words
+from toolcrib.router.context.phrases import Match
 from toolcrib.router.context.rules import (
     Estimate,
     HeuristicDetector,
@@ -19,6 +19,7 @@ from toolcrib.router.context.rules import (
     phrase_weights,
     smalltalk_of,
 )
+from toolcrib.text import split_words
 
 DETECTOR = HeuristicDetector()
 

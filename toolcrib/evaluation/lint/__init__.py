@@ -4,6 +4,5 @@ from __future__ import annotations
 
 from toolcrib.evaluation.lint.findings import LintFinding, LintSeverity
 from toolcrib.evaluation.lint.lint import LintReport, fails, lint
-from toolcrib.evaluation.lint.texts import in_texts
 
-__all__ = ["LintFinding", "LintReport", "LintSeverity", "fails", "in_texts", "lint"]
+__all__ = ["LintFinding", "LintReport", "LintSeverity", "fails", "lint"]

@@ -1,41 +1,76 @@
-"""Findings of a lint, and the table of its rules."""
+"""Lint rules and their findings: a rule is a function with its name, severity and title."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-__all__ = ["LINT_RULES", "LINT_SEVERITIES", "LintFinding", "LintSeverity", "title_of"]
+from toolcrib.records import ToolSpec
 
 LintSeverity: TypeAlias = Literal["info", "warning", "error"]
 
 LINT_SEVERITIES: tuple[LintSeverity, ...] = ("info", "warning", "error")
 """From the least to the worst: worth a look; costs calls; lost, or not to be served."""
 
-LINT_RULES = {
-    "not-found": "none of its own texts brings the tool among the first five",
-    "hard-to-find": "one of its example requests does not bring the tool among the first five",
-    "confusable": "its own purpose brings another tool first, or one that is level with it",
-    "same-text": "several tools have the same description",
-    "no-description": "there is no description",
-    "thin-description": "the description says little that the name does not say",
-    "cut-description": "the description ends in the middle of a sentence",
-    "long-description": "the description is longer than a model reads",
-    "hidden-verb": "the name does not say what the tool does",
-    "undescribed-parameters": "parameters have no description",
-    "deprecated": "the tool is superseded and still served",
-    "family": "tools differ in one word and take the same parameters: they could be one",
-    "other-language": "the text is in another language than the rest",
-    "audit": "the text hides something or orders a model about (`toolcrib audit`)",
-}
-"""What each rule finds. Those of the audit are called `audit/...`."""
+NEAR_RANK = 5
+"""Tools that an agent gets by default."""
+
+SearchKind: TypeAlias = Literal["purpose", "example", "parameters"]
+
+
+@dataclass(frozen=True, slots=True)
+class SelfSearch:
+    """Result of a search by one of a tool's own texts.
+
+    `rank` counts from 1, None where the tool is not among the first `SEARCH_DEPTH`; `other` is the
+    id of the best other tool, empty where there is none. `lead` is the tool's score minus the
+    other's, in [-1, 1]; `crowding` the mean cosine of the text and the best `NEAR_RANK` others.
+    """
+
+    kind: SearchKind
+    text: str
+    rank: int | None
+    other: str
+    lead: float
+    crowding: float
+
+    @property
+    def is_near(self) -> bool:
+        """True if an agent that searches by this text gets the tool."""
+        return self.rank is not None and self.rank <= NEAR_RANK
+
+
+@dataclass(frozen=True, slots=True)
+class LintInput:
+    """Tools that rules read, and the searches by each tool's own texts, its purpose first."""
+
+    tools: Sequence[ToolSpec]
+    searches: Mapping[str, Sequence[SelfSearch]] = field(
+        default_factory=dict[str, Sequence[SelfSearch]]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem of one tool, as a rule yields it: `text` says what is wrong and what to do.
+
+    `others` are further tools in the problem. `severity` defaults to the rule's; `part` is a
+    rule within the rule.
+    """
+
+    tool: str
+    text: str
+    others: tuple[str, ...] = ()
+    severity: LintSeverity | None = None
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
     """One thing that is wrong: `text` says what and what to do; `others` are further tools in it.
 
-    `tool` and `others` are ids.
+    `tool` and `others` are ids. Rules of the audit are called `audit/...`.
     """
 
     rule: str
@@ -45,6 +80,47 @@ class LintFinding:
     others: tuple[str, ...] = ()
 
 
-def title_of(rule: str) -> str:
-    """What a rule finds, in words."""
-    return LINT_RULES[rule.partition("/")[0]]
+Check: TypeAlias = Callable[[LintInput], Iterator[Problem]]
+
+
+@dataclass(frozen=True, slots=True)
+class LintRule:
+    """A rule; `shared`: its problems are as much about the other tools as about the first."""
+
+    name: str
+    severity: LintSeverity
+    title: str
+    shared: bool
+    check: Check
+
+
+LINT_RULES: dict[str, LintRule] = {}
+
+
+def lint_rule(
+    name: str, severity: LintSeverity, title: str, *, shared: bool = False
+) -> Callable[[Check], Check]:
+    """Register the decorated function as a rule."""
+
+    def register(check: Check) -> Check:
+        LINT_RULES[name] = LintRule(name, severity, title, shared, check)
+        return check
+
+    return register
+
+
+def rule_of(finding: LintFinding) -> LintRule:
+    """The rule of a finding."""
+    return LINT_RULES[finding.rule.partition("/")[0]]
+
+
+def apply_rules(given: LintInput, ignored: Collection[str] = ()) -> Iterator[LintFinding]:
+    """Findings of all rules but `ignored` ones; `audit` stands for all `audit/...`."""
+    for rule in LINT_RULES.values():
+        if rule.name in ignored:
+            continue
+        for each in rule.check(given):
+            name = f"{rule.name}/{each.part}" if each.part else rule.name
+            if name not in ignored:
+                severity = each.severity or rule.severity
+                yield LintFinding(name, severity, each.tool, each.text, each.others)

@@ -12,20 +12,25 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from toolcrib import build
 from toolcrib.crib import Crib
 from toolcrib.encoders.base import DenseEncoder
-from toolcrib.encoders.lexical import split_identifier
 from toolcrib.evaluation.lint.findings import (
     LINT_SEVERITIES,
+    NEAR_RANK,
     LintFinding,
+    LintInput,
     LintSeverity,
+    Problem,
+    SearchKind,
+    SelfSearch,
+    apply_rules,
+    lint_rule,
+    rule_of,
 )
 from toolcrib.evaluation.lint.texts import (
-    audited,
-    in_texts,
     own_words,
     parameters_of,
     purpose_of,
@@ -34,20 +39,16 @@ from toolcrib.numerics import sigmoid
 from toolcrib.records import ToolSpec
 from toolcrib.retrieval.legs import has_words
 from toolcrib.settings import Settings
+from toolcrib.text import split_identifier
 
-__all__ = ["Asked", "LintReport", "ServerLint", "ask", "fails", "lint", "logit_terms"]
-
-Told: TypeAlias = Callable[[str, int, int], None]
-"""Hears what is done, how much of it, and of how much."""
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Callback that takes the step at work, how much of it is done, and of how much."""
 
 
-# -- asking ----------------------------------------------------------------------------------------
+# -- searches --------------------------------------------------------------------------------------
 
-DEPTH = 10
-"""Tools that each request is answered with."""
-
-NEAR = 5
-"""An agent gets so many tools unless told otherwise."""
+SEARCH_DEPTH = 10
+"""Tools that each search returns."""
 
 MAX_EXAMPLES = 3
 """Example requests of a tool that are asked, the first ones."""
@@ -55,51 +56,29 @@ MAX_EXAMPLES = 3
 MAX_PARAMETERS_CHARS = 250
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the search answered to one of a tool's own texts.
-
-    `rank` counts from 1, None where the tool is not among the first `DEPTH`; `other` is the id of
-    the best other tool, empty where there is none. `lead` is the tool's score minus that one's, in
-    [-1, 1]; `crowding` the mean cosine of the text and the best `NEAR` others.
-    """
-
-    kind: Literal["purpose", "example", "parameters"]
-    text: str
-    rank: int | None
-    other: str
-    lead: float
-    crowding: float
-
-    @property
-    def is_near(self) -> bool:
-        """Whether an agent that asks so gets the tool."""
-        return self.rank is not None and self.rank <= NEAR
-
-
-def ask(
+def search_each(
     tools: Sequence[ToolSpec],
     settings: Settings,
-    told: Told = lambda _what, _done, _total: None,
+    progress: Progress = lambda _what, _done, _total: None,
     *,
     dense: DenseEncoder | None = None,
-) -> dict[str, list[Asked]]:
-    """Ask for every tool by its own texts; by id, its purpose first.
+) -> dict[str, list[SelfSearch]]:
+    """Search for every tool by its own texts; results by id, the purpose first.
 
     `dense` defaults to the encoder of the settings.
     """
     settings = settings.without_reranker()
     bare = [tool.model_copy(update={"success_examples": ()}) for tool in tools]
-    asked: dict[str, list[Asked]] = {}
+    found: dict[str, list[SelfSearch]] = {}
     with Crib.open(build.MEMORY, settings=settings, dense=dense) as crib:
-        crib.index_tools(bare, progress=lambda p: told("reading the tools", p.done, p.total))
+        crib.index_tools(bare, progress=lambda p: progress("reading the tools", p.done, p.total))
         for done, tool in enumerate(tools, start=1):
-            asked[tool.id] = [_answer(crib, tool, kind, text) for kind, text in _texts(tool)]
-            told("asking for each tool", done, len(tools))
-    return asked
+            found[tool.id] = [_search(crib, tool, kind, text) for kind, text in _texts(tool)]
+            progress("asking for each tool", done, len(tools))
+    return found
 
 
-def _texts(tool: ToolSpec) -> Iterator[tuple[Literal["purpose", "example", "parameters"], str]]:
+def _texts(tool: ToolSpec) -> Iterator[tuple[SearchKind, str]]:
     yield "purpose", purpose_of(tool)
     for example in tool.success_examples[:MAX_EXAMPLES]:
         if has_words(example):
@@ -112,17 +91,15 @@ def _texts(tool: ToolSpec) -> Iterator[tuple[Literal["purpose", "example", "para
         yield "parameters", said[:MAX_PARAMETERS_CHARS]
 
 
-def _answer(
-    crib: Crib, tool: ToolSpec, kind: Literal["purpose", "example", "parameters"], text: str
-) -> Asked:
-    hits = crib.find_tools(text, k=DEPTH, gate=False, explain=True).tools
+def _search(crib: Crib, tool: ToolSpec, kind: SearchKind, text: str) -> SelfSearch:
+    hits = crib.find_tools(text, k=SEARCH_DEPTH, gate=False, explain=True).tools
     others = [hit for hit in hits if hit.id != tool.id]
     own = next((hit for hit in hits if hit.id == tool.id), None)
     best = others[0].score if others else 0.0
-    crowding = [hit.legs.get("dense", 0.0) for hit in others[:NEAR]] or [0.0]
+    crowding = [hit.legs.get("dense", 0.0) for hit in others[:NEAR_RANK]] or [0.0]
     # One that did not come at all is at least as far behind as the last that did.
     score = own.score if own is not None else hits[-1].score if hits else 0.0
-    return Asked(
+    return SelfSearch(
         kind,
         text,
         None if own is None else own.rank,
@@ -134,36 +111,55 @@ def _answer(
 
 # -- what the answers show -------------------------------------------------------------------------
 
-LEVEL = 0.04
-"""A lead below which requests in other words bring the one tool as often as the other."""
+MIN_LEAD = 0.04
+"""Score lead below which requests in other words bring the one tool as often as the other."""
 
 
-def in_answers(
-    tools: Sequence[ToolSpec], asked: Mapping[str, Sequence[Asked]]
-) -> Iterator[LintFinding]:
-    """Tools that are not found by their own texts, and pairs that are taken for one another."""
-    specs = {tool.id: tool for tool in tools}
-    paired = set[frozenset[str]]()
-    for tool in tools:
-        purpose, *rest = asked[tool.id]
-        if not any(each.is_near for each in asked[tool.id]):
-            said = f"not even {purpose.text!r} brings it: {purpose.other} and others come first"
-            yield LintFinding("not-found", "error", tool.id, said, (purpose.other,))
-            continue
-        for each in rest:
-            if each.kind == "example" and not each.is_near:
-                said = (
+@lint_rule("not-found", "error", "none of its own texts brings the tool among the first five")
+def _not_found(given: LintInput) -> Iterator[Problem]:
+    for tool, searches in given.searches.items():
+        if not any(each.is_near for each in searches):
+            purpose = searches[0]
+            text = f"not even {purpose.text!r} brings it: {purpose.other} and others come first"
+            yield Problem(tool, text, (purpose.other,))
+
+
+@lint_rule(
+    "hard-to-find",
+    "warning",
+    "one of its example requests does not bring the tool among the first five",
+)
+def _hard_to_find(given: LintInput) -> Iterator[Problem]:
+    for tool, searches in given.searches.items():
+        is_found = any(each.is_near for each in searches)
+        for each in searches:
+            if is_found and each.kind == "example" and not each.is_near:
+                text = (
                     f"without its examples {each.text!r} brings {each.other}: say in the "
                     "description what such requests are about"
                 )
-                yield LintFinding("hard-to-find", "warning", tool.id, said, (each.other,))
-        pair = frozenset((tool.id, purpose.other))
-        if purpose.other and purpose.lead < LEVEL and pair not in paired:
+                yield Problem(tool, text, (each.other,))
+
+
+@lint_rule(
+    "confusable",
+    "warning",
+    "its own purpose brings another tool first, or one that is level with it",
+    shared=True,
+)
+def _confusable(given: LintInput) -> Iterator[Problem]:
+    specs = {tool.id: tool for tool in given.tools}
+    paired = set[frozenset[str]]()
+    for tool, (purpose, *rest) in given.searches.items():
+        pair = frozenset((tool, purpose.other))
+        is_found = any(each.is_near for each in (purpose, *rest))
+        if is_found and purpose.other and purpose.lead < MIN_LEAD and pair not in paired:
             paired.add(pair)
-            yield _confusable(tool, specs[purpose.other], purpose.lead)
+            text = _difference(specs[tool], specs[purpose.other], purpose.lead)
+            yield Problem(tool, text, (purpose.other,))
 
 
-def _confusable(tool: ToolSpec, other: ToolSpec, lead: float) -> LintFinding:
+def _difference(tool: ToolSpec, other: ToolSpec, lead: float) -> str:
     how = "comes level with it" if lead > 0 else "comes first"
     parts = [
         f"{each.id} alone says {', '.join(words)}"
@@ -171,35 +167,34 @@ def _confusable(tool: ToolSpec, other: ToolSpec, lead: float) -> LintFinding:
         if words
     ]
     advice = f"what sets them apart: {'; '.join(parts)}" if parts else "no word sets them apart"
-    said = f"asked for by its own purpose, {other.id} {how}; {advice}"
-    return LintFinding("confusable", "warning", tool.id, said, (other.id,))
+    return f"asked for by its own purpose, {other.id} {how}; {advice}"
 
 
 # -- the score -------------------------------------------------------------------------------------
 
-WEIGHTS = (1.7, -2.26, 0.61)
+SCORE_WEIGHTS = (1.7, -2.26, 0.61)
 """Intercept, crowding and parameters of a logistic model of how often a request for a tool brings
 it before every tool that was not wanted. Fitted on all queries of the labelled sets; what weights
-are worth on sets that they were not fitted on, `benchmarks/lint.py --fit` tells. The lead did not
+are worth on other sets is printed by `benchmarks/lint.py --fit`. The lead did not
 help beside them."""
 
-COSTS: Mapping[LintSeverity, float] = {"error": 0.15, "warning": 0.07, "info": 0.0}
+SCORE_LOSS_BY_SEVERITY: Mapping[LintSeverity, float] = {"error": 0.15, "warning": 0.07, "info": 0.0}
 """Shares of a tool's score that its findings take. On labelled sets, tools with errors were found
 8 to 22 points less often than the others of their set, with warnings up to 9."""
 
 
-def logit_terms(asked: Sequence[Asked]) -> tuple[float, float]:
-    """What the score rests on: crowding, and the reciprocal rank by parameters (half without)."""
-    by_parameters = (each for each in asked if each.kind == "parameters")
-    takes = next((1 / (each.rank or 2 * DEPTH) for each in by_parameters), 0.5)
-    return asked[0].crowding, takes
+def logit_terms(searches: Sequence[SelfSearch]) -> tuple[float, float]:
+    """Terms of the score: crowding, and the reciprocal rank by parameters (half without)."""
+    by_parameters = (each for each in searches if each.kind == "parameters")
+    by_parameters_rank = next((1 / (each.rank or 2 * SEARCH_DEPTH) for each in by_parameters), 0.5)
+    return searches[0].crowding, by_parameters_rank
 
 
-def score_of(asked: Sequence[Asked], findings: Iterable[LintFinding] = ()) -> float:
-    """How well a tool will be found, 0 to 100."""
-    bias, *weights = WEIGHTS
-    logit = bias + sum(w * term for w, term in zip(weights, logit_terms(asked), strict=True))
-    kept = math.prod(1 - COSTS[finding.severity] for finding in findings)
+def score_of(searches: Sequence[SelfSearch], findings: Iterable[LintFinding] = ()) -> float:
+    """Score of a tool, 0 to 100: higher is easier to find."""
+    bias, *weights = SCORE_WEIGHTS
+    logit = bias + sum(w * term for w, term in zip(weights, logit_terms(searches), strict=True))
+    kept = math.prod(1 - SCORE_LOSS_BY_SEVERITY[finding.severity] for finding in findings)
     return 100 * kept * sigmoid(logit)
 
 
@@ -221,7 +216,7 @@ class ServerLint:
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """What a lint found, the worst first; `scores` by tool, servers by rising score.
+    """Findings of a lint, the worst first; `scores` by tool, servers by rising score.
 
     `score` is the mean over all tools, 0 to 100; higher is better.
     """
@@ -238,33 +233,27 @@ def lint(
     settings: Settings | None = None,
     *,
     ignored: Iterable[str] = (),
-    asked: Mapping[str, Sequence[Asked]] | None = None,
-    told: Told = lambda _what, _done, _total: None,
+    searches: Mapping[str, Sequence[SelfSearch]] | None = None,
+    progress: Progress = lambda _what, _done, _total: None,
 ) -> LintReport:
-    """What keeps these tools from being found; disabled ones are left out, as in a search.
+    """Find what keeps these tools from being found; disabled tools are left out.
 
-    Findings of `ignored` rules are dropped; `audit` stands for all `audit/...`. `asked` are the
-    answers of `ask`, where there are some already. `told` hears how far the work is.
+    Findings of `ignored` rules are dropped; `audit` stands for all `audit/...`. `searches` are
+    results of `search_each`, where there are some already.
 
     Raises:
         ToolcribError: the models of the settings cannot be used.
     """
     # The first of an id stays, as in an index.
     known = list({tool.id: tool for tool in reversed(list(tools)) if tool.enabled}.values())[::-1]
-    asked = asked or ask(known, settings or Settings(), told)
-    dropped = set(ignored)
-    read = () if "audit" in dropped else audited(known)
-    findings = [
-        finding
-        for finding in (*in_answers(known, asked), *in_texts(known), *read)
-        if not {finding.rule, finding.rule.partition("/")[0]} & dropped
-    ]
+    searches = searches or search_each(known, settings or Settings(), progress)
+    findings = list(apply_rules(LintInput(known, searches), set(ignored)))
     findings.sort(key=lambda each: (-LINT_SEVERITIES.index(each.severity), each.rule, each.tool))
     by_tool: dict[str, list[LintFinding]] = {tool.id: [] for tool in known}
     for finding in findings:
-        for tool in {finding.tool, *_sharing(finding)}:
+        for tool in {finding.tool, *(finding.others if rule_of(finding).shared else ())}:
             by_tool[tool].append(finding)
-    scores = {tool.id: round(score_of(asked[tool.id], by_tool[tool.id]), 1) for tool in known}
+    scores = {tool.id: round(score_of(searches[tool.id], by_tool[tool.id]), 1) for tool in known}
     return LintReport(
         score=_mean(scores.values()),
         tools=len(known),
@@ -272,12 +261,6 @@ def lint(
         findings=tuple(findings),
         scores=scores,
     )
-
-
-def _sharing(finding: LintFinding) -> tuple[str, ...]:
-    """The other tools of a finding that is as much about them as about the first."""
-    shared = {"same-text", "cut-description", "confusable"}
-    return finding.others if finding.rule in shared else ()
 
 
 def _mean(scores: Iterable[float]) -> float:
@@ -303,6 +286,6 @@ def _servers(
 
 
 def fails(findings: Iterable[LintFinding], least: LintSeverity) -> bool:
-    """Whether any finding is as bad as this, or worse."""
+    """True if any finding is as bad as `least`, or worse."""
     bad = LINT_SEVERITIES[LINT_SEVERITIES.index(least) :]
     return any(finding.severity in bad for finding in findings)

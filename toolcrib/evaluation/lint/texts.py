@@ -7,31 +7,29 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from toolcrib.encoders.language import language_of
-from toolcrib.encoders.lexical import split_identifier, tokenise
-from toolcrib.evaluation.lint.findings import LintFinding, LintSeverity
+from toolcrib.evaluation.lint.findings import LintInput, LintSeverity, Problem, lint_rule
 from toolcrib.indexers.audit import Severity, audit_all
 from toolcrib.indexers.points import clean
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import object_of
 from toolcrib.retrieval.legs import has_words
-
-__all__ = ["audited", "in_texts", "own_words", "parameters_of", "purpose_of"]
+from toolcrib.text import name_words, split_identifier, tokenise
 
 # -- the parts of a text ---------------------------------------------------------------------------
 
 MAX_PURPOSE_CHARS = 300
 _END = re.compile(r"[.!?](?=\s|$)|[。！？]")
-LEAST_CHARS, LEAST_WIDE_CHARS = 12, 4
+MIN_SENTENCE_CHARS, MIN_WIDE_SENTENCE_CHARS = 12, 4
 """Shorter than this, in letters or in Chinese characters, no sentence says what a tool is for."""
 
 
 def purpose_of(spec: ToolSpec) -> str:
-    """What the tool is for: the first sentence of its description; its name where it has none."""
+    """Purpose of a tool: the first sentence of its description, else its name."""
     text = clean(spec.description)
     ends = (
         end.end()
         for end in _END.finditer(text)
-        if end.start() >= (LEAST_CHARS if end.group().isascii() else LEAST_WIDE_CHARS)
+        if end.start() >= (MIN_SENTENCE_CHARS if end.group().isascii() else MIN_WIDE_SENTENCE_CHARS)
     )
     said = text[: min(next(ends, MAX_PURPOSE_CHARS), MAX_PURPOSE_CHARS)]
     return said if has_words(said) else " ".join(split_identifier(spec.name)) or spec.name
@@ -110,7 +108,7 @@ _VERBS = (
     "visualise visualize vote wait walk warn watch withdraw wrap write zip zoom"
 )
 VERBS = frozenset(_VERBS.split())
-"""What tools do, as the names of tools say it; words of a name are looked up in lower case."""
+"""Verbs in the names of tools, in lower case."""
 
 _VAGUE = (
     "action api call command do execute function handle handler invoke manage method operation "
@@ -124,66 +122,87 @@ _TRAILS_OFF = re.compile(
     r"(?:\.{3}|…|[,(\[{&+]|\b(?:an?|and|because|into|its|or|such as|than|the|their|your))\Z",
     re.IGNORECASE,
 )
-"""How no sentence ends; `to` or `in` may end one, as in "the teams that a user belongs to"."""
+"""Ends of cut sentences; `to` or `in` may end one, as in "the teams that a user belongs to"."""
+
+_LAST_WORD = re.compile(r"\w\Z")
+MIN_CUT_CHARS, MIN_CUT_DESCRIPTIONS = 50, 3
 
 _LISTS = re.compile(r"(?:etc\.?|[Ee]\.g\.|\w, ?)\.{3}\Z")
 
 
-def in_texts(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
-    """What the texts of these tools show, one by one and side by side."""
-    for spec in specs:
-        yield from _in_description(spec)
-        yield from _in_name(spec)
-        yield from _in_parameters(spec)
-    yield from _cut_at_one_length(specs)
-    yield from _same_texts(specs)
-    yield from _superseded(specs)
-    yield from _families(specs)
-    yield from _languages(specs)
+@lint_rule("no-description", "error", "there is no description")
+def _without_description(given: LintInput) -> Iterator[Problem]:
+    for spec in given.tools:
+        if not clean(spec.description):
+            text = (
+                "it has no description: say in a sentence what it does, to what, and when to use it"
+            )
+            yield Problem(spec.id, text)
 
 
-def _in_description(spec: ToolSpec) -> Iterator[LintFinding]:
-    text = clean(spec.description)
-    if not text:
-        said = "it has no description: say in a sentence what it does, to what, and when to use it"
-        yield LintFinding("no-description", "error", spec.id, said)
-        return
-    new = set(tokenise(text)) - set(tokenise(f"{spec.name} {spec.server}"))
-    if not new:
-        said = f"{text!r} adds nothing to the name: say what it gives, of what, and when to use it"
-        yield LintFinding("thin-description", "info", spec.id, said)
-    if _TRAILS_OFF.search(text) and not _LISTS.search(text):
-        said = f"the description is cut: it ends in {text[-40:]!r}"
-        yield LintFinding("cut-description", "warning", spec.id, said)
-    if (words := len(text.split())) > MAX_WORDS:
-        said = (
-            f"the description has {words:,} words, of which the model reads about {MAX_WORDS}: "
-            "put what the tool does first, and details into its parameters"
-        )
-        yield LintFinding("long-description", "info", spec.id, said)
+@lint_rule("thin-description", "info", "the description says little that the name does not say")
+def _thin_descriptions(given: LintInput) -> Iterator[Problem]:
+    for spec in given.tools:
+        text = clean(spec.description)
+        if text and not set(tokenise(text)) - set(tokenise(f"{spec.name} {spec.server}")):
+            advice = "say what it gives, of what, and when to use it"
+            yield Problem(spec.id, f"{text!r} adds nothing to the name: {advice}")
 
 
-def _in_name(spec: ToolSpec) -> Iterator[LintFinding]:
-    words = [word.lower() for word in split_identifier(spec.name)]
-    if not words or not spec.name.isascii():
-        return
-    if set(words) <= VAGUE:
-        said = f"the name {spec.name!r} could be that of any tool: name what it does, and to what"
-        yield LintFinding("hidden-verb", "warning", spec.id, said)
-    elif not any(map(_says_what_is_done, words)):
-        opening = _WORD.match(clean(spec.description))
-        verb = _base(opening.group().lower()) if opening else ""
-        advice = f": begin it with {verb!r}, as the description does" if verb in VERBS else ""
-        said = f"the name {spec.name!r} holds no verb{advice}"
-        yield LintFinding("hidden-verb", "info", spec.id, said)
+@lint_rule(
+    "cut-description",
+    "warning",
+    "the description ends in the middle of a sentence",
+    shared=True,
+)
+def _cut_descriptions(given: LintInput) -> Iterator[Problem]:
+    """Descriptions that trail off, and the longest where several end at the same length."""
+    for spec in given.tools:
+        text = clean(spec.description)
+        if _TRAILS_OFF.search(text) and not _LISTS.search(text):
+            yield Problem(spec.id, f"the description is cut: it ends in {text[-40:]!r}")
+    texts = {spec.id: spec.description.strip() for spec in given.tools}
+    longest = max(map(len, texts.values()), default=0)
+    cut = [tool for tool, text in texts.items() if len(text) == longest]
+    ends = {texts[tool] for tool in cut if _LAST_WORD.search(texts[tool])}
+    if longest >= MIN_CUT_CHARS and len(ends) >= MIN_CUT_DESCRIPTIONS and len(ends) == len(cut):
+        text = f"{len(cut)} descriptions end at {longest} characters, in the middle of a sentence"
+        yield Problem(cut[0], text, tuple(cut[1:]))
 
 
-def _says_what_is_done(word: str) -> bool:
+@lint_rule("long-description", "info", "the description is longer than a model reads")
+def _long_descriptions(given: LintInput) -> Iterator[Problem]:
+    for spec in given.tools:
+        if (words := len(clean(spec.description).split())) > MAX_WORDS:
+            text = (
+                f"the description has {words:,} words, of which the model reads about {MAX_WORDS}: "
+                "put what the tool does first, and details into its parameters"
+            )
+            yield Problem(spec.id, text)
+
+
+@lint_rule("hidden-verb", "info", "the name does not say what the tool does")
+def _names_without_verb(given: LintInput) -> Iterator[Problem]:
+    for spec in given.tools:
+        words = [word.lower() for word in split_identifier(spec.name)]
+        if not words or not spec.name.isascii():
+            continue
+        if set(words) <= VAGUE:
+            text = f"the name {spec.name!r} fits any tool: name what it does, and to what"
+            yield Problem(spec.id, text, severity="warning")
+        elif not any(map(_is_verb, words)):
+            opening = _WORD.match(clean(spec.description))
+            verb = _infinitive(opening.group().lower()) if opening else ""
+            advice = f": begin it with {verb!r}, as the description does" if verb in VERBS else ""
+            yield Problem(spec.id, f"the name {spec.name!r} holds no verb{advice}")
+
+
+def _is_verb(word: str) -> bool:
     # `csv_to_json` converts, what is done again is done; `orders` are many and order nothing.
     return word in {"to", "2"} or word in VERBS or word.removeprefix("re") in VERBS
 
 
-def _base(word: str) -> str:
+def _infinitive(word: str) -> str:
     """A verb without its ending: creates, fetches, retrieving, notifies."""
     forms = [word, word.removesuffix("s"), word.removesuffix("es")]
     if word.endswith("ies"):
@@ -194,15 +213,16 @@ def _base(word: str) -> str:
     return next((form for form in forms if form in VERBS), word)
 
 
-def _in_parameters(spec: ToolSpec) -> Iterator[LintFinding]:
-    said_of = parameters_of(spec)
-    silent = [name for name, said in said_of.items() if not said]
-    if silent:
-        said = f"{len(silent)} of {len(said_of)} parameters have no description: {_some(silent)}"
-        yield LintFinding("undescribed-parameters", "info", spec.id, said)
+@lint_rule("undescribed-parameters", "info", "parameters have no description")
+def _undescribed_parameters(given: LintInput) -> Iterator[Problem]:
+    for spec in given.tools:
+        descriptions = parameters_of(spec)
+        if bare := [name for name, text in descriptions.items() if not text]:
+            count = f"{len(bare)} of {len(descriptions)} parameters"
+            yield Problem(spec.id, f"{count} have no description: {_first_names(bare)}")
 
 
-def _some(names: Sequence[str], most: int = 5) -> str:
+def _first_names(names: Sequence[str], most: int = 5) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
@@ -210,32 +230,17 @@ def _some(names: Sequence[str], most: int = 5) -> str:
 # -- several tools ---------------------------------------------------------------------------------
 
 
-MIN_CUT_CHARS = 50
-MIN_CUT = 3
-_LAST_WORD = re.compile(r"\w\Z")
-
-
-def _cut_at_one_length(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
-    """The longest descriptions, where several are equally long and end without a full stop."""
-    texts = {spec.id: spec.description.strip() for spec in specs}
-    longest = max(map(len, texts.values()), default=0)
-    cut = [tool for tool, text in texts.items() if len(text) == longest]
-    ends = {texts[tool] for tool in cut if _LAST_WORD.search(texts[tool])}
-    if longest >= MIN_CUT_CHARS and len(ends) >= MIN_CUT and len(ends) == len(cut):
-        said = f"{len(cut)} descriptions end at {longest} characters, in the middle of a sentence"
-        yield LintFinding("cut-description", "warning", cut[0], said, tuple(cut[1:]))
-
-
-def _same_texts(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
-    alike: dict[str, list[ToolSpec]] = defaultdict(list)
-    for spec in specs:
+@lint_rule("same-text", "error", "several tools have the same description", shared=True)
+def _same_descriptions(given: LintInput) -> Iterator[Problem]:
+    alike: dict[str, list[str]] = defaultdict(list)
+    for spec in given.tools:
         if text := clean(spec.description).casefold():
-            alike[text].append(spec)
-    for group in alike.values():
-        if len(group) > 1:
-            first, *others = (spec.id for spec in group)
-            said = f"{len(group)} tools have this description: say in each what the others do not"
-            yield LintFinding("same-text", "error", first, said, tuple(others))
+            alike[text].append(spec.id)
+    for first, *others in alike.values():
+        if others:
+            count = len(others) + 1
+            text = f"{count} tools have this description: say in each what the others do not"
+            yield Problem(first, text, tuple(others))
 
 
 _GONE = r"(?:deprecated|obsolete|superseded|discontinued|no longer (?:supported|maintained))"
@@ -244,22 +249,24 @@ _IS_SUPERSEDED = re.compile(
     rf"|(?i:\bthis (?:\w+ )?(?:tool|operation|action|endpoint|api|method|function|command)\W+"
     rf"(?:is|was|has been)\W+(?:now )?{_GONE})"
 )
-"""How a description says it of the tool itself; others list deprecated packages."""
+"""Statement that the tool itself is deprecated; other tools list deprecated packages."""
 
 _OLD = frozenset({"old", "legacy", "deprecated", "obsolete"})
 _VERSION = re.compile(r"v?\d{1,2}\Z")
 
 
-def _superseded(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
+@lint_rule("deprecated", "info", "the tool is superseded and still served")
+def _superseded_tools(given: LintInput) -> Iterator[Problem]:
+    specs = given.tools
     by_name = {(spec.server, spec.name.casefold()): spec for spec in specs}
     by_stem: dict[tuple[str, tuple[str, ...]], list[ToolSpec]] = defaultdict(list)
     for spec in specs:
         by_stem[spec.server, _stem(spec)].append(spec)
     for spec in specs:
         opening = clean(spec.description)[:MAX_PURPOSE_CHARS]
-        words = {word.lower() for word in split_identifier(spec.name)}
-        is_said = _IS_SUPERSEDED.search(opening)
-        if not is_said and not words & _OLD:
+        words = name_words(spec.name)
+        is_stated = _IS_SUPERSEDED.search(opening)
+        if not is_stated and not words & _OLD:
             continue
         named = [
             by_name[spec.server, word]
@@ -268,11 +275,11 @@ def _superseded(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
         ]
         twins = [each for each in (*named, *by_stem[spec.server, _stem(spec)]) if each is not spec]
         if twins:
-            said = f"it is superseded, and {twins[0].name!r} is served as well: remove it"
-            yield LintFinding("deprecated", "warning", spec.id, said, (twins[0].id,))
-        elif is_said:
-            said = "it says that it is deprecated: remove it, or say which tool to use instead"
-            yield LintFinding("deprecated", "info", spec.id, said)
+            text = f"it is superseded, and {twins[0].name!r} is served as well: remove it"
+            yield Problem(spec.id, text, (twins[0].id,), "warning")
+        elif is_stated:
+            text = "it says that it is deprecated: remove it, or say which tool to use instead"
+            yield Problem(spec.id, text)
 
 
 def _stem(spec: ToolSpec) -> tuple[str, ...]:
@@ -281,44 +288,50 @@ def _stem(spec: ToolSpec) -> tuple[str, ...]:
     return tuple(w for w in words if w not in _OLD and not _VERSION.match(w) and w != "new")
 
 
-MIN_FAMILY = 6
+MIN_FAMILY_TOOLS = 6
 
 
-def _families(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
+@lint_rule(
+    "family",
+    "info",
+    "tools differ in one word and take the same parameters: they could be one",
+)
+def _families(given: LintInput) -> Iterator[Problem]:
     """Tools of a server that do the same and take the same parameters."""
-    families: dict[tuple[str, str, tuple[str, ...]], list[ToolSpec]] = defaultdict(list)
-    for spec in specs:
+    families: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for spec in given.tools:
         words = (word.lower() for word in split_identifier(spec.name))
         verb = next((word for word in words if word in VERBS), None)
         if verb is not None and (taken := tuple(sorted(parameters_of(spec)))):
-            families[spec.server, verb, taken].append(spec)
-    for (_, verb, taken), family in families.items():
-        if len(family) >= MIN_FAMILY:
-            first, *others = (spec.id for spec in family)
-            said = (
-                f"{len(family)} tools that {verb} take the same parameters ({_some(taken)}): "
-                "one tool with a parameter that says what would be easier to find"
+            families[spec.server, verb, taken].append(spec.id)
+    for (_, verb, taken), (first, *others) in families.items():
+        if len(others) + 1 >= MIN_FAMILY_TOOLS:
+            text = (
+                f"{len(others) + 1} tools that {verb} take the same parameters "
+                f"({_first_names(taken)}): one tool with a parameter that says what "
+                "would be easier to find"
             )
-            yield LintFinding("family", "info", first, said, tuple(others))
+            yield Problem(first, text, tuple(others))
 
 
-MIN_TOLD = 4
-"""Texts in a known language, of which most must share it: else there is no language of the rest."""
+MIN_KNOWN_LANGUAGES = 4
+"""Texts in a known language; two thirds of them must share one."""
 
 
-def _languages(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
-    spoken = {spec.id: _language(clean(spec.description)) for spec in specs}
-    told = Counter(language for language in spoken.values() if language)
-    main, count = next(iter(told.most_common(1)), ("", 0))
-    if told.total() < MIN_TOLD or 3 * count < 2 * told.total():
+@lint_rule("other-language", "warning", "the text is in another language than the rest")
+def _other_languages(given: LintInput) -> Iterator[Problem]:
+    language_by_tool = {spec.id: _language(clean(spec.description)) for spec in given.tools}
+    known = Counter(language for language in language_by_tool.values() if language)
+    main, count = next(iter(known.most_common(1)), ("", 0))
+    if known.total() < MIN_KNOWN_LANGUAGES or 3 * count < 2 * known.total():
         return
-    for tool, language in spoken.items():
+    for tool, language in language_by_tool.items():
         if language not in {None, main}:
-            said = (
+            text = (
                 f"the description is in another language ({language}) than the rest ({main}): "
                 "requests in one do not find texts in the other"
             )
-            yield LintFinding("other-language", "warning", tool, said)
+            yield Problem(tool, text)
 
 
 _SCRIPTS = {
@@ -332,7 +345,7 @@ _SCRIPTS = {
     "el": re.compile(r"[\u0370-\u03ff]"),
     "hi": re.compile(r"[\u0900-\u097f]"),
 }
-MIN_SIGNS = 4
+MIN_SCRIPT_LETTERS = 4
 MIN_PROSE_CHARS = 60
 """Shorter texts in Latin letters are taken for one language as often as for another."""
 
@@ -341,7 +354,7 @@ def _language(text: str) -> str | None:
     """The language by its script, else as the extra `context` tells it."""
     signs = {name: len(script.findall(text)) for name, script in _SCRIPTS.items()}
     name, count = max(signs.items(), key=lambda pair: pair[1])
-    if count >= MIN_SIGNS and 3 * count > len(_ENGLISH.findall(text)):
+    if count >= MIN_SCRIPT_LETTERS and 3 * count > len(_ENGLISH.findall(text)):
         return "ja" if signs["ja"] and name == "zh" else name
     if len(text) < MIN_PROSE_CHARS:
         return None
@@ -351,8 +364,10 @@ def _language(text: str) -> str | None:
 _SEVERITY: dict[Severity, LintSeverity] = {"info": "info", "warning": "warning", "block": "error"}
 
 
-def audited(specs: Sequence[ToolSpec]) -> Iterator[LintFinding]:
-    """What the audit finds in these tools."""
-    for found in audit_all(specs):
-        said = f"{found.place}: {found.why}" if found.place else found.why
-        yield LintFinding(f"audit/{found.rule}", _SEVERITY[found.severity], found.tool, said)
+@lint_rule(
+    "audit", "warning", "the text hides something or orders a model about (`toolcrib audit`)"
+)
+def _audit(given: LintInput) -> Iterator[Problem]:
+    for found in audit_all(given.tools):
+        text = f"{found.place}: {found.why}" if found.place else found.why
+        yield Problem(found.tool, text, (), _SEVERITY[found.severity], found.rule)

@@ -1,27 +1,14 @@
-"""Page about choices: accuracy, what was taken for what, and calibration of each set."""
+"""Page about choices: accuracy, confusion and calibration of each set."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from toolcrib.evaluation.choices import NOTHING, ChoiceResult
-from toolcrib.evaluation.report.decisions import TextTable
+from toolcrib.evaluation.choices import NO_LABEL, ChoiceResult
 from toolcrib.evaluation.report.page import fill
-from toolcrib.evaluation.report.plots import reliability_of
+from toolcrib.evaluation.report.plots import reliability_plot
 from toolcrib.evaluation.report.svg import LOOKS, Plot, percent
-
-__all__ = ["render_choices"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Chapter:
-    """What is shown of one set."""
-
-    title: str
-    plots: tuple[Plot, ...]
-    labels: TextTable
-    confusion: TextTable
+from toolcrib.evaluation.tables import choice_overview, confusion_table, label_table
 
 
 def render_choices(kind: str, results: Sequence[ChoiceResult]) -> str:
@@ -37,61 +24,21 @@ def render_choices(kind: str, results: Sequence[ChoiceResult]) -> str:
     return fill(
         "choices.html.jinja",
         lead=f"{percent(right / turns)} of {turns:,} turns are given the right {kind}.",
-        overview=_overview(results),
+        overview=choice_overview(results),
         chapters=[
-            _Chapter(one.name, (_reliability(one),), _labels(one), confusion_table(one))
+            {
+                "title": one.name,
+                "plots": (_reliability(one),),
+                "labels": label_table(one),
+                "confusion": confusion_table(one),
+            }
             for one in results
         ],
-        nothing=NOTHING,
+        nothing=NO_LABEL,
     )
-
-
-def _overview(results: Sequence[ChoiceResult]) -> TextTable:
-    rows = (
-        (
-            one.name,
-            f"{one.turns:,}",
-            percent(one.accuracy),
-            percent(one.f1),
-            "" if one.calibration is None else f"{one.calibration.ece:.3f}",
-            "" if one.brier is None else f"{one.brier:.3f}",
-            f"{max(one.degraded.values(), default=0):,}",
-        )
-        for one in results
-    )
-    columns = ("Set", "Turns", "Accuracy", "F1", "ECE", "Brier", "Degraded")
-    return TextTable("Sets of labelled turns", columns, tuple(rows))
-
-
-def _labels(one: ChoiceResult) -> TextTable:
-    rows = (
-        (label, f"{told.turns:,}", _share(told.precision), _share(told.recall))
-        for label, told in one.labels.items()
-    )
-    return TextTable("Label by label", ("Label", "Turns", "Precision", "Recall"), tuple(rows))
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else percent(value)
-
-
-def confusion_table(one: ChoiceResult) -> TextTable:
-    """Counts by right label (rows) and chosen label (columns); blank for none."""
-    chosen = sorted({label for row in one.confusion.values() for label in row})
-    rows = (
-        (right, *(f"{row[label]:,}" if label in row else "" for label in chosen))
-        for right, row in one.confusion.items()
-    )
-    return TextTable("Chosen in its place", ("right \\ chosen", *chosen), tuple(rows))
 
 
 def _reliability(one: ChoiceResult) -> Plot:
-    title = "Is the confidence a probability?"
-    if one.calibration is None:
-        return Plot(title, absent="no choice had a probability")
-    drawing = reliability_of(
-        f"{title} Expected calibration error: {one.calibration.ece:.3f}",
-        {one.name: one.calibration.bins},
-        {one.name: LOOKS[0]},
-    )
-    return Plot(title, "How often a choice was right, by how likely it was said to be.", drawing)
+    bins = {} if one.calibration is None else {one.name: one.calibration.bins}
+    caption = "How often a choice was right, by its probability."
+    return reliability_plot(bins, {one.name: LOOKS[0]}, caption, "no choice had a probability")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from toolcrib.evaluation.lint.findings import LINT_RULES, LintFinding, title_of
+from toolcrib.evaluation.lint.findings import LINT_RULES, LintFinding
 from toolcrib.evaluation.lint.lint import LintReport
 from toolcrib.evaluation.report.page import fill
-
-__all__ = ["render_lint"]
 
 MAX_ROWS = 500
 """Findings of a rule that are shown; JSON has all."""
@@ -31,7 +29,7 @@ def render_lint(report: LintReport) -> str:
         report=report,
         lead=_lead(report),
         counted=counted,
-        rules=[(rule, title_of(rule), by_rule[rule]) for rule in LINT_RULES if rule in by_rule],
+        rules=[(rule, LINT_RULES[rule].title, found) for rule, found in by_rule.items()],
         worst=sorted(report.scores.items(), key=lambda pair: (pair[1], pair[0]))[:20],
         most=MAX_ROWS,
     )

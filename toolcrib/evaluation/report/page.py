@@ -12,35 +12,15 @@ from typing import Any
 import numpy as np
 
 from toolcrib.evaluation.gate_measures import CONFIDENCE_GATES, GATES
-from toolcrib.evaluation.measures import MEASURES, lower_is_better, main_measure, spoken
+from toolcrib.evaluation.measures import MEASURES, lower_is_better, main_measure, measure_title
 from toolcrib.evaluation.mistakes import confusions, worst_queries
-from toolcrib.evaluation.report.plots import (
-    STAGES,
-    ablation_bars,
-    confidence_distribution,
-    latency_bars,
-    recall_curves,
-    reliability_diagram,
-    risk_coverage_curves,
-    token_bars,
-)
-from toolcrib.evaluation.report.svg import LOOKS, OTHER, Look, milliseconds, percent
+from toolcrib.evaluation.report.plots import latency_bars, recall_curves, reliability_diagram
+from toolcrib.evaluation.report.svg import GREYED_LOOK, LOOKS, Look, milliseconds, percent
 from toolcrib.evaluation.results import Comparison, Evaluation, Interval, SetResult, SystemResult
+from toolcrib.evaluation.systems.base import OURS
 from toolcrib.extras import import_extra
 
-__all__ = [
-    "Table",
-    "best_first",
-    "fill",
-    "gate_table",
-    "headline",
-    "leaderboard",
-    "looks_of",
-    "overall",
-    "render",
-]
-
-ABSENT = "–"
+NO_FIGURE = "–"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +62,7 @@ def leaderboard(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look
     chosen = _deciding(one)
     cells = _measure_cells(one, chosen, evaluation)
     costs = {name: (*cells[name], *_cost_cells(system)) for name, system in one.systems.items()}
-    columns = (*map(spoken, chosen), "p50 ms", "Tokens saved")
+    columns = (*map(measure_title, chosen), "p50 ms", "Tokens saved")
     return Table("Leaderboard", columns, _rows(best_first(one), looks, costs))
 
 
@@ -91,7 +71,7 @@ def measure_table(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Lo
     measures = list(dict.fromkeys(m for s in one.systems.values() for m in s.measures))
     systems = best_first(one) if measures else []
     rows = _rows(systems, looks, _measure_cells(one, measures, evaluation))
-    return Table("Every measure", tuple(map(spoken, measures)), rows)
+    return Table("Every measure", tuple(map(measure_title, measures)), rows)
 
 
 def per_set_table(evaluation: Evaluation, whole: SetResult, looks: Mapping[str, Look]) -> Table:
@@ -101,8 +81,8 @@ def per_set_table(evaluation: Evaluation, whole: SetResult, looks: Mapping[str, 
         measure = main_measure_of(one)
         found = _measure_cells(one, [measure] if measure else [], evaluation)
         for name, column in cells.items():
-            column.extend(found.get(name) or [Cell(ABSENT)])
-    title = f"{spoken(main_measure_of(whole))} on each data set"
+            column.extend(found.get(name) or [Cell(NO_FIGURE)])
+    title = f"{measure_title(main_measure_of(whole))} on each data set"
     return Table(title, tuple(evaluation.sets), _rows(best_first(whole), looks, cells))
 
 
@@ -116,7 +96,7 @@ def _rows(
 
 
 def gate_table(one: SetResult, looks: Mapping[str, Look]) -> Table:
-    """What each confidence is worth; only systems that have one."""
+    """Gate measures of the systems that give a confidence."""
     systems = [s for s in one.systems.values() if CONFIDENCE_GATES & s.gates.keys()]
     gates = [gate for gate in GATES if any(gate in system.gates for system in systems)]
     best: dict[str, float] = {}
@@ -129,7 +109,7 @@ def gate_table(one: SetResult, looks: Mapping[str, Look]) -> Table:
         system.name: [
             Cell(f"{system.gates[gate]:.3f}", best=system.gates[gate] == best.get(gate))
             if gate in system.gates
-            else Cell(ABSENT)
+            else Cell(NO_FIGURE)
             for gate in gates
         ]
         for system in systems
@@ -147,10 +127,10 @@ def _deciding(one: SetResult) -> list[str]:
 
 def _cost_cells(system: SystemResult) -> tuple[Cell, Cell]:
     if not system.outcomes:
-        return Cell(ABSENT), Cell(ABSENT)
+        return Cell(NO_FIGURE), Cell(NO_FIGURE)
     p50 = system.latency_ms.get("p50")
     return (
-        Cell(ABSENT if p50 is None else milliseconds(p50)),
+        Cell(NO_FIGURE if p50 is None else milliseconds(p50)),
         Cell(f"{100 * system.tokens_saved:.1f} %"),
     )
 
@@ -174,7 +154,7 @@ def _column(
     cells: list[Cell] = []
     for system in systems:
         if measure not in system.measures:
-            cells.append(Cell(ABSENT))
+            cells.append(Cell(NO_FIGURE))
             continue
         interval = system.measures[measure]
         text = f"{interval.mean:.3f}"
@@ -186,13 +166,13 @@ def _column(
                 best=text == best and len(intervals) > 1,
                 mark=mark,
                 said=said,
-                placed=_placed(interval, low, high),
+                placed=_interval_position(interval, low, high),
             )
         )
     return cells
 
 
-def _placed(interval: Interval, low: float, high: float) -> tuple[float, float, float]:
+def _interval_position(interval: Interval, low: float, high: float) -> tuple[float, float, float]:
     span = (high - low) or 1.0
     place = [100 * (value - low) / span for value in (interval.low, interval.mean, interval.high)]
     return place[0], place[1], place[2]
@@ -240,12 +220,16 @@ def overall(evaluation: Evaluation) -> SetResult:
         tools=sum(one.tools for one in sets),
         queries=sum(one.queries for one in sets),
         unanswerable=sum(one.unanswerable for one in sets),
-        systems={name: _together(name, sets, evaluation.macro.get(name, {})) for name in names},
+        systems={
+            name: _pooled_system(name, sets, evaluation.macro.get(name, {})) for name in names
+        },
         warnings=tuple(f"{one.name}: {warning}" for one in sets for warning in one.warnings),
     )
 
 
-def _together(name: str, sets: Sequence[SetResult], macro: Mapping[str, float]) -> SystemResult:
+def _pooled_system(
+    name: str, sets: Sequence[SetResult], macro: Mapping[str, float]
+) -> SystemResult:
     parts = [one.systems[name] for one in sets if name in one.systems]
     measured = [part for part in parts if part.outcomes]
     measures = dict.fromkeys(measure for part in parts for measure in part.measures)
@@ -274,7 +258,7 @@ def _macro_interval(mean: float, measure: str, parts: Sequence[SystemResult]) ->
 
 
 def main_measure_of(one: SetResult) -> str:
-    """What systems are ranked by: nDCG@10 where there is any; empty where nothing was measured."""
+    """Measure that ranks systems: nDCG@10 if measured; empty if nothing was measured."""
     return main_measure(m for system in one.systems.values() for m in system.measures)
 
 
@@ -293,11 +277,12 @@ def looks_of(one: SetResult) -> dict[str, Look]:
     others = [system.name for system in best_first(one) if system.name != first]
     ordered = ([] if first is None else [first]) + others
     return {
-        name: LOOKS[place] if place < len(LOOKS) else OTHER for place, name in enumerate(ordered)
+        name: LOOKS[place] if place < len(LOOKS) else GREYED_LOOK
+        for place, name in enumerate(ordered)
     }
 
 
-WORST = 10
+MAX_WORST_QUERIES = 10
 """Worst queries, and pairs of tools mistaken for one another, that are shown."""
 
 
@@ -324,7 +309,10 @@ def render(evaluation: Evaluation) -> str:
         chapters=[_chapter(one, evaluation, looks) for one in evaluation.sets.values()],
         settings=evaluation.settings,
         measures=[
-            (f"{one.title}@k" if one.cutoffs is None else spoken(*one.names(())), one.meaning)
+            (
+                f"{one.title}@k" if one.cutoffs is None else measure_title(*one.names(())),
+                one.meaning,
+            )
             for one in MEASURES
             if one.meaning
         ],
@@ -340,24 +328,27 @@ def _chapter(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) 
     pooled = one.name not in evaluation.sets
     asked = systems[0].outcomes if systems and not pooled else ()
     best = ranked[0] if measure else None
+    times = {
+        each.name: (p50, each.latency_ms.get("p99", p50))
+        for each in ranked
+        if (p50 := each.latency_ms.get("p50")) is not None
+    }
     return {
         "result": one,
-        "measure": spoken(measure),
-        "best": f"{best.name} {spoken(measure)} {best.measures[measure].mean:.3f}" if best else "",
+        "measure": measure_title(measure),
+        "best": f"{best.name} {measure_title(measure)} {best.measures[measure].mean:.3f}"
+        if best
+        else "",
         "leaderboard": leaderboard(one, evaluation, looks),
         "every_measure": measure_table(one, evaluation, looks),
         "gates": gate_table(one, looks),
-        "finding": (recall_curves(ranked, looks), ablation_bars(systems, looks, measure)),
-        "knowing": (
-            confidence_distribution(systems),
-            reliability_diagram(systems, looks),
-            risk_coverage_curves(systems, looks),
-        ),
-        "costing": (latency_bars(ranked, looks), token_bars(ranked, looks)),
+        "finding": (recall_curves(ranked, looks),),
+        "knowing": (reliability_diagram(systems, looks),),
+        "costing": (latency_bars("Time per query", times, looks),),
         "missed_by": systems[0].name if systems and not pooled else "",
-        "misses": worst_queries(asked, WORST),
+        "misses": worst_queries(asked, MAX_WORST_QUERIES),
         "forbidden": {result.query.id: result.query.forbidden for result in asked},
-        "confused": [pair for pair in confusions(asked, WORST) if pair.count > 1],
+        "confused": [pair for pair in confusions(asked, MAX_WORST_QUERIES) if pair.count > 1],
     }
 
 
@@ -370,16 +361,16 @@ class Headline:
 
 
 def headline(evaluation: Evaluation, whole: SetResult) -> Headline:
-    """Which system is best, by how much, and what the first system finds, saves and knows."""
+    """Sentence on the best system and its lead, and on the first system's figures."""
     measure = main_measure_of(whole)
     if not whole.systems:
         return Headline("Nothing was measured.", ())
     first = next(iter(whole.systems.values()))
     if not measure:
         lead = "No query here has an answer: only confidence and cost were measured."
-        return Headline(lead, tuple(_about(first, whole)))
+        return Headline(lead, tuple(_first_system_sentences(first, whole)))
     lead, chance = _ranking(evaluation, whole, measure)
-    return Headline(lead, tuple(filter(None, (chance, *_about(first, whole)))))
+    return Headline(lead, tuple(filter(None, (chance, *_first_system_sentences(first, whole)))))
 
 
 def _ranking(evaluation: Evaluation, whole: SetResult, measure: str) -> tuple[str, str]:
@@ -390,12 +381,12 @@ def _ranking(evaluation: Evaluation, whole: SetResult, measure: str) -> tuple[st
         f"over {len(evaluation.sets)} data sets" if len(evaluation.sets) > 1 else f"on {whole.name}"
     )
     if len(ranked) == 1:
-        return f"{best.name} reaches {spoken(measure)} {value:.3f} {over}.", ""
+        return f"{best.name} reaches {measure_title(measure)} {value:.3f} {over}.", ""
     rival = _rival(best, ranked)
     which = ", the best baseline" if rival is not ranked[1] else ""
     ahead = f"{value - rival.measures[measure].mean:.3f} ahead of"
     lead = (
-        f"{best.name} finds tools best {over}: {spoken(measure)} {value:.3f}, "
+        f"{best.name} finds tools best {over}: {measure_title(measure)} {value:.3f}, "
         f"{'level with' if ahead.startswith('0.000') else ahead} {rival.name}{which}."
     )
     return lead, _chance(evaluation, whole, ranked, measure)
@@ -404,14 +395,14 @@ def _ranking(evaluation: Evaluation, whole: SetResult, measure: str) -> tuple[st
 def _rival(system: SystemResult, ranked: list[SystemResult]) -> SystemResult:
     """The best of the others; for a stage of toolcrib, of those that are none, where there are."""
     others = [other for other in ranked if other is not system]
-    baselines = [other for other in others if other.name not in STAGES]
-    return baselines[0] if baselines and system.name in STAGES else others[0]
+    baselines = [other for other in others if other.name not in OURS]
+    return baselines[0] if baselines and system.name in OURS else others[0]
 
 
 def _chance(
     evaluation: Evaluation, whole: SetResult, ranked: list[SystemResult], measure: str
 ) -> str:
-    """How sure it is that the first system and its rival, or the best, differ."""
+    """Significance of the difference between the first system and its rival, or the best."""
     first = next(iter(whole.systems.values()))
     if not any(system is first for system in ranked):
         return ""
@@ -426,7 +417,7 @@ def _chance(
         return ""
     place = "" if leads else f"{first.name} is number {ranked.index(first) + 1} of {len(ranked)}. "
     if len(found) == 1:
-        return place + _of_one(found[0], other.name)
+        return place + _p_value_sentence(found[0], other.name)
     wins = sum(c.significant and (c.difference < 0) == leads for c in found)
     losses = sum(c.significant and (c.difference > 0) == leads for c in found)
     if not wins and not losses:
@@ -439,13 +430,13 @@ def _chance(
     )
 
 
-def _of_one(found: Comparison, rival: str) -> str:
+def _p_value_sentence(found: Comparison, rival: str) -> str:
     if not found.significant:
         return f"The difference to {rival} may be chance (p = {found.p:.2f})."
     return f"The difference to {rival} is significant (p = {found.p:.4f})."
 
 
-def _about(system: SystemResult, whole: SetResult) -> Iterator[str]:
+def _first_system_sentences(system: SystemResult, whole: SetResult) -> Iterator[str]:
     k = main_measure_of(whole).partition("@")[2]
     recall, complete = (system.measures.get(f"{name}@{k}") for name in ("recall", "completeness"))
     if recall and complete:
@@ -467,7 +458,7 @@ def _about(system: SystemResult, whole: SetResult) -> Iterator[str]:
         )
 
 
-FOLDER = "toolcrib.evaluation.report"
+TEMPLATE_PACKAGE = "toolcrib.evaluation.report"
 
 
 def fill(name: str, **values: Any) -> str:
@@ -476,7 +467,7 @@ def fill(name: str, **values: Any) -> str:
     Raises:
         MissingExtraError: the extra `eval` is not installed.
     """
-    css = (files(FOLDER) / "style.css").read_text(encoding="utf-8")
+    css = (files(TEMPLATE_PACKAGE) / "style.css").read_text(encoding="utf-8")
     page: str = _template(name).render(css=css, **values)
     return page.encode("utf-8", "replace").decode("utf-8")
 
@@ -485,7 +476,7 @@ def fill(name: str, **values: Any) -> str:
 def _template(name: str) -> Any:
     jinja = import_extra("jinja2", "the evaluation report", "eval")
     environment = jinja.Environment(
-        loader=jinja.PackageLoader(FOLDER, "."),
+        loader=jinja.PackageLoader(TEMPLATE_PACKAGE, "."),
         autoescape=True,
         undefined=jinja.StrictUndefined,
         trim_blocks=True,

@@ -1,7 +1,7 @@
 """SVG drawings: paths and texts, which `svg.jinja` writes into a page.
 
 Colours are the names of the page's CSS variables, so that one drawing is right in light and in
-dark. Units are CSS pixels at the drawing's own size, `WIDTH` wide; y grows downwards.
+dark. Units are CSS pixels at the drawing's own size, `WIDTH_PX` wide; y grows downwards.
 """
 
 from __future__ import annotations
@@ -12,40 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-__all__ = [
-    "BAR",
-    "LOOKS",
-    "OTHER",
-    "WIDTH",
-    "Axis",
-    "Bar",
-    "Curve",
-    "Drawing",
-    "Look",
-    "Plot",
-    "Stroke",
-    "bar_chart",
-    "curve_chart",
-    "milliseconds",
-    "percent",
-    "round_steps",
-    "spread",
-    "written",
-]
-
-WIDTH = 380
+WIDTH_PX = 380
 """As a phone shows it, so that its letters are never shrunk."""
 
-TEXT, SMALL = 11, 9.8
-LETTER = 6.3
+TEXT_PX, SMALL_TEXT_PX = 11, 9.8
+LETTER_WIDTH_PX = 6.3
 """About the width of a letter, for the room that names take."""
 
-NAMES_APART = 13.0
+NAME_GAP_PX = 13.0
 LEFT, TOP = 36, 13
 CURVES_HEIGHT, CURVES_BOTTOM = 262, 223
-BAR = 9.6
-ROW = 37
-EDGE = 0.04
 
 Pixel: TypeAlias = tuple[float, float]
 Anchor: TypeAlias = Literal["start", "middle", "end"]
@@ -63,7 +39,7 @@ DASHES = ("", "9 3", "4 2.5", "11 3 3 3", "6 2", "2 2")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How one system is drawn everywhere: told apart by shape as well as by colour.
+    """Colour and shape of one system in every drawing.
 
     `marker` is a path around a point, `dashes` as SVG has them.
     """
@@ -74,13 +50,13 @@ class Look:
 
 
 LOOKS = tuple(Look(f"s{n}", *drawn) for n, drawn in enumerate(zip(MARKERS, DASHES, strict=True)))
-OTHER = Look("other")
+GREYED_LOOK = Look("other")
 """For systems beyond the colours that can be told apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Where values from `low` to `high` stand between the pixels `start` and `end`."""
+    """Scale of values from `low` to `high` between the pixels `start` and `end`."""
 
     low: float
     high: float
@@ -119,11 +95,11 @@ class WrittenText:
 
 @dataclass(slots=True)
 class Drawing:
-    """What is drawn, first things first, and a `label` that says it in words."""
+    """Paths and texts in drawing order, and a `label` that describes them."""
 
     height: float
     label: str
-    width: int = WIDTH
+    width: int = WIDTH_PX
     paths: list[Path] = field(default_factory=list[Path])
     texts: list[WrittenText] = field(default_factory=list[WrittenText])
 
@@ -131,15 +107,11 @@ class Drawing:
         self, points: Iterable[Pixel], colour: str, width: float = 1.8, dashes: str = ""
     ) -> None:
         """Join these points."""
-        self.paths.append(Path(_joined(points), colour, width, dashes))
+        self.paths.append(Path(_path_data(points), colour, width, dashes))
 
     def area(self, points: Iterable[Pixel], colour: str, opacity: float = 1) -> None:
         """Fill what these points enclose."""
-        self.paths.append(Path(f"{_joined(points)}z", colour, opacity=opacity))
-
-    def box(self, left: float, top: float, right: float, bottom: float, colour: str) -> None:
-        """Fill a rectangle."""
-        self.area([(left, top), (right, top), (right, bottom), (left, bottom)], colour)
+        self.paths.append(Path(f"{_path_data(points)}z", colour, opacity=opacity))
 
     def markers(self, points: Iterable[Pixel], look: Look) -> None:
         """Set the look's mark at each point."""
@@ -152,18 +124,10 @@ class Drawing:
         text: str,
         colour: str = "ink",
         anchor: Anchor = "start",
-        size: float = TEXT,
+        size: float = TEXT_PX,
     ) -> None:
         """Write one line."""
         self.texts.append(WrittenText(round(x, 1), round(y, 1), text, colour, anchor, size))
-
-    def below(self, axis: Axis, ticks: Mapping[float, str], bottom: float) -> None:
-        """Write ticks under an x axis; those at its ends do not stand out beyond it."""
-        for value, said in ticks.items():
-            x = axis.place(value)
-            share = (x - axis.start) / (axis.end - axis.start)
-            anchor = "start" if share < EDGE else "end" if share > 1 - EDGE else "middle"
-            self.text(x, bottom + 13, said, "muted", anchor, SMALL)
 
     def grid(self, axis: Axis, ticks: Iterable[float], *, across: Pixel, upright: bool) -> None:
         """Thin lines at the ticks of an axis, `across` from one pixel to the other."""
@@ -184,11 +148,13 @@ class Drawing:
         Names that no room is left for between the pixels of `span` are not written, greyed
         systems' first.
         """
-        room = int((span[1] - span[0]) / NAMES_APART) + 1
-        kept = sorted(sorted(ends, key=lambda end: end[2] is OTHER)[:room], key=lambda end: end[0])
-        places = spread([end[0] for end in kept], NAMES_APART, *span)
+        room = int((span[1] - span[0]) / NAME_GAP_PX) + 1
+        kept = sorted(
+            sorted(ends, key=lambda end: end[2] is GREYED_LOOK)[:room], key=lambda end: end[0]
+        )
+        places = spread([end[0] for end in kept], NAME_GAP_PX, *span)
         for y, (_, name, look) in zip(places, kept, strict=True):
-            self.text(x, y, name, "muted" if look is OTHER else look.colour)
+            self.text(x, y, name, "muted" if look is GREYED_LOOK else look.colour)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,27 +180,24 @@ class Curve:
     band: Sequence[Pixel] = ()
 
 
-def curve_chart(  # noqa: PLR0913 -- by name, each a part of the chart
+def curve_chart(
     label: str,
     curves: Sequence[Curve],
     axes: tuple[Axis, Axis],
     ticks: tuple[Mapping[float, str], Mapping[float, str]],
-    titled: str,
+    x_title: str,
     *,
     line: float = 1.8,
-    marked: bool = True,
     grid: bool = True,
     diagonal: bool = False,
-    rule: float | None = None,
 ) -> Drawing:
     """Curves with their names beside them; the first lies on top.
 
-    Only `low`, `high` and `log` of the `axes` count. `titled` is what x is; `diagonal` draws
-    x = y, `rule` a line at this x. Without `marked` lines are told apart by dashes.
+    Only `low`, `high` and `log` of the `axes` count. `x_title` names x; `diagonal` draws x = y.
     """
     drawing = Drawing(CURVES_HEIGHT, label)
     longest = max((len(curve.name) for curve in curves), default=0)
-    right = WIDTH - 10 - min(longest * LETTER + 6, 130)
+    right = WIDTH_PX - 10 - min(longest * LETTER_WIDTH_PX + 6, 130)
     inset = 0.04 * (right - LEFT)
     x = Axis(axes[0].low, axes[0].high, LEFT + inset, right - inset, axes[0].log)
     y = Axis(axes[1].low, axes[1].high, CURVES_BOTTOM, TOP)
@@ -242,79 +205,31 @@ def curve_chart(  # noqa: PLR0913 -- by name, each a part of the chart
         drawing.grid(x, ticks[0], across=(TOP, CURVES_BOTTOM), upright=True)
     drawing.grid(y, ticks[1], across=(LEFT, right), upright=False)
     drawing.line([(LEFT, CURVES_BOTTOM), (right, CURVES_BOTTOM)], "line", 0.8)
-    for value, said in ticks[0].items():
-        drawing.text(x.place(value), CURVES_BOTTOM + 13, said, "muted", "middle", SMALL)
-    for value, said in ticks[1].items():
-        drawing.text(LEFT - 5, y.place(value), said, "muted", "end", SMALL)
-    drawing.text((LEFT + right) / 2, CURVES_BOTTOM + 31, titled, "muted", "middle")
+    for value, text in ticks[0].items():
+        drawing.text(x.place(value), CURVES_BOTTOM + 13, text, "muted", "middle", SMALL_TEXT_PX)
+    for value, text in ticks[1].items():
+        drawing.text(LEFT - 5, y.place(value), text, "muted", "end", SMALL_TEXT_PX)
+    drawing.text((LEFT + right) / 2, CURVES_BOTTOM + 31, x_title, "muted", "middle")
     if diagonal:
         both = [(x.place(at), y.place(at)) for at in (0, 1)]
         drawing.line(both, "muted", 1, "2 2")
-    if rule is not None:
-        drawing.line([(x.place(rule), TOP), (x.place(rule), CURVES_BOTTOM)], "muted", 1, "2 2")
     for curve in reversed(curves):
-        _draw_curve(drawing, curve, (x, y), line, marked=marked)
+        _draw_curve(drawing, curve, (x, y), line)
     ends = [(y.place(curve.points[-1][1]), curve.name, curve.look) for curve in curves]
     drawing.beside(right + 8, ends, (TOP, CURVES_BOTTOM))
     return drawing
 
 
-def _draw_curve(
-    drawing: Drawing, curve: Curve, axes: tuple[Axis, Axis], line: float, *, marked: bool
-) -> None:
+def _draw_curve(drawing: Drawing, curve: Curve, axes: tuple[Axis, Axis], line: float) -> None:
     (x, y), look = axes, curve.look
     places = [(x.place(at), y.place(value)) for at, value in curve.points]
     if curve.band:
         over = [(at, y.place(high)) for (at, _), (_, high) in zip(places, curve.band, strict=True)]
         under = [(at, y.place(low)) for (at, _), (low, _) in zip(places, curve.band, strict=True)]
         drawing.area([*over, *reversed(under)], look.colour, 0.1)
-    drawing.line(places, look.colour, 1 if look is OTHER else line, look.dashes)
-    if marked and look is not OTHER:
+    drawing.line(places, look.colour, 1 if look is GREYED_LOOK else line, look.dashes)
+    if look is not GREYED_LOOK:
         drawing.markers(places, look)
-
-
-@dataclass(frozen=True, slots=True)
-class Stroke:
-    """A part of a bar from one value to another, `thick` pixels high."""
-
-    low: float
-    high: float
-    colour: str
-    thick: float = BAR
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A name, its figure in words, and what is drawn below; `tick` marks a value."""
-
-    name: str
-    value: str
-    look: Look
-    strokes: Sequence[Stroke]
-    tick: float | None = None
-
-
-def bar_chart(title: str, bars: Sequence[Bar], axis: Axis, ticks: Mapping[float, str]) -> Drawing:
-    """A bar under each name, all on one scale; only `low`, `high` and `log` of `axis` count."""
-    said = "; ".join(f"{bar.name} {bar.value}" for bar in bars)
-    bottom = ROW * len(bars) + 4
-    drawing = Drawing(bottom + 26, f"{title}: {said}")
-    x = Axis(axis.low, axis.high, 4, WIDTH - 8, axis.log)
-    drawing.grid(x, ticks, across=(4, bottom), upright=True)
-    for place, bar in enumerate(bars):
-        top = 4 + ROW * place
-        drawing.text(4, top + 10, written(bar.name, 36))
-        drawing.text(WIDTH - 8, top + 10, bar.value, "muted", "end")
-        y = top + 26
-        for one in bar.strokes:
-            half = one.thick / 2
-            drawing.box(x.place(one.low), y - half, x.place(one.high), y + half, one.colour)
-        if bar.tick is not None:
-            at = x.place(bar.tick)
-            drawing.line([(at, y - 8), (at, y + 8)], bar.look.colour, 2.5)
-    drawing.line([(4, bottom), (WIDTH - 8, bottom)], "line", 0.8)
-    drawing.below(x, ticks, bottom)
-    return drawing
 
 
 def round_steps(low: float, high: float, most: int = 5, least: float = 0.0) -> list[float]:
@@ -346,7 +261,7 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     ]
 
 
-def written(name: str, most: int) -> str:
+def one_line(name: str, most: int) -> str:
     """A name on one line of at most so many characters, without any that XML forbids."""
     printable = "".join("�" if unicodedata.category(c) in {"Cc", "Cs"} else c for c in name)
     line = " ".join(printable.split())
@@ -363,5 +278,5 @@ def milliseconds(ms: float) -> str:
     return f"{ms:.2f}" if ms < 1 else f"{ms:.1f}" if ms < 10 else f"{ms:,.0f}"  # noqa: PLR2004
 
 
-def _joined(points: Iterable[Pixel]) -> str:
+def _path_data(points: Iterable[Pixel]) -> str:
     return "M" + "L".join(f"{x:g} {y:g}" for x, y in points)

@@ -1,1 +1,1 @@
-"""What can be measured: toolcrib, its ablations, and the libraries it is compared with."""
+"""Systems to measure: toolcrib, its ablations, and the libraries it is compared with."""

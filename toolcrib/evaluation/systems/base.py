@@ -17,19 +17,6 @@ from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.extras import require_extra
 from toolcrib.records import ToolSpec
 
-__all__ = [
-    "BASELINES",
-    "OURS",
-    "PEERS",
-    "Answer",
-    "Baseline",
-    "Learner",
-    "Ranked",
-    "SetFinder",
-    "System",
-    "baseline",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
@@ -45,7 +32,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a system returns for a query, best first.
+    """Answer of a system to a query, best first.
 
     `confidence` that any tool answers, and the gate's `verdict`, for systems that have them.
     The ranking is what stands before any gate.
@@ -61,7 +48,7 @@ class System(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called on the command line and in reports."""
+        """Name on the command line and in reports."""
         ...
 
     @property

@@ -14,8 +14,6 @@ from toolcrib.evaluation.systems.base import Baseline
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import object_of
 
-__all__ = ["RankBm25", "documents", "parameters", "words"]
-
 _WORD = re.compile(r"[^\W_]{2,}")
 
 

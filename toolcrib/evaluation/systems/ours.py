@@ -11,14 +11,12 @@ from toolcrib.errors import SettingsError
 from toolcrib.evaluation.calibrate import learn
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.systems.base import Answer, Ranked, System
-from toolcrib.indexers.enrichment import prepared
+from toolcrib.indexers.enrichment import prepare_entries
 from toolcrib.indexers.points import layout
 from toolcrib.records import ToolSpec
 from toolcrib.settings import Settings
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import HasId
-
-__all__ = ["OwnSystems"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,9 @@ class OwnSystems:
         if self._crib is not None and is_own and variant.enrichment is None:
             return self._crib
         if variant.enrichment is not None:
-            entries, _ = prepared([("", tool) for tool in tools], None, (), [variant.enrichment])
+            entries, _ = prepare_entries(
+                [("", tool) for tool in tools], None, (), [variant.enrichment]
+            )
             tools = [item for _, item in entries if isinstance(item, ToolSpec)]
         store = self._store(tools, with_examples=variant.with_examples)
         return Crib.over(store, self._dense, variant.settings)

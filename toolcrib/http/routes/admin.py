@@ -20,7 +20,7 @@ from toolcrib.http.routes.tools import ToolId, is_allowed, write_tools
 from toolcrib.http.routing import Body, Endpoint, answer, documented
 from toolcrib.records import Scope
 from toolcrib.records.audit import Held, HeldTools
-from toolcrib.tenants import DEFAULT
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 # -- the caller ------------------------------------------------------------------------------
 
@@ -93,12 +93,12 @@ async def judge_tool(context: RequestContext, tool_id: ToolId, body: VerdictBody
 def _judge(context: RequestContext, tool_id: str, body: VerdictBody, crib: Crib) -> None:
     quarantine = context.quarantine()
     with context.state.lock(context.namespace):
-        held = quarantine.held(tool_id)
+        held = quarantine.get(tool_id)
         if held is None or not is_allowed(context.scope(), held.spec):
             reach = [each.tool_id for each in _held_in_scope(context)]
             raise UnknownToolError(tool_id, nearest(tool_id, reach))
         if body.digest is not None:
-            held = quarantine.shown(tool_id, body.digest)
+            held = quarantine.get_reviewed(tool_id, body.digest)
         if body.verdict == "reject":
             quarantine.reject(tool_id)
             return
@@ -186,7 +186,7 @@ def _page(context: RequestContext, name: str) -> bytes:
 def _folder(context: RequestContext) -> Path | None:
     """Folder of reports, for keys that see all tools of the default namespace; else None."""
     folder = context.state.settings.service.reports
-    sees_all = context.namespace == DEFAULT and context.scope() == Scope()
+    sees_all = context.namespace == DEFAULT_NAMESPACE and context.scope() == Scope()
     return Path(folder) if folder is not None and sees_all else None
 
 

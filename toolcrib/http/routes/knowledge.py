@@ -30,7 +30,7 @@ from toolcrib.http.routing import (
 from toolcrib.http.uploads import Line, UploadWork, in_parts, read_upload, respond
 from toolcrib.indexers.documents.chunking import require_docs
 from toolcrib.indexers.documents.loading import kind_of_name
-from toolcrib.indexers.documents.sources import PACKED, RawDocument
+from toolcrib.indexers.documents.sources import BINARY_KINDS, RawDocument
 from toolcrib.indexers.sync import PassageEntry
 from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import (
@@ -189,7 +189,7 @@ class DocumentBody(Body):
         kind = kind_of_name(self.name)
         if "text" in self.model_fields_set:
             content = self.text.encode()
-            kind = "text" if kind is None or kind in PACKED else kind
+            kind = "text" if kind is None or kind in BINARY_KINDS else kind
         else:
             content = base64.b64decode(self.base64)
         if kind is None:

@@ -464,7 +464,7 @@ async def check_tools(context: RequestContext, body: CheckBody) -> Response:
     quarantine = context.quarantine()
 
     def work(crib: Crib) -> CheckedTools:
-        held = (quarantine.held(tool_id) for tool_id in body.ids)
+        held = (quarantine.get(tool_id) for tool_id in body.ids)
         back = [each.spec for each in held if each is not None]
         granted = context.scope()
         return CheckedTools(

@@ -47,7 +47,7 @@ from toolcrib.records import (
 )
 from toolcrib.records.choices import CapabilitySelection, Classification
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
-from toolcrib.records.turns import HISTORY, MAX_TRAJECTORY
+from toolcrib.records.turns import MAX_HISTORY_MESSAGES, MAX_TRAJECTORY_EVENTS
 from toolcrib.retrieval.needs import MAX_NEEDS
 from toolcrib.retrieval.options import KnowledgeOptions
 from toolcrib.router.decision_log import Feedback
@@ -96,7 +96,9 @@ class MessageBody(Body):
 
 def _recent_messages(messages: Any) -> Any:
     """The last messages; older ones are not even validated, since there may be many."""
-    return cast("list[Any]", messages)[-HISTORY:] if isinstance(messages, list) else messages
+    if not isinstance(messages, list):
+        return messages
+    return cast("list[Any]", messages)[-MAX_HISTORY_MESSAGES:]
 
 
 class TurnBody(Body):
@@ -118,7 +120,7 @@ class TurnBody(Body):
     scope: Scope | None = None
     max_sensitivity: Sensitivity | None = None
     needs: list[QueryText] = Field(default=[], max_length=MAX_NEEDS)
-    trajectory: list[dict[str, Any]] = Field(default=[], max_length=MAX_TRAJECTORY)
+    trajectory: list[dict[str, Any]] = Field(default=[], max_length=MAX_TRAJECTORY_EVENTS)
     thread_id: str | None = Field(default=None, max_length=200)
     unreadable: Annotated[int, Field(ge=0, le=2**31), AS_WHOLE] = 0
 

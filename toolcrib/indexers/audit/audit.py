@@ -37,8 +37,7 @@ from toolcrib.indexers.audit.normalise import (
 )
 from toolcrib.indexers.audit.rules import signs_in
 from toolcrib.records import ToolSpec
-
-__all__ = ["audit", "audit_all"]
+from toolcrib.text import LETTERS_OR_DIGITS
 
 # -- one specification -----------------------------------------------------------------------------
 
@@ -348,11 +347,9 @@ MAX_HOLDERS = 2
 LEAST_COPIED = 0.6
 """Of the words of two descriptions so many must be shared, for one to be a copy."""
 
-_NAME_WORD = re.compile(r"[^\W_]+")
-
 
 def _words(name: str) -> set[str]:
-    return set(_NAME_WORD.findall(words_of(name).lower()))
+    return set(LETTERS_OR_DIGITS.findall(words_of(name).lower()))
 
 
 def _variants(name: str) -> set[str]:

@@ -8,25 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from toolcrib.indexers.audit.findings import Severity, Sign
-
-__all__ = [
-    "BIDI",
-    "HIDDEN",
-    "LOOK_ALIKES",
-    "SELECTORS",
-    "TAGS",
-    "ZERO_WIDTH",
-    "decode_selectors",
-    "decode_tags",
-    "decode_zero_width",
-    "fold_letter",
-    "hidden_signs",
-    "is_suspect",
-    "mixes_scripts",
-    "skeleton",
-    "strays",
-    "visible",
-]
+from toolcrib.text import TWO_LETTERS
 
 # -- letters that look alike -----------------------------------------------------------------------
 
@@ -55,7 +37,6 @@ _LATIN_NAME = re.compile(
 _SCRIPTS = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU")
 """Those that have letters in common shapes; others cannot be taken for each other."""
 
-_WORD = re.compile(r"[^\W\d_]{2,}")
 
 _SAME_SHAPE = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "5": "s"})
 
@@ -101,7 +82,7 @@ def mixes_scripts(text: str) -> list[str]:
     """
     if text.isascii():
         return []
-    return [word for word in _WORD.findall(text) if not word.isascii() and _is_mixed(word)]
+    return [word for word in TWO_LETTERS.findall(text) if not word.isascii() and _is_mixed(word)]
 
 
 def _is_mixed(word: str) -> bool:

@@ -27,21 +27,7 @@ from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.indexers.audit.findings import ToolText, texts_of
 from toolcrib.indexers.audit.normalise import normalise, words_of
 from toolcrib.records import ToolSpec
-
-__all__ = [
-    "BUCKETS",
-    "KINDS",
-    "MODEL",
-    "SCALE",
-    "USUAL",
-    "Statement",
-    "StatementClassifier",
-    "StatementKind",
-    "buckets",
-    "sentences",
-    "shipped_classifier",
-    "statements",
-]
+from toolcrib.text import TWO_LETTERS
 
 StatementKind: TypeAlias = Literal["description", "instruction", "preference", "harvest"]
 
@@ -63,7 +49,6 @@ NEAR = 150
 """Characters of the sentences before and after that belong to a passage."""
 
 _END = re.compile(r"(?<=[.!?])[\"')\]]{0,3}\s|\n|(?<=[。！？।؟])")
-_WORD = re.compile(r"[^\W\d_]{2,}")
 _IDENTIFIER = re.compile(r"[^\W\d_][\w-]{8,88}")
 _EDGE = " \t\r\n-*•#>|`\"'="
 _LEFT_OUT = re.compile(
@@ -147,7 +132,7 @@ def sentences(text: str) -> Iterator[str]:
 
 def _may_tell(sentence: str) -> bool:
     """Whether it is long enough to say anything: "Tool 12." is not, and neither is an address."""
-    words = sum(_WORD.search(part) is not None for part in sentence.split())
+    words = sum(TWO_LETTERS.search(part) is not None for part in sentence.split())
     return (words >= LEAST_WORDS or not sentence.isascii()) and len(sentence) >= LEAST_CHARS
 
 

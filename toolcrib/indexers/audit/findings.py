@@ -10,18 +10,6 @@ from typing import Any, cast
 from toolcrib.records import Enrichment, ToolSpec
 from toolcrib.records.audit import Finding, Severity
 
-__all__ = [
-    "MAX_AUDITED_CHARS",
-    "SEVERITIES",
-    "Finding",
-    "Severity",
-    "Sign",
-    "ToolText",
-    "blocks",
-    "is_too_long",
-    "texts_of",
-]
-
 # -- findings --------------------------------------------------------------------------------------
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "block")

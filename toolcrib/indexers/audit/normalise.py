@@ -23,17 +23,7 @@ from toolcrib.indexers.audit.characters import (
     decode_tags,
     decode_zero_width,
 )
-
-__all__ = [
-    "SEPARATOR",
-    "HiddenText",
-    "decoded",
-    "fold",
-    "may_be_coded",
-    "normalise",
-    "unseen",
-    "words_of",
-]
+from toolcrib.text import TWO_LETTERS
 
 # -- plain texts -----------------------------------------------------------------------------------
 
@@ -218,7 +208,6 @@ _HIDES = re.compile(
     r"|rgba\([^)]*,\s*0\s*\))|(?:^|\s)hidden(?=\s|=|/|$)|height\s*:\s*0(?:px)?\s*[;\"']|\bsize\s*=\s*[\"']?0\b",
     re.IGNORECASE,
 )
-_WORDS = re.compile(r"[^\W\d_]{2,}")
 ENOUGH_WORDS = 4
 """So many make a sentence; a lone constant or label is nobody's order."""
 
@@ -246,7 +235,7 @@ def unseen(text: str) -> Iterator[HiddenText]:
 
 
 def _if_words(kind: str, text: str, start: int) -> Iterator[HiddenText]:
-    if len(_WORDS.findall(text)) >= ENOUGH_WORDS:
+    if len(TWO_LETTERS.findall(text)) >= ENOUGH_WORDS:
         yield HiddenText(kind, text.strip(), start)
 
 

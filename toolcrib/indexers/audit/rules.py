@@ -31,8 +31,6 @@ from toolcrib.indexers.audit.characters import visible
 from toolcrib.indexers.audit.findings import Severity, Sign
 from toolcrib.indexers.audit.normalise import SEPARATOR
 
-__all__ = ["Phrase", "RawPattern", "Rule", "Rulebook", "read_phrase", "rulebook", "signs_in"]
-
 # -- phrases ---------------------------------------------------------------------------------------
 
 _TOKEN = re.compile(r"\.{2,4}(?=\s)|~\d|[\^$](?=\s|$)|\{\w+\}|/[^/\s]+/|\([^()]*\)\??|[^\s()]+")

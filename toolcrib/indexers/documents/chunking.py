@@ -24,11 +24,8 @@ from markdown_it.token import Token
 
 from toolcrib.extras import import_extra
 
-__all__ = ["Counter", "Part", "TextKind", "approximate_tokens", "require_docs", "split"]
-
-
 Counter: TypeAlias = Callable[[str], int]
-"""Says how many tokens a text has."""
+"""Counts the tokens of a text."""
 
 TextKind: TypeAlias = Literal["markdown", "text"]
 
@@ -41,17 +38,17 @@ MAX_HEADING_CHARS = 300
 _FENCE = re.compile(r"\A\s*(?:`{3,}|~{3,})[^`\n]*(?:\n\s*)?\Z").match
 """A code block that is too large is cut into its lines, the one that opens it included."""
 
-WINDOW = 32_768
-"""Characters given to the splitter at once: its time grows with the square of a long line."""
+WINDOW_CHARS = 32_768
+"""Characters for the splitter at once: its time grows with the square of a line's length."""
 
-_TENTHS: dict[int, int] = {
+_TENTHS_BY_BYTE: dict[int, int] = {
     **dict.fromkeys(ascii_letters.encode(), 2),
     **dict.fromkeys(digits.encode(), 5),
     **dict.fromkeys(whitespace.encode(), 1),
     # What follows the first byte of a character beyond ASCII.
     **dict.fromkeys(range(0x80, 0xC0), 0),
 }
-_WEIGHTS = bytes(_TENTHS.get(byte, 10) for byte in range(256))
+_WEIGHTS = bytes(_TENTHS_BY_BYTE.get(byte, 10) for byte in range(256))
 """The tenths of a token that each byte stands for."""
 
 
@@ -82,7 +79,7 @@ class _Heading:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """What is below a heading that cuts, up to the next one."""
+    """Text below a heading that cuts, up to the next such heading."""
 
     head: _Heading
     deeper: Sequence[_Heading]
@@ -127,13 +124,13 @@ def split(
     headings = [_Heading(1, title, 0, 0), *(_headings(text) if markdown else ())]
     for section in _sections(headings, len(text)):
         deeper = deque(section.deeper)
-        path = _under(path, section.head)
+        path = _path_to(path, section.head)
         for start, end in _windows(text, section.head.end, section.end):
             for offset, chunk in chunks(text[start:end]):
                 begin = start + offset
                 while deeper and deeper[0].start < begin:
-                    path = _under(path, deeper.popleft())
-                if _says_something(chunk, begin, deeper) and not (markdown and _FENCE(chunk)):
+                    path = _path_to(path, deeper.popleft())
+                if _has_words(chunk, begin, deeper) and not (markdown and _FENCE(chunk)):
                     yield Part(chunk, tuple(h.title for h in path if h.title), begin)
 
 
@@ -144,23 +141,23 @@ def _sections(headings: Sequence[_Heading], end: int) -> Iterator[_Section]:
         yield _Section(headings[cut], headings[cut + 1 : following], until)
 
 
-def _under(path: Sequence[_Heading], heading: _Heading) -> list[_Heading]:
+def _path_to(path: Sequence[_Heading], heading: _Heading) -> list[_Heading]:
     """Give the headings that are above what follows `heading`, itself the last."""
     return [*(above for above in path if above.level < heading.level), heading]
 
 
 def _windows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the ends of slices of at most `WINDOW` characters, cut after a line or a space."""
-    while end - start > WINDOW:
-        ends = (text.rfind(mark, start, start + WINDOW) + 1 for mark in ("\n\n", "\n", " "))
-        cut = next((after for after in ends if after > start), start + WINDOW)
+    """Yield the ends of slices of at most `WINDOW_CHARS`, cut after a line or a space."""
+    while end - start > WINDOW_CHARS:
+        ends = (text.rfind(mark, start, start + WINDOW_CHARS) + 1 for mark in ("\n\n", "\n", " "))
+        cut = next((after for after in ends if after > start), start + WINDOW_CHARS)
         yield start, cut
         start = cut
     yield start, end
 
 
-def _says_something(chunk: str, begin: int, headings: Iterable[_Heading]) -> bool:
-    """Whether there are letters or digits in a chunk beside the headings that are in it."""
+def _has_words(chunk: str, begin: int, headings: Iterable[_Heading]) -> bool:
+    """Tell whether a chunk has letters or digits outside its headings."""
     kept, last = "", 0
     for heading in headings:
         if heading.start >= begin + len(chunk):

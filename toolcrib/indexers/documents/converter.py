@@ -29,10 +29,8 @@ from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.indexers.documents.chunking import Part, split
 from toolcrib.indexers.documents.loading import EXTRA, FEATURE, load
 
-__all__ = ["DEFAULT_LIMITS", "ConversionLimits", "Converters"]
-
-KEPT = 1
-"""Processes that wait for the next document; more are started where several are converted."""
+MAX_IDLE_PROCESSES = 1
+"""Processes that wait for the next document; several conversions start more."""
 
 _PROGRAM = (
     "import sys; sys.path[:] = {path!r}; "
@@ -42,7 +40,7 @@ _PROGRAM = (
 
 @dataclass(frozen=True, slots=True)
 class ConversionLimits:
-    """What one document may take: time, memory of its process, and text that comes of it.
+    """Limits of one conversion: time, memory of its process, characters of its text.
 
     Memory is bounded by the system's means, which macOS lacks.
     """
@@ -87,9 +85,9 @@ class Converters:
     def convert(
         self, content: bytes, given: Mapping[str, object], *, timeout_s: float | None = None
     ) -> list[Part]:
-        """The parts of a document; `given` is what else `load` and `split` are to know.
+        """Convert a document into parts; `given` holds the other arguments of `load` and `split`.
 
-        It has `timeout_s` where that is less than the limit.
+        `timeout_s` replaces the time limit if it is lower.
 
         Raises:
             SourceError: it cannot be read as what it is named, or exceeds a limit.
@@ -98,9 +96,9 @@ class Converters:
         limits, name = self._limits, str(given["name"])
         allowed_s = min(limits.timeout_s, limits.timeout_s if timeout_s is None else timeout_s)
         process = self._take()
-        said: dict[str, Any] = {"worn": True}
+        answer: dict[str, Any] = {"worn": True}
         try:
-            said = process.ask(content, given, limits, allowed_s)
+            answer = process.ask(content, given, limits, allowed_s)
         except TimeoutError:
             raise SourceError(
                 name, "", f"not converted within {allowed_s:g} s; split it, or save it as text"
@@ -110,12 +108,12 @@ class Converters:
             reason = f"its conversion broke off, maybe for want of memory ({mib:,} MiB); split it"
             raise SourceError(name, "", reason) from None
         finally:
-            self._give_back(process, is_worn=said["worn"])
-        if "missing" in said:
+            self._give_back(process, is_worn=answer["worn"])
+        if "missing" in answer:
             raise MissingExtraError(FEATURE, EXTRA)
-        if "refused" in said:
-            raise SourceError(name, "", said["refused"])
-        return [Part(text, tuple(title), start) for text, title, start in said["parts"]]
+        if "refused" in answer:
+            raise SourceError(name, "", answer["refused"])
+        return [Part(text, tuple(title), start) for text, title, start in answer["parts"]]
 
     def _take(self) -> _Process:
         with self._lock:
@@ -127,14 +125,14 @@ class Converters:
 
     def _give_back(self, process: _Process, *, is_worn: bool) -> None:
         with self._lock:
-            if not is_worn and len(self._idle) < KEPT:
+            if not is_worn and len(self._idle) < MAX_IDLE_PROCESSES:
                 self._idle.append(process)
                 return
         process.end()
 
 
 class _Process:
-    """One converting process, as this one sees it."""
+    """Handle of one converting process."""
 
     def __init__(self, memory_bytes: int) -> None:
         self._channel, theirs = socket.socketpair()
@@ -152,7 +150,7 @@ class _Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked."""
+        """Tell whether the process runs."""
         return self._process.poll() is None
 
     def ask(
@@ -162,11 +160,11 @@ class _Process:
         limits: ConversionLimits,
         allowed_s: float,
     ) -> dict[str, Any]:
-        """What it says of a document.
+        """Send a document and return the answer.
 
         Raises:
-            TimeoutError: nothing, for so long.
-            OSError: it is gone.
+            TimeoutError: no answer in this time.
+            OSError: the process ended.
         """
         until = time.monotonic() + allowed_s
         asked = {**given, "timeout_s": allowed_s, "text_chars": limits.text_chars}
@@ -175,36 +173,36 @@ class _Process:
         return json.loads(_receive(self._channel, until))
 
     def end(self) -> None:
-        """End it, whatever it does."""
+        """Kill the process."""
         self._channel.close()
         self._process.kill()
         self._process.wait()
 
 
 def _send(channel: socket.socket, frame: bytes, until: float | None = None) -> None:
-    _allow(channel, until)
+    _set_timeout(channel, until)
     channel.sendall(len(frame).to_bytes(4))
     channel.sendall(frame)
 
 
 def _receive(channel: socket.socket, until: float | None = None) -> bytearray:
-    size = int.from_bytes(_exactly(channel, 4, until))
-    return _exactly(channel, size, until)
+    size = int.from_bytes(_receive_bytes(channel, 4, until))
+    return _receive_bytes(channel, size, until)
 
 
-def _exactly(channel: socket.socket, size: int, until: float | None) -> bytearray:
+def _receive_bytes(channel: socket.socket, size: int, until: float | None) -> bytearray:
     found = bytearray(size)
     view, done = memoryview(found), 0
     while done < size:
-        _allow(channel, until)
+        _set_timeout(channel, until)
         if not (count := channel.recv_into(view[done:])):
             raise ConnectionError("the other process is gone")
         done += count
     return found
 
 
-def _allow(channel: socket.socket, until: float | None) -> None:
-    """Let what comes next take until then."""
+def _set_timeout(channel: socket.socket, until: float | None) -> None:
+    """Set the timeout of the next call to end at `until`."""
     if until is not None:
         channel.settimeout(max(0.001, until - time.monotonic()))
 
@@ -225,21 +223,21 @@ def serve(memory_bytes: int) -> None:
             content = bytes(_receive(channel))
             # Should the one who asked be gone, nobody else ends this.
             signal.setitimer(signal.ITIMER_REAL, asked.pop("timeout_s") + 1)
-            said = _said(content, asked, memory_bytes)
+            answer = _answer(content, asked, memory_bytes)
             signal.setitimer(signal.ITIMER_REAL, 0)
-            _send(channel, json.dumps(said).encode())
+            _send(channel, json.dumps(answer).encode())
 
 
-def _said(content: bytes, asked: dict[str, Any], memory_bytes: int) -> dict[str, Any]:
+def _answer(content: bytes, asked: dict[str, Any], memory_bytes: int) -> dict[str, Any]:
     try:
         # What parsers leave behind the next document could not have.
-        return {**_converted(content, **asked), "worn": _held_bytes() > memory_bytes // 2}
+        return {**_convert(content, **asked), "worn": _held_bytes() > memory_bytes // 2}
     except MemoryError:
         reason = f"takes more than {memory_bytes // 2**20:,} MiB of memory; split it"
         return {"refused": reason, "worn": True}
 
 
-def _converted(
+def _convert(
     content: bytes, *, name: str, kind: Any, charset: str | None, max_tokens: int, text_chars: int
 ) -> dict[str, Any]:
     parts: list[tuple[str, tuple[str, ...], int]] = []
@@ -260,7 +258,7 @@ def _converted(
 
 
 def _held_bytes() -> int:
-    """What counts against the limit of memory now; 0 where there is no such limit."""
+    """Bytes that count against the memory limit; 0 where there is no such limit."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     return 0

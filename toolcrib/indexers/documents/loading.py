@@ -1,9 +1,9 @@
 """Loading: the bytes of a document become text or Markdown, by the kind that its name tells.
 
-Conversions take a whole document and raise ValueError, saying why, for one that cannot be read,
-and MissingExtraError where the extra `docs` is not installed. docutils is told of every directive
-and role there may be: Sphinx and its extensions have hundreds, and alone it reports each as an
-error and drops its text; here such a directive is its arguments and its body, such a role its text.
+Conversions take a whole document. They raise ValueError with the reason for a document that cannot
+be read, and MissingExtraError without the extra `docs`. docutils reports each unknown directive and
+role as an error and drops its text; Sphinx and its extensions have hundreds. So every name is known
+here: an unknown directive is its arguments and its body, an unknown role its text.
 """
 
 from __future__ import annotations
@@ -30,17 +30,6 @@ from toolcrib.extras import import_extra, quiet_loggers
 from toolcrib.indexers.documents.chunking import TextKind
 from toolcrib.indexers.readers.base import is_list, is_object
 from toolcrib.indexers.readers.parsing import parse_yaml
-
-__all__ = [
-    "EXTRA",
-    "FEATURE",
-    "Document",
-    "Kind",
-    "is_binary",
-    "kind_of_name",
-    "kind_of_type",
-    "load",
-]
 
 FEATURE, EXTRA = "reading documents", "docs"
 
@@ -80,7 +69,7 @@ _KIND_OF_TYPE: dict[str, Kind] = {
     _OFFICE: "docx",
 }
 
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     # The longer mark first: that of UTF-16 begins it.
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -89,17 +78,17 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 
-_LEGACY = [
+_LEGACY_ENCODINGS = [
     *("cp1252", "cp1251", "cp1250", "cp1253", "koi8_r"),
     *("cp932", "gb18030", "euc_kr", "euc_jp", "big5"),
 ]
-"""What files that are not Unicode are written in; among all that there are, guesses go astray."""
+"""Encodings to guess from for files that are not Unicode; among all encodings guesses fail."""
 
-FEW_BYTES = 16
-"""With fewer bytes beyond ASCII no guess is better than the most frequent answer."""
+MIN_GUESS_BYTES = 16
+"""Bytes beyond ASCII below which the most frequent encoding is the best guess."""
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
-_WHOLE = re.compile(r"[^\x00-\x7f\ufffd]")
+_NON_ASCII = re.compile(r"[^\x00-\x7f\ufffd]")
 _BACKTICKS = re.compile(r"`+")
 _SPACED = re.compile(r"[ \t\r\n]{2,}")
 _SCHEME = re.compile(r"\A\s*([A-Za-z][A-Za-z0-9+.-]*):")
@@ -107,7 +96,7 @@ _SCHEME = re.compile(r"\A\s*([A-Za-z][A-Za-z0-9+.-]*):")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What is split: `title` is what the document calls itself, else the name of its file."""
+    """Text to split; `title` is the document's own title, or else the name of its file."""
 
     text: str
     kind: TextKind
@@ -126,8 +115,8 @@ def kind_of_type(content_type: str, path: str) -> Kind | None:
 
 
 def is_binary(content: bytes) -> bool:
-    """Whether this is no text: it has NUL bytes, and no mark that explains them."""
-    return b"\0" in content and not content.startswith(tuple(mark for mark, _ in _MARKS))
+    """Tell whether the content is binary: NUL bytes, and no byte order mark that explains them."""
+    return b"\0" in content and not content.startswith(tuple(mark for mark, _ in _BYTE_ORDER_MARKS))
 
 
 def load(content: bytes, name: str, kind: Kind, charset: str | None = None) -> Document:
@@ -174,7 +163,7 @@ def _in_lines(text: str) -> str:
 def _decode(content: bytes, declared: str | None) -> str:
     if is_binary(content):
         raise ValueError("holds NUL bytes, so this is a binary file, whatever it is named")
-    for mark, encoding in _MARKS:
+    for mark, encoding in _BYTE_ORDER_MARKS:
         if content.startswith(mark):
             return _in_lines(content.decode(encoding, errors="replace"))
     # What is valid UTF-8 is UTF-8, also where a server or a page says something else.
@@ -189,16 +178,16 @@ def _decode(content: bytes, declared: str | None) -> str:
 def _guess(content: bytes) -> str:
     """Decode what is in no encoding that anyone named."""
     patched = content.decode(errors="replace")
-    if len(_WHOLE.findall(patched)) > patched.count("\ufffd"):
+    if len(_NON_ASCII.findall(patched)) > patched.count("\ufffd"):
         return patched  # UTF-8 that was damaged somewhere
     western = content.decode("cp1252", errors="replace")
-    if len(content.translate(None, bytes(range(128)))) < FEW_BYTES:
+    if len(content.translate(None, bytes(range(128)))) < MIN_GUESS_BYTES:
         return western
     try:
         from charset_normalizer import from_bytes
     except ImportError:
         return western
-    best = from_bytes(content, cp_isolation=_LEGACY).best()
+    best = from_bytes(content, cp_isolation=_LEGACY_ENCODINGS).best()
     return western if best is None else str(best)
 
 
@@ -221,22 +210,22 @@ def _notebook(text: str) -> str:
         data = from_json(text)
     except ValueError as error:
         raise ValueError(f"not a notebook: not valid JSON: {error}") from None
-    if not is_list(cells := _at(data, "cells")):
+    if not is_list(cells := _value_at(data, "cells")):
         raise ValueError("not a notebook of format 4: it has no cells; save it with Jupyter anew")
-    language = _at(data, "metadata", "language_info", "name") or ""
+    language = _value_at(data, "metadata", "language_info", "name") or ""
     texts: list[str] = []
     for cell in cells:
-        source = _at(cell, "source") or ""
+        source = _value_at(cell, "source") or ""
         code = source if isinstance(source, str) else "".join(map(str, source))
-        if _at(cell, "cell_type") == "markdown":
+        if _value_at(cell, "cell_type") == "markdown":
             texts.append(code)
-        elif _at(cell, "cell_type") == "code" and code.strip():
+        elif _value_at(cell, "cell_type") == "code" and code.strip():
             fence = "`" * max(3, *(len(run) + 1 for run in _BACKTICKS.findall(code)), 0)
             texts.append(f"{fence}{language}\n{code}\n{fence}")
     return "\n\n".join(texts)
 
 
-def _at(data: Any, *keys: str) -> Any:
+def _value_at(data: Any, *keys: str) -> Any:
     for key in keys:
         data = data.get(key) if is_object(data) else None
     return data
@@ -245,12 +234,12 @@ def _at(data: Any, *keys: str) -> Any:
 # -- conversions -----------------------------------------------------------------------------------
 
 MAX_UNPACKED_BYTES = 64 * 2**20
-"""What the texts of a DOCX may come to once unpacked; a small file can ask for any amount."""
+"""Most bytes of the texts of a DOCX once unpacked; a small file can ask for any amount."""
 
 _LOGGERS = ("pdfminer", "bs4", "mammoth")
 
-_AROUND = ("script", "style", "template", "noscript", "nav", "footer")
-"""Elements that say nothing about the page's subject."""
+_SKIPPED_ELEMENTS = ("script", "style", "template", "noscript", "nav", "footer")
+"""Elements beside the page's subject."""
 
 _IN_HEADING = ",".join(f"h{level} a" for level in range(1, 7))
 
@@ -274,7 +263,7 @@ def _html_to_markdown(html: str) -> tuple[str, str]:
             for link in body.select(_IN_HEADING)
             if not (link.find("img") or any(map(str.isalnum, link.get_text())))
         ]
-        for element in [*links, *body.find_all(_AROUND)]:
+        for element in [*links, *body.find_all(_SKIPPED_ELEMENTS)]:
             element.decompose()
         for string in body.find_all(string=_SPACED):
             if type(string) is library.NavigableString and string.find_parent("pre") is None:
@@ -335,7 +324,7 @@ def _rst_to_markdown(text: str) -> tuple[str, str]:
     """
     core = _import_docs("docutils.core")
     with _converting("reStructuredText"):
-        with _lookup, _everything_known():
+        with _docutils_lock, _any_directive_known():
             tree = core.publish_doctree(text, settings_overrides=_SETTINGS)
         _keep_words(tree)
         html = core.publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS)
@@ -349,12 +338,12 @@ def _docx_to_markdown(content: bytes) -> str:
         html = mammoth.convert_to_html(
             _with_equations(content),
             # Pictures are no text; what stands for them is.
-            convert_image=mammoth.images.img_element(_unshown),
+            convert_image=mammoth.images.img_element(_without_picture),
         ).value
         return _html_to_markdown(html)[0]
 
 
-def _unshown(_image: object) -> dict[str, str]:
+def _without_picture(_image: object) -> dict[str, str]:
     return {"src": ""}
 
 
@@ -371,7 +360,7 @@ def _with_equations(content: bytes) -> BytesIO:
             raise ValueError(f"unpacks to {size:,} bytes; {MAX_UNPACKED_BYTES:,} are read at most")
         for each in texts:
             part = packed.read(each)
-            plain.writestr(each.filename, _mended(part) if _TO_MEND.search(part) else part)
+            plain.writestr(each.filename, _mend(part) if _TO_MEND.search(part) else part)
     made.seek(0)
     return made
 
@@ -381,7 +370,7 @@ _OFFICE_MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _TO_MEND = re.compile(rb"oMath>|dstrike|<w:style |<w:style>")
 
 
-def _mended(part: bytes) -> bytes:
+def _mend(part: bytes) -> bytes:
     """Give a part of a Word document as mammoth understands it."""
     root = ET.fromstring(part)  # noqa: S314 -- expat expands no entity without bounds
     for element in list(root.iter()):
@@ -416,16 +405,16 @@ _EQUATIONS = {
     "m": r"\begin{{matrix}}{all}\end{{matrix}}",
     "eqArr": r"\begin{{matrix}}{all}\end{{matrix}}",
 }
-"""How an element of an equation is written, where it is more than its parts in their order."""
+"""LaTeX of an element of an equation; other elements are their parts in order."""
 
-_BETWEEN = {"d": "|", "mr": "&", "m": r"\\", "eqArr": r"\\"}
+_SEPARATORS = {"d": "|", "mr": "&", "m": r"\\", "eqArr": r"\\"}
 
-_SIGNS = {
+_DEFAULT_SIGNS = {
     "d": {"begChr": "(", "endChr": ")"},
     "nary": {"chr": "∫"},
     "acc": {"chr": "\u0302"},
 }
-"""What an element of an equation that names none has."""
+"""Signs of elements of an equation that name no sign."""
 
 
 def _latex(element: ET.Element) -> str:
@@ -440,8 +429,8 @@ def _latex(element: ET.Element) -> str:
     children = [each for each in element if not each.tag.endswith("Pr")]
     tags = [each.tag.removeprefix(_OFFICE_MATH) for each in children]
     written = [_latex(each) for each in children]
-    parts = {**_SIGNS.get(kind, {}), **said, **dict(zip(tags, written, strict=True))}
-    parts["all"] = said.get("sepChr", _BETWEEN.get(kind, "")).join(written)
+    parts = {**_DEFAULT_SIGNS.get(kind, {}), **said, **dict(zip(tags, written, strict=True))}
+    parts["all"] = said.get("sepChr", _SEPARATORS.get(kind, "")).join(written)
     if kind == "rad" and parts.get("deg"):
         return rf"\sqrt[{parts['deg']}]{{{parts.get('e', '')}}}"
     return _EQUATIONS.get(kind, "{all}").format_map(defaultdict(str, parts))
@@ -493,13 +482,13 @@ _SETTINGS: dict[str, Any] = {
     "output_encoding": "unicode",
 }
 
-ERROR = 3
-"""The level from which docutils leaves out what it complains of."""
+MIN_DROPPED_LEVEL = 3
+"""Lowest level of a message at which docutils drops the text that the message is about."""
 
 _SILENT = frozenset({"toctree", "index", "highlight", "currentmodule", "default-domain"})
 """Directives of Sphinx whose words are names of files and switches, not text."""
 
-_lookup = Lock()
+_docutils_lock = Lock()
 """docutils has one table of directives for the whole process."""
 
 
@@ -508,7 +497,7 @@ def _keep_words(tree: Any) -> None:
     nodes = _import_docs("docutils.nodes")
     for message in list(tree.findall(nodes.system_message)):
         quoted = [child for child in message.children if isinstance(child, nodes.literal_block)]
-        if message["level"] >= ERROR and quoted and message.parent is not None:
+        if message["level"] >= MIN_DROPPED_LEVEL and quoted and message.parent is not None:
             message.parent.replace(message, quoted)
     for broken in list(tree.findall(nodes.problematic)):
         broken.parent.replace(broken, nodes.Text(broken.astext()))
@@ -518,7 +507,7 @@ def _keep_words(tree: Any) -> None:
 
 
 @contextmanager
-def _everything_known() -> Generator[None]:
+def _any_directive_known() -> Generator[None]:
     """Let docutils find a directive and a role by every name, and every option of a directive."""
     rst = _import_docs("docutils.parsers.rst")
     directives, roles = rst.directives, rst.roles

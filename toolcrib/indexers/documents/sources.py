@@ -21,20 +21,17 @@ from toolcrib.indexers.documents.loading import Kind, is_binary, kind_of_name, k
 from toolcrib.indexers.sync import PassageEntry, ReadSources
 from toolcrib.records import Passage, Refusal
 
-__all__ = ["PACKED", "RawDocument", "entries_of", "fetch", "passages", "read_raw"]
-
-
 MAX_FILE_BYTES = 50_000_000
 
-_READ = "documents (.md .rst .html .txt .pdf .docx .ipynb) and source files are read"
+_READ_KINDS = "documents (.md .rst .html .txt .pdf .docx .ipynb) and source files are read"
 
 _EMPTY: dict[Kind, str] = {
     "markdown": "holds no text beside its headings",
     "pdf": "holds no text; if it was scanned, run text recognition over it first",
 }
 
-PACKED: frozenset[Kind] = frozenset({"pdf", "docx"})
-"""Kinds whose files are binary by nature."""
+BINARY_KINDS: frozenset[Kind] = frozenset({"pdf", "docx"})
+"""Kinds whose files are binary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,33 +99,26 @@ def passages(
             if isinstance(source, ReadSources):
                 yield from cast("Iterable[PassageEntry]", source.entries)
                 continue
-            for raw in read_raw(str(source)):
-                yield from entries_of(raw, collection, converters, max_tokens)
+            for raw in _read_source(str(source)):
+                if isinstance(raw, Refusal):
+                    yield raw.source, raw
+                else:
+                    parts = raw.passages(collection, converters, max_tokens=max_tokens)
+                    yield from ((raw.source, part) for part in parts)
 
 
-def entries_of(
-    raw: RawDocument | Refusal, collection: str, converters: Converters, max_tokens: int
-) -> Iterator[PassageEntry]:
-    """Yield the passages of a document, or why there are none, each with where it came from."""
-    if isinstance(raw, Refusal):
-        yield raw.source, raw
-        return
-    for item in raw.passages(collection, converters, max_tokens=max_tokens):
-        yield raw.source, item
-
-
-def read_raw(name: str) -> Iterator[RawDocument | Refusal]:
-    """Yield what a name stands for; nothing is raised."""
+def _read_source(name: str) -> Iterator[RawDocument | Refusal]:
+    """Yield the documents of a file, folder or URL; raises nothing."""
     if name.lower().startswith(("http://", "https://")):
         yield fetch(name)
     # Unlike pathlib, this says no to names that nothing can have, instead of raising.
     elif os.path.isdir(name):  # noqa: PTH112
-        yield from _walked(Path(name))
+        yield from _walk_folder(Path(name))
     else:
         yield _read_file(Path(name))
 
 
-def _walked(folder: Path) -> Iterator[RawDocument | Refusal]:
+def _walk_folder(folder: Path) -> Iterator[RawDocument | Refusal]:
     """Yield every document below a folder, sorted; links may not lead out of it."""
     inside = os.path.realpath(folder)
     empty = True
@@ -144,17 +134,17 @@ def _walked(folder: Path) -> Iterator[RawDocument | Refusal]:
                 found = _read_file(path)
             else:
                 found = _refusal(path, "a link out of the folder; name what it leads to by itself")
-            if not _is_passed_over(found):
+            if not _is_skipped(found):
                 yield found
     for error in unreadable:
         yield _refusal(error.filename, f"cannot be read: {error.strerror}")
     if empty and not unreadable:
-        yield _refusal(folder, f"the folder holds nothing that is read; {_READ}")
+        yield _refusal(folder, f"the folder holds nothing that is read; {_READ_KINDS}")
 
 
-def _is_passed_over(found: RawDocument | Refusal) -> bool:
-    """Whether a file that nobody named is only named like a text, or is code without a line."""
-    if isinstance(found, Refusal) or found.kind in PACKED:
+def _is_skipped(found: RawDocument | Refusal) -> bool:
+    """Tell whether to skip a file of a folder: binary content, or an empty source file."""
+    if isinstance(found, Refusal) or found.kind in BINARY_KINDS:
         return False
     return is_binary(found.content) or (found.kind == "source" and not found.content.strip())
 
@@ -167,41 +157,41 @@ def _read_file(path: Path) -> RawDocument | Refusal:
             there = os.path.lexists(path)
             return _refusal(path, "not a file" if there else "there is no such file or folder")
         if kind is None:
-            return _refusal(path, f"a file of no known kind; {_READ}")
+            return _refusal(path, f"a file of no known kind; {_READ_KINDS}")
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         return _refusal(path, f"cannot be read: {error.strerror or error}")
     if len(content) > MAX_FILE_BYTES:
         return _refusal(path, f"larger than {MAX_FILE_BYTES:,} bytes, the most that is read")
-    document = _spelled(Path(os.path.normpath(path)).as_posix())
-    return RawDocument(_spelled(path), document, document, content, kind)
+    document = _printable_path(Path(os.path.normpath(path)).as_posix())
+    return RawDocument(_printable_path(path), document, document, content, kind)
 
 
 def _refusal(path: str | Path, reason: str) -> Refusal:
-    return Refusal(_spelled(path), "", reason)
+    return Refusal(_printable_path(path), "", reason)
 
 
-def _spelled(path: str | Path) -> str:
+def _printable_path(path: str | Path) -> str:
     """Give a file's name as one that can be written down: its bytes may be no text at all."""
     return os.fsencode(path).decode(errors="replace")
 
 
 # -- web addresses ---------------------------------------------------------------------------------
 
-TIMEOUT_SECONDS = 20
-"""For connecting, for whatever is waited for, and for all of the content together."""
+FETCH_TIMEOUT_S = 20
+"""Timeout of connecting, of each read, and of the content as a whole."""
 
-MAX_BYTES = 20_000_000
+MAX_FETCHED_BYTES = 20_000_000
 
-_CHUNK = 65_536
+_CHUNK_BYTES = 65_536
 
 _HEADERS = {
     "User-Agent": "toolcrib",
     "Accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
 }
 
-_ADVICE = {
+_ADVICE_BY_STATUS = {
     **dict.fromkeys((401, 403), "it wants a sign-in: save the document as a file and name that"),
     **dict.fromkeys((404, 410), "check the address"),
     429: "wait a while and try again",
@@ -216,12 +206,12 @@ class _Answer(Protocol):
 
 
 def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
-    """Get what a URL stands for, following redirects."""
+    """Fetch the document of a URL, following redirects."""
     # Letters beyond ASCII and spaces are as people write them; the rest is the server's.
     written = quote(url, safe="%/:=&?~#+!$,;'@()*[]|")
     try:
         asked = request.Request(written, headers=_HEADERS)  # noqa: S310 -- the opener speaks HTTP
-        with _web().open(asked, timeout=TIMEOUT_SECONDS) as opened:
+        with _web().open(asked, timeout=FETCH_TIMEOUT_S) as opened:
             answer = cast("_Answer", opened)
             content = _read(answer, clock or SystemClock())
             headers = answer.headers
@@ -233,7 +223,7 @@ def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
     kind = kind_of_type(content_type, path)
     if kind is None:
         what = content_type or "something of a kind that it does not name"
-        return Refusal(url, "", f"the server sent {what}; {_READ}")
+        return Refusal(url, "", f"the server sent {what}; {_READ_KINDS}")
     return RawDocument(url, url, path, content, kind, headers.get_content_charset())
 
 
@@ -250,13 +240,13 @@ def _web() -> request.OpenerDirector:
 
 
 def _read(answer: _Answer, clock: Clock) -> bytes:
-    until = clock() + TIMEOUT_SECONDS
+    until = clock() + FETCH_TIMEOUT_S
     content = bytearray()
-    while chunk := answer.read1(_CHUNK):
+    while chunk := answer.read1(_CHUNK_BYTES):
         content += chunk
-        if len(content) > MAX_BYTES:
+        if len(content) > MAX_FETCHED_BYTES:
             raise ValueError(
-                f"larger than {MAX_BYTES:,} bytes, which is the most that is fetched: save it as "
+                f"larger than {MAX_FETCHED_BYTES:,} bytes, the most that is fetched: save it as "
                 "a file and name that"
             )
         if clock() > until:
@@ -272,11 +262,13 @@ def _reason(error: Exception) -> str:
     """Say what went wrong and what to do, in a line."""
     if isinstance(error, HTTPError):
         error.close()
-        advice = _ADVICE.get(error.code, "try again later, or save it as a file and name that")
+        advice = _ADVICE_BY_STATUS.get(
+            error.code, "try again later, or save it as a file and name that"
+        )
         return f"the server answered {error.code} {' '.join(error.reason.split())}; {advice}"
     cause: Any = error.reason if isinstance(error, URLError) else error
     if isinstance(cause, TimeoutError):
-        return f"not here within {TIMEOUT_SECONDS} s; try again, or save it as a file and name that"
+        return f"not here within {FETCH_TIMEOUT_S} s; try again, or save it as a file and name that"
     if isinstance(error, OSError):
         return f"cannot be reached: {cause}; check the address and the network"
     if isinstance(error, HTTPException | UnicodeError):

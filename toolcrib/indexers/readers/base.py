@@ -23,25 +23,6 @@ from toolcrib.indexers.readers.parsing import decode, parse_json, parse_yaml
 from toolcrib.records import Refusal, Sensitivity, ToolSpec
 from toolcrib.records.codec import is_object
 
-__all__ = [
-    "DATA_SUFFIXES",
-    "MAX_SOURCE_BYTES",
-    "Dialect",
-    "Reader",
-    "Reading",
-    "Source",
-    "build_spec",
-    "dialect_of",
-    "dialects_in",
-    "entries",
-    "is_list",
-    "is_object",
-    "kind_of",
-    "refuse_foreign",
-    "specs_in",
-    "stated",
-]
-
 MAX_SOURCE_BYTES = 32 * 2**20
 """Larger documents are refused unread; JSON Lines have no limit but this one for each line."""
 
@@ -51,7 +32,7 @@ MAX_WASTED_BYTES = 8 * MAX_SOURCE_BYTES
 may hold three gigabytes of either."""
 
 SAMPLE_LINES = 20
-"""How many lines of JSON Lines are looked at to recognise the format."""
+"""Lines of JSON Lines that are read to recognise the format."""
 
 LINE_SUFFIXES = frozenset({".jsonl", ".ndjson"})
 YAML_SUFFIXES = frozenset({".yaml", ".yml"})
@@ -59,7 +40,7 @@ DATA_SUFFIXES = LINE_SUFFIXES | YAML_SUFFIXES | {".json", ".gz"}
 """The endings of files that may hold tools; in a folder, others are passed over."""
 
 Reading: TypeAlias = Iterator[ToolSpec | Refusal]
-"""What a reader yields: good specifications and, in between, what had to be refused."""
+"""Specifications that a reader yields, and between them the refused entries."""
 
 
 class Reader(Protocol):
@@ -69,12 +50,12 @@ class Reader(Protocol):
     """The name that `--format` takes."""
 
     reaches_out: ClassVar[bool]
-    """Whether reading imports, connects to, starts or opens what the source names, beside data."""
+    """Tells whether reading imports code, connects, starts a command or opens other files."""
 
     def recognises(self, source: Source) -> bool:
-        """Whether the content is of this format; never raises for content of another.
+        """Tell whether the content is of this format; never raises for another format.
 
-        Looks at `source.sample`, which is None for what cannot be parsed.
+        Looks at `source.sample`, which is None for content that cannot be parsed.
         """
         ...
 
@@ -90,7 +71,7 @@ class Reader(Protocol):
 # -- parsed values ----------------------------------------------------------------------------
 
 
-KINDS: dict[type, str] = {
+JSON_KINDS: dict[type, str] = {
     type(None): "null",
     bool: "true or false",
     str: "text",
@@ -104,11 +85,11 @@ KINDS: dict[type, str] = {
 
 def kind_of(value: object) -> str:
     """Name what a value is, in the words of JSON: "a list", "text", "null"."""
-    return KINDS.get(type(value)) or f"a Python {type(value).__name__}"
+    return JSON_KINDS.get(type(value)) or f"a Python {type(value).__name__}"
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Whether a parsed value is a JSON array."""
+    """Tell whether a parsed value is a JSON array."""
     return isinstance(value, list)
 
 
@@ -142,7 +123,7 @@ class Source:
     @property
     def stem(self) -> str:
         """The file name without its suffix (`.json`, `.jsonl.gz`): the server, unless stated."""
-        return Path(self._unpacked.name.lstrip(".")).stem
+        return Path(self._path_without_gz.name.lstrip(".")).stem
 
     @cached_property
     def text(self) -> str:
@@ -151,7 +132,7 @@ class Source:
         Raises:
             SourceError: it is missing, empty, larger than `MAX_SOURCE_BYTES` or not UTF-8.
         """
-        with self._opened() as file:
+        with self._open() as file:
             content = file.read(MAX_SOURCE_BYTES + 1)
         if len(content) > MAX_SOURCE_BYTES:
             size = self.path.stat().st_size if self.path else 0
@@ -189,9 +170,9 @@ class Source:
 
     @cached_property
     def sample(self) -> Any:
-        """What `recognises` looks at: `data`, or the first objects of JSON Lines as a list.
+        """Sample for `recognises`: `data`, or the first objects of JSON Lines as a list.
 
-        None when nothing can be parsed; `data` then says why.
+        None when nothing can be parsed; reading `data` then raises the reason.
         """
         try:
             return list(self._first_objects()) if self.is_lines else self.data
@@ -200,7 +181,7 @@ class Source:
 
     @cached_property
     def is_lines(self) -> bool:
-        """Whether this is JSON Lines: by its ending, or as its first two lines are objects.
+        """Tell whether this is JSON Lines, by its ending or by two objects in the first two lines.
 
         Raises:
             SourceError: the file cannot be read.
@@ -222,7 +203,7 @@ class Source:
             SourceError: the file cannot be read (on), or much of it says nothing: many blank
                 lines in a row, or blank or too long ones of more than `MAX_WASTED_BYTES` in all.
         """
-        with self._opened() as file:
+        with self._open() as file:
             number = blank = wasted = 0
             while line := file.readline(MAX_SOURCE_BYTES + 1):
                 number += 1
@@ -254,17 +235,17 @@ class Source:
         return Refusal(self.name, place, reason)
 
     @property
-    def _unpacked(self) -> Path:
+    def _path_without_gz(self) -> Path:
         """The path without `.gz`."""
         path = self.path or Path()
         return path.with_suffix("") if path.suffix.lower() == ".gz" else path
 
     @property
     def _suffix(self) -> str:
-        return self._unpacked.suffix.lower()
+        return self._path_without_gz.suffix.lower()
 
     @contextmanager
-    def _opened(self) -> Generator[IO[bytes]]:
+    def _open(self) -> Generator[IO[bytes]]:
         if self.path is None:
             raise self.error("no such file")
         try:
@@ -282,12 +263,12 @@ class Source:
         try:
             for _, line in islice(self.lines(), SAMPLE_LINES):
                 if len(line) > MAX_SOURCE_BYTES:
-                    # Who knows how long it is; what came before must do.
+                    # The line may have any length; the lines before it must do.
                     return
                 yield from _object_in(line)
                 came = True
         except SourceError:
-            # The same: whoever reads it comes to this too, behind what is good.
+            # Reading raises the same error, behind the good lines.
             if not came:
                 raise
 
@@ -308,11 +289,11 @@ def _is_object(line: bytes) -> bool:
 # -- tools in a file --------------------------------------------------------------------------
 
 
-LIST_KEYS = ("tools", "functions")
+TOOL_LIST_KEYS = ("tools", "functions")
 """Keys under which an object holds its list of tools."""
 
 _Located: TypeAlias = tuple[str, dict[str, Any]]
-"""Where an object stands (`line 17`, `tools[3]`) and the object."""
+"""Place of an object (`line 17`, `tools[3]`), and the object."""
 
 Dialect: TypeAlias = Literal["toolspec", "function", "anthropic", "mcp"]
 
@@ -329,7 +310,7 @@ OWN_FIELDS = frozenset(ToolSpec.model_fields) - SHARED_FIELDS
 
 
 def dialect_of(tool: dict[str, Any]) -> Dialect | None:
-    """Tell whose way of writing a tool this is; None when it is nobody's."""
+    """Name the dialect of a tool object; None for an object of no dialect."""
     if "inputSchema" in tool:
         return "mcp"
     if isinstance(tool.get("function"), dict) or ("name" in tool and "parameters" in tool):
@@ -354,7 +335,7 @@ def dialects_in(source: Source) -> set[Dialect]:
     """Collect the dialects of the tools in the source's sample; empty when it holds none."""
     if source.sample is None:
         return set()
-    _, values = _listed(source.sample)
+    _, values = _tool_list(source.sample)
     return {dialect for tool in values if is_object(tool) and (dialect := dialect_of(tool))}
 
 
@@ -370,7 +351,7 @@ def entries(source: Source) -> Iterator[_Located | Refusal]:
     data = source.data
     if not (is_list(data) or is_object(data)):
         raise source.error(f"must be a list or an object, not {kind_of(data)}")
-    where, values = _listed(data)
+    where, values = _tool_list(data)
     for index, value in enumerate(values):
         yield _entry(source, f"{where}[{index}]" if where is not None else "", value)
 
@@ -392,13 +373,15 @@ def specs_in(source: Source, fields: Callable[[dict[str, Any]], Mapping[str, Any
             yield source.refusal(str(error), place)
 
 
-def _listed(data: object) -> tuple[str | None, list[object]]:
+def _tool_list(data: object) -> tuple[str | None, list[object]]:
     """Give the key under which the list stands ("" for a bare list, None for one object)."""
     if is_list(data):
         return "", data
     if not is_object(data):
         return None, []
-    return next(((key, data[key]) for key in LIST_KEYS if is_list(data.get(key))), (None, [data]))
+    return next(
+        ((key, data[key]) for key in TOOL_LIST_KEYS if is_list(data.get(key))), (None, [data])
+    )
 
 
 def _line_entries(source: Source) -> Iterator[_Located | Refusal]:
@@ -425,10 +408,10 @@ def _entry(source: Source, place: str, value: object) -> _Located | Refusal:
 # -- specifications ---------------------------------------------------------------------------
 
 
-HIDDEN = frozenset({"Cc", "Cf", "Zl", "Zp"})
+HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp"})
 """Unicode categories that show nothing: controls, zero-width and direction marks, separators."""
 
-EXPECTED = {
+EXPECTED_KINDS = {
     "string_type": "text",
     "tuple_type": "a list",
     "dict_type": "an object",
@@ -437,10 +420,10 @@ EXPECTED = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
 }
-"""What a field must be, by pydantic's name of the error."""
+"""Kind of value that a field takes, by pydantic's name of the error."""
 
 
-STATED: dict[str, TypeAdapter[Any]] = {
+OWN_FIELD_TYPES: dict[str, TypeAdapter[Any]] = {
     "sensitivity": TypeAdapter(Sensitivity),
     "safety_tags": TypeAdapter(tuple[str, ...]),
     "tags": TypeAdapter(tuple[str, ...]),
@@ -452,15 +435,15 @@ STATED: dict[str, TypeAdapter[Any]] = {
 """Fields of ours that formats without them hold among their free details."""
 
 
-def stated(details: object) -> dict[str, Any]:
-    """The fields of ours among what a source says freely, such as annotations and metadata.
+def own_fields(details: object) -> dict[str, Any]:
+    """Read fields of ours among free details of a source, such as annotations and metadata.
 
-    What has a name of ours and another form is somebody else's, and left alone.
+    A detail with the name of such a field and another type is left alone.
     """
     found: dict[str, Any] = {}
     for key, value in details.items() if is_object(details) else ():
         name = key.replace("-", "_")
-        if (form := STATED.get(name)) is not None:
+        if (form := OWN_FIELD_TYPES.get(name)) is not None:
             alone = isinstance(value, str) and name != "sensitivity"
             with suppress(ValidationError):
                 found[name] = form.validate_python([value] if alone else value)
@@ -470,12 +453,12 @@ def stated(details: object) -> dict[str, Any]:
 def build_spec(source: str, place: str, fields: Mapping[str, Any]) -> ToolSpec | Refusal:
     """Validate `fields` as a `ToolSpec`, or say in one line what is wrong with them.
 
-    None stands for "not given"; what is not given may stand among the annotations. Descriptions
-    are kept as they are; in a name, server or id
-    invisible characters are refused, since they make two tools look alike.
+    None stands for "not given"; a field that is not given may stand among the annotations.
+    Descriptions are kept as they are. A name, server or id with invisible characters is refused:
+    two tools could look alike.
     """
     given = {key: value for key, value in fields.items() if value is not None}
-    given = stated(given.get("annotations")) | given
+    given = own_fields(given.get("annotations")) | given
     try:
         spec = ToolSpec.model_validate(given)
         _check_is_json(given)
@@ -501,7 +484,7 @@ def _check_is_json(fields: Mapping[str, Any]) -> None:
 def _check_is_visible(spec: ToolSpec) -> None:
     for field, value in (("name", spec.name), ("server", spec.server), ("id", spec.id)):
         for position, character in enumerate(value):
-            if unicodedata.category(character) in HIDDEN:
+            if unicodedata.category(character) in HIDDEN_CATEGORIES:
                 name = unicodedata.name(character, "control character")
                 raise ValueError(
                     f"{field}: invisible character U+{ord(character):04X} ({name}) "
@@ -523,7 +506,7 @@ def _in_words(detail: ErrorDetails) -> str:
             return f"{field}: {len(detail['input']):,} characters; at most {limit:,} are accepted"
         case "extra_forbidden":
             return f"{field}: unknown field"
-        case kind if kind in EXPECTED:
-            return f"{field}: must be {EXPECTED[kind]}, not {kind_of(detail['input'])}"
+        case kind if kind in EXPECTED_KINDS:
+            return f"{field}: must be {EXPECTED_KINDS[kind]}, not {kind_of(detail['input'])}"
         case _:
             return f"{field}: {detail['msg'].removeprefix('Value error, ')}"

@@ -14,8 +14,6 @@ from toolcrib.indexers.readers.base import (
     specs_in,
 )
 
-__all__ = ["FunctionsReader"]
-
 CALLABLE_TYPES = frozenset({"function", "custom"})
 """The types of tool that the caller defines; every other one is run by the provider."""
 
@@ -33,7 +31,7 @@ class FunctionsReader:
     reaches_out: ClassVar[bool] = False
 
     def recognises(self, source: Source) -> bool:
-        """Whether the file holds function definitions, Anthropic's with no field of ours."""
+        """Tell whether the file holds function definitions; Anthropic's have no field of ours."""
         dialects = dialects_in(source)
         if "mcp" in dialects:
             return False

@@ -10,8 +10,6 @@ from urllib.parse import unquote
 
 from toolcrib.indexers.readers.base import is_list, is_object
 
-__all__ = ["References", "is_reference", "rewritten"]
-
 # -- schemas as trees ------------------------------------------------------------------------------
 
 SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
@@ -21,16 +19,16 @@ DATA_KEYWORDS = frozenset({"example", "examples", "default", "enum", "const"})
 """Keywords whose content is data, whatever it looks like."""
 
 
-def rewritten(value: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+def map_schemas(value: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     """Copy a schema, each schema in it passed through `change`, the inner ones first."""
     if is_list(value):
-        return [rewritten(item, change) for item in value]
+        return [map_schemas(item, change) for item in value]
     if not is_object(value):
         return value
-    return change(_each_keyword(value, partial(rewritten, change=change)))
+    return change(_map_keywords(value, partial(map_schemas, change=change)))
 
 
-def _each_keyword(schema: dict[str, Any], copy: Callable[[Any], Any]) -> dict[str, Any]:
+def _map_keywords(schema: dict[str, Any], copy: Callable[[Any], Any]) -> dict[str, Any]:
     """Copy an object of keywords, what stands under each by `copy`; data stays as it is."""
     copied: dict[str, Any] = {}
     for key, value in schema.items():
@@ -46,7 +44,7 @@ def _each_keyword(schema: dict[str, Any], copy: Callable[[Any], Any]) -> dict[st
 # -- references ------------------------------------------------------------------------------------
 
 MAX_REFERENCE_DEPTH = 8
-"""How many references within references are written out before the rest is cut."""
+"""Most references within references that are written out; deeper ones are cut."""
 
 MAX_VALUES = 2_000
 """A schema that grows beyond this many values is written out one reference less deep."""
@@ -92,7 +90,7 @@ class References:
     Everything is inlined, since not every provider takes `$defs` in a tool's schema and
     what reads a schema for words should not have to look elsewhere for them. What does not
     end, or grows too large, is cut: {"type": "object", "description": "Pet (recursive)"},
-    which every provider takes and a model understands. `follow` and `written_out` raise
+    which every provider takes and a model understands. `follow` and `write_out` raise
     ValueError for a reference that leads outside of the document, nowhere, or in a circle.
     """
 
@@ -112,7 +110,7 @@ class References:
             value = self._look_up(value["$ref"])
         raise ValueError(f"$ref {value['$ref']!r} leads in a circle")
 
-    def written_out(self, schema: Any) -> Any:
+    def write_out(self, schema: Any) -> Any:
         """Copy `schema` with the references in it replaced by what they lead to.
 
         Raises ValueError also for what is deeper than `MAX_NESTING`.
@@ -143,7 +141,7 @@ class References:
         start, *steps = reference[1:].split("/")
         for step in [start, *steps] if start else steps:
             key = unquote(step).replace("~1", "/").replace("~0", "~")
-            target = _child(target, key)
+            target = _child_value(target, key)
             if target is None:
                 raise ValueError(f"$ref {reference!r} leads nowhere: there is no {key!r}")
         return target
@@ -156,18 +154,18 @@ class References:
             return value
         if is_reference(value):
             return self._copy_target(value, walk, depth)
-        return _each_keyword(value, partial(self._copy, walk=walk, depth=depth + 1))
+        return _map_keywords(value, partial(self._copy, walk=walk, depth=depth + 1))
 
     def _copy_target(self, schema: dict[str, Any], walk: _Walk, depth: int) -> Any:
         reference: str = schema["$ref"]
         # Followed even where it is cut: one that leads nowhere is never passed over.
         target = self.follow(schema)
         if reference in walk.following:
-            return _cut(reference, "recursive", target)
+            return _placeholder(reference, "recursive", target)
         is_scalar = is_object(target) and target.get("type") in SCALARS
         if len(walk.following) > walk.max_references and not is_scalar:
             walk.was_shortened = True
-            return _cut(reference, "shortened", target)
+            return _placeholder(reference, "shortened", target)
         walk.following.append(reference)
         copy = self._copy(target, walk, depth + 1)
         walk.following.pop()
@@ -175,11 +173,11 @@ class References:
 
 
 def is_reference(value: Any) -> bool:
-    """Whether `value` is an object with a `$ref`; a property may be called that as well."""
+    """Tell whether `value` is a reference; a property may be called `$ref` too."""
     return is_object(value) and isinstance(value.get("$ref"), str)
 
 
-def _child(value: Any, key: str) -> Any:
+def _child_value(value: Any, key: str) -> Any:
     if is_object(value):
         return value.get(key)
     # By comparing text, as int() refuses thousands of digits.
@@ -187,7 +185,7 @@ def _child(value: Any, key: str) -> Any:
     return next((item for index, item in enumerate(items) if str(index) == key), None)
 
 
-def _cut(reference: str, why: str, target: Any) -> dict[str, Any]:
+def _placeholder(reference: str, why: str, target: Any) -> dict[str, Any]:
     cut: dict[str, Any] = {
         "type": "object",
         "description": f"{unquote(reference.rpartition('/')[2])} ({why})",

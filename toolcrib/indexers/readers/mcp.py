@@ -24,9 +24,9 @@ from toolcrib.indexers.readers.base import (
     dialects_in,
     is_object,
     kind_of,
+    own_fields,
     refuse_foreign,
     specs_in,
-    stated,
 )
 from toolcrib.indexers.readers.mcp_config import (
     HttpTarget,
@@ -48,16 +48,6 @@ from toolcrib.indexers.readers.mcp_session import (
 )
 from toolcrib.records import Refusal, ToolSpec
 
-__all__ = [
-    "McpListReader",
-    "McpLiveReader",
-    "McpServersReader",
-    "list_tools",
-    "require_sdk",
-    "run_to_end",
-    "tool_specs",
-]
-
 # -- saved lists -----------------------------------------------------------------------------------
 
 _T = TypeVar("_T")
@@ -69,7 +59,7 @@ STDIO_PREFIX = "stdio:"
 logger = logging.getLogger(__name__)
 
 RESULT_KEYS = frozenset({"tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope"})
-"""What a `tools/list` result may hold; other formats have `tools` too, beside other keys."""
+"""Keys of a `tools/list` result; other formats have `tools` too, beside other keys."""
 
 
 class McpListReader:
@@ -83,7 +73,7 @@ class McpListReader:
     reaches_out: ClassVar[bool] = False
 
     def recognises(self, source: Source) -> bool:
-        """Whether the content holds MCP tools (some have `inputSchema`) or says there are none."""
+        """Tell whether the content holds MCP tools (some have `inputSchema`) or an empty list."""
         sample = source.sample
         if _is_response(sample):
             return "error" in sample or _is_result(sample.get("result"))
@@ -103,7 +93,7 @@ class McpListReader:
             data = _result_of(source, data)
             yield from tool_specs(source.name, "result.tools", data["tools"], name)
         else:
-            yield from specs_in(source, lambda tool: _own_fields(tool, name))
+            yield from specs_in(source, lambda tool: _mcp_fields(tool, name))
         if is_object(data) and data.get("nextCursor"):
             yield source.refusal(
                 "the list is incomplete: the server has more pages after this one; "
@@ -124,7 +114,7 @@ def tool_specs(
             yield Refusal(source, where, f"a tool must be an object, not {kind_of(tool)}")
 
 
-def _own_fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
+def _mcp_fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
     refuse_foreign(tool, "function")
     return _fields(tool, server)
 
@@ -132,7 +122,7 @@ def _own_fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
 def _fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
     meta = tool.get("_meta")
     marks = _fastmcp_marks(meta)
-    own = stated(meta.get("toolcrib")) if is_object(meta) else {}
+    own = own_fields(meta.get("toolcrib")) if is_object(meta) else {}
     return {
         **own,
         "name": tool.get("name"),
@@ -141,13 +131,13 @@ def _fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
         # The Python SDK writes its models with underscores unless told otherwise.
         "input_schema": tool.get("inputSchema", tool.get("input_schema")),
         "output_schema": tool.get("outputSchema", tool.get("output_schema")),
-        "annotations": _titled(tool.get("annotations"), tool.get("title")),
+        "annotations": _annotations_with_title(tool.get("annotations"), tool.get("title")),
         "tags": marks.get("tags", own.get("tags")),
         "version": marks.get("version"),
     }
 
 
-def _titled(annotations: Any, title: Any) -> Any:
+def _annotations_with_title(annotations: Any, title: Any) -> Any:
     """Give the annotations as they are, with the tool's own title before theirs, as MCP has it."""
     if title is None:
         return annotations
@@ -194,10 +184,10 @@ def _is_result(data: Any) -> bool:
 
 
 class _LiveReader:
-    """What asks running servers; `env` None is the environment of the process.
+    """Base of the readers that call servers; without `env`, with the environment of the process.
 
-    The settings know nothing of the variables that a file from elsewhere names, and a command is
-    to start as the user's shell would start it: so this boundary may look at the environment.
+    A file from elsewhere names variables that settings do not know, and a command starts as the
+    user's shell starts it: so this boundary may read the environment.
     """
 
     reaches_out: ClassVar[bool] = True
@@ -219,7 +209,7 @@ class McpLiveReader(_LiveReader):
     format: ClassVar[str] = "mcp-live"
 
     def recognises(self, source: Source) -> bool:
-        """Whether the name is a URL or starts with `stdio:`; nothing is connected to."""
+        """Tell whether the name is a URL or starts with `stdio:`; connects to nothing."""
         name = source.name.lower()
         return source.path is None and name.startswith((STDIO_PREFIX, "http://", "https://"))
 
@@ -274,7 +264,7 @@ async def list_tools(
             scope.deadline = anyio.current_time() + timeout_s
             try:
                 await follow(state, stderr, max_pages)
-            # Whatever a server provokes is that server's failure: others must go on.
+            # Any error here is this server's failure: the other servers must go on.
             except Exception as error:
                 if state.complete or scope.cancel_called:
                     logger.debug("closing the connection failed", exc_info=True)
@@ -332,7 +322,7 @@ class McpServersReader(_LiveReader):
     format: ClassVar[str] = "mcp-servers"
 
     def recognises(self, source: Source) -> bool:
-        """Whether the file names MCP servers; never raises, and connects to nothing."""
+        """Tell whether the file names MCP servers; never raises, and connects to nothing."""
         if source.path is None:
             return False
         try:

@@ -1,4 +1,4 @@
-"""What an mcp.json says: its servers by name, each as a target or as the reason why it is none."""
+"""Configuration of MCP servers (mcp.json): each server as a target, or the reason why not."""
 
 from __future__ import annotations
 
@@ -15,21 +15,6 @@ from pydantic import AliasChoices, BaseModel, Field, TypeAdapter, ValidationErro
 from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.base import Source, is_object, kind_of
 from toolcrib.indexers.readers.parsing import parse_json
-
-__all__ = [
-    "Expander",
-    "HttpTarget",
-    "Listing",
-    "McpLimits",
-    "ServerEntry",
-    "StdioTarget",
-    "Target",
-    "ToolFilter",
-    "fits_any",
-    "server_entries",
-    "servers_of",
-    "without_comments",
-]
 
 # -- targets ---------------------------------------------------------------------------------------
 
@@ -63,7 +48,7 @@ Target: TypeAlias = StdioTarget | HttpTarget
 
 @dataclass(frozen=True, slots=True)
 class McpLimits:
-    """How long and how far live servers are followed.
+    """Limits on reading live servers.
 
     `timeout_s` is for one server, from its start to its last page; `max_pages` ends a list
     that never ends by itself; `at_once` servers are asked at the same time.
@@ -76,7 +61,7 @@ class McpLimits:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What one server gave: its own name, its tools as they came, and why it stopped early.
+    """Tools of one server as they came, its own name, and why the list stopped early.
 
     `failure` is empty when the list is complete; `tools` holds what came before it otherwise.
     """
@@ -96,7 +81,7 @@ EXCLUDE_KEYS = frozenset({"excludetools", "disabledtools", "deniedtools", "block
 
 TAG_KEYS = frozenset({"includetags", "excludetags"})
 
-NAMES: TypeAdapter[tuple[str, ...]] = TypeAdapter(tuple[str, ...])
+TOOL_NAMES: TypeAdapter[tuple[str, ...]] = TypeAdapter(tuple[str, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +95,12 @@ class ToolFilter:
     exclude: tuple[str, ...] = ()
 
     def allows(self, name: str) -> bool:
-        """Whether the tool of this name is switched on."""
+        """Tell whether the tool of this name is switched on."""
         return not fits_any(name, self.exclude) and all(fits_any(name, on) for on in self.include)
 
 
 def fits_any(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a tool's name is one of these, or fits a glob among them.
+    """Tell whether a tool's name is one of the patterns, or fits a glob among them.
 
     Gemini also writes `name(argument)`, which stands for the tool.
     """
@@ -139,7 +124,7 @@ def _tool_filter(raw: Mapping[str, Any], problems: list[str]) -> ToolFilter:
             problems.append(f"{key!r} is not read; name the tools under 'excludeTools'")
             continue
         try:
-            names = NAMES.validate_python(value)
+            names = TOOL_NAMES.validate_python(value)
         except ValidationError:
             problems.append(f"{key!r} must be a list of names, not {kind_of(value)}")
             continue
@@ -229,17 +214,17 @@ TRANSPORTS: dict[str, _Transport] = {
 
 Scalar: TypeAlias = str | bool | int | float
 
-SHAPES = {
+EXPECTED_SHAPES = {
     "args": "a list of texts",
     **dict.fromkeys(("env", "headers"), "an object of texts"),
     **dict.fromkeys(("disabled", "enabled"), "true or false"),
 }
-"""What a key must hold; every other one holds text."""
+"""Kind of value that a key holds; all other keys hold text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """One server of the file: how to reach it, or in one line why that cannot be told.
+    """Server of the file: its target, or in one line the reason why it has none.
 
     `tools` tells which of its tools are switched on.
     """
@@ -258,7 +243,7 @@ class _Switch(BaseModel):
 
     @classmethod
     def is_off(cls, raw: Mapping[str, Any]) -> bool:
-        """Whether an entry is switched off; a value that is neither true nor false is refused."""
+        """Tell whether an entry is switched off; `_Entry` refuses a value that is no boolean."""
         with suppress(ValidationError):
             switch = cls.model_validate(raw)
             return switch.disabled is True or switch.enabled is False
@@ -284,7 +269,7 @@ def servers_of(source: Source) -> dict[str, Any] | None:
     Raises:
         SourceError: the file is neither JSON (comments are allowed) nor YAML.
     """
-    document = _parsed(source)
+    document = _parse(source)
     if not is_object(document):
         return None
     claude, vs_code = document.get("mcpServers"), document.get("servers")
@@ -376,10 +361,10 @@ def _as_text(value: Scalar) -> str:
 def _faults(error: ValidationError) -> str:
     """Say what is wrong, without the values: they may be secrets."""
     keys = dict.fromkeys(str(fault["loc"][0]) for fault in error.errors(include_input=False))
-    return "; ".join(f"{key!r} must be {SHAPES.get(key, 'text')}" for key in keys)
+    return "; ".join(f"{key!r} must be {EXPECTED_SHAPES.get(key, 'text')}" for key in keys)
 
 
-def _parsed(source: Source) -> Any:
+def _parse(source: Source) -> Any:
     """Parse the file; None for JSON Lines, which are no configuration."""
     if source.is_lines:
         return None

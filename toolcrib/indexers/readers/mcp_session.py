@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from toolcrib.extras import quiet_loggers
 from toolcrib.indexers.readers.base import MAX_SOURCE_BYTES
 from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
+from toolcrib.records.codec import in_words
 
 if TYPE_CHECKING:
     import httpx2
@@ -23,22 +24,6 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
     Connection: TypeAlias = AbstractAsyncContextManager[TransportStreams]
-
-__all__ = [
-    "UNAUTHORISED",
-    "EndlessListError",
-    "SessionState",
-    "Tap",
-    "connect",
-    "explain",
-    "explain_timeout",
-    "follow",
-    "initialize",
-    "is_closed",
-    "last_line",
-    "list_pages",
-    "quiet_sdk",
-]
 
 # -- sessions --------------------------------------------------------------------------------------
 
@@ -108,7 +93,7 @@ async def initialize(session: ClientSession) -> None:
 
 
 def is_closed(error: MCPError) -> bool:
-    """Whether the SDK made this error up because the connection ended.
+    """Tell whether the SDK made this error up because the connection ended.
 
     Its code does not say so: -32000 is also the code that most servers choose for errors of
     their own.
@@ -275,7 +260,7 @@ MAX_QUOTE_CHARS = 200
 STDERR_TAIL_BYTES = 8192
 
 REDIRECTION, CLIENT_ERROR, SERVER_ERROR = 300, 400, 500
-"""Where the classes of HTTP status begin."""
+"""First HTTP status of each class."""
 
 PATH_HINTS = {False: "which often ends in /mcp", True: "which often ends in /sse"}
 
@@ -294,15 +279,16 @@ def explain(state: SessionState, error: Exception, stderr_line: str) -> str:
     if isinstance(cause, EndlessListError):
         reason = f"lists tools without end: {cause}"
     elif isinstance(cause, ValidationError):
-        reason = f"answered {state.asked} with something that is not MCP: {_first_fault(cause)}"
+        wrong = in_words(cause, "its answer")
+        reason = f"answered {state.asked} with something that is not MCP: {wrong}"
     elif isinstance(state.target, HttpTarget) and _is_no_mcp_server(state, cause):
-        reason = _no_mcp_server(state, state.target)
+        reason = _no_mcp_reason(state, state.target)
     elif isinstance(cause, MCPError):
-        reason = _refused(state, cause)
+        reason = _error_reason(state, cause)
     elif isinstance(state.target, HttpTarget):
-        reason = _not_reached(cause)
+        reason = _unreachable_reason(cause)
     else:
-        reason = _not_started(state, state.target, cause)
+        reason = _start_reason(state, state.target, cause)
     return _with_context(reason, state, stderr_line)
 
 
@@ -314,7 +300,7 @@ def last_line(stderr: TextIO) -> str:
     end = os.lseek(descriptor, 0, os.SEEK_END)
     os.lseek(descriptor, max(0, end - STDERR_TAIL_BYTES), os.SEEK_SET)
     lines = os.read(descriptor, STDERR_TAIL_BYTES).decode("utf-8", "replace").splitlines()
-    return next((_cut(line) for line in reversed(lines) if line.strip()), "")
+    return next((_quote(line) for line in reversed(lines) if line.strip()), "")
 
 
 def _is_no_mcp_server(state: SessionState, cause: Exception) -> bool:
@@ -339,7 +325,7 @@ def _is_no_mcp_server(state: SessionState, cause: Exception) -> bool:
 UNAUTHORISED = (401, 403)
 
 
-def _no_mcp_server(state: SessionState, target: HttpTarget) -> str:
+def _no_mcp_reason(state: SessionState, target: HttpTarget) -> str:
     if state.status in UNAUTHORISED:
         return (
             f"asks for authorization (HTTP {state.status}): "
@@ -354,25 +340,25 @@ def _no_mcp_server(state: SessionState, target: HttpTarget) -> str:
     return f"is no MCP endpoint: it answered {state.asked} with {said}; {hint}"
 
 
-def _refused(state: SessionState, error: MCPError) -> str:
+def _error_reason(state: SessionState, error: MCPError) -> str:
     from mcp.types import METHOD_NOT_FOUND
 
     if is_closed(error):
         what = "process ended" if isinstance(state.target, StdioTarget) else "connection closed"
         return f"its {what} before it answered {state.asked}"
     if error.code == METHOD_NOT_FOUND and state.asked == "tools/list":
-        return f"offers no tools: it answered tools/list with {_cut(error.message)!r}"
-    return f"answered {state.asked} with the error {_cut(error.message)!r} (code {error.code})"
+        return f"offers no tools: it answered tools/list with {_quote(error.message)!r}"
+    return f"answered {state.asked} with the error {_quote(error.message)!r} (code {error.code})"
 
 
-def _not_reached(cause: Exception) -> str:
+def _unreachable_reason(cause: Exception) -> str:
     from httpx2 import ConnectError
 
     hint = "; is it running there?" if isinstance(cause, ConnectError) else ""
     return f"cannot be reached: {_error_words(cause)}{hint}"
 
 
-def _not_started(state: SessionState, target: StdioTarget, cause: Exception) -> str:
+def _start_reason(state: SessionState, target: StdioTarget, cause: Exception) -> str:
     if state.asked != "initialize" or not isinstance(cause, (OSError, ValueError)):
         return f"failed at {state.asked}: {_error_words(cause)}"
     if isinstance(cause, OSError) and target.cwd is not None and cause.filename == target.cwd:
@@ -390,16 +376,10 @@ def _with_context(reason: str, state: SessionState, stderr_line: str) -> str:
     for first in state.unreadable[:1]:
         wrong = isinstance(first, ValidationError)
         said: Any = first.errors(include_url=False)[0]["input"] if wrong else first
-        parts.append(f"among its answers was something that is not MCP: {_cut(str(said))!r}")
+        parts.append(f"among its answers was something that is not MCP: {_quote(str(said))!r}")
     if state.tools:
         parts.append(f"tools kept from before that: {len(state.tools):,}")
     return "; ".join(parts)
-
-
-def _first_fault(error: ValidationError) -> str:
-    fault = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(step) for step in fault["loc"])
-    return f"{place}: {fault['msg']}" if place else fault["msg"]
 
 
 def _leaves(error: Exception) -> Iterator[Exception]:
@@ -413,9 +393,9 @@ def _leaves(error: Exception) -> Iterator[Exception]:
 
 def _error_words(error: Exception) -> str:
     said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return _cut(said).rstrip(".") or type(error).__name__
+    return _quote(said).rstrip(".") or type(error).__name__
 
 
-def _cut(text: str) -> str:
+def _quote(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= MAX_QUOTE_CHARS else line[: MAX_QUOTE_CHARS - 1] + "…"

@@ -13,13 +13,11 @@ from toolcrib.indexers.readers.base import (
     is_list,
     is_object,
     kind_of,
-    stated,
+    own_fields,
 )
-from toolcrib.indexers.readers.json_schema import References, is_reference, rewritten
+from toolcrib.indexers.readers.json_schema import References, is_reference, map_schemas
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.tools import MCP_DEFAULTS
-
-__all__ = ["OpenApiReader"]
 
 # -- operations ------------------------------------------------------------------------------------
 
@@ -30,7 +28,7 @@ HINTS = {
     "head": {"readOnlyHint": True},
     "delete": {"destructiveHint": True},
 }
-"""What a method promises, in the words of MCP's annotations."""
+"""Hints of MCP that a method implies."""
 
 VERSION = re.compile(r"2\.0|3\.\d+(\.\d+)?")
 
@@ -39,16 +37,16 @@ class OpenApiReader:
     """Reads Swagger 2.0 and OpenAPI 3.x, JSON or YAML, in one file.
 
     A tool is named by its `operationId`, or by method and path: `GET /orders/{id}/items`
-    is `get_orders_id_items`. Webhooks and callbacks are what others call, so no tools. Extensions
-    that say what a field or a hint of ours does (`x-sensitivity`, `x-safety-tags`,
-    `x-destructiveHint`) become it.
+    is `get_orders_id_items`. Webhooks and callbacks are calls to the client, so no tools.
+    Extensions named like a field or a hint of ours (`x-sensitivity`, `x-safety-tags`,
+    `x-destructiveHint`) become that field.
     """
 
     format: ClassVar[str] = "openapi"
     reaches_out: ClassVar[bool] = False
 
     def recognises(self, source: Source) -> bool:
-        """Whether the file is an object that says `openapi` or `swagger`."""
+        """Tell whether the file is an object with `openapi` or `swagger`."""
         sample = source.sample
         return isinstance(sample, dict) and ("openapi" in sample or "swagger" in sample)
 
@@ -125,7 +123,7 @@ class _Operations:
         deprecated = {"deprecated": True} if operation.get("deprecated") is True else {}
         hints = HINTS.get(method, {}) | said | deprecated
         fields: dict[str, Any] = {
-            **stated(more),
+            **own_fields(more),
             "name": operation.get("operationId") or _slug(method, path),
             "description": _description(operation),
             "server": self._server,
@@ -191,7 +189,7 @@ class _Schemas:
         key = schema["$ref"] if is_reference(schema) and len(schema) == 1 else None
         if key in self._done:
             return self._done[key]
-        plain = rewritten(self.references.written_out(schema), _as_json_schema)
+        plain = map_schemas(self.references.write_out(schema), _as_json_schema)
         plain = plain if is_object(plain) else {}
         if key is not None:
             self._done[key] = plain
@@ -234,7 +232,7 @@ SENT_BY_THE_CLIENT = frozenset({"accept", "authorization", "content-type"})
 """Headers that OpenAPI says to ignore as parameters: they are not the caller's to choose."""
 
 NOT_A_SCHEMA = frozenset({"name", "in", "required", "collectionFormat", "allowEmptyValue"})
-"""What stands beside the schema's keywords in a parameter of Swagger 2."""
+"""Keys beside the schema's keywords in a parameter of Swagger 2."""
 
 
 def _input_schema(

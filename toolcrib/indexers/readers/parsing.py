@@ -11,13 +11,11 @@ from pydantic_core import from_json
 from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 
-__all__ = ["MAX_DEPTH", "decode", "parse_json", "parse_yaml"]
-
 MAX_DEPTH = 200
 """Deeper nesting is refused: no real schema has it, and whatever walks it would overflow."""
 
 MAX_ALIASED_NODES = 1_000_000
-"""How many nodes YAML aliases may add when written out; a few lines can ask for billions."""
+"""Most nodes that YAML aliases may add when written out; a few lines can ask for billions."""
 
 
 def decode(content: bytes) -> str:

@@ -23,10 +23,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
 from toolcrib.indexers.readers.base import Reading, Source, build_spec
-from toolcrib.indexers.readers.json_schema import References, rewritten
+from toolcrib.indexers.readers.json_schema import References, map_schemas
 from toolcrib.records import Refusal
-
-__all__ = ["PythonReader", "read_objects"]
 
 # -- objects ---------------------------------------------------------------------------------------
 
@@ -45,7 +43,7 @@ class PythonReader:
     reaches_out: ClassVar[bool] = True
 
     def recognises(self, source: Source) -> bool:
-        """Whether the name is of that form; nothing is imported."""
+        """Tell whether the name is of this form; imports nothing."""
         match = NAME.fullmatch(source.name)
         # `stdio:COMMAND` names an MCP server.
         return source.path is None and match is not None and match["module"] != "stdio"
@@ -61,7 +59,7 @@ class PythonReader:
         if match is None:
             raise source.error("must be named as module:attribute or path/to/file.py:ATTRIBUTE")
         module_name = match["module"]
-        found: Any = _attribute(source, _imported(source, module_name), match["attribute"])
+        found: Any = _attribute(source, _import_module(source, module_name), match["attribute"])
         stem = Path(module_name).stem if module_name.endswith(".py") else module_name
         own = stem.rpartition(".")[2] if server is None else server
         yield from read_objects(source.name, found, own)
@@ -69,25 +67,25 @@ class PythonReader:
 
 def read_objects(source: str, found: Any, server: str | None) -> Reading:
     """Yield the tool that an object is, or those that a list or dict holds."""
-    for place, name, tool in _listed(found):
+    for place, name, tool in _tool_objects(found):
         try:
             item = build_spec(source, place, {**_fields(name, tool), "server": server})
         except ValueError as error:
-            item = Refusal(source, place, _labelled(name, tool, str(error)))
+            item = Refusal(source, place, _with_label(name, tool, str(error)))
         except Exception as error:  # noqa: BLE001 -- what an object says of itself is anyone's code
-            item = Refusal(source, place, f"cannot be looked at: {_brief(error)}")
+            item = Refusal(source, place, f"cannot be looked at: {_first_line(error)}")
         yield item
 
 
-def _labelled(name: str | None, tool: Any, reason: str) -> str:
-    """The reason, with the name of the object where it tells one."""
+def _with_label(name: str | None, tool: Any, reason: str) -> str:
+    """Reason with the name of the object before it, where it has one."""
     with suppress(Exception):
         label = name or getattr(tool, "__name__", None) or getattr(tool, "name", None)
         return f"{label}: {reason}" if isinstance(label, str) else reason
     return reason
 
 
-def _listed(found: Any) -> Iterator[tuple[str, str | None, Any]]:
+def _tool_objects(found: Any) -> Iterator[tuple[str, str | None, Any]]:
     """Give place, name if a dict says it, and object of each tool."""
     if isinstance(found, dict):
         # Looking at an object may import modules, and so change what is gone through.
@@ -126,7 +124,7 @@ def _attribute(source: Source, module: ModuleType, dotted: str) -> Any:
     return value
 
 
-def _imported(source: Source, name: str) -> ModuleType:
+def _import_module(source: Source, name: str) -> ModuleType:
     path = Path(name) if name.endswith(".py") else None
     if path and not path.is_file():
         raise source.error(f"there is no file {name}")
@@ -250,15 +248,15 @@ def _self_contained(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         made = make()
     except Exception as error:  # noqa: BLE001 -- annotations are code that anyone wrote
-        raise ValueError(f"no schema can be made of its signature: {_brief(error)}") from None
+        raise ValueError(f"no schema can be made of its signature: {_first_line(error)}") from None
     top = {key: value for key, value in made.items() if key not in ("$defs", "definitions")}
-    return rewritten(
-        References(made).written_out(top),
+    return map_schemas(
+        References(made).write_out(top),
         lambda schema: {key: value for key, value in schema.items() if key != "title"},
     )
 
 
-def _brief(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     # pydantic adds paragraphs of advice to programmers.
     text = error.message if isinstance(error, PydanticErrorMixin) else str(error)
     return f"{type(error).__name__}: {text.strip().splitlines()[0] if text.strip() else ''}"

@@ -21,20 +21,18 @@ from toolcrib.indexers.readers.skills import SKILL_FILE
 from toolcrib.indexers.sync import Entry, ReadSources
 from toolcrib.records import Refusal, ToolSpec
 
-__all__ = ["ToolSource", "formats", "read_data", "read_source", "readers", "tool_entries"]
-
 ToolSource: TypeAlias = str | Path | ToolSpec | Callable[..., Any] | Iterable[Any] | ReadSources
 """A file, a folder, `module:attribute` or a server's URL by name; a specification, a function
 or a LangChain tool as an object; several of these; or what was read of them before."""
 
-SEVERAL = (list, tuple, set, frozenset, Iterator)
-"""What is gone through; not whatever iterates: a LangChain tool iterates over its fields."""
+COLLECTION_TYPES = (list, tuple, set, frozenset, Iterator)
+"""Types that hold several sources; a LangChain tool iterates too, over its fields."""
 
-SHOWN_KEYS = 5
-"""How many keys of an unknown object are named."""
+MAX_SHOWN_KEYS = 5
+"""Keys of an unknown object that a message names."""
 
-MAX_REFUSED = 10_000
-"""Wrong entries in a row: so many are not tools with mistakes, but something else."""
+MAX_REFUSALS_IN_A_ROW = 10_000
+"""Refused entries in a row after which a source counts as no list of tools."""
 
 
 @cache
@@ -80,7 +78,7 @@ def tool_entries(source: ToolSource, server: str | None, format: str | None) -> 
         yield from cast("Iterable[Entry]", source.entries)
     elif isinstance(source, ToolSpec):
         yield "a ToolSpec", source if server is None else source.on_server(server)
-    elif isinstance(source, SEVERAL):
+    elif isinstance(source, COLLECTION_TYPES):
         for each in cast("Iterable[Any]", source):
             yield from tool_entries(each, server, format)
     else:
@@ -125,11 +123,11 @@ def read_source(name: str, *, format: str | None = None, server: str | None = No
     if os.path.isdir(name):  # noqa: PTH112
         yield from _read_folder(Path(name), format, server)
     else:
-        yield from _read(Source.named(name), readers(), format, server, _unrecognised)
+        yield from _read(Source.named(name), readers(), format, server, _unknown_format_reason)
 
 
 def _read_folder(folder: Path, format_name: str | None, server: str | None) -> Reading:
-    from toolcrib.indexers.enrichment import BESIDE
+    from toolcrib.indexers.enrichment import COMPANION_CHECKS
 
     empty = True
     for found in _files_in(folder):
@@ -138,7 +136,7 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
             yield found
             continue
         source = Source(str(found), found)
-        if (is_beside := BESIDE.get(found.name)) is not None and is_beside(source):
+        if (is_beside := COMPANION_CHECKS.get(found.name)) is not None and is_beside(source):
             continue
         # What would start commands is left to be named.
         if (
@@ -148,7 +146,7 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
         ):
             yield source.refusal("reading it would start the servers in it; name it by itself")
         else:
-            yield from _read(source, readers(), format_name, server, _unrecognised)
+            yield from _read(source, readers(), format_name, server, _unknown_format_reason)
     if empty:
         endings = ", ".join(sorted(DATA_SUFFIXES))
         yield Refusal(
@@ -191,7 +189,7 @@ def _read(
                 break
         else:
             raise source.error(unrecognised(source))
-        for item in _until_hopeless(source, reader.read(source, server)):
+        for item in _stop_endless_refusals(source, reader.read(source, server)):
             silent = False
             yield item
     except SourceError as error:
@@ -203,17 +201,19 @@ def _read(
             yield source.refusal("holds no tools")
 
 
-def _until_hopeless(source: Source, items: Reading) -> Reading:
+def _stop_endless_refusals(source: Source, items: Reading) -> Reading:
     """Yield what is read; SourceError after very many refusals in a row."""
     in_a_row = 0
     for item in items:
         yield item
         in_a_row = in_a_row + 1 if isinstance(item, Refusal) else 0
-        if in_a_row == MAX_REFUSED:
-            raise source.error(f"{MAX_REFUSED:,} wrong entries in a row; the rest is not read")
+        if in_a_row == MAX_REFUSALS_IN_A_ROW:
+            raise source.error(
+                f"{MAX_REFUSALS_IN_A_ROW:,} wrong entries in a row; the rest is not read"
+            )
 
 
-def _unrecognised(source: Source) -> str:
+def _unknown_format_reason(source: Source) -> str:
     """Say why no reader takes it; raises SourceError when it cannot even be parsed."""
     if source.path is None:
         return "there is no such file or folder, and it is no module:attribute and no server"
@@ -225,8 +225,8 @@ def _unrecognised(source: Source) -> str:
     shape = kind_of(data)
     if is_object(data):
         keys = sorted(data)
-        more = ", …" if len(keys) > SHOWN_KEYS else ""
-        shape += f" with the keys {', '.join(map(repr, keys[:SHOWN_KEYS]))}{more}"
+        more = ", …" if len(keys) > MAX_SHOWN_KEYS else ""
+        shape += f" with the keys {', '.join(map(repr, keys[:MAX_SHOWN_KEYS]))}{more}"
     return (
         f"{shape} is not a shape that is known; say which of {', '.join(formats())} with --format"
     )

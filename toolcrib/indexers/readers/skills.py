@@ -10,24 +10,22 @@ from typing import Any, ClassVar
 from toolcrib.indexers.readers.base import Reading, Source, build_spec, is_object, kind_of
 from toolcrib.indexers.readers.parsing import parse_yaml
 
-__all__ = ["SKILL_FILE", "SkillsReader"]
-
 SKILL_FILE = "SKILL.md"
-SERVER = "skills"
-"""What stands for the server of a skill, in its id too, where nothing else is said."""
+DEFAULT_SERVER = "skills"
+"""Server of a skill, in its id too, unless another is given."""
 
 FENCE = "---"
-FIELDS = frozenset({"name", "description"})
-STATED = FIELDS | {"sensitivity"}
-"""What is ours where it stands: a level that there is not would else be taken for none."""
+REQUIRED_FIELDS = frozenset({"name", "description"})
+OWN_FIELDS = REQUIRED_FIELDS | {"sensitivity"}
+"""Keys that become fields; an unknown sensitivity is refused there, not ignored."""
 
 MAX_DESCRIPTION_CHARS = 1_024
-"""As the format has it."""
+"""Limit of the format."""
 
 MAX_FILES = 200
 MAX_FILE_BYTES = 64 * 1024
 MAX_TEXT_CHARS = 90_000
-"""Of a skill's text and files together: so much of a specification is audited."""
+"""Most characters of a skill's text and files together: the audit reads no more."""
 
 
 class SkillsReader:
@@ -41,7 +39,7 @@ class SkillsReader:
     reaches_out: ClassVar[bool] = True
 
     def recognises(self, source: Source) -> bool:
-        """Whether it is a file of this name."""
+        """Tell whether the file is called `SKILL.md`."""
         return source.path is not None and source.path.name == SKILL_FILE
 
     def read(self, source: Source, server: str | None) -> Reading:
@@ -51,7 +49,7 @@ class SkillsReader:
             SourceError: the file cannot be read.
         """
         try:
-            front, body = _parts(source.text)
+            front, body = _front_matter_and_body(source.text)
             files = dict(_files(source.path.parent, len(body))) if source.path else {}
         except (ValueError, OSError) as error:
             yield source.refusal(str(error), "front matter")
@@ -59,15 +57,15 @@ class SkillsReader:
         if len(body) > MAX_TEXT_CHARS:
             yield source.refusal(f"more than {MAX_TEXT_CHARS:,} characters; move some into files")
             return
-        fields = {key: value for key, value in front.items() if key in STATED}
-        annotations = {key: value for key, value in front.items() if key not in STATED}
+        fields = {key: value for key, value in front.items() if key in OWN_FIELDS}
+        annotations = {key: value for key, value in front.items() if key not in OWN_FIELDS}
         skill = {"body": body, "files": files}
-        given = {"server": server or SERVER, "annotations": annotations, "skill": skill}
+        given = {"server": server or DEFAULT_SERVER, "annotations": annotations, "skill": skill}
         yield build_spec(source.name, "front matter", {**fields, **given})
 
 
-def _parts(text: str) -> tuple[dict[str, Any], str]:
-    """The front matter and what stands behind it; raises ValueError where there is none."""
+def _front_matter_and_body(text: str) -> tuple[dict[str, Any], str]:
+    """Split the front matter from the text behind it; raises ValueError where there is none."""
     first, *lines = text.removeprefix("\ufeff").lstrip().splitlines()
     ends = [number for number, line in enumerate(lines) if line.rstrip() == FENCE]
     if first.rstrip() != FENCE or not ends:
@@ -75,7 +73,7 @@ def _parts(text: str) -> tuple[dict[str, Any], str]:
     front = parse_yaml("\n".join(lines[: ends[0]]))
     if not is_object(front):
         raise ValueError(f"must be an object, not {kind_of(front)}")
-    if missing := sorted(FIELDS - {key for key, value in front.items() if value}):
+    if missing := sorted(REQUIRED_FIELDS - {key for key, value in front.items() if value}):
         raise ValueError(f"{missing[0]}: missing")
     if len(str(front["description"])) > MAX_DESCRIPTION_CHARS:
         raise ValueError(f"description: more than {MAX_DESCRIPTION_CHARS:,} characters")
@@ -83,7 +81,7 @@ def _parts(text: str) -> tuple[dict[str, Any], str]:
 
 
 def _files(folder: Path, taken: int) -> Iterator[tuple[str, str | None]]:
-    """The files below a skill's folder, by path, with what of their text has room."""
+    """Yield the files of a skill's folder by path; None for a text that is over the limit."""
     left = MAX_TEXT_CHARS - taken
     for path in _paths(folder)[:MAX_FILES]:
         text = _text(path)
@@ -103,7 +101,7 @@ def _paths(folder: Path) -> list[Path]:
 
 
 def _text(path: Path) -> str | None:
-    """A file's text; None for a long one, and for one that is no text."""
+    """Text of a file; None for a long file or a binary one."""
     if path.stat().st_size > MAX_FILE_BYTES:
         return None
     try:

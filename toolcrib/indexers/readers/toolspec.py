@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 from toolcrib.indexers.readers.base import Reading, Source, dialects_in, refuse_foreign, specs_in
 from toolcrib.records import ToolSpec
 
-__all__ = ["ToolSpecReader"]
-
 FIELDS = tuple(ToolSpec.model_fields)
 
 
@@ -24,7 +22,7 @@ class ToolSpecReader:
     reaches_out: ClassVar[bool] = False
 
     def recognises(self, source: Source) -> bool:
-        """Whether the file holds tools, none of them a provider's or an MCP definition.
+        """Tell whether the file holds tools, none of them a provider's or an MCP definition.
 
         Objects with no more than name, description and input_schema are ours in JSON
         Lines, and Anthropic's otherwise.

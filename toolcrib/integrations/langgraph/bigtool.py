@@ -22,25 +22,20 @@ from langgraph.types import Send
 from toolcrib.build import MEMORY
 from toolcrib.crib import Crib
 from toolcrib.indexers.readers.registry import tool_entries
+from toolcrib.integrations.langgraph.state import append_new
 from toolcrib.integrations.selection import AnyCrib, any_of, known_tools
 from toolcrib.records import Scope, ToolSpec
 from toolcrib.retrieval.legs import has_words
-
-__all__ = ["BigToolState", "create_agent", "retrieval_functions"]
 
 Registry: TypeAlias = Mapping[str, BaseTool | Callable[..., Any]]
 Retrieve: TypeAlias = Callable[..., list[str]]
 ARetrieve: TypeAlias = Callable[..., Awaitable[list[str]]]
 
 
-def _add_new(left: list[str], right: list[str]) -> list[str]:
-    return list(dict.fromkeys((*left, *right)))
-
-
 class BigToolState(MessagesState):
-    """Messages, and the ids of the tools that were retrieved so far."""
+    """Messages, and the ids of the tools retrieved so far."""
 
-    selected_tool_ids: Annotated[list[str], _add_new]
+    selected_tool_ids: Annotated[list[str], append_new]
 
 
 def create_agent(
@@ -53,14 +48,14 @@ def create_agent(
     crib: AnyCrib | None = None,
     scope: Scope | None = None,
 ) -> StateGraph[BigToolState, Any, Any, Any]:
-    """An agent that begins with a tool to retrieve tools, and is given what that finds.
+    """Create an agent that begins with a tool to retrieve tools, and gets the tools found.
 
-    `tool_registry` has the tools by ids of any kind. They are looked up in `crib` by those ids,
-    or their names; without one, all are indexed in memory. `limit` tools a retrieval. Functions
-    of one's own retrieve in place of the crib. Compile the graph that this returns.
+    `tool_registry` has the tools by ids of any kind. `crib` finds them by these ids or by their
+    names; without a crib all are indexed in memory. `limit` tools a retrieval. Given functions
+    retrieve in place of the crib. The result is a graph to compile.
 
     Raises:
-        SourceError: the registry holds nothing that could be read.
+        SourceError: the registry holds no readable tool.
     """
     if retrieve_tools_function is None and retrieve_tools_coroutine is None:
         retrieve_tools_function, retrieve_tools_coroutine = retrieval_functions(
@@ -92,14 +87,14 @@ def retrieval_functions(
     crib: AnyCrib | None = None,
     scope: Scope | None = None,
 ) -> tuple[Retrieve, ARetrieve]:
-    """What finds ids of a registry for a query, as a function and as a coroutine.
+    """Create the retrieval of a registry's ids by a query, as a function and as a coroutine.
 
-    langgraph-bigtool's own `create_agent` takes them too.
+    langgraph-bigtool's own `create_agent` takes both.
 
     Raises:
-        SourceError: without a crib, the registry holds nothing that could be read.
+        SourceError: without a crib, the registry holds no readable tool.
     """
-    index = crib if crib is not None else _indexed(tool_registry)
+    index = crib if crib is not None else _index_in_memory(tool_registry)
     keys = _keys(index, tool_registry)
     where = any_of({tool_id.casefold() for tool_id in keys})
 
@@ -115,13 +110,13 @@ def retrieval_functions(
         return await asyncio.to_thread(retrieve_tools, query)
 
     if isinstance(index, Crib) and index is not crib:
-        # Nobody else knows of it: it goes with the function that asks it.
+        # The index in memory lives as long as the function that searches it.
         weakref.finalize(retrieve_tools, index.close)
     return retrieve_tools, aretrieve_tools
 
 
-def _indexed(tools: Registry) -> Crib:
-    """All tools in memory, each by its id in the registry."""
+def _index_in_memory(tools: Registry) -> Crib:
+    """Index all tools in memory, under their ids in the registry."""
     specs = [
         item.model_copy(update={"id": key}) if isinstance(item, ToolSpec) else item
         for key, tool in tools.items()
@@ -133,7 +128,7 @@ def _indexed(tools: Registry) -> Crib:
 
 
 def _keys(crib: AnyCrib, tools: Registry) -> dict[str, str]:
-    """The registry's ids by those of the index: what has the id itself, else the tool's name."""
+    """Ids of the registry by ids of the index, matched by id, else by the tool's name."""
     names = {key: getattr(tool, "name", None) or key for key, tool in tools.items()}
     known = known_tools(crib, {*tools, *names.values()})
     return {
@@ -144,30 +139,30 @@ def _keys(crib: AnyCrib, tools: Registry) -> dict[str, str]:
 
 
 class _Nodes:
-    """The nodes of the agent."""
+    """Nodes of the agent."""
 
     def __init__(self, model: BaseChatModel, tools: Registry, retrieve: BaseTool) -> None:
         self._model, self._tools, self._retrieve = model, tools, retrieve
 
     def agent(self, state: BigToolState) -> dict[str, Any]:
-        """Ask the model, which has the search and what it retrieved."""
-        return {"messages": [self._bound(state).invoke(state["messages"])]}
+        """Ask the model, with the retrieval tool and the tools retrieved so far."""
+        return {"messages": [self._model_with_tools(state).invoke(state["messages"])]}
 
     async def aagent(self, state: BigToolState) -> dict[str, Any]:
         """As `agent`."""
-        return {"messages": [await self._bound(state).ainvoke(state["messages"])]}
+        return {"messages": [await self._model_with_tools(state).ainvoke(state["messages"])]}
 
     def select_tools(self, calls: Sequence[ToolCall]) -> dict[str, Any]:
-        """Retrieve tools, and say which."""
-        return self._selected([(call, self._retrieve.invoke(call["args"])) for call in calls])
+        """Retrieve tools, and answer with their names."""
+        return self._selection([(call, self._retrieve.invoke(call["args"])) for call in calls])
 
     async def aselect_tools(self, calls: Sequence[ToolCall]) -> dict[str, Any]:
         """As `select_tools`."""
         found = [(call, await self._retrieve.ainvoke(call["args"])) for call in calls]
-        return self._selected(found)
+        return self._selection(found)
 
     def after_agent(self, state: BigToolState) -> Any:
-        """Each call goes to what carries it out."""
+        """Send each call to its node."""
         last = state["messages"][-1]
         if not isinstance(last, AIMessage) or not last.tool_calls:
             return END
@@ -176,16 +171,17 @@ class _Nodes:
             for call in last.tool_calls
         ]
 
-    def _bound(self, state: BigToolState) -> Any:
+    def _model_with_tools(self, state: BigToolState) -> Any:
         selected = [self._tools[key] for key in state.get("selected_tool_ids", ())]
         return self._model.bind_tools([self._retrieve, *selected])
 
-    def _selected(self, found: Sequence[tuple[ToolCall, list[str]]]) -> dict[str, Any]:
-        said = [
+    def _selection(self, found: Sequence[tuple[ToolCall, list[str]]]) -> dict[str, Any]:
+        answers = [
             ToolMessage(f"Available tools: {self._names(ids)}", tool_call_id=call["id"] or "")
             for call, ids in found
         ]
-        return {"messages": said, "selected_tool_ids": [each for _, ids in found for each in ids]}
+        selected = [each for _, ids in found for each in ids]
+        return {"messages": answers, "selected_tool_ids": selected}
 
     def _names(self, ids: Sequence[str]) -> list[str]:
         tools = [self._tools[key] for key in ids]

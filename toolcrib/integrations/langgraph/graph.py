@@ -1,4 +1,4 @@
-"""Graph that routes turns: its nodes, and which follows which."""
+"""Routing graph: its nodes and edges."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from toolcrib.integrations.langgraph.nodes import RoutingNodes
 from toolcrib.integrations.langgraph.state import RoutingOptions, RoutingState, last_calls
 from toolcrib.integrations.selection import AnyCrib
 
-__all__ = ["build_routing_graph"]
-
 
 def build_routing_graph(
     crib: AnyCrib,
@@ -29,10 +27,10 @@ def build_routing_graph(
     *,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
 ) -> CompiledStateGraph[RoutingState, Any, Any, Any]:
-    """A graph that answers turns with the few tools and passages that each needs.
+    """Build a graph that answers turns with the few tools and passages that each needs.
 
-    `tools` are all that the agent has; the index says which of them a turn gets, by their names.
-    A conversation, and calls that a person must approve, need a `checkpointer`.
+    `tools` are all tools of the agent; the index chooses among them by their names. A
+    conversation, and calls that a person must approve, need a `checkpointer`.
 
     Raises:
         SettingsError: an option names a tool that is not among `tools`.
@@ -48,7 +46,7 @@ def build_routing_graph(
     graph.add_node("reflect", nodes.reflect)
     graph.add_node("answer", RunnableLambda(nodes.answer, nodes.aanswer))
     graph.add_edge(START, "classify")
-    graph.add_conditional_edges("classify", what_to_select, ["select_tools", "select_knowledge"])
+    graph.add_conditional_edges("classify", after_classify, ["select_tools", "select_knowledge"])
     graph.add_edge("select_tools", "plan")
     graph.add_edge("select_knowledge", "plan")
     graph.add_edge("plan", "agent")
@@ -60,18 +58,18 @@ def build_routing_graph(
     return graph.compile(checkpointer=checkpointer, name="toolcrib")
 
 
-def what_to_select(state: RoutingState) -> list[str]:
-    """The nodes that follow `classify`; tools are always looked at, since some come always."""
+def after_classify(state: RoutingState) -> list[str]:
+    """Nodes after `classify`; always tools, since some tools are always included."""
     kind = state.get("decision", {})["route"]["kind"]
     return ["select_tools", *(["select_knowledge"] if kind in {"knowledge", "both"} else [])]
 
 
 def after_agent(state: RoutingState) -> Literal["tools", "answer"]:
-    """The node that follows `agent`."""
+    """Node after `agent`."""
     return "tools" if last_calls(state["messages"]) else "answer"
 
 
-AFTER: Mapping[str, str] = {
+NODE_AFTER_STEP: Mapping[str, str] = {
     "go_on": "agent",
     "retry": "tools",
     "alternate": "plan",
@@ -79,9 +77,9 @@ AFTER: Mapping[str, str] = {
     "reclassify": "classify",
     "stop": "answer",
 }
-"""The node that follows `reflect`, by its step."""
+"""Node after `reflect`, by its step."""
 
 
 def after_reflection(state: RoutingState) -> str:
-    """The node that follows `reflect`."""
-    return AFTER[state.get("step", {})["action"]]
+    """Node after `reflect`."""
+    return NODE_AFTER_STEP[state.get("step", {})["action"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -15,32 +15,18 @@ from toolcrib.records import Decision, ToolSpec
 from toolcrib.records.codec import adapter
 from toolcrib.router.alternates import effect
 
-__all__ = [
-    "RoutingOptions",
-    "RoutingState",
-    "Update",
-    "before_results",
-    "decision_of",
-    "last_calls",
-    "last_results",
-    "may_repeat",
-    "needs_approval",
-    "spent",
-]
-
 Update: TypeAlias = dict[str, Any]
 
 
 class RoutingState(MessagesState, total=False):
-    """What a routing graph knows.
+    """State of a routing graph.
 
-    `turn` is the id of the user's message that all below is about; a later one begins anew, but
-    for `shown`, the ids of tools that the conversation had. `decision` is a `Decision` as JSON.
-    `tools` are the names that the model is given, `ids` their ids in the index, `passages` and
-    `citations` what it may cite. `made` are the calls just made, `pending` those to be made again,
-    `attempts` the failures of each tool, `failed` ids that are given no more, `needs` what was
-    missed. `calls` and `spent_s` count against the caps; `step` is what reflection said last, and
-    `notes` all that it said.
+    `turn` is the id of the user's message; another message resets all fields but `shown`, the
+    ids of the conversation's tools. `decision` is a `Decision` as JSON. `tools` are the names of
+    the model's tools, `ids` their ids in the index; `passages` and `citations` may be cited.
+    `made` are the last calls, `pending` the calls to repeat, `attempts` the failures of each
+    tool, `failed` the ids left out, `needs` descriptions of missing tools. `calls` and `spent_s`
+    count against the caps; `step` is the last step of reflection, `notes` are all its notes.
     """
 
     turn: str
@@ -63,7 +49,7 @@ class RoutingState(MessagesState, total=False):
 
 
 def needs_approval(spec: ToolSpec) -> bool:
-    """Whether a tool is one that a person should approve: what it does may not be undone."""
+    """True if a person should approve a tool, because its effect may not be undone."""
     return (
         spec.annotations.get("destructiveHint") is True
         or spec.sensitivity == "safety_critical"
@@ -72,7 +58,7 @@ def needs_approval(spec: ToolSpec) -> bool:
 
 
 def may_repeat(spec: ToolSpec) -> bool:
-    """Whether a call does no harm if it is carried out twice: it only reads, or says so."""
+    """True if a repeated call does no harm: the tool only reads, or is declared idempotent."""
     hints = spec.annotations
     if hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True:
         return True
@@ -81,12 +67,11 @@ def may_repeat(spec: ToolSpec) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RoutingOptions:
-    """How a graph routes.
+    """Options of a routing graph.
 
-    `k`, `always_include` and `scope` are as in `ToolcribMiddleware`. `prompt` stands before what
-    `plan` writes. `approve` says of which tools a person must approve calls. At most `max_calls`
-    calls a turn, and none begins after `limit_s` seconds of work; without, what the decision
-    says, and no limit.
+    `k`, `always_include` and `scope` are as in `ToolcribMiddleware`. `prompt` precedes the text
+    of `plan`. `approve` selects tools whose calls a person must approve. At most `max_calls`
+    calls a turn (default: the decision's), and none begins after `limit_s` seconds of work.
     """
 
     k: int | None = None
@@ -98,38 +83,43 @@ class RoutingOptions:
     limit_s: float | None = None
 
     def cap(self, decision: Decision) -> int:
-        """How many calls of tools a turn may have."""
+        """Number of tool calls that a turn may have."""
         return decision.max_tool_calls if self.max_calls is None else self.max_calls
 
 
-# -- what is in it ---------------------------------------------------------------------------------
+# -- reading a state -------------------------------------------------------------------------------
 
 
 def decision_of(state: RoutingState) -> Decision:
-    """The decision of the turn."""
+    """Decision of the turn."""
     return adapter(Decision).validate_python(state.get("decision"))
 
 
 def last_calls(messages: Sequence[AnyMessage]) -> list[ToolCall]:
-    """The calls that the model asks for, where it said the last."""
+    """Calls in the last message, if it is the model's."""
     last = messages[-1] if messages else None
     return list(last.tool_calls) if isinstance(last, AIMessage) else []
 
 
 def last_results(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
-    """The results of the last calls."""
+    """Results of the last calls."""
     results = messages[len(before_results(messages)) :]
     return [message for message in results if isinstance(message, ToolMessage)]
 
 
 def before_results(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
-    """All up to what the model said last."""
+    """Messages up to the model's last."""
     end = len(messages)
     while end and not isinstance(messages[end - 1], AIMessage):
         end -= 1
     return messages[:end]
 
 
-def spent(state: RoutingState, began: float) -> float:
-    """The seconds that the turn has taken, with what began at this reading of the clock."""
+def append_new(left: Iterable[str], right: Iterable[str]) -> list[str]:
+    """Append new values, each once."""
+    return list(dict.fromkeys((*left, *right)))
+
+
+def seconds_spent(state: RoutingState, began: float) -> float:
+    """Seconds that the turn has taken, with the work since this reading of the clock."""
     return state.get("spent_s", 0.0) + perf_counter() - began

@@ -14,8 +14,9 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from toolcrib.errors import SourceError
 from toolcrib.extras import import_extra
-from toolcrib.records.validation import read_yaml
-from toolcrib.router.context.phrases import PhraseIndex, TextWords, singular
+from toolcrib.records.codec import read_yaml
+from toolcrib.router.context.phrases import PhraseIndex
+from toolcrib.text import TextWords, singular
 
 __all__ = ["EMBEDDED", "Allowlist", "fold", "load_allowlist", "reflect"]
 

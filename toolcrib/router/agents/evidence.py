@@ -14,9 +14,9 @@ from toolcrib.records import Attachment, Turn
 from toolcrib.router.agents.allowlist import Allowlist
 from toolcrib.router.agents.targets import Targets
 from toolcrib.router.context.cues import CueIndexes, Cues
-from toolcrib.router.context.phrases import TextWords, split_words
 from toolcrib.router.context.rules import follow_up_score, meta_of, smalltalk_of
 from toolcrib.router.sql import find_sql
+from toolcrib.text import LETTERS, TextWords, split_words
 
 __all__ = ["AgentEvidence", "EvidenceReader"]
 
@@ -54,7 +54,6 @@ KINDS = {
     ),
     "attachment_document": ("pdf", "doc", "docx", "odt", "rtf", "txt", "md", "html", "eml", "msg"),
 }
-_LETTERS = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +189,7 @@ class EvidenceReader:
             name = PurePosixPath(each.name[:MOST_NAME].replace("\\", "/")).name
             suffix = name.rpartition(".")[2].casefold() if "." in name else ""
             facts |= {"attachment", *_kinds(each.mime.casefold()[:MOST_NAME], suffix)}
-            spoken = split_words(" ".join(_LETTERS.findall(name)))
+            spoken = split_words(" ".join(LETTERS.findall(name)))
             heard = self._targets.index.find(spoken)
             facts |= {f"file_{label}" for match in heard for label in match.labels}
             signals.append(f"attachment_mime:{each.mime[:MOST_NAME] or 'unknown'}")
@@ -199,7 +198,7 @@ class EvidenceReader:
 
 @lru_cache(maxsize=256)
 def _kinds(mime: str, suffix: str) -> frozenset[str]:
-    told = {suffix, *_LETTERS.findall(mime)}
+    told = {suffix, *LETTERS.findall(mime)}
     return frozenset(name for name, kinds in KINDS.items() if not told.isdisjoint(kinds))
 
 

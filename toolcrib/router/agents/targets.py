@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from toolcrib.records.validation import read_yaml
+from toolcrib.records.codec import read_yaml
 from toolcrib.router.agents.allowlist import fold
 from toolcrib.router.context.phrases import PhraseIndex
 

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from toolcrib.errors import CapabilityError, did_you_mean, nearest
-from toolcrib.records.validation import in_words
+from toolcrib.records.codec import in_words
 from toolcrib.router.recovery import ErrorClass
 
 __all__ = ["ENTRY_POINTS", "Capability", "CapabilityRegistry"]

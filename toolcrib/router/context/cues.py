@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from toolcrib.records.codec import read_yaml
 from toolcrib.records.scope import SENSITIVITIES, Sensitivity
-from toolcrib.records.validation import read_yaml
-from toolcrib.router.context.phrases import MAX_WORDS, PhraseIndex, singular, split_words
+from toolcrib.router.context.phrases import MAX_WORDS, PhraseIndex
+from toolcrib.text import singular, split_words
 
 __all__ = ["PRESET", "CueIndexes", "Cues", "IntentCues", "load_cues"]
 

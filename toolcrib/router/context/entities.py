@@ -12,8 +12,9 @@ from types import MappingProxyType
 
 from toolcrib.extras import require_extra
 from toolcrib.records import Entity
-from toolcrib.router.context.phrases import PhraseIndex, TextWords, listed, split_words
+from toolcrib.router.context.phrases import PhraseIndex, listed
 from toolcrib.router.context.pii import NORTH_AMERICA, personal_entities, secrets
+from toolcrib.text import TextWords, split_words
 
 __all__ = ["MAX_CHARS", "EntityFinder", "dates", "head_of", "pattern_entities", "products"]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from toolcrib.errors import SettingsError, did_you_mean, nearest
+from toolcrib.records.codec import read_yaml
 from toolcrib.records.scope import SENSITIVITIES
 from toolcrib.records.tools import Text, Texts
-from toolcrib.records.validation import read_yaml
 from toolcrib.router.context.cues import load_cues
 
 __all__ = [

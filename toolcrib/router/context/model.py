@@ -33,9 +33,10 @@ from toolcrib.router.context.classifier import (
 from toolcrib.router.context.cues import Cues
 from toolcrib.router.context.entities import EntityFinder, head_of
 from toolcrib.router.context.labels import LabelSet
-from toolcrib.router.context.phrases import PhraseIndex, TextWords, split_words
+from toolcrib.router.context.phrases import PhraseIndex
 from toolcrib.router.context.pii import PERSONAL, graded
 from toolcrib.router.context.rules import remainder_of
+from toolcrib.text import TextWords, split_words
 
 if TYPE_CHECKING:
     from toolcrib.router.context.rules import HeuristicDetector

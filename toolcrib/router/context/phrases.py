@@ -1,11 +1,10 @@
-"""Words of a text, and the phrases in it.
+"""Phrases of a text, found by hash.
 
-Phrases are found by their hash: a hundred thousand cost a turn what ten do.
+They are found by their hash: a hundred thousand cost a turn what ten do.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -14,27 +13,10 @@ from typing import Any
 
 import yaml
 
-from toolcrib.caches import cached_texts
-
-__all__ = [
-    "MAX_WORDS",
-    "Match",
-    "PhraseIndex",
-    "TextWords",
-    "listed",
-    "lists",
-    "singular",
-    "split_words",
-]
+from toolcrib.text import TextWords, split_words
 
 MAX_WORDS = 12
-"""TextWords and marks of the longest phrase that is looked for; a longer one is never found."""
-
-MAX_WORD_CHARS = 100
-"""Longer words are not cached: an encoded file is one, too."""
-
-_WORD = re.compile(r"\w+|[^\w\s]")
-_ONE_S = re.compile(r"(?<=[^s'])s\Z")
+"""Words and marks of the longest phrase that is looked for; a longer one is never found."""
 
 
 @cache
@@ -50,20 +32,6 @@ def listed(name: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class TextWords:
-    """A text's words and marks in lower case: where each lies, and what stands before it.
-
-    `glued` has each of them with a space in front where white space stands there, so that
-    `next.js` is not found in `what comes next. JS is`. `raised` says which began with a capital.
-    """
-
-    bare: list[str]
-    glued: list[str]
-    spans: list[tuple[int, int]]
-    raised: list[bool]
-
-
-@dataclass(frozen=True, slots=True)
 class Match:
     """A phrase that was found: its words `first` to `last`, excluding, and its labels."""
 
@@ -71,30 +39,6 @@ class Match:
     labels: tuple[str, ...]
     first: int
     last: int
-
-
-def split_words(text: str) -> TextWords:
-    """Cut a text into words and marks; a typographer's apostrophe counts as the plain one."""
-    spans = [found.span() for found in _WORD.finditer(text)]
-    bare = [text[start:end].lower().replace("’", "'") for start, end in spans]
-    ends = [-1, *(end for _, end in spans)]
-    glued = [
-        word if start == before else f" {word}"
-        for word, (start, _), before in zip(bare, spans, ends, strict=False)
-    ]
-    return TextWords(bare, glued, spans, [text[start].isupper() for start, _ in spans])
-
-
-@cached_texts(65_536, MAX_WORD_CHARS)
-def singular(word: str) -> str:
-    """The word without a plural's ending: crude, yet the same for a phrase and for a text."""
-    if len(word) < 4 or not word.endswith("s"):  # noqa: PLR2004 - `is`, `bus` are no plurals
-        return word
-    if word.endswith("ies"):
-        return f"{word[:-3]}y"
-    if word.endswith(("ches", "shes", "sses", "xes")):
-        return word[:-2]
-    return _ONE_S.sub("", word)
 
 
 class PhraseIndex:

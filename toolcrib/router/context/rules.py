@@ -14,8 +14,9 @@ from toolcrib.records.scope import Sensitivity
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.cues import CueIndexes, Cues, load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.phrases import Match, TextWords, split_words
+from toolcrib.router.context.phrases import Match
 from toolcrib.router.context.pii import graded
+from toolcrib.text import TextWords, split_words
 
 __all__ = [
     "Estimate",

@@ -26,7 +26,7 @@ from pydantic import (
 
 from toolcrib.errors import QuestionError, QuestionRenderError, did_you_mean, nearest
 from toolcrib.extras import import_extra
-from toolcrib.records.validation import faults
+from toolcrib.records.codec import faults
 
 __all__ = [
     "Condition",

@@ -1,4 +1,4 @@
-"""Records database: what is kept beside the points, as keys and decisions; small JSON, by table."""
+"""Records database: small JSON records by table, such as keys and decisions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any, Protocol, cast
 
 from toolcrib.errors import StoreDamagedError, StoreError
 from toolcrib.store.base import is_text
-
-__all__ = ["DbRow", "RecordsDb", "body_text", "read_row"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class RecordsDb(Protocol):
         ...
 
     def delete(self, table: str, row_id: str) -> bool:
-        """Remove a record; whether there was one. Durable when this returns."""
+        """Remove a record, and say whether there was one; durable when this returns."""
         ...
 
     def newest(
@@ -58,15 +56,15 @@ class RecordsDb(Protocol):
         ...
 
     def prune(self, table: str, *, before: float) -> int:
-        """Remove what is older than this time; counts what went."""
+        """Remove records older than this time, and count them."""
         ...
 
     def tables(self, prefix: str = "") -> list[str]:
-        """The tables that hold anything and begin so, by name."""
+        """Names of the tables that hold records and begin with `prefix`."""
         ...
 
     def close(self) -> None:
-        """Let go of what is held; a second call does nothing."""
+        """Release files and connections; a second call does nothing."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""A records database on a Qdrant server or cluster: a collection of points without vectors.
+"""Records database on a Qdrant server or cluster: a collection of points without vectors.
 
 A server orders by one number and leaves open what comes first among equals, and it may read a
 number's last digit wrong. So points are ordered by their time in whole microseconds, which any
@@ -21,19 +21,16 @@ from toolcrib.store.base import is_text
 from toolcrib.store.qdrant_client import META_KEY, QdrantConnection, batches, connect, models
 from toolcrib.store.records_db.base import DbRow, RecordsDb, body_text, read_row
 
-__all__ = ["QdrantRecordsDb"]
+_PAGE_RECORDS = 500
+FIRST_TABLES_LIMIT = 1000
 
-PAGE = 500
-TABLES_AT_FIRST = 1000
+_MAX_BATCH_POINTS = 100
 
-MAX_BATCH_POINTS = 100
-
-DIGITS = 6
+SECOND_DIGITS = 6
 """Behind the point; exact for any parser until the year 2255."""
 
-# The names on the server are older than ours: a table of the database is a `shelf`.
-OURS = "ledger"
-INDEXES = {"shelf": models.PayloadSchemaType.KEYWORD, "at": models.PayloadSchemaType.FLOAT}
+METADATA_MARK = "ledger"
+INDEXES = {"table": models.PayloadSchemaType.KEYWORD, "at": models.PayloadSchemaType.FLOAT}
 
 ASCENDING, DESCENDING = models.Direction.ASC, models.Direction.DESC
 
@@ -76,10 +73,10 @@ class QdrantRecordsDb(RecordsDb):
         connection.require_version()
         if not connection.has(name):
             connection.make(
-                name, OURS, vectors_config={}, shard_number=1, replication_factor=replicas
+                name, METADATA_MARK, vectors_config={}, shard_number=1, replication_factor=replicas
             )
         found = connection.describe(name)
-        if (found.config.metadata or {}).get(META_KEY) != OURS:
+        if (found.config.metadata or {}).get(META_KEY) != METADATA_MARK:
             raise StoreError(
                 f"the collection {name!r} at {connection.place} is no records database of "
                 "toolcrib: set server.collection to another name, or delete this one"
@@ -100,7 +97,7 @@ class QdrantRecordsDb(RecordsDb):
         # Of one id twice in a request, the last one must stay.
         points = {point.id: point for point in (_point(table, row) for row in rows)}
         upsert = self._connection.client.upsert
-        for batch in batches(points.values(), MAX_BATCH_POINTS, _weight):
+        for batch in batches(points.values(), _MAX_BATCH_POINTS, _weight):
             what = f"writing {len(batch)} records of {table!r}"
             self._connection.write(what, upsert, self._name, batch, wait=True)
 
@@ -111,7 +108,7 @@ class QdrantRecordsDb(RecordsDb):
         return True
 
     def prune(self, table: str, *, before: float) -> int:
-        doomed = _rows_of(table, lt=before)
+        doomed = _table_filter(table, lt=before)
         count = self._connection.client.count
         what = f"counting what is old in {table!r}"
         found = self._connection.ask(what, count, self._name, doomed, exact=True).count
@@ -140,21 +137,21 @@ class QdrantRecordsDb(RecordsDb):
         if limit < 1:
             return []
         if before is None:
-            return list(islice(self._in_order(table, DESCENDING, limit + 1), limit))
+            return list(islice(self._ordered_rows(table, DESCENDING, limit + 1), limit))
         at = before[0]
-        beside = (row for row in self._moment(table, at, DESCENDING) if (row.at, row.id) < before)
-        beyond = self._in_order(table, DESCENDING, limit + 1, beyond=at)
+        beside = (row for row in self._rows_at(table, at, DESCENDING) if (row.at, row.id) < before)
+        beyond = self._ordered_rows(table, DESCENDING, limit + 1, beyond=at)
         return list(islice(chain(beside, beyond), limit))
 
     def read(self, table: str) -> Iterator[DbRow]:
-        return self._in_order(table, ASCENDING, PAGE)
+        return self._ordered_rows(table, ASCENDING, _PAGE_RECORDS)
 
     def tables(self, prefix: str = "") -> list[str]:
         facet = self._connection.client.facet
-        limit = TABLES_AT_FIRST
+        limit = FIRST_TABLES_LIMIT
         while True:
             what = "listing the tables"
-            found = self._connection.ask(what, facet, self._name, "shelf", limit=limit, exact=True)
+            found = self._connection.ask(what, facet, self._name, "table", limit=limit, exact=True)
             if len(found.hits) < limit:
                 names = [str(hit.value) for hit in found.hits if hit.count]
                 return sorted(name for name in names if name.startswith(prefix))
@@ -164,33 +161,33 @@ class QdrantRecordsDb(RecordsDb):
         """Close the connections, unless the client was given; a second call does nothing."""
         self._connection.close()
 
-    def _in_order(
+    def _ordered_rows(
         self, table: str, direction: models.Direction, page: int, *, beyond: float | None = None
     ) -> Iterator[DbRow]:
         """The records of a table, page by page; `beyond`: only those past this microsecond."""
         while True:
             past = {} if beyond is None else {"gt" if direction is ASCENDING else "lt": beyond}
             by = models.OrderBy(key="at", direction=direction)
-            found, _ = self._scroll(table, _rows_of(table, **past), limit=page, order_by=by)
+            found, _ = self._scroll(table, _table_filter(table, **past), limit=page, order_by=by)
             if len(found) < page:
-                yield from _sorted(found, direction)
+                yield from _sort_rows(found, direction)
                 return
             # The page may end among records of one microsecond: those are read whole.
             last = _microsecond(found[-1].at)
-            yield from _sorted((row for row in found if _microsecond(row.at) != last), direction)
-            yield from self._moment(table, last, direction)
+            yield from _sort_rows((row for row in found if _microsecond(row.at) != last), direction)
+            yield from self._rows_at(table, last, direction)
             beyond = last
 
-    def _moment(self, table: str, at: float, direction: models.Direction) -> list[DbRow]:
+    def _rows_at(self, table: str, at: float, direction: models.Direction) -> list[DbRow]:
         """All records of one microsecond, in order."""
         rows: list[DbRow] = []
         offset: Any = None
         while True:
-            within = _rows_of(table, gte=at, lte=at)
-            found, offset = self._scroll(table, within, limit=PAGE, offset=offset)
+            within = _table_filter(table, gte=at, lte=at)
+            found, offset = self._scroll(table, within, limit=_PAGE_RECORDS, offset=offset)
             rows += found
             if offset is None:
-                return _sorted(rows, direction)
+                return _sort_rows(rows, direction)
 
     def _scroll(self, table: str, where: models.Filter, **options: Any) -> tuple[list[DbRow], Any]:
         found, offset = self._connection.ask(
@@ -216,12 +213,12 @@ class QdrantRecordsDb(RecordsDb):
             ) from error
 
 
-def _sorted(rows: Iterable[DbRow], direction: models.Direction) -> list[DbRow]:
+def _sort_rows(rows: Iterable[DbRow], direction: models.Direction) -> list[DbRow]:
     return sorted(rows, key=lambda row: (row.at, row.id), reverse=direction is DESCENDING)
 
 
 def _point_id(table: str, row_id: str) -> str:
-    """The same in every run; 128 bits of a digest, since ids may come from strangers."""
+    """Id of a record's point: 128 bits of a digest, since strangers may choose ids."""
     name = f"{len(table)}:{table}{row_id}".encode()
     return str(uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16).digest()))
 
@@ -230,7 +227,7 @@ def _point(table: str, row: DbRow) -> models.PointStruct:
     """A record as the server keeps it."""
     body = body_text(table, row)
     payload = {
-        "shelf": table,
+        "table": table,
         "id": row.id,
         "at": _microsecond(row.at),
         "time": repr(float(row.at)),
@@ -246,12 +243,12 @@ def _weight(point: models.PointStruct) -> int:
 def _microsecond(at: float) -> float:
     """The microsecond of a time; JSON has no word for infinity."""
     largest = sys.float_info.max
-    return round(min(max(at, -largest), largest), DIGITS)
+    return round(min(max(at, -largest), largest), SECOND_DIGITS)
 
 
-def _rows_of(table: str, **bounds: float) -> models.Filter:
+def _table_filter(table: str, **bounds: float) -> models.Filter:
     """The records of a table, those alone whose microsecond is `lt`, `lte`, `gt`, `gte` a time."""
-    whose = models.FieldCondition(key="shelf", match=models.MatchValue(value=table))
+    whose = models.FieldCondition(key="table", match=models.MatchValue(value=table))
     limits = {name: _microsecond(bound) for name, bound in bounds.items()}
     when = [models.FieldCondition(key="at", range=models.Range(**limits))] if limits else []
     return models.Filter(must=[whose, *when])

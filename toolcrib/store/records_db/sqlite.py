@@ -1,4 +1,4 @@
-"""A records database in one SQLite file, which several processes use at once."""
+"""Records database in one SQLite file, which several processes use at once."""
 
 from __future__ import annotations
 
@@ -15,44 +15,41 @@ from toolcrib.errors import StoreDamagedError, StoreError, StoreLockedError, Sto
 from toolcrib.store.base import is_text
 from toolcrib.store.records_db.base import DbRow, RecordsDb, body_text, read_row
 
-__all__ = ["SqliteRecordsDb"]
+BUSY_TIMEOUT_S = 10.0
+_PAGE_RECORDS = 500
+PRUNE_BATCH_RECORDS = 2000
+"""Between two batches other processes can write."""
 
-PATIENCE_S = 10.0
-PAGE = 500
-PRUNED_AT_ONCE = 2000
-"""Between which other processes write."""
+OWNER_ONLY_MODE = 0o600
+APPLICATION_ID = 0x746F6F6C
+FORMAT_VERSION = 1
 
-OWNER_ONLY = 0o600
-APPLICATION = 0x746F6F6C
-VERSION = 1
-
-# The names on the disk are older than ours: a table of the database is a `shelf` of `entries`.
 SCHEMA = (
-    """CREATE TABLE entries (
-      shelf TEXT NOT NULL,
+    """CREATE TABLE records (
+      table_name TEXT NOT NULL,
       id TEXT NOT NULL,
       at REAL NOT NULL,
       body TEXT NOT NULL,
-      PRIMARY KEY (shelf, id)
+      PRIMARY KEY (table_name, id)
     )""",
-    "CREATE INDEX in_order ON entries (shelf, at, id)",
-    f"PRAGMA application_id = {APPLICATION}",
-    f"PRAGMA user_version = {VERSION}",
+    "CREATE INDEX in_order ON records (table_name, at, id)",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {FORMAT_VERSION}",
 )
 HEADER = (
     "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
     "FROM pragma_application_id, pragma_user_version"
 )
 PUT = (
-    "INSERT INTO entries (shelf, id, at, body) VALUES (?, ?, ?, ?) "
-    "ON CONFLICT (shelf, id) DO UPDATE SET at = excluded.at, body = excluded.body"
+    "INSERT INTO records (table_name, id, at, body) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (table_name, id) DO UPDATE SET at = excluded.at, body = excluded.body"
 )
-DELETE = "DELETE FROM entries WHERE shelf = ? AND id = ?"
+DELETE = "DELETE FROM records WHERE table_name = ? AND id = ?"
 PRUNE = (
-    "DELETE FROM entries WHERE rowid IN "
-    "(SELECT rowid FROM entries WHERE shelf = ? AND at < ? LIMIT ?)"
+    "DELETE FROM records WHERE rowid IN "
+    "(SELECT rowid FROM records WHERE table_name = ? AND at < ? LIMIT ?)"
 )
-SELECT = "SELECT id, at, body FROM entries WHERE shelf = ? "
+SELECT = "SELECT id, at, body FROM records WHERE table_name = ? "
 ONE = SELECT + "AND id = ?"
 NEWEST = SELECT + "ORDER BY at DESC, id DESC LIMIT ?"
 NEWEST_BEFORE = SELECT + "AND (at, id) < (?, ?) ORDER BY at DESC, id DESC LIMIT ?"
@@ -60,13 +57,13 @@ OLDEST = SELECT + "ORDER BY at, id LIMIT ?"
 OLDEST_AFTER = SELECT + "AND (at, id) > (?, ?) ORDER BY at, id LIMIT ?"
 # From one name to the next along the index, past all that the table holds.
 TABLES = """
-WITH RECURSIVE names (shelf) AS (
-  SELECT min(shelf) FROM entries WHERE shelf >= ?
+WITH RECURSIVE names (table_name) AS (
+  SELECT min(table_name) FROM records WHERE table_name >= ?
   UNION ALL
-  SELECT (SELECT min(shelf) FROM entries WHERE shelf > names.shelf)
-  FROM names WHERE names.shelf IS NOT NULL
+  SELECT (SELECT min(table_name) FROM records WHERE table_name > names.table_name)
+  FROM names WHERE names.table_name IS NOT NULL
 )
-SELECT shelf FROM names WHERE shelf IS NOT NULL
+SELECT table_name FROM names WHERE table_name IS NOT NULL
 """
 
 
@@ -83,7 +80,7 @@ class SqliteRecordsDb(RecordsDb):
         self,
         path: Path,
         *,
-        patience_s: float = PATIENCE_S,
+        patience_s: float = BUSY_TIMEOUT_S,
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
         on_close: Callable[[], None] | None = None,
     ) -> None:
@@ -93,7 +90,7 @@ class SqliteRecordsDb(RecordsDb):
         self._on_close = on_close
         self._closed = False
         self._idle: list[sqlite3.Connection] = []
-        # Across processes whoever wakes first writes next; threads take turns.
+        # Processes write in any order; the threads of one process take turns.
         self._writing = threading.Lock()
 
     def put(self, table: str, row: DbRow) -> None:
@@ -111,7 +108,7 @@ class SqliteRecordsDb(RecordsDb):
         values = [(table, row.id, row.at, body_text(table, row)) for row in rows]
         if not values:
             return
-        with self._writing, self._lent(making=True) as connection:
+        with self._writing, self._connection(making=True) as connection:
             assert connection is not None
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(PUT, values)
@@ -132,14 +129,14 @@ class SqliteRecordsDb(RecordsDb):
         return self._select(NEWEST_BEFORE, table, *before, limit)
 
     def read(self, table: str) -> Iterator[DbRow]:
-        page = self._select(OLDEST, table, PAGE)
+        page = self._select(OLDEST, table, _PAGE_RECORDS)
         while page:
             yield from page
-            page = self._select(OLDEST_AFTER, table, page[-1].at, page[-1].id, PAGE)
+            page = self._select(OLDEST_AFTER, table, page[-1].at, page[-1].id, _PAGE_RECORDS)
 
     def prune(self, table: str, *, before: float) -> int:
         removed = 0
-        while gone := self._remove(PRUNE, table, before, PRUNED_AT_ONCE):
+        while gone := self._remove(PRUNE, table, before, PRUNE_BATCH_RECORDS):
             removed += gone
         return removed
 
@@ -147,7 +144,7 @@ class SqliteRecordsDb(RecordsDb):
         return [name for (name,) in self._rows(TABLES, prefix) if name.startswith(prefix)]
 
     def close(self) -> None:
-        """Let go of the file; what is in use is closed after. A second call does nothing."""
+        """Close the file, once requests that run have ended; a second call does nothing."""
         self._closed = True
         self._close_idle()
         on_close, self._on_close = self._on_close, None
@@ -155,8 +152,8 @@ class SqliteRecordsDb(RecordsDb):
             on_close()
 
     def _remove(self, statement: str, *values: Any) -> int:
-        with self._writing, self._lent(making=False) as connection:
-            if connection is None or not _can_be_there(values):
+        with self._writing, self._connection(making=False) as connection:
+            if connection is None or not _are_valid(values):
                 return 0
             return connection.execute(statement, values).rowcount
 
@@ -165,15 +162,15 @@ class SqliteRecordsDb(RecordsDb):
         return [read_row(*row, place=place) for row in self._rows(query, *values)]
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
-        with self._lent(making=False) as connection:
-            if connection is None or not _can_be_there(values):
+        with self._connection(making=False) as connection:
+            if connection is None or not _are_valid(values):
                 return []
             return connection.execute(query, values).fetchall()
 
     # -- connections -----------------------------------------------------------------------
 
     @contextmanager
-    def _lent(self, *, making: bool) -> Generator[sqlite3.Connection | None]:
+    def _connection(self, *, making: bool) -> Generator[sqlite3.Connection | None]:
         """A connection for one thread; None where nothing was ever written and none is made."""
         if self._closed:
             raise StoreError(f"the records database {self._path} is closed")
@@ -182,14 +179,14 @@ class SqliteRecordsDb(RecordsDb):
             try:
                 connection = self._idle.pop()
             except IndexError:
-                connection = self._opened(making=making)
+                connection = self._connect(making=making)
             yield connection
         except BaseException as error:
-            # This undoes what was begun, and whoever comes next has a sound one.
+            # Closing rolls back, and the next thread gets a sound connection.
             if connection is not None:
                 connection.close()
             if isinstance(error, sqlite3.Error | OSError):
-                raise self._explained(error) from error
+                raise self._store_error(error) from error
             raise
         if connection is not None:
             self._idle.append(connection)
@@ -200,10 +197,10 @@ class SqliteRecordsDb(RecordsDb):
         while self._idle:
             self._idle.pop().close()
 
-    def _opened(self, *, making: bool) -> sqlite3.Connection | None:
+    def _connect(self, *, making: bool) -> sqlite3.Connection | None:
         if making:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.touch(mode=OWNER_ONLY)
+            self._path.touch(mode=OWNER_ONLY_MODE)
         elif not self._path.exists():
             return None
         connection = sqlite3.connect(
@@ -223,7 +220,7 @@ class SqliteRecordsDb(RecordsDb):
         return None
 
     def _is_ready(self, connection: sqlite3.Connection, *, making: bool) -> bool:
-        """Whether it is a records database, or was made one just now."""
+        """Say whether the file is a records database; an empty one is made into one."""
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         if not self._is_ours(connection) and not making:
             return False
@@ -238,7 +235,7 @@ class SqliteRecordsDb(RecordsDb):
         return True
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
-        # Two that do this at once are told "busy" without any waiting.
+        # Of two connections at once, SQLite fails the second one without waiting.
         until = time.monotonic() + self._patience_s
         while True:
             try:
@@ -251,18 +248,18 @@ class SqliteRecordsDb(RecordsDb):
                 return
 
     def _is_ours(self, connection: sqlite3.Connection) -> bool:
-        """False for an empty file; an error for a full one that is no records database."""
+        """Say whether a file has our tables; an error for a file of something else."""
         application, version, tables = connection.execute(HEADER).fetchone()
-        if application == APPLICATION and version != VERSION:
+        if application == APPLICATION_ID and version != FORMAT_VERSION:
             raise StoreDamagedError(
                 f"the records database {self._path} has format {version}, and this toolcrib reads "
-                f"{VERSION}: use the version that wrote it"
+                f"{FORMAT_VERSION}: use the version that wrote it"
             )
-        if application != APPLICATION and tables:
+        if application != APPLICATION_ID and tables:
             raise StoreDamagedError(f"{self._path} is a database of something else: move it away")
-        return application == APPLICATION
+        return application == APPLICATION_ID
 
-    def _explained(self, error: sqlite3.Error | OSError) -> StoreError:
+    def _store_error(self, error: sqlite3.Error | OSError) -> StoreError:
         code, database = _code(error), f"the records database {self._path}"
         if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
             return StoreDamagedError(
@@ -279,8 +276,8 @@ class SqliteRecordsDb(RecordsDb):
         )
 
 
-def _can_be_there(values: tuple[Any, ...]) -> bool:
-    """Whether a record may have these: what cannot be written is not there either."""
+def _are_valid(values: tuple[Any, ...]) -> bool:
+    """Say whether a record can have these ids."""
     return is_text(*(value for value in values if isinstance(value, str)))
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib import ToolSpec
-from toolcrib.indexers.prerequisites import link_payload
+from toolcrib.indexers.links import link_payload
 
 ID = {"type": "string"}
 

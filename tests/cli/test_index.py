@@ -1,0 +1,75 @@
+"""`toolcrib index`: shards of a source on several machines make the index of one run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Shell
+from tests.store.qdrant_over_http import LocalQdrant, running
+from toolcrib.indexers.name_prefixes import META_KEY
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Payload indexes have no effect:UserWarning",
+    "ignore:Local mode performs exact:UserWarning",
+)
+
+VERBS = ("send", "read", "list", "move", "mark", "find")
+TOOLS = [
+    {"name": f"acme_{verb}", "description": f"Can {verb} a letter.", "server": "acme"}
+    for verb in VERBS
+] + [{"name": f"{verb}_parcel", "server": "post"} for verb in VERBS]
+
+
+@pytest.fixture
+def servers() -> Iterator[tuple[LocalQdrant, LocalQdrant]]:
+    with running() as one, running() as other:
+        yield one, other
+
+
+def content(server: LocalQdrant) -> tuple[dict[Any, Any], Any]:
+    """Payload and vectors of every tool by id, and the prefixes that the index keeps."""
+    records, _ = server.client.scroll("toolcrib", limit=1_000, with_vectors=True)
+    described = server.client.get_collection("toolcrib").config.metadata or {}
+    kept = json.loads(described["toolcrib"])
+    return {each.id: (each.payload, each.vector) for each in records}, kept[META_KEY]
+
+
+def test_shards_indexed_at_one_time_make_the_index_of_one_run(
+    shell: Shell, servers: tuple[LocalQdrant, LocalQdrant]
+) -> None:
+    alone, shared = servers
+    shell("store", "init", "--store", shared.url)
+    shards = [shell.write(f"tools-{n}.jsonl", *TOOLS[n::2]) for n in range(2)]
+    shell.json("index", shell.write("tools.jsonl", *TOOLS), "--store", alone.url)
+    with ThreadPoolExecutor() as machines:
+        done = machines.map(
+            lambda each: shell.process("index", each, "--store", shared.url), shards
+        )
+        assert [each.returncode for each in done] == [0, 0]
+    report = shell.json("index", *shards, "--store", shared.url)
+    assert report["unchanged"] == len(TOOLS)
+    assert content(shared) == content(alone)
+    assert len(content(alone)[1]["prefixes"]) == 1
+
+
+def test_shards_of_documents_need_no_last_run(
+    shell: Shell, servers: tuple[LocalQdrant, LocalQdrant]
+) -> None:
+    for number in range(4):
+        folder = shell.folder / f"part-{number % 2}"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{number}.md").write_text(f"# Leave {number}\n\nThirty days of leave.\n")
+    runs = [("part-0", "part-1")], [("part-0",), ("part-1",)]
+    found: list[Any] = []
+    for server, shards in zip(servers, runs, strict=True):
+        for shard in shards:
+            shell.json("index-docs", *shard, "--collection", "leave", "--store", server.url)
+        records, _ = server.client.scroll("toolcrib-library", limit=1_000, with_vectors=True)
+        found.append({each.id: (each.payload, each.vector) for each in records})
+    assert found[0] == found[1]
+    assert len(found[0]) == 4

@@ -1,0 +1,145 @@
+"""Opening of the crib that a command works on, embedded or behind a service."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import typer
+
+from toolcrib.errors import SettingsError, StoreError
+from toolcrib.records.scope import DEFAULT_NAMESPACE
+from toolcrib.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from toolcrib.client import RemoteCrib
+    from toolcrib.crib import Crib
+    from toolcrib.indexers.writer import Listener
+
+logger = logging.getLogger(__name__)
+
+GATEWAY_STORE = ".toolcrib-gateway"
+"""Default folder of a gateway's index and approvals."""
+
+
+def service_of(settings: Settings, store: str | None, url: str | None) -> str | None:
+    """The URL of the service that a command goes to; None where it opens a store itself.
+
+    Raises:
+        BadParameter: both a store and a service are named.
+    """
+    if store is not None and url is not None:
+        raise typer.BadParameter("name either a store or a service", param_hint="--url")
+    return url if store is not None else url or settings.url
+
+
+class Opening(TypedDict, total=False):
+    """Options to open a store, as keywords of `open_crib`."""
+
+    create: bool
+    rebuild: bool
+    ranks: bool
+    progress: Listener | None
+
+
+@contextmanager
+def any_crib(
+    context: typer.Context,
+    store: str | None,
+    url: str | None,
+    *,
+    writes: bool = False,
+    **how: Unpack[Opening],
+) -> Generator[Crib | RemoteCrib]:
+    """The crib that a command works on, embedded or behind a service.
+
+    Raises:
+        ToolcribError: as `open_crib`, or as `RemoteCrib`.
+    """
+    settings = load_settings(context.obj)
+    service = service_of(settings, store, url)
+    if service is not None:
+        if how.get("rebuild"):
+            raise typer.BadParameter("a service does that itself", param_hint="--rebuild")
+        with remote_crib(service, settings) as crib:
+            yield crib
+        return
+    opened = writing_crib if writes else open_crib
+    with opened(context, store or settings.store, **how) as crib:
+        yield crib
+
+
+def remote_crib(
+    url: str, settings: Settings, *, timeout_s: float = 10.0, attempts: int = 4
+) -> RemoteCrib:
+    """The crib behind a service, by the key and in the namespace of the settings."""
+    from toolcrib.client import RemoteCrib
+
+    logger.info("through the service at %s", url)
+    return RemoteCrib(
+        url,
+        api_key=settings.api_key.get_secret_value() if settings.api_key else None,
+        namespace=settings.namespace,
+        timeout_s=timeout_s,
+        attempts=attempts,
+    )
+
+
+def open_crib(
+    context: typer.Context,
+    store: str | None,
+    *,
+    create: bool = False,
+    rebuild: bool = False,
+    ranks: bool = True,
+    progress: Listener | None = None,
+) -> Crib:
+    """The crib of a store, for commands that need the index itself; without `ranks`, no reranker.
+
+    Raises:
+        SettingsError: the settings name a service, and no store is named instead.
+        StoreError: there is no index and `create` is not set.
+        ToolcribError: as `Crib.open`.
+    """
+    from toolcrib import build
+    from toolcrib.crib import Crib
+
+    settings = load_settings(context.obj)
+    if store is None and settings.url is not None:
+        raise SettingsError(
+            f"this needs the index itself, not the service at {settings.url}: name it with --store"
+        )
+    if not ranks:
+        rerank = replace(settings.rerank, load="use")
+        settings = settings.model_copy(update={"rerank": rerank})
+    location = store or settings.store
+    if not create and not build.has_index(location):
+        raise StoreError(
+            f"there is no index in {location}; make one with "
+            f"`toolcrib index SOURCE... --store {location}`"
+        )
+    logger.info("in the store %s", location)
+    return Crib.open(location, settings=settings, rebuild=rebuild, progress=progress)
+
+
+@contextmanager
+def writing_crib(
+    context: typer.Context, store: str | None, **how: Unpack[Opening]
+) -> Generator[Crib]:
+    """The same for a command that writes: services over the same server hear of it at its end.
+
+    Raises:
+        ToolcribError: as `open_crib`.
+    """
+    from toolcrib.tenants import announce
+
+    how.setdefault("ranks", False)
+    with open_crib(context, store, **how) as crib:
+        try:
+            yield crib
+        finally:
+            settings = load_settings(context.obj)
+            announce(store or settings.store, settings, [DEFAULT_NAMESPACE])

@@ -1,0 +1,332 @@
+"""Edge query: leg queries, filters and points in the embedded engine's words.
+
+`EdgeSearch` answers leg queries; everything that it needs for that is in this module.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import qdrant_edge as engine
+
+from toolcrib.caches import BoundedMap
+from toolcrib.encoders.base import FloatArray, SparseVector
+from toolcrib.store.base import (
+    Layout,
+    LegQuery,
+    Point,
+    Scored,
+    named_vectors,
+    point_id,
+    valid_ids,
+)
+from toolcrib.store.filters import (
+    MAX_CACHED_BYTES,
+    And,
+    AnyOf,
+    Equals,
+    Filter,
+    HasId,
+    Not,
+    Or,
+    Range,
+    all_of,
+    as_keyword,
+    bytes_of_filter,
+)
+
+SERVER_FIELD, SERVER_CODE_FIELD = "server", "server_code"
+"""The server's name, and beside it the same as a number. By name, the engine looks a thousand
+servers up in a millisecond a leg, by number in a tenth of that (benchmarks/scale.py)."""
+
+CODES_FROM_NAMES = 17
+"""From this many names on, numbers are faster."""
+
+TERM_BYTES = 100
+"""Memory that the frequency of one term takes."""
+
+EMPTY_CORPUS = HasId(frozenset())
+
+ACORN_MAX_SHARE = 0.3
+"""Above this share of the points a wider walk finds as much as ACORN, in half the time."""
+
+FULL_SCAN_MAX_POINTS = 6_000
+"""Up to this many points a full scan is as fast as ACORN."""
+
+ACORN = engine.AcornSearchParams(enable=True, max_selectivity=1.0)
+EF_FILTERED, EF_ACORN = 256, 64
+"""Candidates kept while the graph is walked; without a filter the engine keeps 100."""
+
+
+# -- searches --------------------------------------------------------------------------------
+
+
+class EdgeSearch:
+    """Answers leg queries on a shard; what holds of all points is cached until the next write.
+
+    `writes` is another number after each write. Read it before the shard: a fact that a write
+    overtakes is then not kept.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._idf = ScopedIdf()
+        self._facts: dict[object, tuple[int, bool]] = {}
+
+    def answer(
+        self, shard: engine.EdgeShard, queries: Sequence[LegQuery], writes: int
+    ) -> list[list[Scored]]:
+        """Answer each query, best first."""
+        # Legs have their filter in common: its points are counted once.
+        size = cache(partial(count_points, shard, exact=False))
+        answers: list[list[Scored]] = []
+        # A batch of queries is no faster: 2.0 ms against 1.3 ms.
+        for query in queries:
+            hits: list[Any] = []
+            if self._has_vectors(shard, query.using, writes):
+                where = self._without_universal_flags(shard, query.where, writes)
+                leg = self._idf.weigh(shard, query, writes)
+                hits = shard.query(to_query(leg, where, size))
+            answers.append([Scored(hit.id, hit.score) for hit in hits])
+        return answers
+
+    def _has_vectors(self, shard: engine.EdgeShard, using: str, writes: int) -> bool:
+        """Say whether any point has this vector: a search without one costs a filter's time."""
+        if using not in self._layout:
+            return True  # the engine says best what is wrong with an unknown name
+        return self._fact(using, writes, lambda: count_vectors(shard, using) > 0)
+
+    def _without_universal_flags(
+        self, shard: engine.EdgeShard, where: Filter | None, writes: int
+    ) -> Filter | None:
+        """Drop a flag that every point has (`enabled`): it costs a third of a search."""
+        if isinstance(where, And):
+            parts = (self._without_universal_flags(shard, part, writes) for part in where.parts)
+            return all_of(*parts)
+        if isinstance(where, Equals) and isinstance(where.value, bool):
+            unlike = Not(where)
+            is_universal = self._fact(where, writes, lambda: count_points(shard, unlike) == 0)
+            return None if is_universal else where
+        return where
+
+    def _fact(self, key: object, writes: int, find_out: Callable[[], bool]) -> bool:
+        known = self._facts.get(key)
+        if known is None or known[0] != writes:
+            known = self._facts[key] = (writes, find_out())
+        return known[1]
+
+
+class ScopedIdf:
+    """Inverse document frequencies within a corpus, cached between two writes.
+
+    The engine counts the terms of a corpus for each query, which takes many times as long as the
+    search (benchmarks/scale.py). Here only new terms are counted. The query then goes to an empty
+    corpus, where all terms weigh alike, with the frequencies in its own weights.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._writes = 0
+        self._known: BoundedMap[tuple[str, Filter], dict[int, float]] = BoundedMap(
+            MAX_CACHED_BYTES, _corpus_bytes
+        )
+
+    def weigh(self, shard: engine.EdgeShard, leg: LegQuery, writes: int) -> LegQuery:
+        """The same query with the frequencies of its corpus in its weights."""
+        if leg.idf_corpus is None or not isinstance(leg.vector, SparseVector):
+            return leg
+        key = leg.using, leg.idf_corpus
+        factors = self._factors(key, writes)
+        terms = leg.vector.indices.tolist()
+        if new := [term for term in terms if term not in factors]:
+            factors |= _idf_factors(shard, leg.using, to_filter(leg.idf_corpus), new)
+            self._keep(key, factors, writes)
+        weights = np.array([factors[term] for term in terms], dtype=np.float32)
+        vector = SparseVector(leg.vector.indices, leg.vector.values * weights)
+        return replace(leg, vector=vector, idf_corpus=EMPTY_CORPUS)
+
+    def _factors(self, corpus: tuple[str, Filter], writes: int) -> dict[int, float]:
+        with self._lock:
+            if writes != self._writes:
+                self._known.clear()
+                self._writes = writes
+            return dict(self._known.get(corpus, {}))
+
+    def _keep(self, corpus: tuple[str, Filter], factors: dict[int, float], writes: int) -> None:
+        with self._lock:
+            if writes == self._writes:
+                self._known[corpus] = self._known.get(corpus, {}) | factors
+
+
+def _corpus_bytes(corpus: tuple[str, Filter], factors: dict[int, float]) -> int:
+    return bytes_of_filter(corpus[1]) + TERM_BYTES * (1 + len(factors))
+
+
+def _idf_factors(
+    shard: engine.EdgeShard, using: str, corpus: engine.Filter | None, terms: list[int]
+) -> dict[int, float]:
+    """Weight of each term within a corpus, as a multiple of its weight within an empty one."""
+    alone = [SparseVector(np.array([term]), np.ones(1, dtype=np.float32)) for term in terms]
+
+    def best(counted: engine.Filter | None, within: Sequence[engine.Filter | None]) -> list[Any]:
+        params = engine.SearchParams(idf=engine.IdfParams(corpus=counted))
+        requests = [
+            _request(vector, using, 1, where, params)
+            for vector, where in zip(alone, within, strict=True)
+        ]
+        found = shard.query_batch(engine.QueryBatchRequest(requests))
+        return [hits[0] if hits else None for hits in found]
+
+    nothing = to_filter(EMPTY_CORPUS)
+    # Take a point of the corpus where one has the term: its score differs in no bit.
+    inside, anywhere = (best(nothing, [where] * len(terms)) for where in (corpus, None))
+    plain = [mine or other for mine, other in zip(inside, anywhere, strict=True)]
+    # By the same point in both: a batch that asks for single points counts the corpus once.
+    places = [to_filter(HasId(frozenset({hit.id} if hit else ()))) for hit in plain]
+    return {
+        term: weighed.score / hit.score if weighed and hit and hit.score else 0.0
+        for term, weighed, hit in zip(terms, best(corpus, places), plain, strict=True)
+    }
+
+
+# -- requests --------------------------------------------------------------------------------
+
+
+def to_query(
+    leg: LegQuery, where: Filter | None, size: Callable[[Filter | None], int]
+) -> engine.QueryRequest:
+    """The request of one leg within `where`: ids and scores only, as payloads cost more.
+
+    `size` estimates how many points a filter leaves.
+    """
+    if not isinstance(leg.vector, SparseVector):
+        params = _dense_params(where, size)
+    elif leg.idf_corpus is None:
+        params = engine.SearchParams()
+    else:
+        idf = engine.IdfParams(corpus=to_filter(leg.idf_corpus))
+        params = engine.SearchParams(idf=idf)
+    return _request(leg.vector, leg.using, leg.limit, to_filter(where), params)
+
+
+def _dense_params(
+    where: Filter | None, size: Callable[[Filter | None], int]
+) -> engine.SearchParams:
+    """Parameters of a dense leg: a full scan of few points, else a walk of the graph.
+
+    Where a filter leaves a tenth of the points, the graph loses one hit of three unless the walk
+    goes through the other points too (ACORN, Patel et al. 2024). Where it leaves half, the graph
+    loses some unless the walk is wider (docs/explanation/scale.md).
+    """
+    # Rescoring with the float vectors makes a score the exact cosine, whatever found the point.
+    rescore = engine.QuantizationSearchParams(rescore=True)
+    if where is None:
+        return engine.SearchParams(quantization=rescore)
+    left = size(where)
+    if left > ACORN_MAX_SHARE * size(None):
+        return engine.SearchParams(quantization=rescore, hnsw_ef=EF_FILTERED)
+    if left <= FULL_SCAN_MAX_POINTS:
+        return engine.SearchParams(exact=True)
+    return engine.SearchParams(quantization=rescore, hnsw_ef=EF_ACORN, acorn=ACORN)
+
+
+def _request(
+    vector: FloatArray | SparseVector,
+    using: str,
+    limit: int,
+    where: engine.Filter | None,
+    params: engine.SearchParams,
+) -> engine.QueryRequest:
+    sent: Any = to_sparse(vector) if isinstance(vector, SparseVector) else vector.tolist()
+    return engine.QueryRequest(
+        limit=limit,
+        query=engine.Query.Nearest(sent, using=using),
+        filter=where,
+        params=params,
+        with_payload=False,
+        with_vector=False,
+    )
+
+
+def count_points(shard: engine.EdgeShard, where: Filter | None, *, exact: bool = True) -> int:
+    """Number of points that match a filter; an estimate unless `exact`."""
+    return shard.count(engine.CountRequest(exact=exact, filter=to_filter(where)))
+
+
+def count_vectors(shard: engine.EdgeShard, name: str) -> int:
+    """Number of points that have this vector."""
+    having = engine.Filter(must=[engine.HasVectorCondition(name)])
+    return shard.count(engine.CountRequest(exact=True, filter=having))
+
+
+# -- filters ---------------------------------------------------------------------------------
+
+
+def to_filter(where: Filter | None) -> engine.Filter | None:
+    """The engine's filter; None for none."""
+    return None if where is None else engine.Filter(must=[_condition(where)])
+
+
+def _condition(where: Filter) -> Any:  # noqa: PLR0911
+    match where:
+        case Equals(field=field, value=value):
+            return engine.FieldCondition(key=field, match=engine.MatchValue(as_keyword(value)))
+        case AnyOf():
+            return _CONDITIONS.get_or_make(where, partial(_any_of, where))
+        case Range(field=field):
+            bounds = engine.RangeFloat(gt=where.gt, gte=where.gte, lt=where.lt, lte=where.lte)
+            return engine.FieldCondition(key=field, range=bounds)
+        case HasId(ids=ids):
+            return engine.HasIdCondition({*valid_ids(ids)})
+        case Not(part=part):
+            return engine.Filter(must_not=[_condition(part)])
+        case And(parts=parts):
+            return engine.Filter(must=[_condition(part) for part in parts])
+        case Or(parts=parts):
+            # An empty `should` would match everything; an empty set of ids matches nothing.
+            should = [_condition(part) for part in parts]
+            return engine.Filter(should=should) if should else engine.HasIdCondition(set())
+
+
+# A wide scope takes milliseconds to translate, and every leg of every query has it: beside other
+# conditions too, which are never the same twice.
+_CONDITIONS: BoundedMap[AnyOf, engine.FieldCondition] = BoundedMap(
+    MAX_CACHED_BYTES, lambda where, _: bytes_of_filter(where)
+)
+
+
+def _any_of(where: AnyOf) -> engine.FieldCondition:
+    words = [*map(as_keyword, where.values)]
+    if where.field == SERVER_FIELD and len(words) >= CODES_FROM_NAMES:
+        codes: list[Any] = [*map(point_id, words)]
+        return engine.FieldCondition(key=SERVER_CODE_FIELD, match=engine.MatchAny(codes))
+    return engine.FieldCondition(key=where.field, match=engine.MatchAny(words))
+
+
+# -- points ----------------------------------------------------------------------------------
+
+
+def to_point(point: Point) -> engine.Point:
+    """A point in the engine's form."""
+    vectors: dict[str, Any] = named_vectors(point, to_sparse)
+    payload = dict(point.payload)
+    if isinstance(server := payload.get(SERVER_FIELD), str):
+        payload[SERVER_CODE_FIELD] = point_id(server)
+    return engine.Point(id=point.id, vector=vectors, payload=payload)
+
+
+def from_payload(found: dict[str, Any] | None) -> dict[str, Any]:
+    """The payload that was given to `to_point`."""
+    payload = found or {}
+    payload.pop(SERVER_CODE_FIELD, None)
+    return payload
+
+
+def to_sparse(vector: SparseVector) -> engine.SparseVector:
+    """A sparse vector in the engine's form."""
+    return engine.SparseVector(indices=vector.indices.tolist(), values=vector.values.tolist())
