@@ -230,7 +230,7 @@ class Web:
 
     @property
     def url(self) -> str:
-        """Where it speaks MCP."""
+        """Address of its MCP endpoint."""
         return f"http://127.0.0.1:{self.port}/mcp"
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""Who comes in with a key, and what is left of a gateway's scope for them."""
+"""Keys of the gateway: verification, and the scope that is left for their holders."""
 
 from __future__ import annotations
 

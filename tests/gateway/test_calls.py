@@ -1,4 +1,4 @@
-"""What is looked at before a call, how long it may take, and what is said when it fails."""
+"""Calls: checks before them, timeouts, and answers to failures."""
 
 from __future__ import annotations
 

@@ -40,12 +40,12 @@ def audits(behind: Behind):
 
 
 def quarantine(behind: Behind) -> Quarantine:
-    """What another process sees of it."""
+    """The quarantine as another process sees it."""
     return Quarantine(behind.records_db(), DEFAULT_NAMESPACE)
 
 
 def held(behind: Behind):
-    """What is held, and why."""
+    """Reasons of held tools, by id."""
     return {each.tool_id: each.reason for each in quarantine(behind).list()}
 
 

@@ -208,7 +208,7 @@ async def _nothing() -> AsyncGenerator[object]:
 
 @asynccontextmanager
 async def reached(behind: Behind, transport: str, config: Path) -> AsyncGenerator[Any]:
-    """What the official client takes to reach a gateway over a transport."""
+    """Parameters of the official client for a gateway over a transport."""
     if transport == "http":
         with serving(behind) as url:
             yield url

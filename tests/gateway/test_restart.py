@@ -1,4 +1,4 @@
-"""What a gateway knows from the last time, and where it keeps it."""
+"""Restart: facts of the last run, and their storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients are shown, what they find, and what they can call by it."""
+"""Search: the tools that clients are listed, find and call."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def tools(count, server, words=20):
 
 
 async def in_order(pool, asked):
-    """What was done in which order, asked for while all threads were taken."""
+    """Order of work that was requested while all threads were busy."""
     release, begun, order = threading.Event(), threading.Event(), []
 
     def hold():

@@ -1,4 +1,4 @@
-"""What every request passes: limits, a deadline, and a way out."""
+"""Admission of requests: limits, a deadline, and the end."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def found(client, query, **headers):
 
 
 def soon(look, within_s=10.0):
-    """What a look gives once it is true."""
+    """Value of a check once it is true."""
     until = time.monotonic() + within_s
     while not (seen := look()) and time.monotonic() < until:
         time.sleep(0.05)

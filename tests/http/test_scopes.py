@@ -1,4 +1,4 @@
-"""What a key does not allow is as unknown as what is not there."""
+"""Scopes: tools out of scope are as unknown as tools that do not exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAIL = {"name": "send_mail", "server": "mail", "description": "Send a mail."}
 
 @pytest.fixture
 def narrow(service, stocked):
-    """How clients with narrower keys to the same namespace are made."""
+    """Make clients with narrower keys to the same namespace."""
     name = stocked.get("/v1/me").json()["namespace"]
     made = []
 

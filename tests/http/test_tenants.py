@@ -214,7 +214,7 @@ class Among:
 
 
 class RefusedError(Exception):
-    """What the service said instead of an answer."""
+    """A problem that the service answered."""
 
 
 def told(tenant, action):

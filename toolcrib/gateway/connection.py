@@ -365,8 +365,8 @@ class UpstreamConnection:
     async def _answer(self, request: InputRequest) -> InputAnswer:
         call = self._addressed_call
         if call is None:
-            why = "it cannot be told whose call this is about" if self._calls else "no call"
-            return ErrorData(code=INVALID_REQUEST, message=f"nobody can be asked: {why}")
+            reason = "several calls are under way" if self._calls else "no call is under way"
+            return ErrorData(code=INVALID_REQUEST, message=f"nobody can be asked: {reason}")
         return await call.answer(request)
 
     async def _receive(self, message: IncomingMessage) -> None:
@@ -450,13 +450,13 @@ class UpstreamConnection:
         async def report_progress(done: float, total: float | None, message: str | None) -> None:
             await call.request.report_progress(done, total, message)
 
-        def ended(_task: asyncio.Task[CallToolResult]) -> None:
+        def remove(_task: asyncio.Task[CallToolResult]) -> None:
             self._calls.remove(call)
             self.used_at = monotonic()
 
         progress = report_progress if request.wants_progress else None
         task = asyncio.create_task(self._call(name, arguments, meta, progress))
-        task.add_done_callback(ended)
+        task.add_done_callback(remove)
         self._calls.append(call)
         self.used_at = monotonic()
         call.start(task)
@@ -561,13 +561,13 @@ class StderrTail:
     def __enter__(self) -> Self:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
-        asyncio.get_running_loop().add_reader(reading, self._read)
+        asyncio.get_running_loop().add_reader(reading, self._read_pipe)
         self._ends = reading, os.fdopen(writing, "w", encoding="utf-8")
         return self
 
     def __exit__(self, *_exc: object) -> None:
         assert self._ends is not None
-        self._read()
+        self._read_pipe()
         (reading, writing), self._ends = self._ends, None
         asyncio.get_running_loop().remove_reader(reading)
         writing.close()
@@ -582,12 +582,12 @@ class StderrTail:
     @property
     def line(self) -> str:
         """The last line that is not blank, cut for a message; empty without one."""
-        self._read()
+        self._read_pipe()
         lines = self._tail.decode("utf-8", "replace").splitlines()
         last = next((line for line in reversed(lines) if line.strip()), "")
         return " ".join(last.split())[:MAX_QUOTE_CHARS]
 
-    def _read(self) -> None:
+    def _read_pipe(self) -> None:
         with suppress(BlockingIOError):
             while self._ends is not None and (read := os.read(self._ends[0], READ_BYTES)):
                 self._tail = (self._tail + read)[-TAIL_BYTES:]

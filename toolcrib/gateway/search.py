@@ -318,19 +318,20 @@ class GatewaySearch(ToolcribSearchTransform):
         catalog, visible = self._tools.catalog, await self._visible(ctx)
         return {each.spec.id: each for each in catalog if each.name in visible}
 
-    def _granted(self) -> list[Upstream]:
+    def _upstreams(self) -> list[Upstream]:
         """The servers in the caller's scope."""
         servers = self.scope().servers
         return [each for each in self._pool if servers is None or each.name in servers]
 
     def _arrivals(self) -> list[asyncio.Event]:
         """Events to wait for before a search: index open, tools of each server found."""
-        return [self._tools.is_open, *(self._tools.arrival(each.name) for each in self._granted())]
+        arrivals = (self._tools.arrival(each.name) for each in self._upstreams())
+        return [self._tools.is_open, *arrivals]
 
     def _missing(self) -> list[dict[str, Any]]:
         """The servers whose tools cannot be called or found, each with a duration."""
         now, missing = monotonic(), list[dict[str, Any]]()
-        for each in self._granted():
+        for each in self._upstreams():
             state, since = STATES.get(each.health.state), each.health.since
             if state is None and (pending := self._tools.pending.get(each.name)):
                 since = pending.since
@@ -356,7 +357,7 @@ class GatewaySearch(ToolcribSearchTransform):
         reason = self._tools.unready(name, from_scope(scope))
         if reason != "unknown":
             return reason
-        for each in self._granted():
+        for each in self._upstreams():
             if name.startswith(f"{each.name}/") and not self._tools.knows(each.name):
                 return self._pool.unready(each.name) or "unknown"
         return "unknown"
@@ -573,9 +574,6 @@ def _unknown(kind: str, name: str, names: Iterable[str], search: OwnTool) -> Too
     return failure(f"There is no {kind} {name[:100]!r}.{hint} {search} says what there is.")
 
 
-# -- calls of unknown tools ------------------------------------------------------------------------
-
-
 class UnknownTools(Middleware):
     """Answers a call of an unknown tool with similar names."""
 
@@ -588,13 +586,13 @@ class UnknownTools(Middleware):
         call_next: CallNext[CallToolRequestParams, ToolResult],
     ) -> ToolResult:
         """Try again once all servers are connected; then answer with similar names in scope."""
-        asked = context.fastmcp_context
+        client = context.fastmcp_context
         try:
             return await call_next(context)
         except NotFoundError:
-            if asked is None:
+            if client is None:
                 raise
         if await self._search.wait():
             with suppress(NotFoundError):
                 return await call_next(context)
-        return await self._search.unknown(asked, context.message.name)
+        return await self._search.unknown(client, context.message.name)

@@ -123,7 +123,7 @@ class RateLimiter:
         if rate is None or caller is ANYONE:
             return
         self._follow_clock()
-        limit = _parsed(rate)
+        limit = _parse_rate(rate)
         if not self._limiter.hit(limit, caller.key_id):
             until = self._limiter.get_window_stats(limit, caller.key_id).reset_time
             raise RateLimitedError(
@@ -143,7 +143,7 @@ def _clock_offset_s() -> float:
 
 
 @lru_cache(maxsize=256)
-def _parsed(rate: str) -> Any:
+def _parse_rate(rate: str) -> Any:
     return import_extra("limits", "toolcrib serve", "service").parse(rate)
 
 

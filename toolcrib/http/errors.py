@@ -74,7 +74,7 @@ class ProblemBody:
         """The problem of an error."""
         row, after = problem_of(error), retry_after(error)
         is_invalid = isinstance(error, InvalidRequestError)
-        return cls.made(
+        return cls.make(
             slug_of(type(error)),
             row.title,
             row.status,
@@ -86,7 +86,7 @@ class ProblemBody:
         )
 
     @classmethod
-    def made(
+    def make(
         cls, slug: str, title: str, status: int, detail: str, request_id: str, **more: Any
     ) -> Self:
         """A problem by its slug, in a request by its id."""
@@ -118,7 +118,7 @@ async def on_http(request: Request, error: Exception) -> Response:
     slug, title = HTTP_PROBLEMS.get(error.status_code, ("http", "It cannot be answered"))
     detail = title if error.detail in {"Not Found", "Method Not Allowed"} else error.detail
     request_id = context_of(request.scope).request_id
-    body = ProblemBody.made(slug, title, error.status_code, detail, request_id)
+    body = ProblemBody.make(slug, title, error.status_code, detail, request_id)
     headers = dict(error.headers or {})
     if "Allow" in headers:
         headers["Allow"] = ", ".join(sorted(headers["Allow"].split(", ")))

@@ -226,11 +226,11 @@ def _problems(endpoint: Endpoint) -> Iterator[ProblemBody]:
         known.add(row.status)
         nearest = () if kind in NEAREST else None
         heads = slug_of(kind), row.title, row.status, row.title, EXAMPLE_ID
-        yield ProblemBody.made(*heads, nearest=nearest, retry_after_s=row.retry_after_s)
+        yield ProblemBody.make(*heads, nearest=nearest, retry_after_s=row.retry_after_s)
     for status in _http_statuses(endpoint):
         if status not in known:
             slug, title = HTTP_PROBLEMS[status]
-            yield ProblemBody.made(slug, title, status, title, EXAMPLE_ID)
+            yield ProblemBody.make(slug, title, status, title, EXAMPLE_ID)
 
 
 def _http_statuses(endpoint: Endpoint) -> list[int]:

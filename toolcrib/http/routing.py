@@ -205,7 +205,7 @@ async def _arguments(endpoint: Endpoint, context: RequestContext, request: Reque
     found: list[Any] = []
     if endpoint.key is not None:
         name = endpoint.parameter
-        found.append(_checked(endpoint.key, request.path_params[name], name))
+        found.append(_validate(endpoint.key, request.path_params[name], name))
     if endpoint.query is not None:
         found.append(_query(endpoint.query, request))
     if endpoint.upload_query is not None:
@@ -233,10 +233,10 @@ def _query(kind: Any, request: Request) -> Any:
             repeated += [(name, "given more than once")] * (len(values) > 1)
     if repeated:
         raise InvalidRequestError(sorted(repeated))
-    return _checked(kind, given)
+    return _validate(kind, given)
 
 
-def _checked(kind: Any, value: Any, name: str = "query") -> Any:
+def _validate(kind: Any, value: Any, name: str = "query") -> Any:
     try:
         return adapter(kind).validate_python(value)
     except ValidationError as error:
@@ -256,11 +256,11 @@ async def _body(kind: Any, context: RequestContext, request: Request) -> Any:
     if content:
         _require_json(request)
     if len(content) <= PARSE_IN_THREAD_ABOVE_BYTES:
-        return _parsed(kind, content)
-    return await context.run(lambda: _parsed(kind, content))
+        return _parse_json(kind, content)
+    return await context.run(lambda: _parse_json(kind, content))
 
 
-def _parsed(kind: Any, content: bytes) -> Any:
+def _parse_json(kind: Any, content: bytes) -> Any:
     try:
         if b"NaN" in content or b"Infinity" in content:
             # In strings these are words; elsewhere they are invalid JSON.

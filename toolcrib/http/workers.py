@@ -77,7 +77,7 @@ class _Pool:
         self._closing = False
         self.abandoned = 0
 
-    async def run(self, owner: Owner, work: Callable[[], _Made]) -> _Made:
+    async def run(self, work: Callable[[], _Made], owner: Owner = SERVICE) -> _Made:
         """Run work when its turn has come; raises the work's error."""
         loop = asyncio.get_running_loop()
         await self._turn(owner)
@@ -167,38 +167,21 @@ class Workers:
     """Pools of threads for reading, writing, and converting documents.
 
     They are separate, so that searches wait neither for a write nor for a document. A tenant has
-    one write at a time.
+    one write at a time; within it, `give_way` lets the writes of other tenants go first.
     """
 
     def __init__(self, threads: int, places: int = 64) -> None:
-        self._reading = _Pool("read", threads, per_tenant=threads)
-        self._writing = _Pool("write", max(1, threads // 2), per_tenant=1, paused=places)
-        self._converting = _Pool("convert", MAX_CONVERSIONS, per_tenant=1)
+        reading = _Pool("read", threads, per_tenant=threads)
+        writing = _Pool("write", max(1, threads // 2), per_tenant=1, paused=places)
+        converting = _Pool("convert", MAX_CONVERSIONS, per_tenant=1)
+        self._pools = reading, writing, converting
+        self.read, self.write, self.convert = reading.run, writing.run, converting.run
+        self.give_way = writing.give_way
 
     @property
     def abandoned(self) -> int:
         """Number of jobs that nobody waits for."""
         return sum(each.abandoned for each in self._pools)
-
-    @property
-    def _pools(self) -> tuple[_Pool, ...]:
-        return self._reading, self._writing, self._converting
-
-    async def read(self, work: Callable[[], _Made], owner: Owner = SERVICE) -> _Made:
-        """Run work that only reads; raises its error."""
-        return await self._reading.run(owner, work)
-
-    async def write(self, work: Callable[[], _Made], owner: Owner = SERVICE) -> _Made:
-        """Run work that may write; raises its error."""
-        return await self._writing.run(owner, work)
-
-    async def convert(self, work: Callable[[], _Made], owner: Owner = SERVICE) -> _Made:
-        """Run work that converts a document; raises its error."""
-        return await self._converting.run(owner, work)
-
-    def give_way(self, owner: Owner) -> None:
-        """Within a write, let the writes of other tenants go first."""
-        self._writing.give_way(owner)
 
     def close(self) -> None:
         """Wait until all begun work is done."""

@@ -253,7 +253,7 @@ def _work(
         if not prune:
             return report
         with context.state.lock(context.namespace):
-            return _pruned(crib, report, context.scope(), server, named)
+            return _prune(crib, report, context.scope(), server, named)
 
     return UploadWork(in_parts(lines), write, finish), held
 
@@ -359,7 +359,7 @@ def _allowed_and_refused(
     return kept, refused
 
 
-def _pruned(
+def _prune(
     crib: Crib,
     report: IndexReport,
     scope: Scope,
