@@ -157,7 +157,10 @@ class Gateway:
         )
         self._tools = CatalogProvider(self.index, scope, self.pool.note, self._calls.call)
         self._offers = OffersProvider(self.index, scope, self.pool, timeout_s=timeout_s)
-        self.server = FastMCP(
+        self.server = self._make_server(auth)
+
+    def _make_server(self, auth: AuthProvider | None) -> FastMCP:
+        server = FastMCP(
             name="toolcrib",
             version=__version__,
             auth=auth,
@@ -168,9 +171,10 @@ class Gateway:
             dereference_schemas=False,
             mask_error_details=True,
         )
-        self._notifications.join(self.server)
+        self._notifications.join(server)
         # The handshake is innermost: a client gets no notification before its answer.
-        self.server.add_middleware(Handshake(self._instructions))
+        server.add_middleware(Handshake(self._instructions))
+        return server
 
     # -- running -------------------------------------------------------------------------------
 
