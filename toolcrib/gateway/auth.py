@@ -6,7 +6,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeAlias, cast
 
 from fastmcp.server.auth import AccessToken, TokenVerifier
@@ -102,16 +101,16 @@ def grant(token: AccessToken | None) -> str | None:
     return None if token is None else token.claims.get(CLAIM)
 
 
-def reach(token: AccessToken | None, scope: Scope) -> Scope:
+def granted_scope(token: AccessToken | None, scope: Scope) -> Scope:
     """Scope narrowed to the grant of a key; unchanged if no keys are used."""
-    granted = grant(token)
-    if granted is None:
+    text = grant(token)
+    if text is None:
         return scope
-    return _NARROWED_SCOPES.get_or_make((granted, scope), partial(_reach, granted, scope))
 
+    def narrow() -> Scope:
+        return within(Grant.model_validate_json(text).scope(), scope)
 
-def _reach(granted: str, scope: Scope) -> Scope:
-    return within(Grant.model_validate_json(granted).scope(), scope)
+    return _NARROWED_SCOPES.get_or_make((text, scope), narrow)
 
 
 _NARROWED_SCOPES: BoundedMap[tuple[str, Scope], Scope] = BoundedMap(

@@ -20,7 +20,7 @@ from mcp.types import CallToolResult, InputRequiredResult, TextContent
 
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import DeadlineError, ServiceError, ToolcribError
-from toolcrib.gateway.auth import reach
+from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.connection import PendingCall, UpstreamConnection
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, ClientRequest, conversation_key
@@ -125,7 +125,7 @@ class Alternatives:
             failed.spec,
             budget.query or failed.spec.description or failed.spec.name,
             excluded=self._failures.of(budget.id),
-            scope=reach(get_access_token(), self._scope),
+            scope=granted_scope(get_access_token(), self._scope),
             where=Not(AnyOf("server", self._pool.not_up())),
             k=MAX_ALTERNATIVES,
             likeness=tools.settings.recovery.likeness,
@@ -274,8 +274,8 @@ class CallRunner:
         budget = self._budgets.of(request.key)
         if not budget.take():
             return failure(
-                f"The call was not made: {self._budgets.max_calls} calls since the last "
-                "find_tools are all there may be. Call find_tools with what is still to be done."
+                f"The call was not made: the limit of {self._budgets.max_calls} calls since the "
+                "last find_tools is reached. Call find_tools with what is still to be done."
             )
         since = monotonic()
         try:

@@ -22,7 +22,7 @@ from mcp.types import ToolAnnotations
 from pydantic import PrivateAttr, ValidationError
 
 from toolcrib.caches import BoundedMap
-from toolcrib.gateway.auth import reach
+from toolcrib.gateway.auth import granted_scope
 from toolcrib.integrations.formats import provider_name
 from toolcrib.records import Scope, ToolSpec
 from toolcrib.store.base import point_id
@@ -158,7 +158,7 @@ class GatewayTool(Tool):
         spec, title = entry.spec, entry.spec.annotations.get("title")
 
         def is_granted(context: AuthContext) -> bool:
-            return entry.fits(from_scope(reach(context.token, scope)))
+            return entry.fits(from_scope(granted_scope(context.token, scope)))
 
         tool = cls(
             name=entry.name,

@@ -27,7 +27,7 @@ from pydantic import PrivateAttr, ValidationError
 
 from toolcrib.errors import ServiceError
 from toolcrib.gateway.approval import MARK
-from toolcrib.gateway.auth import reach
+from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.downstream import conversation_key
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers, UpstreamPool
@@ -124,7 +124,7 @@ class OffersProvider(Provider):
 
     def _entries(self, kind: OfferKind, token: AccessToken | None) -> list[CatalogEntry]:
         order = {each.name: place for place, each in enumerate(self._pool)}
-        here = self._index.offers[kind].within(reach(token, self._scope))
+        here = self._index.offers[kind].within(granted_scope(token, self._scope))
         by_key = {
             entry.spec.annotations.get("uri", entry.name): entry
             for entry in sorted(here, key=lambda entry: order[entry.spec.server], reverse=True)

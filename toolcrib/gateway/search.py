@@ -24,7 +24,7 @@ from mcp.types import CallToolRequestParams, TextContent
 from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
 from toolcrib.errors import QueryError, StoreError, did_you_mean, nearest
-from toolcrib.gateway.auth import reach
+from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.calls import CallBudgets
 from toolcrib.gateway.catalog import (
     CatalogEntry,
@@ -159,7 +159,7 @@ class GatewaySearch(ToolcribSearchTransform):
 
     def scope(self) -> Scope:
         """Scope of the current caller."""
-        return reach(get_access_token(), self._scope)
+        return granted_scope(get_access_token(), self._scope)
 
     def missing_pins(self) -> list[str]:
         """Problems of pinned ids without a tool, except of servers that may still list it."""
@@ -216,7 +216,7 @@ class GatewaySearch(ToolcribSearchTransform):
         return self._listing(offered, get_access_token())
 
     def _listing(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> list[Tool]:
-        scope = reach(token, self._scope)
+        scope = granted_scope(token, self._scope)
         where = from_scope(scope)
         offered = [tool for tool in tools if tool.entry.fits(where)]
         knowledge = self._knowledge_tool(scope)
@@ -513,7 +513,7 @@ class GatewaySkills:
         return tool if tool and self._within_scope(get_access_token()) else None
 
     def _within_scope(self, token: AccessToken | None) -> tuple[CatalogEntry, ...]:
-        return self._skills.within(reach(token, self._scope))
+        return self._skills.within(granted_scope(token, self._scope))
 
     def _visible(self) -> dict[str, ToolSpec]:
         """The caller's skills, by id and by unique name."""
@@ -528,7 +528,7 @@ class GatewaySkills:
             return failure(OPENING)
         options = SearchOptions(
             given.get("k", DEFAULT_SKILLS_K),
-            scope=reach(get_access_token(), self._scope),
+            scope=granted_scope(get_access_token(), self._scope),
             where=IS_SKILL,
         )
         try:

@@ -271,8 +271,8 @@ class _Admission:
         if context.caller is not ANYONE and not places.has_room(owner, 1):
             context.turned_away = "share"
             raise OverloadedError(
-                "this key, or its namespace, has as many requests under way as are not kept for "
-                "others; wait for their answers"
+                "this key or its namespace has its whole share of requests under way; wait for "
+                "their answers"
             )
         memory = _BodyMemory(
             context, self._state.bytes, 1 if is_upload(scope) else PARSED_BODY_FACTOR
@@ -347,8 +347,8 @@ class _BodyMemory:
         if not self._shares.has_room(self.context.owner, more):
             self.context.turned_away = "share"
             raise OverloadedError(
-                "the bodies under way take as much memory as there is for this key and its "
-                "namespace; send one after the other"
+                "the bodies under way take the whole memory share of this key or its namespace; "
+                "send one after the other"
             )
         self._bytes += more
         self._shares.take(self.context.owner, more)
