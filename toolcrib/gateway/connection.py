@@ -321,19 +321,16 @@ class UpstreamConnection:
             self.ended.set()
 
     def _relaying(self, incoming: Any, outgoing: Any) -> ClientSession:
-        async def sample(_context: Any, params: Any) -> Any:
-            return await self._answer(CreateMessageRequest(params=params))
+        def callback(kind: Any) -> Any:
+            async def answer(_context: Any, params: Any = None) -> Any:
+                return await self._answer(kind(params=params))
 
-        async def elicit(_context: Any, params: Any) -> Any:
-            return await self._answer(ElicitRequest(params=params))
-
-        async def roots(_context: Any) -> Any:
-            return await self._answer(ListRootsRequest())
+            return answer
 
         callbacks: dict[str, Any] = {
-            "sampling_callback": sample,
-            "elicitation_callback": elicit,
-            "list_roots_callback": roots,
+            "sampling_callback": callback(CreateMessageRequest),
+            "elicitation_callback": callback(ElicitRequest),
+            "list_roots_callback": callback(ListRootsRequest),
             "message_handler": self._receive,
         }
         us = Implementation(name="toolcrib", version=__version__)

@@ -111,11 +111,11 @@ class Gateway:
         configs: Sequence[ServerConfig],
         settings: Settings,
         storage: Storage,
-        options: GatewayOptions | None = None,
+        options: GatewayOptions,
         *,
         auth: AuthProvider | None = None,
     ) -> None:
-        options, chosen = options or GatewayOptions(), settings.gateway
+        chosen = settings.gateway
         _require_servers_of(options.pinned, configs)
         names = frozenset(config.name for config in configs)
         scope = Scope(servers=names, tags=options.tags, max_sensitivity=options.max_sensitivity)

@@ -132,7 +132,7 @@ class GatewaySearch(ToolcribSearchTransform):
         *,
         scope: Scope,
         settings: GatewaySettings,
-        pinned: Sequence[str] = (),
+        pinned: Sequence[str],
     ) -> None:
         super().__init__(k=settings.k, token_budget=settings.token_budget)
         self._form: DefinitionForm = "schema" if settings.schemas else "signature"

@@ -228,7 +228,8 @@ async def index_tools(context: RequestContext, body: IndexBody) -> Response:
 
     work, held = _work(context, await context.write(read), body.server, prune=body.prune)
     report = await work.run(context, ignore)
-    return answer(_tool_report(report, held), full=True)
+    counts = {each.name: getattr(report, each.name) for each in fields(report)}
+    return answer(ToolReport(**counts, quarantined=tuple(held)), full=True)
 
 
 def _work(
@@ -316,11 +317,6 @@ def write_tools(
         kept = [(source, spec) for source, spec in kept if (spec.id, spec.digest) not in back]
     report = crib.index_tools(ReadSources(kept), progress=listener)
     return replace(report, refused=(*refused, *report.refused)), held
-
-
-def _tool_report(report: IndexReport, held: Iterable[Held]) -> ToolReport:
-    made = {each.name: getattr(report, each.name) for each in fields(report)}
-    return ToolReport(**made, quarantined=tuple(held))
 
 
 def is_allowed(scope: Scope, spec: ToolSpec) -> bool:
@@ -492,24 +488,18 @@ async def count_facets(context: RequestContext) -> Response:
     return answer(await context.read(lambda crib: crib.facets(scope=scope)))
 
 
+TAG = "tools"
+TOOL_PATH = "/v1/tools/{id:path}"
+UNKNOWN = (UnknownToolError,)
+
 ENDPOINTS = (
-    Endpoint("POST", "/v1/tools/search", find_tools, "tools", FoundTools, (CalibrationError,)),
-    Endpoint(
-        "POST", "/v1/tools", index_tools, "tools", ToolReport, writes=True, upload=upload_tools
-    ),
-    Endpoint("GET", "/v1/tools", list_tools, "tools", ToolPage),
-    Endpoint("POST", "/v1/tools/list", list_some, "tools", ToolPage),
-    Endpoint("POST", "/v1/tools/links", find_links, "tools", ToolLinks, (UnknownToolError,)),
-    Endpoint("POST", "/v1/tools/check", check_tools, "tools", CheckedTools),
-    Endpoint("GET", "/v1/tools/{id:path}", get_tool, "tools", ToolSpec, (UnknownToolError,)),
-    Endpoint(
-        "DELETE",
-        "/v1/tools/{id:path}",
-        delete_tool,
-        "tools",
-        None,
-        (UnknownToolError,),
-        writes=True,
-    ),
-    Endpoint("GET", "/v1/facets", count_facets, "tools", Facets),
+    Endpoint("POST", "/v1/tools/search", find_tools, TAG, FoundTools, (CalibrationError,)),
+    Endpoint("POST", "/v1/tools", index_tools, TAG, ToolReport, writes=True, upload=upload_tools),
+    Endpoint("GET", "/v1/tools", list_tools, TAG, ToolPage),
+    Endpoint("POST", "/v1/tools/list", list_some, TAG, ToolPage),
+    Endpoint("POST", "/v1/tools/links", find_links, TAG, ToolLinks, UNKNOWN),
+    Endpoint("POST", "/v1/tools/check", check_tools, TAG, CheckedTools),
+    Endpoint("GET", TOOL_PATH, get_tool, TAG, ToolSpec, UNKNOWN),
+    Endpoint("DELETE", TOOL_PATH, delete_tool, TAG, None, UNKNOWN, writes=True),
+    Endpoint("GET", "/v1/facets", count_facets, TAG, Facets),
 )

@@ -406,19 +406,13 @@ async def _require_visible(context: RequestContext, decision_id: str) -> Mapping
 
 
 UNKNOWN = (UnknownDecisionError,)
+NOT_CLASSIFIED = (UnknownQuestionError, QuestionRenderError)
 NO_ALTERNATES = (UnknownToolError, UnknownDecisionError, CalibrationError)
 
 ENDPOINTS = (
     Endpoint("POST", "/v1/detect", detect_context, "turns", Context),
     Endpoint("POST", "/v1/route", route_turn, "turns", RoutedTurn, (CalibrationError,)),
-    Endpoint(
-        "POST",
-        "/v1/classify",
-        classify_turn,
-        "turns",
-        Classification,
-        (UnknownQuestionError, QuestionRenderError),
-    ),
+    Endpoint("POST", "/v1/classify", classify_turn, "turns", Classification, NOT_CLASSIFIED),
     Endpoint("POST", "/v1/capabilities", select_capabilities, "turns", CapabilitySelection),
     Endpoint("POST", "/v1/alternates", find_alternates, "turns", Alternates, NO_ALTERNATES),
     Endpoint("POST", "/v1/guidance", give_guidance, "turns", Guidance),
