@@ -557,8 +557,8 @@ class GatewaySkills:
             return _unknown("skill", given["name"], visible, OwnTool.FIND_SKILLS)
         files = spec.skill.files
         if path is None:
-            text = spec.skill.body
-            return structured_answer({"name": spec.name, "text": text, "files": list(files)})
+            skill = {"name": spec.name, "text": spec.skill.body, "files": list(files)}
+            return structured_answer(skill)
         if path not in files:
             return _unknown("file", path, files, OwnTool.READ_SKILL)
         text = files[path]
