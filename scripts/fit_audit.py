@@ -34,9 +34,9 @@ from toolcrib import ToolSpec
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
 from toolcrib.indexers.audit.classifier import (
     BUCKETS,
-    KINDS,
-    MODEL,
-    SCALE,
+    MODEL_FOLDER,
+    STATEMENT_KINDS,
+    VECTOR_SCALE,
     Statement,
     StatementClassifier,
     buckets,
@@ -50,7 +50,10 @@ from toolcrib.training.export import export, restore
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS, CASES = ROOT / "data" / "audit", ROOT / "data" / "cases"
 RESULTS = ROOT / "benchmarks" / "results" / "audit_families.json"
-KIND_OF = {"preference": KINDS.index("preference"), "parameter-harvest": KINDS.index("harvest")}
+KIND_OF = {
+    "preference": STATEMENT_KINDS.index("preference"),
+    "parameter-harvest": STATEMENT_KINDS.index("harvest"),
+}
 TIMES = {
     **dict.fromkeys(("published", "honest-ours", "honest-plain"), 3),
     **dict.fromkeys(("honest-orders", "honest-other-languages", "honest-quoting"), 2),
@@ -143,9 +146,9 @@ def _written(line: dict[str, Any]) -> Written:
         spec = {"name": "tool", "input_schema": {"type": "object", "properties": {name: told}}}
     parts = [normalise(part) for part in line["hostile"]]
     bad = {sentence for part in parts for sentence in sentences(part)}
-    kind = KIND_OF.get(line["family"], KINDS.index("instruction"))
+    kind = KIND_OF.get(line["family"], STATEMENT_KINDS.index("instruction"))
     if line["family"] in MIXED and place == "parameter":
-        kind = KINDS.index("harvest")
+        kind = STATEMENT_KINDS.index("harvest")
     said = tuple(statements(ToolSpec(**spec)))
     if line["hostile"] and not line["text"]:  # a parameter whose name says all
         kinds = (kind,) * len(said)
@@ -231,11 +234,11 @@ def fit(
         positions=MAX_TOKENS,
     )
     network = Network(
-        {"kind": len(KINDS)},
+        {"kind": len(STATEMENT_KINDS)},
         layers=LAYERS,
         max_tokens=MAX_TOKENS,
         batch=recipe.batch,
-        scale=SCALE,
+        scale=VECTOR_SCALE,
         start=start,
     )
     if going_on:
@@ -363,7 +366,7 @@ def main() -> None:
     parser.add_argument("--start", type=Path, help="the folder of a classifier to go on from")
     parser.add_argument("--folds", type=int, default=0, help="leave families out, so many at once")
     parser.add_argument("--only", type=int, help="one fold alone")
-    parser.add_argument("--out", type=Path, default=MODEL)
+    parser.add_argument("--out", type=Path, default=MODEL_FOLDER)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

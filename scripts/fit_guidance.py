@@ -182,7 +182,7 @@ def main() -> None:
             total += counts
         if is_left_out:
             report(alarm, "all", total)
-    with signals.TABLE.open("w", encoding="utf-8", newline="") as file:
+    with signals.WEIGHTS_FILE.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(["signal", *table])
         rows.writerows([n, *(each.get(n, "") for each in table.values())] for n in ("bias", *names))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from toolcrib import Crib, Settings, ToolSpec
-from toolcrib.turn_router import META_KEY
+from toolcrib.turn_router import CONTEXT_MODEL_KEY
 
 MOODS = {
     "calm": ["all is well here", "no trouble at all", "quiet as can be", "nothing to report"],
@@ -21,7 +21,7 @@ def own_labels(folder):
 
 
 def kept(crib):
-    return crib.tools.store.read_meta().get(META_KEY)
+    return crib.tools.store.read_meta().get(CONTEXT_MODEL_KEY)
 
 
 def test_labels_of_ones_own_are_fitted_and_kept_beside_the_index(tmp_path):

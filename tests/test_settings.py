@@ -104,11 +104,11 @@ def test_what_cannot_be_is_an_error_that_says_where(empty_folder, text, reason):
     [
         (
             "knowledge: {map: [{domain: api, intent: integrat, collections: [barn]}]}",
-            "knowledge.map speaks of the intent 'integrat', which no turn can have; did you mean",
+            "knowledge.map names the intent 'integrat', which no turn can have; did you mean",
         ),
         (
             "collections: [{name: barn, answers: [[zzz, ask]]}]",
-            "the collection 'barn' speaks of the domain 'zzz', which no turn can have; known are ",
+            "the collection 'barn' names the domain 'zzz', which no turn can have; known are ",
         ),
     ],
 )

@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-__all__ = ["in_thread"]
-
 _Owner = TypeVar("_Owner")
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -18,7 +16,7 @@ def in_thread(
     method: Callable[Concatenate[_Owner, _Given], _Result],
     run: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread,
 ) -> Callable[Concatenate[_Owner, _Given], Coroutine[Any, Any, _Result]]:
-    """The method to be awaited, by way of `run`; what it calls back comes from a thread."""
+    """Make an asynchronous method of a blocking one; its callbacks run in the thread of `run`."""
 
     @wraps(method)
     async def call(self: _Owner, *given: _Given.args, **named: _Given.kwargs) -> _Result:

@@ -44,32 +44,6 @@ if TYPE_CHECKING:
     from toolcrib.router.questions.question import QuestionConfig
     from toolcrib.store.records_db.base import RecordsDb
 
-__all__ = [
-    "MEMORY",
-    "NO_MODELS",
-    "TENANTS",
-    "Models",
-    "Parts",
-    "capability_selector",
-    "has_index",
-    "has_passages",
-    "has_tools",
-    "is_url",
-    "language_model",
-    "make_agents",
-    "make_dense",
-    "make_learner",
-    "make_parts",
-    "make_reader",
-    "make_reranker",
-    "open_parts",
-    "open_passages",
-    "open_records_db",
-    "open_store",
-    "part_of",
-    "question_classifier",
-]
-
 logger = logging.getLogger(__name__)
 
 Made = TypeVar("Made")
@@ -80,7 +54,7 @@ Models: TypeAlias = "Mapping[ModelUse, LanguageModel]"
 NO_MODELS: Models = MappingProxyType({})
 
 Parts: TypeAlias = tuple[ToolIndex, KnowledgeBase, TurnRouter]
-"""What a crib holds."""
+"""Parts of a crib."""
 
 MEMORY = ":memory:"
 LIBRARY = "library"
@@ -119,9 +93,9 @@ def open_parts(
         tools = ToolIndex(store, dense, settings, reranker=second)
         tools.claim(rebuild=rebuild, progress=progress)
         knowledge = KnowledgeBase(passages, dense, settings, rebuild=rebuild)
-        # No error: whoever opens it may be about to put in what is missing.
-        for what in (*tools.misnamed(), *(knowledge.misnamed() if knowledge.exists else ())):
-            logger.warning("%s", what)
+        # No error: the caller may be about to index the missing tool or collection.
+        for warning in (*tools.misnamed(), *(knowledge.misnamed() if knowledge.exists else ())):
+            logger.warning("%s", warning)
         learner = None
         if settings.learning.enabled:
             learner = make_learner(
@@ -146,7 +120,7 @@ def make_parts(
     log: DecisionLog | None = None,
     records: tuple[RecordsDb, str] | None = None,
 ) -> Parts:
-    """The same over stores that somebody has opened; whose they are is not looked at."""
+    """Make the parts over stores that are already open, without a check of their fingerprints."""
     tools = ToolIndex(store, dense, settings, reranker=reranker or make_reranker(settings))
     knowledge = KnowledgeBase(passages or LazyStore(_no_passages, lambda: False), dense, settings)
     learner = None
@@ -166,7 +140,7 @@ def _turns(tools: ToolIndex, knowledge: KnowledgeBase, models: Models, **given: 
 
 
 def make_agents(settings: Settings, models: Models = NO_MODELS) -> AgentRouter:
-    """What chooses the target of an agent, without any index; those of the package where none is.
+    """Router to an agent's targets, which needs no index; defaults to the package's targets.
 
     Raises:
         SettingsError: targets, allowlist or cues cannot be read; or as `language_model`.
@@ -196,7 +170,7 @@ def make_agents(settings: Settings, models: Models = NO_MODELS) -> AgentRouter:
 def make_learner(
     tools: ToolIndex, open_db: Callable[[], RecordsDb], namespace: str, *, owns: bool = True
 ) -> UsageLearner:
-    """What use teaches of an index; what it taught already re-orders answers from now on.
+    """Learner of an index; what is learned already re-orders answers from now on.
 
     Raises:
         StoreError: the records cannot be read.
@@ -220,12 +194,12 @@ def _no_passages() -> Store:
 
 
 def is_url(location: str) -> bool:
-    """Whether a store's location is a server."""
+    """Tell the URL of a server from a folder."""
     return location.startswith(("http://", "https://"))
 
 
 def has_tools(location: str, settings: Settings) -> bool:
-    """Whether tools were ever kept at a location.
+    """Check for stored tools at a location.
 
     Raises:
         StoreError: the server does not answer.
@@ -244,7 +218,7 @@ def has_tools(location: str, settings: Settings) -> bool:
 
 
 def has_passages(location: str, settings: Settings) -> bool:
-    """Whether passages were ever kept beside the tools of a location; raises as `has_tools`."""
+    """Check for stored passages beside the tools of a location; raises as `has_tools`."""
     return has_tools(*part_of(location, settings, LIBRARY))
 
 
@@ -257,7 +231,7 @@ def open_passages(
 
 
 def part_of(location: str, settings: Settings, part: str) -> tuple[str, Settings]:
-    """Where a part of a location is: in its folder, or in a collection beside it on its server."""
+    """Location and settings of a part: a subfolder, or another collection on the same server."""
     if location == MEMORY:
         return MEMORY, settings
     if not is_url(location):
@@ -295,7 +269,7 @@ def open_records_db(location: str, settings: Settings) -> RecordsDb:
 
 
 def has_index(location: str) -> bool:
-    """Whether there is something to open; a server is taken at its word until it is asked."""
+    """Check for an index in a folder; a server is taken to have one."""
     return is_url(location) or holds_store(Path(location))
 
 
@@ -358,7 +332,7 @@ def make_reranker(settings: Settings, models: Models = NO_MODELS) -> ToolReranke
 
 
 def make_reader(settings: Settings, models: Models = NO_MODELS) -> ContextReader | None:
-    """What reads turns by a language model, where the settings want that.
+    """Reader of turns by a language model, if `context.detector` is `llm`.
 
     Raises:
         SettingsError: they name no model, or labels that cannot be used.
@@ -373,7 +347,7 @@ def make_reader(settings: Settings, models: Models = NO_MODELS) -> ContextReader
 
 
 def _conversation(settings: Settings, models: Models) -> ConversationReader | None:
-    """What reads conversations by a language model, where one is named for that use."""
+    """Reader of conversations by a language model, if one is named for that use."""
     if "conversation" not in {*models, *settings.llm.uses}:
         return None
     from toolcrib.router.conversation import ConversationReader
@@ -444,7 +418,7 @@ def question_classifier(
     dense: DenseEncoder | None = None,
     models: Models = NO_MODELS,
 ) -> QuestionClassifier:
-    """What classifies turns by a question: that of a file, of a mapping, or one that is made.
+    """Classifier of turns by a question, given as a file, a mapping or a `QuestionConfig`.
 
     Raises:
         QuestionError: something in it is wrong.
@@ -466,7 +440,7 @@ def capability_selector(
     dense: DenseEncoder | None = None,
     models: Models = NO_MODELS,
 ) -> CapabilitySelector:
-    """What selects capabilities: of a source, of `capabilities.file`, or of installed packages.
+    """Selector of the capabilities of a source, of `capabilities.file`, or of installed packages.
 
     Raises:
         CapabilityError: something in them is wrong.
@@ -505,5 +479,5 @@ def _model_of(question: QuestionConfig, settings: Settings) -> LanguageModel | N
     elif llm.base_url is None and llm.model is None and (use is None or use.model is None):
         return None
     own = llm.model_copy(update={**changed, "model": question.model})
-    told = settings.model_copy(update={"llm": own})
-    return language_model(told, "questions", max_tokens=question.max_tokens)
+    settings = settings.model_copy(update={"llm": own})
+    return language_model(settings, "questions", max_tokens=question.max_tokens)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-__all__ = ["Clock", "ManualClock", "SystemClock"]
-
 
 class Clock(Protocol):
     """Gives a monotonic time in seconds."""
@@ -25,7 +23,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to; `step` is added at every reading."""
+    """A clock that moves only by `now` and `step`; `step` is added at every reading."""
 
     def __init__(self, step: float = 0.0) -> None:
         self.now = 0.0

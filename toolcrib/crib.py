@@ -1,4 +1,4 @@
-"""Crib: the face of the library, an index of tools, a knowledge base and a turn router in one."""
+"""Crib: the library's main class; joins a tool index, a knowledge base and a turn router."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolcrib import build
 from toolcrib.awaitable import in_thread
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder
-from toolcrib.errors import SettingsError, UnknownQuestionError, nearest
+from toolcrib.errors import UnknownQuestionError, nearest
 from toolcrib.indexers.sync import ReadSources
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
@@ -56,31 +56,20 @@ if TYPE_CHECKING:
     from toolcrib.router.recovery import RecoveryPolicy
     from toolcrib.store.records_db.base import RecordsDb
 
-__all__ = ["Crib"]
-
-PAGE = 256
+_TOOLS_PER_READ = 256
 """Tools that `alist_tools` reads at once."""
 
 
 class Crib:
-    """Tools and passages: put them in, ask for what a turn needs.
+    """Tools and passages, indexed and found for turns of a conversation.
 
-    `tools`, `knowledge` and `turns` are its parts, each of which can be used alone. Every method
-    has an `a...` one, to be awaited. Safe for several threads; one process at a time holds a
-    folder. A context manager.
+    `Crib.open` opens a folder or a Qdrant server; `RemoteCrib` connects to a service. `tools`,
+    `knowledge` and `turns` are the parts, each usable alone. Every method has an asynchronous
+    twin, named `a...`. Safe for several threads; one process at a time holds a folder. A context
+    manager.
     """
 
-    def __new__(cls, *parts: object, **_named: object) -> Self:
-        """Stop who means a service or a folder."""
-        if parts and isinstance(parts[0], str):
-            place = parts[0]
-            raise SettingsError(
-                f"Crib({place!r}) opens nothing: a service is RemoteCrib({place!r}, api_key=...), "
-                f"a folder or a Qdrant server is Crib.open({place!r})",
-            )
-        return super().__new__(cls)
-
-    def __init__(  # pyright: ignore[reportInconsistentConstructor] -- __new__ takes all to say no
+    def __init__(
         self,
         tools: ToolIndex,
         knowledge: KnowledgeBase,
@@ -110,10 +99,10 @@ class Crib:
     ) -> Self:
         """Open a folder (made if missing), a Qdrant server's URL, or `:memory:`.
 
-        `location` defaults to the settings' `store`; `dense`, `reranker` and `log` to what they
-        name. `models` are language models in place of theirs, by use; where one is asked is up to
-        the settings. `rebuild` renews the index beside the old one and swaps them at the end;
-        `progress` hears how far that is.
+        `location`, `dense`, `reranker` and `log` default to those of the settings. `models` are
+        language models in place of the settings', by use; the settings decide which steps call a
+        model. `rebuild` builds a new index beside the old index and swaps them at the end;
+        `progress` is called during the rebuild.
 
         Raises:
             StoreLockedError: another process has the folder open.
@@ -147,9 +136,9 @@ class Crib:
         log: DecisionLog | None = None,
         records: tuple[RecordsDb, str] | None = None,
     ) -> Self:
-        """A crib over a store that is open; without `passages` it takes no documents.
+        """Make a crib over an open store; without `passages` it takes no documents.
 
-        `records` are where what use teaches is kept, and under which namespace.
+        `records` are the database and the namespace of what is learned from use.
         """
         parts = build.make_parts(
             store,
@@ -176,18 +165,18 @@ class Crib:
         enrichments: Sequence[str | Path | Enrichments] = (),
         progress: Listener | None = None,
     ) -> IndexReport:
-        """Bring the index up to date with the sources; what is unchanged is not encoded again.
+        """Bring the index up to date with the sources; unchanged tools are not encoded again.
 
-        `server` overrides every tool's server. `format` forces a reader. `prune` removes
-        tools that no source names (of `server` only, when given). Wrong entries are
-        refused in the report, and never keep the good ones out. `screen` says what of the
-        entries may come in, as `Quarantine.screen_entries` does; without one nothing is audited.
-        `overlays` are files in which an operator states more of the tools; `enrichments` are files
-        of texts to find them by, in place of those that the index has. Without any, tools whose
-        text is the same keep theirs. What was of no use in them is `dropped` in the report.
+        `server` overrides every tool's server. `format` forces a reader. `prune` removes tools
+        that no source has (of `server` only, if given). Wrong entries are refused in the report;
+        good entries beside them are indexed. `screen` admits or refuses entries, as
+        `Quarantine.screen_entries` does; without `screen` no entry is audited. `overlays` are files
+        with an operator's additions to tools. `enrichments` are files of search texts, in place of
+        those in the index; without `enrichments`, tools with an unchanged text keep theirs.
+        Entries of either that apply to no tool are `dropped` in the report.
 
         Raises:
-            SourceError: the sources hold nothing that could be read, or a file cannot be.
+            SourceError: the sources hold no readable entry, or a file cannot be read.
             StoreError: the store refused; tools reported to `progress` before are durable.
         """
         try:
@@ -208,7 +197,7 @@ class Crib:
         """Remove tools by id.
 
         Raises:
-            UnknownToolError: there is no such tool; none is removed then.
+            UnknownToolError: an id is unknown; no tool is removed then.
         """
         self.tools.remove(*ids)
 
@@ -220,37 +209,37 @@ class Crib:
     ) -> FindResult:
         """The `k` tools that fit the query best, ranked, with the gate's verdict on them.
 
-        With `needs`, one line for each tool that is wished for, each is searched and judged by
-        itself: `needs` of the answer have the verdicts, and `needs` of each tool say which it
-        serves. Their best tools come first, where `k` has room for them. A query beside them
-        fills up what they leave; `k="auto"` then holds for each by itself.
+        `needs` are descriptions of wanted tools, each searched and judged by itself: `needs` of
+        the answer have the verdicts, `needs` of each tool the needs it serves. The best tool of
+        each need comes first, as far as `k` has room. Tools for the query fill the remaining
+        places; `k="auto"` then applies to each need by itself.
 
         `options` are the fields of `SearchOptions`. `scope` is what the caller may use; `where`
-        narrows further. Both hold inside every leg; only the scope decides over which tools word
-        frequencies are counted. `explain` adds what each leg contributed and which words matched
-        nothing. Tools of a probability below `least` are left out, but never the first. Without
-        `gate` comes the ranking as it is, whatever `gate` and `tools.least` say in the settings.
-        With `k="auto"` come as many tools as hold all that are needed with the probability
-        `coverage`, if the query is like those that `calibrate` saw.
+        narrows further. Both apply inside every leg; only the scope decides over which tools word
+        frequencies are counted. `explain` adds each leg's contribution and the words without a
+        match. Tools of a probability below `least` are left out, but never the first tool. Without
+        `gate` the ranking is returned as is, whatever `gate` and `tools.least` in the settings.
+        `k="auto"` returns as many tools as hold all needed tools with the probability `coverage`,
+        if the query is like the queries that `calibrate` saw.
 
         Raises:
             QueryError: an empty query or need, too many needs, an impossible `k` or `least`, or an
                 unknown field in `where`.
-            CalibrationError: `k="auto"` or the gate asks what no calibration tells.
+            CalibrationError: `k="auto"` or the gate needs a calibration, and there is none.
             StoreError: the store does not answer.
         """
         return self.tools.find(query, SearchOptions(k=k, **options))
 
     def get_tool(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
-        """The specification with this id; what a scope does not allow is as unknown as the rest.
+        """Specification of a tool; a tool outside of `scope` is unknown.
 
         Raises:
-            UnknownToolError: there is none; the nearest ids are named.
+            UnknownToolError: no tool in scope has this id; the nearest ids are named.
         """
         return self.tools.get(tool_id, scope=scope)
 
     def tool_links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
-        """Which tools in reach this one needs first, which need it, and what replaces it.
+        """Tools in reach that this tool needs first, that need it, and that replace it.
 
         Raises:
             UnknownToolError: there is no such tool; the nearest ids are named.
@@ -260,10 +249,10 @@ class Crib:
     def check_tools(
         self, *ids: str, scope: Scope | None = None, held: Iterable[ToolSpec] = ()
     ) -> tuple[ToolReadiness, ...]:
-        """Whether each of these tools can be called, or why not, before an agent relies on it.
+        """Check before an agent relies on tools that each can be called, or give the reason.
 
-        `scope` is the caller's own: what it leaves out reads `out_of_scope`. `held` are tools that
-        somebody holds back, as `Quarantine` does: those read `quarantined`.
+        `scope` is the caller's own: tools outside of it are `out_of_scope`. `held` are tools
+        that are held back, as by `Quarantine`: they are `quarantined`.
 
         Raises:
             StoreError: the store does not answer.
@@ -277,14 +266,14 @@ class Crib:
         where: Filter | None = None,
         after: str | None = None,
     ) -> Iterator[ToolSpec]:
-        """Every tool in reach, disabled ones too, in an order of the store's own.
+        """All tools in reach, disabled tools too, in an order of the store's own.
 
-        `after` begins behind the tool of this id, which need not be there any more.
+        `after` begins behind the tool of this id, which need not exist any more.
         """
         return self.tools.scroll(scope=scope, where=where, after=after)
 
     def facets(self, *, scope: Scope | None = None) -> Facets:
-        """How many tools there are in reach, by server, category, tag and sensitivity."""
+        """Number of tools in reach by server, category, tag and sensitivity."""
         return self.tools.facets(scope=scope)
 
     # -- knowledge ---------------------------------------------------------------------------
@@ -298,20 +287,20 @@ class Crib:
     ) -> IndexReport:
         """Bring a collection up to date with files, folders and URLs of documents.
 
-        What is unchanged is not encoded again. `prune` removes documents of the collection that
-        no source names. What cannot be read is refused in the report, and keeps nothing out.
+        Unchanged documents are not encoded again. `prune` removes documents of the collection
+        that no source has. Unreadable documents are refused in the report; the others are indexed.
 
         Raises:
             MissingExtraError: the extra `docs` is not installed.
-            SourceError: the sources hold nothing that could be read.
-            StoreError: the store refused; what was reported to `progress` before is durable.
+            SourceError: the sources hold no readable document.
+            StoreError: the store refused; passages reported to `progress` before are durable.
         """
         return self.knowledge.index(*sources, collection=collection, prune=prune, progress=progress)
 
     def index_passages(
         self, passages: Iterable[Passage], *, progress: Listener | None = None
     ) -> IndexReport:
-        """Bring the knowledge base up to date with passages that were split elsewhere."""
+        """Bring the knowledge base up to date with passages that the caller has split."""
         return self.knowledge.put([("", passage) for passage in passages], progress=progress)
 
     def remove_docs(self, collection: str, *documents: str) -> int:
@@ -323,11 +312,11 @@ class Crib:
         return self.knowledge.remove(collection, documents)
 
     def add_collections(self, *collections: Collection) -> None:
-        """Make collections known, or describe them anew."""
+        """Add collections, or replace their descriptions."""
         self.knowledge.define(collections)
 
     def list_collections(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
-        """The collections in reach by name, each with its number of passages."""
+        """Collections in reach by name, each with its number of passages."""
         return self.knowledge.counted(scope=scope)
 
     def find_knowledge(
@@ -339,15 +328,15 @@ class Crib:
         token_budget: int | None = None,
         scope: Scope | None = None,
     ) -> KnowledgeResult:
-        """The passages that answer a question, out of the collections that fit it.
+        """Passages that answer a question, from the collections that fit the question.
 
-        At most `k` passages and `token_budget` tokens in all, out of the `collections` of these
-        names; each in place of what the settings say (`knowledge`). The first passage comes
-        however long it is.
+        At most `k` passages and `token_budget` tokens in all, from the `collections` of these
+        names; each defaults to the settings (`knowledge`). The first passage is returned however
+        long it is.
 
         Raises:
-            QueryError: a query without words, no passage or token asked for, or a collection that
-                is not there or not in scope.
+            QueryError: a query without words, a limit below 1, or a collection that is unknown or
+                not in scope.
             StoreError: the store does not answer.
         """
         options = KnowledgeOptions(k, collections, token_budget)
@@ -356,14 +345,14 @@ class Crib:
     # -- turns -------------------------------------------------------------------------------
 
     def detect(self, turn: Turn | str) -> Context:
-        """What kind of turn it is; nothing is called or written for it."""
+        """Context of a turn, without a decision; nothing is called or logged."""
         return self.turns.detect(_turn(turn))
 
     def learn_labels(self) -> None:
-        """Fit the settings' own labels and cues, and keep what was fitted beside the index.
+        """Fit a context model to the settings' own labels and cues, and store it with the index.
 
-        Without that every process fits them anew for its first turn. There is nothing to keep
-        where the settings name none of their own, and the encoder is the bundled one.
+        Without a stored model every process fits its own for its first turn. With the bundled
+        encoder and no labels or cues of the settings, the shipped model is used and none is stored.
 
         Raises:
             SettingsError: labels or cues cannot be read.
@@ -384,13 +373,13 @@ class Crib:
         """Decide a turn: what kind it is, which tools and which passages it needs.
 
         `k` tools, or `auto`, and `budget_ms` milliseconds in place of the settings'. At most so
-        many `passages`, of `token_budget` tokens in all, out of the `collections` of these names,
+        many `passages`, of `token_budget` tokens in all, from the `collections` of these names,
         as in `find_knowledge`. `shown` are ids of tools that the conversation's earlier turns had,
         for an append-only order.
 
         Raises:
-            QueryError: an impossible number, or a collection that is not there or not in scope.
-            CalibrationError: `k="auto"` needs a calibration that is not there.
+            QueryError: an impossible number, or a collection that is unknown or not in scope.
+            CalibrationError: `k="auto"` needs a calibration, and there is none.
             StoreError: a store does not answer.
         """
         options = KnowledgeOptions(passages, collections, token_budget)
@@ -406,14 +395,14 @@ class Crib:
         variables: Mapping[str, Any] | None = None,
         outputs: Mapping[str, Any] | None = None,
     ) -> Classification:
-        """The class of a turn, by a question that the settings name (`questions`).
+        """Class of a turn, by a question that the settings name (`questions`).
 
-        `variables` are for its template; `outputs` are what earlier nodes of an agent's graph
-        gave, by their names, for its `run_if`.
+        `variables` are for the question's template; `outputs` are outputs of earlier nodes of an
+        agent's graph, by node, for the question's `run_if`.
 
         Raises:
             UnknownQuestionError: the settings name no such question.
-            QuestionError: its file is wrong, or its template cannot be filled in.
+            QuestionError: the question's file is wrong, or its template cannot be filled in.
         """
         if question not in self._classifiers:
             known = self.tools.settings.questions
@@ -422,118 +411,118 @@ class Crib:
             self._classifiers[question] = build.question_classifier(
                 known[question], self.tools.settings, dense=self.tools.dense, models=self._models
             )
-        chosen, turn = self._classifiers[question], _turn(turn)
-        by_model = self.turns.may_be_told(turn)
-        return chosen.classify(turn, variables=variables, outputs=outputs, by_model=by_model)
+        classifier, turn = self._classifiers[question], _turn(turn)
+        by_model = self.turns.may_show_to_model(turn)
+        return classifier.classify(turn, variables=variables, outputs=outputs, by_model=by_model)
 
     def select_capabilities(
         self, turn: Turn | str, *, bypass: bool | None = None, state: LoopState | None = None
     ) -> CapabilitySelection:
-        """The capabilities that a turn needs, of those that the settings name (`capabilities`).
+        """Capabilities that a turn needs, among those of the settings (`capabilities`).
 
-        `bypass`: whether all are active, in place of what the conversation or the settings say.
-        `state`: of an agent's loop; where it says what failed, they are selected anew.
+        `bypass`: activate all capabilities or not, whatever the conversation or settings have.
+        `state`: of an agent's loop; after a failure the capabilities are selected anew.
 
         Raises:
-            CapabilityError: something in their descriptions is wrong.
+            CapabilityError: the description of a capability is wrong.
         """
         if self._selector is None:
             self._selector = build.capability_selector(
                 settings=self.tools.settings, dense=self.tools.dense, models=self._models
             )
         turn = _turn(turn)
-        by_model = self.turns.may_be_told(turn)
+        by_model = self.turns.may_show_to_model(turn)
         return self._selector.select(turn, bypass=bypass, state=state, by_model=by_model)
 
     def alternates(
         self, failed_tool: str, turn: Turn | str, *, decision_id: str | None = None, k: int = 3
     ) -> tuple[ToolHit, ...]:
-        """The next best tools for what a failed one was to do, never one that failed before.
+        """Next best tools for the purpose of a failed tool; tools that failed before are left out.
 
-        `decision_id` is that of the turn, where outcomes were reported for it.
+        `decision_id` is the turn's, if outcomes were reported for it.
 
         Raises:
-            UnknownToolError: no tool has the id of the failed one.
+            UnknownToolError: no tool has the id `failed_tool`.
             StoreError: the store does not answer.
         """
         return self.turns.alternates(failed_tool, _turn(turn), decision_id=decision_id, k=k)
 
     def guidance(self, turn: Turn | str, *, given: Sequence[str] = ()) -> Guidance:
-        """The one useful hint for an agent that is stuck, by the turn's trajectory; mostly none.
+        """The most useful hint for an agent that is stuck, by the turn's trajectory; mostly none.
 
-        `given` are the keys of hints that the conversation had before. It is for this turn
-        alone, and belongs into no history.
+        `given` are the keys of hints that the conversation had before. The hint is for this turn
+        alone: keep it out of the history.
         """
         return self.turns.guidance(_turn(turn), given=given)
 
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
     ) -> None:
-        """Say how a call of a tool ended: `alternates` avoids what failed, and it is logged.
+        """Log the outcome of a call; `alternates` then avoids tools that failed.
 
         Raises:
             QueryError: there is no such outcome.
         """
         self.turns.report_outcome(decision_id, tool, outcome, took_ms=took_ms)
 
-    def feedback(self, decision_id: str, **said: Unpack[FeedbackKeywords]) -> None:
-        """Say what would have been right for a decision, in the fields of `Feedback`.
+    def feedback(self, decision_id: str, **given: Unpack[FeedbackKeywords]) -> None:
+        """Log the right answer to a decision, in the fields of `Feedback`.
 
         Raises:
             SettingsError: no log is kept (`telemetry.path`).
             UnknownDecisionError: the log has no such decision.
-            FeedbackError: a field is unknown, or nothing is said.
+            FeedbackError: a field is unknown, or no field is given.
         """
-        self.turns.feedback(decision_id, said)
+        self.turns.feedback(decision_id, given)
 
     @property
     def recovery(self) -> RecoveryPolicy:
-        """What an agent's loop asks after a failed call; it never waits by itself."""
+        """Policy of retries and replacements after a failed call; never waits by itself."""
         from toolcrib.router.recovery import RecoveryPolicy
 
         return RecoveryPolicy(self.tools.settings.recovery)
 
-    # -- what use teaches --------------------------------------------------------------------
+    # -- learning from use -------------------------------------------------------------------
 
     def learning_status(self) -> LearningStatus:
-        """What was learned of each tool, from whom; LearningOffError where nothing is learned."""
+        """Learned examples of each tool and their origins; LearningOffError if learning is off."""
         return self.turns.require_learner().status()
 
     def replay_learning(self) -> LearningStatus:
-        """Ask past requests again: what of each server helps goes live."""
+        """Replay past requests; the learned examples of a server that improve answers go live."""
         return self.turns.require_learner().learn()
 
     def undo_learning(self, what: str) -> int:
-        """Take back what was learned on a day (`2026-01-31`), from a key, or of a tool."""
+        """Remove examples learned on a day (`2026-01-31`), from a key, or of a tool; count them."""
         return self.turns.require_learner().undo(what)
 
     def switch_learning(self, *, on: bool) -> None:
-        """Let what was learned re-order answers, or leave it aside; nothing is lost."""
+        """Re-order answers by learned examples or not; the examples are kept."""
         self.turns.require_learner().switch(on=on)
 
     # -- life --------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Look again at what another process may have changed; what was open stays open.
+        """Read again what another process may have changed; the stores stay open.
 
         Raises:
-            IndexMismatchError: it built the index anew, by other models.
+            IndexMismatchError: the other process built the index anew, by other models.
         """
         self.knowledge.refresh()
         self.tools.refresh()
         self._relearn()
 
     def _relearn(self) -> None:
-        """Look again at which tools that use taught of are still what they were."""
+        """Apply the learned examples of tools that have not changed since."""
         if self.turns.learner is not None:
             self.turns.learner.apply()
 
     def info(self) -> tuple[StoreInfo, Identity]:
-        """What the store is, and by what its index was built."""
+        """Description of the store, and the fingerprint of its index."""
         return self.tools.info()
 
     def close(self) -> None:
-        """Flush and let go of the stores; a second call does nothing."""
+        """Flush and close the stores; a second call does nothing."""
         self.turns.close()
         self.knowledge.close()
         self.tools.close()
@@ -550,7 +539,7 @@ class Crib:
     async def __aexit__(self, *_exc: object) -> None:
         await self.aclose()
 
-    # -- to be awaited -----------------------------------------------------------------------
+    # -- asynchronous twins ------------------------------------------------------------------
 
     aindex_tools = in_thread(index_tools)
     aremove_tools = in_thread(remove_tools)
@@ -589,9 +578,9 @@ class Crib:
         where: Filter | None = None,
         after: str | None = None,
     ) -> AsyncIterator[ToolSpec]:
-        """As `list_tools`, to go through with `async for`."""
+        """As `list_tools`, to iterate with `async for`."""
         found = self.list_tools(scope=scope, where=where, after=after)
-        while page := await asyncio.to_thread(lambda: list(islice(found, PAGE))):
+        while page := await asyncio.to_thread(lambda: list(islice(found, _TOOLS_PER_READ))):
             for tool in page:
                 yield tool
 

@@ -9,10 +9,10 @@ ToolcribError
 ├── QueryError               (ValueError)    a query cannot be answered as asked
 ├── QuestionError            (ValueError)    a question to classify turns by is wrong
 │   └── QuestionRenderError                  its template cannot be filled in
-├── CapabilityError          (ValueError)    what capabilities say of themselves is wrong
+├── CapabilityError          (ValueError)    a capability's description is wrong
 ├── CalibrationError         (ValueError)    a calibration cannot be made, read or used
-├── FeedbackError            (ValueError)    what was said of a decision cannot be understood
-├── TrainingError            (ValueError)    a model cannot be trained from what was given
+├── FeedbackError            (ValueError)    feedback on a decision cannot be read
+├── TrainingError            (ValueError)    a model cannot be trained from these examples
 ├── UnknownToolError         (LookupError)   no tool has this id
 ├── UnknownCollectionError   (LookupError)   no collection has this name
 ├── UnknownDecisionError     (LookupError)   no decision has this id
@@ -21,8 +21,8 @@ ToolcribError
 ├── LanguageModelError       (RuntimeError)  a language model gave no answer that can be used
 │   ├── LanguageModelLateError (TimeoutError) it took longer than it may
 │   ├── LanguageModelRefusedError            its server does not answer, or refuses to
-│   └── LanguageModelAnswerError             what it answered cannot be read
-├── ServiceError             (RuntimeError)  a service did not do what was asked of it
+│   └── LanguageModelAnswerError             its answer cannot be read
+├── ServiceError             (RuntimeError)  a service refused a request, or failed
 │   ├── UnauthenticatedError                 no key, or none that holds
 │   ├── ForbiddenError                       the key does not allow this
 │   ├── QuarantinedError                     the tool is held back until somebody approves it
@@ -97,7 +97,7 @@ __all__ = [
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The known names that look like an unknown one, at most three; case is no difference."""
+    """Known names that resemble an unknown name, at most three; case is ignored."""
     spelt: dict[str, str] = {}
     for each in known:
         spelt.setdefault(each.casefold(), each)
@@ -105,21 +105,21 @@ def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 MAX_DECIMALS = 17
-"""With more, a number has no other digits than its own representation."""
+"""Decimals from which on a number is written by its own representation."""
 
 
 def distinct_numbers(first: float, second: float, decimals: int = 2) -> tuple[str, str]:
-    """Two numbers in words, with as many decimals as it takes that different ones look so."""
-    told = f"{first:.{decimals}f}", f"{second:.{decimals}f}"
-    if told[0] != told[1] or first == second:
-        return told
+    """Write two numbers with enough decimals to tell different numbers apart."""
+    texts = f"{first:.{decimals}f}", f"{second:.{decimals}f}"
+    if texts[0] != texts[1] or first == second:
+        return texts
     if decimals == MAX_DECIMALS:
         return repr(first), repr(second)
     return distinct_numbers(first, second, decimals + 1)
 
 
 def did_you_mean(names: Sequence[str]) -> str:
-    """The end of a message about an unknown name: those that look like it, if there are any."""
+    """End of a message about an unknown name: the names that resemble it, if any."""
     return f"; did you mean {', '.join(map(repr, names))}?" if names else ""
 
 
@@ -182,7 +182,7 @@ class QuestionRenderError(QuestionError):
 
 
 class CapabilityError(ToolcribError, ValueError):
-    """Capabilities cannot be read, or one of them says something wrong of itself."""
+    """Capabilities cannot be read, or the description of a capability is wrong."""
 
 
 class CalibrationError(ToolcribError, ValueError):
@@ -190,11 +190,11 @@ class CalibrationError(ToolcribError, ValueError):
 
 
 class FeedbackError(ToolcribError, ValueError):
-    """What was said of a decision names an unknown field, or says nothing."""
+    """Feedback on a decision has an unknown field, or is empty."""
 
 
 class TrainingError(ToolcribError, ValueError):
-    """A model cannot be trained from what was given, or did not come out as it went in."""
+    """A model cannot be trained from the examples, or its exported file differs from it."""
 
 
 class UnknownToolError(ToolcribError, LookupError):
@@ -233,7 +233,7 @@ class EncoderError(ToolcribError, RuntimeError):
 
 
 class LanguageModelError(ToolcribError, RuntimeError):
-    """A language model gave no answer that can be used; what needs none still answers."""
+    """A language model gave no usable answer; steps without a language model still work."""
 
 
 class LanguageModelLateError(LanguageModelError, TimeoutError):
@@ -249,7 +249,7 @@ class LanguageModelRefusedError(LanguageModelError):
 
 
 class LanguageModelAnswerError(LanguageModelError):
-    """What a language model answered cannot be read, also when it was asked again."""
+    """A language model's answer cannot be read, nor could that to a second request."""
 
 
 class ServiceError(ToolcribError, RuntimeError):
@@ -277,7 +277,7 @@ class ToolChangedError(ServiceError):
 
 
 class LearningOffError(ServiceError):
-    """Nothing is learned from use, as the settings keep it off."""
+    """The settings keep learning from use off."""
 
 
 class TooLargeError(ServiceError, ValueError):
@@ -329,4 +329,4 @@ class IndexMismatchError(StoreError):
 
 
 class BadPointError(StoreError, ValueError):
-    """A point was stopped before it reached the engine, which would not survive it."""
+    """A point was refused before it reached the engine, which it would crash."""

@@ -1,4 +1,4 @@
-"""Extras: their packages are imported when first needed, and missed by the extra's name."""
+"""Extras: imports packages on first use; an error about a missing package names its extra."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from typing import Any
 
 from toolcrib.errors import MissingExtraError
 
-__all__ = ["import_extra", "needs_extra", "quiet_loggers", "require_extra"]
-
 
 @contextmanager
 def needs_extra(feature: str, extra: str) -> Generator[None]:
-    """Turn the ImportError of what is imported within into the name of its extra.
+    """Turn an ImportError within into the error that names the extra.
 
     Raises:
         MissingExtraError: the extra is not installed; `feature` is what needed it.
@@ -39,7 +37,7 @@ def import_extra(module: str, feature: str, extra: str) -> Any:
 
 @contextmanager
 def quiet_loggers(*names: str) -> Generator[None]:
-    """Keep what libraries log off the screen of an application that configured no logging.
+    """Keep libraries' log records off the screen of an application that configured no logging.
 
     Python prints warnings of loggers without a handler to stderr; a handler that does nothing
     stops that, and an application with handlers of its own still gets every record.

@@ -13,16 +13,14 @@ from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity
 
-__all__ = ["calibration_fingerprint", "difference", "passage_fingerprint", "tool_fingerprint"]
-
-FORMAT_VERSION = 1
-"""Raise it when points are laid out in another way: indexes of another format are refused."""
+_POINT_FORMAT_VERSION = 1
+"""Version of the layout of points; an index of another version is refused."""
 
 
 def tool_fingerprint(dense: DenseEncoder, lexical: LexicalEncoder, settings: Settings) -> Identity:
-    """The models, weights and versions that every tool of an index was made with."""
+    """Models, weights and versions that every tool of an index was made with."""
     return {
-        "format": FORMAT_VERSION,
+        "format": _POINT_FORMAT_VERSION,
         "dense": dense.name,
         "dimensions": dense.dimensions,
         "lexical": lexical.name,
@@ -31,9 +29,9 @@ def tool_fingerprint(dense: DenseEncoder, lexical: LexicalEncoder, settings: Set
 
 
 def passage_fingerprint(dense: DenseEncoder, lexical: LexicalEncoder) -> Identity:
-    """The models and versions that every passage of a knowledge base was made with."""
+    """Models and versions that every passage of a knowledge base was made with."""
     return {
-        "format": FORMAT_VERSION,
+        "format": _POINT_FORMAT_VERSION,
         "dense": dense.name,
         "dimensions": dense.dimensions,
         "lexical": lexical.name,
@@ -46,9 +44,9 @@ def calibration_fingerprint(
     settings: Settings,
     reranker: ToolRerankers | None,
 ) -> Identity:
-    """The models and settings whose scores a calibration maps to probabilities."""
+    """Models and settings whose scores a calibration maps to probabilities."""
     second = None
-    # What a language model orders keeps the scores of its places.
+    # A language model changes the order of tools, and leaves each place its score.
     if reranker is not None and not isinstance(reranker, ModelReranker):
         second = {"name": reranker.name, "weight": settings.rerank.weight}
     return {
@@ -60,7 +58,7 @@ def calibration_fingerprint(
 
 
 def _fusion(weights: FusionWeights) -> dict[str, object]:
-    """What scores depend on: the legs' shares, whatever their sum, and one method's constants."""
+    """Settings of fusion that scores depend on; the legs' weights as shares of their sum."""
     share = round(weights.dense / (weights.dense + weights.lexical), 3)
     constants = {"rrf_k": weights.rrf_k} if weights.method == "rrf" else {}
     kept = ("method", "bm25_scale", "clauses", "examples", "anti_patterns", "head")
@@ -68,7 +66,7 @@ def _fusion(weights: FusionWeights) -> dict[str, object]:
 
 
 def difference(found: Identity, wanted: Identity) -> str:
-    """In what an index differs from what is in use, and what to do about it."""
+    """Differences between an index and the current settings, with the two ways out."""
     return (
         f"the index was built with {differences(found, wanted)}; build it anew with "
         "`toolcrib index --rebuild`, or go back to those settings"

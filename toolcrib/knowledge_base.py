@@ -1,4 +1,4 @@
-"""Knowledge base: collections and their passages, in, out, and where a question finds them."""
+"""Knowledge base: keeps collections and their passages, and lists, counts and retrieves them."""
 
 from __future__ import annotations
 
@@ -37,15 +37,13 @@ from toolcrib.store.filters import AnyOf, Equals, Filter, all_of
 from toolcrib.store.lazy import LazyStore
 from toolcrib.store.payload import read_passage
 
-__all__ = ["KnowledgeBase", "copy_passages"]
-
 
 class KnowledgeBase:
     """Collections of passages in a store of their own; safe for several threads.
 
-    The store is made when something is put into it; reading one that is not there finds
-    nothing. What `settings.collections` say wins over what the store or a preset has for a name.
-    `version` grows with every change.
+    The store is made by the first write; reading without a store finds nothing. A collection in
+    `settings.collections` wins over that of the store or a preset. `version` grows with every
+    change.
 
     Raises:
         IndexMismatchError: other models or another format made the passages; `rebuild` encodes
@@ -70,23 +68,23 @@ class KnowledgeBase:
 
     @property
     def exists(self) -> bool:
-        """Whether anything was ever put in, as far as this one knows."""
+        """True after the first write, as far as this process knows."""
         return self._store is not None
 
     # -- collections -------------------------------------------------------------------------
 
     @property
     def catalogue(self) -> CollectionIndex:
-        """The collections that can be asked."""
+        """Collections that questions can search."""
         if self._catalogue is None:
             self._catalogue = self._known()
         return self._catalogue
 
     def collection(self, name: str) -> Collection:
-        """The collection of this name.
+        """Collection of this name.
 
         Raises:
-            UnknownCollectionError: there is none; the nearest names are given.
+            UnknownCollectionError: there is no such collection; the nearest names are given.
         """
         for each in self.catalogue.collections:
             if each.name == name:
@@ -94,9 +92,9 @@ class KnowledgeBase:
         raise UnknownCollectionError(name, nearest(name, self.catalogue.names))
 
     def misnamed(self) -> Iterator[str]:
-        """Collections that the settings name and that there are not, in words.
+        """Warnings about collections that `knowledge.map` names and that do not exist.
 
-        The map that ships speaks of those that most teams have: one that is missing is no mistake.
+        The shipped map names common collections: a missing collection is no mistake there.
         """
         own = self._settings.knowledge.map
         entries = () if own == PRESET else own
@@ -108,12 +106,12 @@ class KnowledgeBase:
                 yield f"knowledge.map names a collection {name!r}, which does not exist{meant}"
 
     def counted(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
-        """The collections in reach by name, each with its number of passages."""
+        """Collections in reach by name, each with its number of passages."""
         reach = self.catalogue.within(scope)
         return [(each, self.count(each.name)) for each in sorted(reach, key=lambda c: c.name)]
 
     def define(self, collections: Iterable[Collection]) -> None:
-        """Make these collections known, or describe them anew; durable when this returns."""
+        """Add collections, or replace their descriptions; durable on return."""
         given = tuple(collections)
         store = self._open()
         with self._writing:
@@ -136,12 +134,12 @@ class KnowledgeBase:
         """Bring a collection up to date with documents, as `Crib.index_docs`."""
         from toolcrib.indexers.documents.sources import passages
 
-        how = self._settings.documents
-        found = passages(
-            *sources, collection=collection, max_tokens=how.max_tokens, limits=how.limits
+        options = self._settings.documents
+        entries = passages(
+            *sources, collection=collection, max_tokens=options.max_tokens, limits=options.limits
         )
         return self.put(
-            require_entries(list(found)), prune=collection if prune else None, progress=progress
+            require_entries(list(entries)), prune=collection if prune else None, progress=progress
         )
 
     def put(
@@ -151,13 +149,13 @@ class KnowledgeBase:
         prune: str | None = None,
         progress: Listener | None = None,
     ) -> IndexReport:
-        """Bring the passages up to date with what loaders yield.
+        """Bring the passages up to date with the entries of loaders.
 
-        Collections that are not known yet become known, as their preset says where one ships.
-        `prune` names the collection whose other documents go.
+        New collections are added, with the description of their preset if there is one.
+        `prune` names the collection whose other documents are removed.
 
         Raises:
-            StoreError: the store refused; what was reported to `progress` is durable.
+            StoreError: the store refused; passages reported to `progress` are durable.
         """
         store = self._open()
         kept = {each.name for each in read_collections(store.read_meta())}
@@ -195,21 +193,21 @@ class KnowledgeBase:
     # -- passages out ------------------------------------------------------------------------
 
     def retriever(self, weights: PassageWeights | None = None) -> PassageRetriever:
-        """What finds passages, by the settings' weights or by others."""
+        """Retriever of passages, by `weights` or the settings' own."""
         return PassageRetriever(self._open(), weights or self._settings.passages)
 
     def passages(self, where: Filter | None = None) -> Iterator[Passage]:
-        """Every passage that matches, in no particular order."""
+        """All passages that match, in no particular order."""
         for record in self._store.scroll(where) if self._store else ():
             yield read_passage(record.payload)
 
     def count(self, collection: str | None = None) -> int:
-        """How many passages there are, of a collection or in all."""
+        """Number of passages, of a collection or of all."""
         where = Equals("collection", collection) if collection else None
         return self._store.count(where) if self._store else 0
 
     def faults(self) -> Iterator[Discrepancy]:
-        """What is stored of passages and is not what their texts give; encodes them all."""
+        """Stored passages that differ from a new encoding of their texts; encodes all passages."""
         if self._store is None:
             return iter(())
 
@@ -221,7 +219,7 @@ class KnowledgeBase:
     # -- life --------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Look again at the collections: another process may have changed them."""
+        """Read the collections again: another process may have changed them."""
         if self._lazy.exists:
             self._open()
         with self._writing:
@@ -229,11 +227,11 @@ class KnowledgeBase:
             self.version = next(self._versions)
 
     def close(self) -> None:
-        """Let go of the store; a second call does nothing."""
+        """Close the store; a second call does nothing."""
         self._lazy.close()
 
     def _open(self, *, rebuild: bool = False) -> Store:
-        """The store, made if missing, and seen to be one of ours."""
+        """The store, made if missing, with its fingerprint checked."""
         with self._opening:
             if self._store is None:
                 store = self._lazy.open()
@@ -243,7 +241,7 @@ class KnowledgeBase:
             return self._store
 
     def _claim(self, store: Store, *, rebuild: bool) -> None:
-        """Check that the passages are ours to use, or make them so."""
+        """Check or write the fingerprint of the passages, or encode them anew."""
         fingerprint = passage_fingerprint(self._dense, self._lexical)
         meta = store.read_meta()
         found = meta.get("identity")
@@ -265,13 +263,13 @@ class KnowledgeBase:
         return kept.with_changes(stated, self._dense)
 
     def _described(self, name: str) -> Collection:
-        """As this session has it, else as its preset says."""
+        """Collection as known to this process, else as its preset has it."""
         known = {each.name: each for each in self.catalogue.collections}
         return known.get(name) or preset(name)
 
 
 def copy_passages(source: Store, target: Store, dense: DenseEncoder, settings: Settings) -> None:
-    """Every collection and passage of one store into another, encoded anew."""
+    """Copy all collections and passages of one store into another, encoded anew."""
     lexical = LexicalEncoder(settings.lexical)
     entries = [("the knowledge base", read_passage(record.payload)) for record in source.scroll()]
     catalogue = index_collections(read_collections(source.read_meta()), dense)

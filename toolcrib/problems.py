@@ -17,7 +17,7 @@ an unusable model or package."""
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ProblemType:
     """Row of the table.
 
     `title` is the problem in a few words, `status` HTTP's. Where the error's text is not `public`,
@@ -32,40 +32,40 @@ class Problem:
     public: bool = True
 
 
-_internal = partial(Problem, public=False)
+_internal = partial(ProblemType, public=False)
 
-PROBLEMS: dict[type[errors.ToolcribError], Problem] = {
-    errors.UnauthenticatedError: Problem("No key, or none that holds", 401),
-    errors.ForbiddenError: Problem("Not allowed to this key", 403),
-    errors.QuarantinedError: Problem("The tool is held back", 403),
-    errors.UnknownToolError: Problem("There is no such tool", 404),
-    errors.UnknownCollectionError: Problem("There is no such collection", 404),
-    errors.UnknownDecisionError: Problem("There is no such decision", 404),
-    errors.UnknownQuestionError: Problem("There is no such question", 404),
-    errors.CalibrationError: Problem("No calibration tells that", 409),
-    errors.ToolChangedError: Problem("It is no longer what was shown", 409),
-    errors.LearningOffError: Problem("Nothing is learned here", 409),
-    errors.TooLargeError: Problem("The request is too large", 413),
-    errors.QueryError: Problem("The request cannot be answered as it is", 422),
-    errors.QuestionRenderError: Problem("The question cannot be filled in", 422),
-    errors.SpecError: Problem("The specification is wrong", 422),
-    errors.SourceError: Problem("The source cannot be read", 422),
-    errors.FeedbackError: Problem("The feedback cannot be understood", 422),
-    errors.TrainingError: Problem("No model can be trained from this", 422),
-    errors.RateLimitedError: Problem("Too many requests of this key", 429, EXIT_STORE, 1.0),
-    errors.OverloadedError: Problem("Too many requests at once", 503, EXIT_STORE, 1.0),
-    errors.ServiceUnavailableError: Problem("The service is away", 503, EXIT_STORE, 1.0),
+PROBLEMS: dict[type[errors.ToolcribError], ProblemType] = {
+    errors.UnauthenticatedError: ProblemType("No key, or none that holds", 401),
+    errors.ForbiddenError: ProblemType("Not allowed to this key", 403),
+    errors.QuarantinedError: ProblemType("The tool is held back", 403),
+    errors.UnknownToolError: ProblemType("There is no such tool", 404),
+    errors.UnknownCollectionError: ProblemType("There is no such collection", 404),
+    errors.UnknownDecisionError: ProblemType("There is no such decision", 404),
+    errors.UnknownQuestionError: ProblemType("There is no such question", 404),
+    errors.CalibrationError: ProblemType("No calibration tells that", 409),
+    errors.ToolChangedError: ProblemType("It is no longer what was shown", 409),
+    errors.LearningOffError: ProblemType("Nothing is learned here", 409),
+    errors.TooLargeError: ProblemType("The request is too large", 413),
+    errors.QueryError: ProblemType("The request cannot be answered as it is", 422),
+    errors.QuestionRenderError: ProblemType("The question cannot be filled in", 422),
+    errors.SpecError: ProblemType("The specification is wrong", 422),
+    errors.SourceError: ProblemType("The source cannot be read", 422),
+    errors.FeedbackError: ProblemType("The feedback cannot be understood", 422),
+    errors.TrainingError: ProblemType("No model can be trained from this", 422),
+    errors.RateLimitedError: ProblemType("Too many requests of this key", 429, EXIT_STORE, 1.0),
+    errors.OverloadedError: ProblemType("Too many requests at once", 503, EXIT_STORE, 1.0),
+    errors.ServiceUnavailableError: ProblemType("The service is away", 503, EXIT_STORE, 1.0),
     errors.StoreUnavailableError: _internal("The store is away", 503, EXIT_STORE, 1.0),
     errors.StoreLockedError: _internal("The store is in use elsewhere", 503, EXIT_STORE, 5.0),
     errors.IndexMismatchError: _internal("Other models made it", 503, EXIT_INDEX, 60.0),
     errors.EncoderError: _internal("The model cannot be used", 503, EXIT_MODEL, 5.0),
     errors.LanguageModelError: _internal("No language model answers", 503, EXIT_MODEL, 5.0),
     errors.LanguageModelLateError: _internal("No answer in time", 504, EXIT_MODEL, 1.0),
-    errors.DeadlineError: Problem("The answer took too long", 504, EXIT_STORE),
-    errors.MissingExtraError: Problem("It is not installed here", 501, EXIT_MODEL),
+    errors.DeadlineError: ProblemType("The answer took too long", 504, EXIT_STORE),
+    errors.MissingExtraError: ProblemType("It is not installed here", 501, EXIT_MODEL),
     errors.StoreWriteError: _internal("The store takes no more", 507, EXIT_STORE),
     errors.StoreError: _internal("The store failed", 500, EXIT_STORE),
-    errors.ServiceError: Problem("The service failed", 500, EXIT_STORE),
+    errors.ServiceError: ProblemType("The service failed", 500, EXIT_STORE),
     errors.QuestionError: _internal("The question is wrong", 500),
     errors.CapabilityError: _internal("A capability is wrong", 500),
     errors.SettingsError: _internal("The service is not set up for it", 500),
@@ -77,7 +77,7 @@ INTERNAL = _internal("Something went wrong here; the service's log says what", 5
 """Row of an error that is not toolcrib's."""
 
 
-def problem_of(error: BaseException) -> Problem:
+def problem_of(error: BaseException) -> ProblemType:
     """Row of an error."""
     return next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL)
 

@@ -1,4 +1,4 @@
-"""Retries: a call that is made again where that may help, without a word to screen or log."""
+"""Retries: repeats a failed call after a growing pause; prints and logs nothing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from time import sleep
 from typing import TypeVar
 
-__all__ = ["Retries"]
-
 _Made = TypeVar("_Made")
 
 
@@ -17,7 +15,7 @@ _Made = TypeVar("_Made")
 class Retries:
     """Up to `attempts` calls; the pauses between them double from `first_s` to `longest_s`.
 
-    Up to `spread_s` is added at random, so that not all callers come back at one moment.
+    Up to `spread_s` is added at random, so that callers do not return all at one moment.
     """
 
     attempts: int
@@ -28,10 +26,10 @@ class Retries:
     def __call__(
         self, call: Callable[[], _Made], may_pass: Callable[[Exception], bool | float]
     ) -> _Made:
-        """What the call gives, or its last failure.
+        """Result of the first call that succeeds; the last failure is raised.
 
-        `may_pass` says of a failure whether to try again: True after the usual pause, a number
-        after so many seconds.
+        `may_pass` decides on a retry after a failure: True for the usual pause, a number for a
+        pause of so many seconds.
         """
         for made in range(self.attempts - 1):
             try:
@@ -40,7 +38,7 @@ class Retries:
                 again = may_pass(failure)
                 if again is False:
                     raise
-                sleep(self._usual(made) if again is True else again)
+                sleep(self._pause_s(made) if again is True else again)
         return call()
 
     async def awaited(
@@ -48,7 +46,7 @@ class Retries:
         call: Callable[[], Awaitable[_Made]],
         may_pass: Callable[[Exception], bool | float],
     ) -> _Made:
-        """As when called, for a call that is awaited."""
+        """Result as of `__call__`, for a call that is awaited."""
         from asyncio import sleep as pause
 
         for made in range(self.attempts - 1):
@@ -58,9 +56,9 @@ class Retries:
                 again = may_pass(failure)
                 if again is False:
                     raise
-                await pause(self._usual(made) if again is True else again)
+                await pause(self._pause_s(made) if again is True else again)
         return await call()
 
-    def _usual(self, made: int) -> float:
+    def _pause_s(self, made: int) -> float:
         spread = random.uniform(0, self.spread_s)  # noqa: S311 -- it is no secret
         return min(self.first_s * 2**made + spread, self.longest_s)

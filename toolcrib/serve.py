@@ -230,7 +230,7 @@ def _open(location: str, settings: Settings, revisions: Revisions | None = None)
         )
         undo.enter_context(opened)
         # Models load, and what the settings name is fitted, before anybody waits for it.
-        opened.crib().turns.prepare()
+        opened.crib().turns.warm_up()
         undo.pop_all()
     return opened
 

@@ -1,4 +1,4 @@
-"""The settings: `toolcrib.yaml` and `TOOLCRIB_*`; nothing else reads the environment."""
+"""Settings of `toolcrib.yaml` and `TOOLCRIB_*`; no other module reads settings from variables."""
 
 from __future__ import annotations
 
@@ -46,35 +46,25 @@ from toolcrib.router.settings import (
 if TYPE_CHECKING:
     from toolcrib.indexers.documents.converter import ConversionLimits
 
-__all__ = [
-    "ContextSettings",
-    "DocumentSettings",
-    "EncoderSettings",
-    "GatewaySettings",
-    "LanguageModelSettings",
-    "LearningSettings",
-    "ModelUseSettings",
-    "ServerSettings",
-    "ServiceSettings",
-    "Settings",
-    "load_settings",
-]
-
 FILE_NAME = "toolcrib.yaml"
 PREFIX = "TOOLCRIB_"
 
 CLIENT_VARIABLES = ("TOOLCRIB_API_KEY", "TOOLCRIB_URL")
-"""Variables that are no settings: how programs reach a service."""
+"""Variables by which programs reach a service; they are no settings."""
 
-ANY_POD = "KUBERNETES_SERVICE_HOST"
-OF_A_SERVICE = re.compile(r"\A.*_(SERVICE_(HOST|PORT(_.+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)")
-"""What Kubernetes sets in every pod beside a service that is called toolcrib."""
+_KUBERNETES_VARIABLE = "KUBERNETES_SERVICE_HOST"
+"""Variable that Kubernetes sets in every pod."""
 
-UNKNOWN = ("Extra inputs are not permitted", "Unexpected keyword argument")
+_SERVICE_VARIABLE = re.compile(
+    r"\A.*_(SERVICE_(HOST|PORT(_.+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)"
+)
+"""Variables that Kubernetes sets in every pod beside a service with the name toolcrib."""
+
+_UNKNOWN_FIELD_ERRORS = ("Extra inputs are not permitted", "Unexpected keyword argument")
 
 
 class _Section(BaseModel):
-    """What all sections have in common: whatever is waited for ends."""
+    """Base of all sections; refuses infinite numbers, so that every timeout ends."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -94,13 +84,13 @@ class EncoderSettings(_Section):
 
 @dataclass(frozen=True, slots=True)
 class ContextSettings:
-    """Which detector reads a turn, and by which words.
+    """Detector of a turn's context, and its labels and cues.
 
     `detector`: `semantic` (utterances and cues), `heuristic` (cues alone), or `llm` (a language
-    model by the same labels; `semantic` where that fails). `labels`: by field,
-    a YAML file of labels with utterances in place of the shipped one; `cues`: likewise for the
-    cues. `gazetteers`: kinds of entities with their names. `region`: where phone numbers
-    without a country code belong (`DE`, `US`); None leaves those alone.
+    model by the same labels; `semantic` if the model fails). `labels`: by field, a YAML file of
+    labels with utterances in place of the shipped file; `cues`: a file in place of the shipped
+    cues. `gazetteers`: kinds of entities with their names. `region`: country (`DE`, `US`) of phone
+    numbers without a country code; None finds no such numbers.
     """
 
     detector: Literal["semantic", "heuristic", "llm"] = "semantic"
@@ -112,21 +102,22 @@ class ContextSettings:
 
 @dataclass(frozen=True, slots=True)
 class LearningSettings:
-    """Whether requests that ended in a successful call become examples of the tool called.
+    """Learning of tools' examples from requests that ended in a successful call.
 
-    Their words are kept only where `telemetry.text` allows it, else their vectors alone.
+    The words of requests are kept if `telemetry.text` allows it, else their vectors alone.
     """
 
     enabled: bool = False
 
 
 class ServerSettings(_Section):
-    """How a Qdrant server is reached, when the store is a URL, and how it keeps an index.
+    """Connection to a Qdrant server, if the store is a URL, and the layout of its collections.
 
-    The last five hold when a collection is made; null leaves them to the server, or as they were
-    where an index is built anew. `on_disk`: vectors, graph and words are read from the disk.
-    `quantization`: what vectors are searched as; null is `int8`. `tenant_shards`: the namespaces
-    that get `shards` of their own, while all others share one; null for no such shards.
+    The last five apply when a collection is made; null leaves them to the server, or unchanged
+    when an index is rebuilt. `on_disk`: vectors, graph and words are read from the disk.
+    `quantization`: form in which vectors are searched; null is `int8`. `tenant_shards`: the
+    namespaces that get `shards` of their own, while all other namespaces share one; null for no
+    such shards.
     """
 
     api_key: SecretStr | None = None
@@ -140,7 +131,7 @@ class ServerSettings(_Section):
 
 
 class ModelUseSettings(_Section):
-    """What one use of language models has of its own: a model, and how long it is waited for."""
+    """Model and timeout of one use of language models."""
 
     model: str | None = None
     timeout_s: float | None = Field(default=None, gt=0)
@@ -183,10 +174,10 @@ class LanguageModelSettings(_Section):
 
 
 class DocumentSettings(_Section):
-    """How documents are read, and split into passages of about `max_tokens` tokens at most.
+    """Conversion of documents, and their split into passages of at most about `max_tokens` tokens.
 
-    A document is converted by a process of its own, which is ended after `timeout_s`, and may
-    take `memory_mb`; what exceeds either is refused.
+    A document is converted by a process of its own, which is ended after `timeout_s` and may
+    take `memory_mb`; a document that exceeds either limit is refused.
     """
 
     max_tokens: int = Field(default=200, ge=1)
@@ -195,23 +186,23 @@ class DocumentSettings(_Section):
 
     @property
     def limits(self) -> ConversionLimits:
-        """What the conversion of one document may take."""
+        """Limits of time and memory on the conversion of one document."""
         from toolcrib.indexers.documents.converter import ConversionLimits
 
         return ConversionLimits(self.timeout_s, self.memory_mb * 2**20)
 
 
 class ServiceSettings(_Section):
-    """How `toolcrib serve` serves.
+    """Service of `toolcrib serve`.
 
-    It answers by `processes`, in each of which `workers` threads search. `concurrent` requests
-    are worked on or wait at once, further ones are turned away; each has `timeout_s`. A namespace
-    may have a `share` of the requests and bytes that others leave, and of that likewise a key. A
-    body may be waited for `body_s`, and longer as it comes. `rate` is what a key may ask in each
-    process, as `LIMIT/second`, `/minute` or `/hour`. `drain_s`: for requests under way when the
-    service stops. Decisions are kept for `keep_days`. `approve_own`: a key may approve what it
-    sent itself, for single users. `trace_text`: user's words in traces. `reports`: folder of
-    evaluation reports that the console shows.
+    The service runs `processes`, each with `workers` threads that search. At most `concurrent`
+    requests run or wait at once, further requests are refused; each has `timeout_s`. A namespace
+    may use a `share` of the requests and bytes that other namespaces leave, and a key the same
+    share of its namespace's. A body has `body_s` to arrive, and more with every byte received.
+    `rate` limits the requests of a key in each process, as `LIMIT/second`, `/minute` or `/hour`.
+    `drain_s`: time for running requests when the service stops. Decisions are kept for
+    `keep_days`. `approve_own`: a key may approve tools that it sent itself, for single users.
+    `trace_text`: user's words in traces. `reports`: folder of evaluation reports for the console.
     """
 
     host: str = "127.0.0.1"
@@ -233,13 +224,13 @@ class ServiceSettings(_Section):
 
 
 class GatewaySettings(_Section):
-    """How `toolcrib gateway` stands in front of MCP servers.
+    """Gateway of `toolcrib gateway` in front of MCP servers.
 
-    Below or at `pass_through` tools all are shown. `pinned` are ids of tools that are shown
-    always. `k` tools a search, or as many as fit into `token_budget`, as signatures or with their
-    whole `schemas`. A call has `call_timeout_s`; at most `max_calls` follow one
-    `find_tools`. A server that died is tried again after `retry_s`. `lock`: the file of
-    approved digests. `guidance`: append a hint to a result where the agent is stuck.
+    Up to `pass_through` tools are all shown. `pinned` are ids of tools that are always shown. A
+    search returns `k` tools, or as many as fit into `token_budget`, as signatures or with their
+    whole `schemas`. A call has `call_timeout_s`; at most `max_calls` follow one `find_tools`. A
+    server that died is tried again after `retry_s`. `lock`: file of approved digests.
+    `guidance`: append a hint to a result if the agent is stuck.
     """
 
     pass_through: int = Field(default=30, ge=0)
@@ -256,25 +247,25 @@ class GatewaySettings(_Section):
 
 
 class _SettingsFile(YamlConfigSettingsSource):
-    """The file of settings, which is kept with code, and therefore holds no key of a model."""
+    """File of settings; it may be committed to a repository, and so must hold no model's key."""
 
     def __call__(self) -> dict[str, Any]:
-        """What the file says."""
-        said = super().__call__()
-        llm = said.get("llm")
+        """Content of the file."""
+        content = super().__call__()
+        llm = content.get("llm")
         if isinstance(llm, dict) and "api_key" in llm:
             raise SettingsError(
                 "llm.api_key belongs into no file of settings: set TOOLCRIB_LLM__API_KEY, or let "
                 "llm.api_key_file name a file that holds nothing else"
             )
-        return said
+        return content
 
 
 class _UnknownVariables(EnvSettingsSource):
-    """`TOOLCRIB_*` that no setting has: they are handed on, to be an error like any other."""
+    """Variables `TOOLCRIB_*` without a setting, reported like unknown settings of the file."""
 
     def __call__(self) -> dict[str, Any]:
-        """The variables by their names, which no setting has."""
+        """Unknown variables by name."""
         given = {name.upper(): value for name, value in os.environ.items()}
         return {name: value for name, value in given.items() if not self._is_known(name)}
 
@@ -283,22 +274,22 @@ class _UnknownVariables(EnvSettingsSource):
             return True
         section, inner, _ = name.removeprefix(PREFIX).lower().partition("__")
         if (found := self.settings_cls.model_fields.get(section)) is not None:
-            # What a section lacks is seen when it is validated.
+            # Validation of the section finds its unknown settings.
             return not inner or found.annotation is not str
-        return ANY_POD in os.environ and OF_A_SERVICE.fullmatch(name) is not None
+        return _KUBERNETES_VARIABLE in os.environ and _SERVICE_VARIABLE.fullmatch(name) is not None
 
 
 class Settings(BaseSettings):
-    """Everything that can be set; the defaults need no file and no variable.
+    """All settings; the defaults need no file and no variable.
 
-    `store`: where the index is, a folder or a Qdrant server's URL. `audit`: hold back tools whose
-    text is dangerous to a model, and what a server behind the gateway changes after it was met.
-    `durability`: what a write to a folder survives once it is acknowledged: with `disk` also a
-    power cut, with `system` the end of the process alone. `questions`: files of questions that
-    turns are classified by, by name. `enrichments`: where `toolcrib enrich` keeps what a model
-    wrote, in a file beside the sources or in the database of records beside the index.
-    `orchestration_mode`: how `router.flow` leads an agent's loop. With `url` the commands work
-    through the service there, by `api_key` and in `namespace`.
+    `store`: place of the index, a folder or a Qdrant server's URL. `audit`: hold back tools whose
+    text is dangerous to a model, and tools that a server behind the gateway changes later.
+    `durability`: an acknowledged write to a folder survives a power cut with `disk`, the end of
+    the process alone with `system`. `questions`: files of questions to classify turns by, by
+    name. `enrichments`: place of a model's texts from `toolcrib enrich`, a file beside the sources
+    or the database of records beside the index. `orchestration_mode`: mode in which `router.flow`
+    leads an agent's loop. With `url` the commands work through the service there,
+    by `api_key` and in `namespace`.
     """
 
     model_config = SettingsConfigDict(
@@ -346,12 +337,12 @@ class Settings(BaseSettings):
     @classmethod
     def _rerank_may_name_the_reranker(cls, given: Any) -> Any:
         """`rerank: llm` is short for `encoder.reranker: llm`."""
-        said = cast("dict[str, Any]", given)
-        if not isinstance(given, dict) or not isinstance(name := said.get("rerank"), str):
-            return said
-        encoder: Any = said.get("encoder", {})
+        content = cast("dict[str, Any]", given)
+        if not isinstance(given, dict) or not isinstance(name := content.get("rerank"), str):
+            return content
+        encoder: Any = content.get("encoder", {})
         fields = encoder.model_dump() if isinstance(encoder, EncoderSettings) else encoder
-        rest = {key: value for key, value in said.items() if key != "rerank"}
+        rest = {key: value for key, value in content.items() if key != "rerank"}
         return {**rest, "encoder": {**fields, "reranker": name}}
 
     @model_validator(mode="after")
@@ -378,7 +369,7 @@ class Settings(BaseSettings):
         return self
 
     def without_reranker(self) -> Settings:
-        """The same settings, by which nothing is looked at twice."""
+        """Copy of the settings without a reranker."""
         encoder = self.encoder.model_copy(update={"reranker": None})
         return self.model_copy(update={"encoder": encoder})
 
@@ -391,11 +382,11 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The usual ones, then the file, and what is wrong about variables."""
+        """The usual sources, then the file and the unknown variables."""
         if isinstance(init_settings, InitSettingsSource):
             given = cast("dict[str, Any]", init_settings.init_kwargs)
             if isinstance(own := given.get("collections"), list | tuple):
-                # Dumped whole, as pydantic does, they would say what they leave to a preset.
+                # Dumped in full, as pydantic does, unset fields would override those of a preset.
                 given["collections"] = [
                     each.model_dump(exclude_unset=True) if isinstance(each, Collection) else each
                     for each in cast("Sequence[object]", own)
@@ -417,7 +408,7 @@ def load_settings(file: Path | None = None) -> Settings:
     try:
         return _reading(path)()
     except ValidationError as error:
-        wrong = (f"{name}: {_why(name, why)}" for name, why in faults(error, "the settings"))
+        wrong = (f"{name}: {_reason(name, why)}" for name, why in faults(error, "the settings"))
         raise SettingsError(f"{path} or TOOLCRIB_*: {'; '.join(wrong)}") from error
     except SettingsError:
         raise
@@ -427,7 +418,7 @@ def load_settings(file: Path | None = None) -> Settings:
 
 @lru_cache(maxsize=32)
 def _reading(path: Path) -> type[Settings]:
-    """Settings with a file below the environment; the class takes longer to make than to read."""
+    """Class of settings with a file below the environment; cached, as making it is slow."""
 
     class FromFile(Settings):
         model_config = SettingsConfigDict(yaml_file=path)
@@ -435,10 +426,10 @@ def _reading(path: Path) -> type[Settings]:
     return FromFile
 
 
-def _why(name: str, said: str) -> str:
-    """Why a setting is wrong; of one that there is not, which may have been meant."""
-    if said not in UNKNOWN:
-        return said
+def _reason(name: str, reason: str) -> str:
+    """The reason against a setting; for an unknown setting, the known settings it resembles."""
+    if reason not in _UNKNOWN_FIELD_ERRORS:
+        return reason
     schema = Settings.model_json_schema()
     known = list(_names(schema, schema["$defs"]))
     if name.startswith(PREFIX):
@@ -450,7 +441,7 @@ def _why(name: str, said: str) -> str:
 
 
 def _names(schema: Mapping[str, Any], known: Mapping[str, Any], before: str = "") -> Iterator[str]:
-    """The dotted names of all sections and settings; `known` are the schemas referred to."""
+    """Dotted names of all sections and settings; `known` are the schemas referred to."""
     own = known.get(schema.get("$ref", "").rpartition("/")[2], schema)
     for name, inner in own.get("properties", {}).items():
         yield before + name

@@ -1,4 +1,4 @@
-"""Tool index: tools in, out and found, and how sure their ranking is."""
+"""Tool index: stores tools, finds them by a query, and holds the calibration of its ranking."""
 
 from __future__ import annotations
 
@@ -48,16 +48,14 @@ if TYPE_CHECKING:
     from toolcrib.indexers.enrichment import Enrichments
     from toolcrib.indexers.readers.registry import ToolSource
 
-__all__ = ["ToolIndex", "copy_tools"]
-
-MAX_NEAREST = 20_000
-"""Ids that are looked through for one like an unknown one: a tenth of a second's work."""
+_MAX_COMPARED_IDS = 20_000
+"""Ids compared with an unknown id for the nearest names; takes a tenth of a second."""
 
 
 class ToolIndex:
-    """Tools of a store: put them in, ask for those that fit. Safe for several threads.
+    """Tools of a store: index tools, find the best for a query. Safe for several threads.
 
-    `version` grows with every change of the tools, or of what judges their ranking.
+    `version` grows with every change of the tools, of the calibration or of learned examples.
     """
 
     def __init__(
@@ -119,7 +117,7 @@ class ToolIndex:
         """Remove tools by id.
 
         Raises:
-            UnknownToolError: there is no such tool; none is removed then.
+            UnknownToolError: an id is unknown; no tool is removed then.
         """
         with self._writing:
             for tool_id in ids:
@@ -132,19 +130,20 @@ class ToolIndex:
     # -- tools out ---------------------------------------------------------------------------
 
     def find(self, query: str | None, options: SearchOptions | None = None) -> FindResult:
-        """The tools that fit a query, best first, as `Crib.find_tools`."""
+        """Tools that fit a query, best first, as `Crib.find_tools`."""
         given, own = options or SearchOptions(), self.settings.tools
         least = own.least if given.least is None and given.gate else given.least
         coverage = own.coverage if given.coverage is None else given.coverage
         options = replace(given, least=least, coverage=coverage)
-        asked = unbudgeted(options)
-        found = self._retriever.with_prerequisites(self._retriever.find(query, asked), asked)
+        unlimited = unbudgeted(options)
+        found = self._retriever.find(query, unlimited)
+        found = self._retriever.with_prerequisites(found, unlimited)
         if options.explain and options.where is not None:
             found = replace(found, filtered=self._filtered(query, options, options.where))
         return arranged(found, options)
 
     def _filtered(self, query: str | None, options: SearchOptions, where: Filter) -> FilterEffect:
-        """What a filter leaves out of what is found without it, within the same scope."""
+        """Count the tools, found without the filter in the same scope, that the filter excludes."""
         plain = SearchOptions(MAX_SET, options.scope, gate=False, needs=options.needs)
         found = [
             (point_id(hit.id), tool_payload(hit.tool))
@@ -160,10 +159,10 @@ class ToolIndex:
         return FilterEffect(len(found), left_out, dict(lacking.most_common()))
 
     def get(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
-        """The specification with this id; what a scope does not allow is as unknown as the rest.
+        """Specification of a tool; a tool outside of `scope` is unknown.
 
         Raises:
-            UnknownToolError: there is none; the nearest ids are named.
+            UnknownToolError: no tool in scope has this id; the nearest ids are named.
         """
         allowed = from_scope(scope)
         for record in self.store.retrieve([point_id(tool_id)]):
@@ -171,8 +170,8 @@ class ToolIndex:
                 continue
             if allowed is None or matches(allowed, record.id, record.payload):
                 return read_tool(record.payload)
-        some = islice(self.store.scroll(allowed, ("id",)), MAX_NEAREST)
-        raise UnknownToolError(tool_id, nearest(tool_id, (r.payload["id"] for r in some)))
+        compared = islice(self.store.scroll(allowed, ("id",)), _MAX_COMPARED_IDS)
+        raise UnknownToolError(tool_id, nearest(tool_id, (r.payload["id"] for r in compared)))
 
     def readiness(
         self,
@@ -182,9 +181,9 @@ class ToolIndex:
         granted: Scope | None = None,
         held: Iterable[ToolSpec] = (),
     ) -> tuple[ToolReadiness, ...]:
-        """Whether tools can be called, as `Crib.check_tools`.
+        """Readiness of tools for a call, as `Crib.check_tools`.
 
-        What is not `granted` is unknown; what `scope` then leaves out is out of scope.
+        A tool that is not `granted` is unknown; a granted tool outside of `scope` is out of scope.
         """
         wanted = dict.fromkeys(ids)
         back = {spec.id: tool_payload(spec) for spec in held}
@@ -209,7 +208,7 @@ class ToolIndex:
         return tuple(ToolReadiness.of(tool_id, reason(tool_id)) for tool_id in wanted)
 
     def links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
-        """What a tool needs of others in reach, and who needs it, as `Crib.tool_links`."""
+        """Links between a tool and other tools in reach, as `Crib.tool_links`."""
         self.get(tool_id, scope=scope)
         return links_of(self.store, tool_id, from_scope(scope))
 
@@ -220,7 +219,7 @@ class ToolIndex:
         where: Filter | None = None,
         after: str | None = None,
     ) -> Iterator[ToolSpec]:
-        """Every tool in reach, disabled ones too, as `Crib.list_tools`."""
+        """All tools in reach, disabled tools too, as `Crib.list_tools`."""
         if where is not None:
             validate(where)
         first = None if after is None else point_id(after)
@@ -229,7 +228,7 @@ class ToolIndex:
             yield read_tool(record.payload)
 
     def misnamed(self) -> Iterator[str]:
-        """The general tool, where the settings name one that tools are there without, in words."""
+        """Warning about `gate.fallback`, if that tool is unknown or disabled and tools exist."""
         general = self.settings.gate.fallback
         if general is None or next(iter(self.store.scroll(fields=("id",))), None) is None:
             return
@@ -240,7 +239,7 @@ class ToolIndex:
             yield f"gate.fallback: {error}"
 
     def facets(self, *, scope: Scope | None = None) -> Facets:
-        """How many tools there are in reach, by server, category, tag and sensitivity."""
+        """Number of tools in reach by server, category, tag and sensitivity."""
         return count_facets(
             record.payload for record in self.store.scroll(from_scope(scope), FACET_FIELDS)
         )
@@ -249,15 +248,15 @@ class ToolIndex:
 
     @property
     def retriever(self) -> HybridRetriever:
-        """What ranks the tools now; another one after each change of the calibration."""
+        """Current ranking of the tools; replaced after each change of the calibration."""
         return self._retriever
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """The dense vectors of documents, as the index has them: float32 [n, dimensions]."""
+        """Dense vectors of documents, as stored in the index: float32 [n, dimensions]."""
         return self.dense.encode_documents(texts)
 
     def encode_query(self, text: str) -> EncodedQuery:
-        """A query ready for the legs; `find` and its like do this themselves."""
+        """Encode a query for the legs; `find` and `evidence` encode their query themselves."""
         return self._retriever.encode(text)
 
     def evidence(
@@ -269,9 +268,9 @@ class ToolIndex:
         by_examples: bool = False,
         words: bool = False,
     ) -> Evidence:
-        """What is known of the ranking of a query, with this head; `calibrate` learns from it.
+        """Evidence of the ranking of a query, with this head; `calibrate` fits to it.
 
-        `by_examples`: with the head of the tools' examples. With `words`, by words alone.
+        `by_examples`: with the head of the tools' examples. `words`: by the lexical leg alone.
 
         Raises:
             QueryError, StoreError: as `find`.
@@ -281,7 +280,7 @@ class ToolIndex:
         )
 
     def example_head(self) -> ExampleHead | None:
-        """The head over the examples of all tools; None where they have too few.
+        """Head over the examples of all tools; None if there are too few examples.
 
         Raises:
             StoreError: the store does not answer.
@@ -289,29 +288,29 @@ class ToolIndex:
         return self._heads.head(None)
 
     def calibration_fingerprint(self) -> Identity:
-        """The models and settings whose scores a calibration maps."""
+        """Models and settings whose scores a calibration maps."""
         return calibration_fingerprint(self._fingerprint, self.settings, self.reranker)
 
     def calibration(self) -> Calibration | None:
-        """The calibration of the index: its own, or the shipped one where it holds.
+        """Calibration of the index: its own, else the shipped calibration if it applies.
 
         Raises:
-            CalibrationError: its own is damaged or for other models, and so is not used.
+            CalibrationError: the index's own calibration is damaged or for other models.
         """
         return load_calibration(self.store, self.calibration_fingerprint())
 
     def save_calibration(self, calibration: Calibration | None) -> None:
-        """Keep a calibration beside the index and judge by it; None goes back to the shipped one.
+        """Store a calibration with the index and use it; None restores the shipped calibration.
 
         Raises:
-            CalibrationError: it was made for other models or settings.
+            CalibrationError: the calibration was made for other models or settings.
         """
         with self._writing:
             save_calibration(self.store, self.calibration_fingerprint(), calibration)
         self.use_calibration(usable_calibration(self.store, self.calibration_fingerprint()))
 
     def use_calibration(self, calibration: Calibration | None) -> None:
-        """Judge by this calibration until the index is closed; None gives no confidence."""
+        """Use this calibration until the index is closed; None gives no confidence."""
         lexical = lexical_calibration(calibration, self.calibration_fingerprint())
         self._assessor = Assessor(
             self.store, self.settings.gate, calibration, lexical, examples=self._heads
@@ -319,7 +318,7 @@ class ToolIndex:
         self._renew_retriever()
 
     def use_learned(self, learned: LearnedTools | None) -> None:
-        """Re-order by these examples until the index is closed; None by none."""
+        """Re-order answers by learned examples until the index is closed; None stops that."""
         if learned is not None or self._learned is not None:
             self._learned = learned
             self._renew_retriever()
@@ -339,7 +338,7 @@ class ToolIndex:
     # -- the index ---------------------------------------------------------------------------
 
     def faults(self) -> Iterator[Discrepancy]:
-        """What is stored of tools and is not what their specifications give; encodes them all."""
+        """Stored tools that differ from a new encoding of their specifications; encodes all."""
         prefixes = NamePrefixes.from_meta(self.store.read_meta())
 
         def redraft(record: Record) -> Draft:
@@ -349,14 +348,16 @@ class ToolIndex:
         return find_faults(self.store, self.dense, self._lexical, redraft)
 
     def info(self) -> tuple[StoreInfo, Identity]:
-        """What the store is, and by what its index was built."""
+        """Description of the store, and the fingerprint of its index."""
         return self.store.info(), dict(self._fingerprint)
 
     def claim(self, *, rebuild: bool = False, progress: Listener | None = None) -> None:
-        """See that the index is one of ours, and mark a new one; `rebuild` encodes it anew.
+        """Check the fingerprint of the index, or write that of a new index.
+
+        `rebuild` encodes the index anew.
 
         Raises:
-            IndexMismatchError: other models, settings or format made it.
+            IndexMismatchError: other models, settings or format made the index.
         """
         if rebuild and "identity" in self.store.read_meta():
             with self.store.renew(layout(self.dense.dimensions)) as beside:
@@ -366,31 +367,31 @@ class ToolIndex:
         self._sign()
 
     def check(self) -> None:
-        """See whether the index is one of ours; one that nobody wrote to is anybody's.
+        """Check the fingerprint of the index; an index without a fingerprint passes.
 
         Raises:
-            IndexMismatchError: other models, settings or format made it.
+            IndexMismatchError: other models, settings or format made the index.
         """
         found = self.store.read_meta().get("identity", self._fingerprint)
         if found != self._fingerprint:
             raise IndexMismatchError(difference(found, self._fingerprint))
 
     def refresh(self) -> None:
-        """Look again at what another process may have changed.
+        """Read fingerprint, examples and calibration again after another process's write.
 
         Raises:
-            IndexMismatchError: it built the index anew, by other models.
+            IndexMismatchError: the other process built the index anew, by other models.
         """
         self.check()
         self._heads.forget()
         self.use_calibration(usable_calibration(self.store, self.calibration_fingerprint()))
 
     def close(self) -> None:
-        """Let go of the store; a second call does nothing."""
+        """Close the store; a second call does nothing."""
         self.store.close()
 
     def _sign(self) -> None:
-        """Say in a new index what its points are made with."""
+        """Write the fingerprint into a new index."""
         if not self._is_signed:
             meta = self.store.read_meta()
             if "identity" not in meta:
@@ -405,10 +406,10 @@ def copy_tools(
     settings: Settings,
     progress: Listener | None = None,
 ) -> None:
-    """Every tool of one store into another, encoded anew."""
+    """Copy all tools of one store into another, encoded anew."""
     lexical = LexicalEncoder(settings.lexical)
     specs = [("the index", read_tool(r.payload)) for r in source.scroll(fields=("spec",))]
-    # The calibration goes along: where it does not hold any more, it is refused with why.
+    # The calibration is copied too: if it no longer applies, loading it says why.
     kept = {key: value for key, value in source.read_meta().items() if key == CALIBRATION_KEY}
     target.write_meta({**kept, "identity": tool_fingerprint(dense, lexical, settings)})
     sync = ToolSync(target, dense, lexical, settings.fields)

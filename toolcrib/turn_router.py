@@ -1,4 +1,4 @@
-"""Turn router: decides turns over a tool index and a knowledge base, and logs what came of them."""
+"""Turn router: decides turns over a tool index and a knowledge base; logs decisions, outcomes."""
 
 from __future__ import annotations
 
@@ -63,31 +63,22 @@ if TYPE_CHECKING:
     from toolcrib.router.router import Router
     from toolcrib.settings import ContextSettings
 
-__all__ = [
-    "META_KEY",
-    "TurnRouter",
-    "is_shipped",
-    "make_context_model",
-    "make_detector",
-]
-
 logger = logging.getLogger(__name__)
 
-META_KEY = "context"
-"""Where what was fitted of the settings' labels stands in the store's small document."""
+CONTEXT_MODEL_KEY = "context"
+"""Key of the context model, fitted to the settings' labels, in the store's metadata."""
 
-
-EVERYTHING = (
+_WARM_UP_TEXT = (
     "What does our guide say about refunds? Please send the report of last May to ada@example.com, "
     "or call +49 30 901820, and delete invoice 4711 at https://example.com/a by tomorrow."
 )
-"""A turn with something for every detector."""
+"""Text in which every detector finds something."""
 
 
 class TurnRouter:
-    """Decides turns; keeps their log and what failed. Safe for several threads.
+    """Decides turns; keeps their log and the failed tools. Safe for several threads.
 
-    What it decides by is made for the first turn, and anew when tools or collections changed.
+    The router is made for the first turn, and again after a change of tools or collections.
     """
 
     def __init__(
@@ -119,23 +110,23 @@ class TurnRouter:
 
     # -- turns -------------------------------------------------------------------------------
 
-    def prepare(self) -> None:
-        """Load what the first turn would wait for: decide one that nobody asked or hears of."""
+    def warm_up(self) -> None:
+        """Load the models that the first turn needs, by an example turn that is not logged."""
         from toolcrib.router.budget import Costs
         from toolcrib.router.settings import Limits
 
-        # Without limits, and apart: how long loading takes is not what a stage costs. Nor is
-        # there anything to load of what asks language models.
+        # Loading must not count as a stage's cost, hence no limits and costs of its own. Stages
+        # that call language models load nothing.
         apart = {"limits": Limits(), "costs": Costs(), "agents": None}
         router = replace(self._router(), **apart, reader=None, conversation=None)
-        router.route(Turn(text=EVERYTHING))
+        router.route(Turn(text=_WARM_UP_TEXT))
 
     def detect(self, turn: Turn) -> Context:
-        """What kind of turn it is; nothing is called or written for it."""
+        """Context of a turn, without a decision; nothing is called or logged."""
         return self._router().detect(turn)
 
-    def may_be_told(self, turn: Turn) -> bool:
-        """Whether a language model may be shown a turn: nothing in it is above either ceiling."""
+    def may_show_to_model(self, turn: Turn) -> bool:
+        """Allow language models for a turn if no message is above either sensitivity ceiling."""
         ceiling = None if turn.reach is None else turn.reach.max_sensitivity
         held = turn.model_copy(update={"max_sensitivity": ceiling})
         return ceiling is None or self._router().may_be_told(held)
@@ -150,7 +141,7 @@ class TurnRouter:
         passages: KnowledgeOptions = BY_SETTINGS,
         by: str | None = None,
     ) -> Decision:
-        """Decide a turn and log the decision, as `Crib.route`; `by` says in the log who asked."""
+        """Decide a turn and log the decision, as `Crib.route`; `by` names the caller in the log."""
         with metered() as meter:
             decision = self._router().route(
                 turn, k=k, budget_ms=budget_ms, shown=shown, passages=passages
@@ -164,7 +155,7 @@ class TurnRouter:
             made = decision_record(decision, text=text, at=time.time())
             self._write(self._log, made if by is None else {**made, "by": by})
         session = turn.metadata.get("session")
-        self.asked(
+        self.remember_request(
             decision.id,
             decision.search_text,
             scope=turn.reach,
@@ -173,7 +164,7 @@ class TurnRouter:
         )
         return decision
 
-    def asked(
+    def remember_request(
         self,
         decision_id: str,
         text: str,
@@ -182,7 +173,7 @@ class TurnRouter:
         session: str | None = None,
         by: str | None = None,
     ) -> None:
-        """Have a request in mind until it is known how calls for it end, where use teaches."""
+        """Keep a request until its calls are reported, if learning is on."""
         if self.learner is not None and self.learner.collects:
             self.learner.remember(decision_id, text, scope=scope, session=session, by=by)
 
@@ -193,15 +184,15 @@ class TurnRouter:
         *,
         scope: Scope | None = None,
     ) -> KnowledgeResult:
-        """The passages that answer a question, as `Crib.find_knowledge`."""
+        """Passages that answer a question, as `Crib.find_knowledge`."""
         if not has_words(query):
-            raise QueryError("the question is empty: say in a few words what is to be known")
+            raise QueryError("the question is empty: say in a few words what to look for")
         return self._router().find_knowledge(Turn(text=query, scope=scope), options)
 
     def alternates(
         self, failed_tool: str, turn: Turn, *, decision_id: str | None = None, k: int = 3
     ) -> tuple[ToolHit, ...]:
-        """What to use in place of a failed tool, as `Crib.alternates`."""
+        """Replacements for a failed tool, as `Crib.alternates`."""
         from toolcrib.router.alternates import alternates
         from toolcrib.router.tools import compatible
 
@@ -220,7 +211,7 @@ class TurnRouter:
         return tuple(found)
 
     def guidance(self, turn: Turn, *, given: Sequence[str] = ()) -> Guidance:
-        """The hint for an agent that is stuck, as `Crib.guidance`."""
+        """Hint for an agent that is stuck, as `Crib.guidance`."""
         return self._guided(turn, given).guidance
 
     def _guided(self, turn: Turn, given: Sequence[str] = ()) -> TurnGuidance:
@@ -229,20 +220,20 @@ class TurnRouter:
         return guide_turn(turn, self._other_tools, given=given)
 
     def _other_tools(self, name: str, turn: Turn) -> tuple[ToolSpec, Sequence[ToolHit]] | None:
-        """The one tool in reach of an id or a name, and its alternates."""
-        known = self._tools.scroll(
+        """The only tool in reach with this id or name, and its alternates."""
+        candidates = self._tools.scroll(
             scope=turn.reach, where=AnyOf("name_key", (name.casefold(), squeeze(name)))
         )
-        named = [tool for tool in known if name in {tool.id, tool.name}]
-        found = [tool for tool in named if tool.id == name] or named
+        matching = [tool for tool in candidates if name in {tool.id, tool.name}]
+        found = [tool for tool in matching if tool.id == name] or matching
         return (found[0], self.alternates(found[0].id, turn)) if len(found) == 1 else None
 
-    # -- what came of them -------------------------------------------------------------------
+    # -- outcomes and feedback ---------------------------------------------------------------
 
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
     ) -> None:
-        """Remember and log how a call ended; a log that others ask for it must have taken it."""
+        """Keep and log a call's outcome; raises if a log of failures cannot be written."""
         if outcome not in (known := get_args(Outcome)):
             raise QueryError(f"outcome is {outcome!r}; it must be one of {', '.join(known)}")
         self._failures.report(decision_id, tool, outcome)
@@ -255,37 +246,37 @@ class TurnRouter:
             else:
                 self._write(self._log, record)
 
-    def feedback(self, decision_id: str, said: Mapping[str, Any]) -> None:
-        """Log what would have been right for a decision, as `Crib.feedback`."""
+    def feedback(self, decision_id: str, given: Mapping[str, Any]) -> None:
+        """Log the right answer to a decision, as `Crib.feedback`."""
         if self._log is None:
             raise SettingsError(
                 "feedback is kept in the log of decisions, and there is none: set telemetry.path",
             )
         try:
-            given = Feedback.model_validate(said)
+            feedback = Feedback.model_validate(given)
         except ValidationError as error:
             raise FeedbackError(in_words(error, "feedback")) from error
         if self._log.find(decision_id) is None:
             raise UnknownDecisionError(f"there is no decision {decision_id!r}")
         text = self._settings.telemetry.text
-        self._log.write(feedback_record(decision_id, given, text=text, at=time.time()))
+        self._log.write(feedback_record(decision_id, feedback, text=text, at=time.time()))
 
     def _learn(self, learner: UsageLearner, decision_id: str, tool: str) -> None:
-        """What cannot be learned is lost; whoever reports an outcome need not know."""
+        """Learn from a successful call; a failure to learn is logged, not raised."""
         try:
             learner.record_success(decision_id, tool)
         except StoreError:
             logger.warning("a successful call could not be learned from", exc_info=True)
 
     def _failed(self, decision_id: str) -> tuple[str, ...]:
-        """The tools that failed for a decision, also where another process heard of it."""
-        known = tuple(self._failures.of(decision_id))
+        """Tools that failed for a decision, those reported to other processes too."""
+        failed = tuple(self._failures.of(decision_id))
         if isinstance(self._log, FailureLog):
-            known += self._log.failed(decision_id)
-        return known
+            failed += self._log.failed(decision_id)
+        return failed
 
     def _write(self, log: DecisionLog, record: Mapping[str, Any]) -> None:
-        """A log that cannot be written loses its record, never the answer."""
+        """Write a record; a log that cannot be written loses the record, never the answer."""
         try:
             log.write(record)
         except StoreError:
@@ -294,7 +285,7 @@ class TurnRouter:
     # -- labels ------------------------------------------------------------------------------
 
     def has_fitted_labels(self) -> bool:
-        """Whether turns can be read at once: by the shipped model, or one kept beside the index.
+        """Check that turns need no fitting: the shipped or the stored context model applies.
 
         Raises:
             SettingsError: labels or cues cannot be read.
@@ -306,14 +297,14 @@ class TurnRouter:
         from toolcrib.router.context.labels import label_sets
         from toolcrib.router.context.model import identity_of, read_context
 
-        kept = self._tools.store.read_meta().get(META_KEY)
+        kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
         if kept is None:
             return False
         cues, sets = load_cues(settings.cues), label_sets(settings.labels)
         return read_context(base64.b64decode(kept), cues).identity == identity_of(sets, cues, dense)
 
     def learn_labels(self) -> None:
-        """Keep what was fitted of the settings' labels beside the index, as `Crib.learn_labels`."""
+        """Fit the settings' labels and store the model, as `Crib.learn_labels`."""
         from toolcrib.router.context.model import write_context
 
         with self._making:
@@ -321,32 +312,32 @@ class TurnRouter:
             if model is not None and not is_shipped(model):
                 text = base64.b64encode(write_context(model)).decode("ascii")
                 store = self._tools.store
-                store.write_meta({**store.read_meta(), META_KEY: text})
+                store.write_meta({**store.read_meta(), CONTEXT_MODEL_KEY: text})
                 self._fitted = text, model
 
     def require_learner(self) -> UsageLearner:
-        """What was learned.
+        """Learner of this crib.
 
         Raises:
-            LearningOffError: nothing is.
+            LearningOffError: the settings keep learning off.
         """
         if self.learner is None:
             raise LearningOffError("nothing is learned here: learning.enabled is off")
         return self.learner
 
     def close(self) -> None:
-        """Let go of the log, and of what was learned."""
+        """Close the log and the learner."""
         if self._log is not None:
             self._log.close()
         if self.learner is not None:
             self.learner.close()
 
-    # -- what turns are decided by -----------------------------------------------------------
+    # -- the router --------------------------------------------------------------------------
 
     def _router(self) -> Router:
-        """The router over the tools and collections that there are now."""
+        """Router over the current tools and collections."""
         with self._making:
-            # Read before they are looked at: what changes meanwhile must be seen next time.
+            # Read first, so that a change during the making of the router is seen next time.
             version = self._tools.version, self._knowledge and self._knowledge.version
             if self._made is None or self._made[0] != version:
                 self._made = version, replace(self._make_router(), version=version)
@@ -381,7 +372,7 @@ class TurnRouter:
         )
 
     def _agent_router(self) -> AgentRouter | None:
-        """What chooses targets, made once; None where no targets are configured."""
+        """Router of agents, made once; None if no targets are configured."""
         if self._agents is None and self._make_agents is not None:
             self._agents = self._make_agents()
         return self._agents
@@ -405,29 +396,27 @@ class TurnRouter:
         )
 
     def _model(self) -> ContextModel | None:
-        """What turns are read by, fitted once; anew where another process kept something else."""
-        kept = self._tools.store.read_meta().get(META_KEY)
+        """Context model, made once, and again when another process stored another model."""
+        kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
         if self._fitted is None or self._fitted[0] != kept:
-            known = None if kept is None else base64.b64decode(kept)
-            self._fitted = (
-                kept,
-                make_context_model(self._settings.context, self._tools.dense, known),
-            )
+            stored = None if kept is None else base64.b64decode(kept)
+            model = make_context_model(self._settings.context, self._tools.dense, stored)
+            self._fitted = kept, model
         return self._fitted[1]
 
 
 def _is_identifier(name: str) -> bool:
-    """Whether a name is none of a sentence's words: `web_search` is none, `search` is one."""
+    """Tell an identifier (`web_search`) from a word of a sentence (`search`)."""
     return not name.isalpha() or not (name.islower() or name.istitle())
 
 
 def make_context_model(
     settings: ContextSettings, dense: DenseEncoder, kept: bytes | None = None
 ) -> ContextModel | None:
-    """What turns are read by: the shipped model, `kept` where it holds, or one fitted here.
+    """Context model: the shipped model, the stored model `kept` if it applies, or a new fit.
 
-    None where the settings want cues alone. Fitting takes some seconds for each field that has
-    labels of its own, a minute or two for other cues or another encoder.
+    None if the settings want cues alone. Fitting takes some seconds for each field with labels of
+    its own, a minute or two for other cues or another encoder.
 
     Raises:
         SettingsError: labels or cues cannot be read.
@@ -458,12 +447,12 @@ def make_context_model(
     finder = EntityFinder(settings.gazetteers)
     # An encoder of the user's own may read languages that the classifier of turns does not.
     reads = shipped.identity["encoder"] == dense.name
-    told = shipped_turns().digests if reads else dict[str, str]()
-    return fit_context(sets, cues, finder, dense, shipped, told)
+    digests = shipped_turns().digests if reads else dict[str, str]()
+    return fit_context(sets, cues, finder, dense, shipped, digests)
 
 
 def is_shipped(model: ContextModel) -> bool:
-    """Whether a model is the one that comes with the package."""
+    """Recognise the context model that ships in the package."""
     from toolcrib.router.context.cues import load_cues
     from toolcrib.router.context.model import shipped_context
 
@@ -476,9 +465,9 @@ def make_detector(
     names: Iterable[str],
     services: Iterable[str] = (),
 ) -> Detector:
-    """What reads turns by a model, or by cues alone.
+    """Detector of the context of turns, by a model or by cues alone.
 
-    `names` are those of the registry's tools, `services` those of its servers.
+    `names` are the names of tools, `services` the names of servers.
     """
     from toolcrib.router.context.classifier import shipped_turns
     from toolcrib.router.context.cues import load_cues

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from tests.guidance.test_trajectory import EVENTS, call
 from toolcrib.evaluation.trajectories import ALARMS
 from toolcrib.guidance import TrajectoryBuilder, TrajectoryEvent, analyse
-from toolcrib.guidance.signals import WEIGHTS
+from toolcrib.guidance.signals import ALARM_WEIGHTS
 
 
 def test_every_alarm_weighs_signals_that_there_are():
     counted = analyse([call()]).signals
 
-    assert WEIGHTS.keys() == ALARMS.keys()
-    assert all(each.keys() <= counted.keys() for each in WEIGHTS.values())
+    assert ALARM_WEIGHTS.keys() == ALARMS.keys()
+    assert all(each.keys() <= counted.keys() for each in ALARM_WEIGHTS.values())
 
 
 @settings(max_examples=40, deadline=None)

@@ -40,7 +40,7 @@ REWORDED = 0.5
 WAIT_S = 20.0
 """Seconds after which a repeated look counts as new, because things may have changed."""
 
-MAX_CHARS = 1_000
+_MAX_KEPT_CHARS = 1_000
 """Characters kept and compared of each parameter, result and error."""
 
 MAX_NAME_CHARS, MAX_PARAMETERS, MAX_KNOWN = 200, 50, 5_000
@@ -51,20 +51,20 @@ MAX_CALL_CHARS, MAX_REWORDED = 10_000, 10
 ID_DIGITS = 4
 """Digits from which on a number in an error is an id, and no count."""
 
-COMMANDS = ("cmd", "command", "c", "args", "script", "code", "query", "sql", "q", "action")
-"""Parameters that say what a tool of many uses is to do."""
+_USE_FIELDS = ("cmd", "command", "c", "args", "script", "code", "query", "sql", "q", "action")
+"""Parameters that choose among the uses of a tool, such as a shell."""
 
 SEARCHED = frozenset({"pattern", "term", "terms", "jql"})
 """Parameters that say what to look for."""
 
-WORDS = {
+WORD_SETS = {
     key: frozenset(words.split())
     for key, words in tomllib.loads(
         Path(__file__).with_name("words.toml").read_text("utf-8")
     ).items()
 }
-ACTS, LOOKS = WORDS["acts"], WORDS["looks"]
-GENERIC = WORDS["generic"] | ACTS | LOOKS | frozenset(EFFECT_OF)
+ACTS, LOOKS = WORD_SETS["acts"], WORD_SETS["looks"]
+GENERIC = WORD_SETS["generic"] | ACTS | LOOKS | frozenset(EFFECT_OF)
 
 _STAMP = re.compile(
     r"(?<![\w.-])(?:\d{10}|\d{13}|\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?Z?"
@@ -204,7 +204,7 @@ class ToolCall:
 
     def is_one_of(self, verbs: str) -> bool:
         """True if the tool's verb is in a list, such as `waits` or `steps`."""
-        return not WORDS[verbs].isdisjoint(self.verbs)
+        return not WORD_SETS[verbs].isdisjoint(self.verbs)
 
     @property
     def tells_nothing(self) -> bool:
@@ -245,17 +245,17 @@ def make_call(
 ) -> ToolCall:
     """Create a call, parsed once for all comparisons; an error means failure unless `success`."""
     name, given = _as_text(name)[:MAX_NAME_CHARS], _kept(parameters)
-    error = _as_text(error)[:MAX_CHARS] or None
+    error = _as_text(error)[:_MAX_KEPT_CHARS] or None
     success = not error if success is None else bool(success)
     text = _as_text(result)
-    excerpt = text[:MAX_CHARS]
+    excerpt = text[:_MAX_KEPT_CHARS]
     success = success and _ERROR.match(excerpt) is None
     said = normal_error(error, counts=True) if error else ""
     is_told = result is not None or bool(error)
     is_under_way = success and _UNDER_WAY.search(excerpt) is not None
     is_done = _DONE.fullmatch(excerpt.strip()) is not None and not is_under_way
     effect = _effect(name, given) or ("acts" if is_done else "unknown")
-    is_act, is_thought = effect == "acts", name_words(name) <= WORDS["thoughts"]
+    is_act, is_thought = effect == "acts", name_words(name) <= WORD_SETS["thoughts"]
     one_word = len(LETTERS_OR_DIGITS.findall(excerpt)) <= 1 and not _DIGIT.search(excerpt)
     return ToolCall(
         name=name,
@@ -444,10 +444,10 @@ def _tokens(call: ToolCall) -> Iterator[str]:
 
 def _rest(text: str) -> str:
     """Digest of the part of a text that is not kept."""
-    return f" {hash(text[MAX_CHARS:])}" if len(text) > MAX_CHARS else ""
+    return f" {hash(text[_MAX_KEPT_CHARS:])}" if len(text) > _MAX_KEPT_CHARS else ""
 
 
-@cached_texts(256, MAX_CHARS)
+@cached_texts(256, _MAX_KEPT_CHARS)
 def _without_times(result: str) -> str:
     """Result without times, durations, numbers of attempts, and random ids."""
     return " ".join(_TRY.sub("#", _TOOK.sub("#", _STAMP.sub("#", result))).split())
@@ -459,16 +459,16 @@ def _read(parameters: Mapping[str, Any]) -> dict[str, Any]:
     how: list[str] = []
     part: list[str] = []
     left = MAX_CALL_CHARS
-    for key in sorted(parameters.keys() - WORDS["once"]):
-        if not WORDS["once"].isdisjoint(name_words(key)):
+    for key in sorted(parameters.keys() - WORD_SETS["once"]):
+        if not WORD_SETS["once"].isdisjoint(name_words(key)):
             continue
         value = parameters[key]
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         # A switch or a fraction says how.
         turns = isinstance(value, bool) or (is_number and value % 1 != 0)
-        if key in WORDS["amounts"] or turns:
+        if key in WORD_SETS["amounts"] or turns:
             how.append(f"{key}:{value}")
-        elif key in WORDS["parts"] and is_number:
+        elif key in WORD_SETS["parts"] and is_number:
             part.append(f"{key}:{value}")
         else:
             text = _as_text(value)
@@ -488,10 +488,10 @@ def _read(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def _words(text: str) -> tuple[str, ...]:
     with suppress(ValueError):
         return (f"{float(text):g}",)
-    cut = text[:MAX_CHARS]
+    cut = text[:_MAX_KEPT_CHARS]
     for noise in _NOISE:
         cut = noise.sub(" ", cut)
-    return tuple(LETTERS_OR_DIGITS.findall(cut.lower())) or tuple(text[:MAX_CHARS].split())
+    return tuple(LETTERS_OR_DIGITS.findall(cut.lower())) or tuple(text[:_MAX_KEPT_CHARS].split())
 
 
 def _as_text(value: Any) -> str:
@@ -523,8 +523,8 @@ def _kept_value(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     text = _as_text(value)
-    if len(text) > MAX_CHARS:
-        text = text[:MAX_CHARS] + _rest(text)
+    if len(text) > _MAX_KEPT_CHARS:
+        text = text[:_MAX_KEPT_CHARS] + _rest(text)
     elif not isinstance(value, str):
         with suppress(ValueError):
             return json.loads(text)
@@ -536,7 +536,7 @@ def normal_error(message: str, *, counts: bool = False) -> str:
 
     With `counts` small numbers stay: fewer failures than before are another outcome.
     """
-    return _normal_error(message[:MAX_CHARS], counts)
+    return _normal_error(message[:_MAX_KEPT_CHARS], counts)
 
 
 @lru_cache(maxsize=1024)
@@ -555,18 +555,18 @@ def _normal_error(message: str, counts: bool) -> str:  # noqa: FBT001
 def _effect(name: str, parameters: Mapping[str, Any]) -> Effect | None:
     """Effect of a call: by the command to a tool of many uses, else by the tool's name."""
     told = _command(parameters)
-    if not WORDS["searches"].isdisjoint(name_words(name)):
+    if not WORD_SETS["searches"].isdisjoint(name_words(name)):
         return "looks"
     return _effect_of(told[:80]) or _effect_of(name) or ("acts" if told else None)
 
 
 def _command(parameters: Mapping[str, Any]) -> str:
     """Command to a tool of many uses."""
-    told = (parameters[key] for key in COMMANDS if key in parameters)
+    told = (parameters[key] for key in _USE_FIELDS if key in parameters)
     return next((each for each in told if isinstance(each, str)), "")
 
 
-@cached_texts(1024, MAX_CHARS)
+@cached_texts(1024, _MAX_KEPT_CHARS)
 def _effect_of(text: str) -> Effect | None:
     """Effect by the verb, at any place in a name; None without a verb.
 
@@ -574,7 +574,7 @@ def _effect_of(text: str) -> Effect | None:
     """
     words = [word.lower() for word in split_identifier(text)]
     ordered = [*words[:1], *words[-1:], *words[1:-1]]
-    for verb in (*(word for word in ordered if word not in WORDS["nouns"]), *ordered):
+    for verb in (*(word for word in ordered if word not in WORD_SETS["nouns"]), *ordered):
         if verb in LOOKS or EFFECT_OF.get(verb) == "reads":
             return "looks"
         if verb in ACTS or verb in EFFECT_OF:
@@ -582,7 +582,7 @@ def _effect_of(text: str) -> Effect | None:
     return None
 
 
-@cached_texts(1024, MAX_CHARS)
+@cached_texts(1024, _MAX_KEPT_CHARS)
 def topics(text: str) -> frozenset[str]:
     """Topics of a text: its word stems without verbs and common words of searches."""
     words = (word for word in split_identifier(text) if word.lower() not in GENERIC)

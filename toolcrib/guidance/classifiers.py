@@ -58,7 +58,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+_EMPTY_MAPPING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class PendingToolCall:
     """Call that is about to be made."""
 
     name: str
-    parameters: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    parameters: Mapping[str, Any] = field(default_factory=lambda: _EMPTY_MAPPING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ class GuidanceContext:
     trajectory: TrajectoryAnalysis = field(default_factory=TrajectoryAnalysis)
     pending_tool_calls: tuple[PendingToolCall, ...] = ()
     last_response: str = ""
-    session: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    session: Mapping[str, Any] = field(default_factory=lambda: _EMPTY_MAPPING)
     turn: int = 0
-    delivered: Mapping[str, int] = field(default_factory=lambda: NOTHING)
+    delivered: Mapping[str, int] = field(default_factory=lambda: _EMPTY_MAPPING)
     result: ClassificationResult | None = None
 
 
@@ -94,11 +94,11 @@ class ClassificationResult:
     relevant: bool
     confidence: float = 1.0
     reason: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    metadata: Mapping[str, Any] = field(default_factory=lambda: _EMPTY_MAPPING)
 
     @classmethod
     def yes(
-        cls, confidence: float = 1.0, reason: str = "", metadata: Mapping[str, Any] = NOTHING
+        cls, confidence: float = 1.0, reason: str = "", metadata: Mapping[str, Any] = _EMPTY_MAPPING
     ) -> Self:
         """Create a positive result."""
         return cls(True, confidence, reason, metadata)  # noqa: FBT003
@@ -110,7 +110,7 @@ class ClassificationResult:
 
     @classmethod
     def maybe(
-        cls, confidence: float = 0.5, reason: str = "", metadata: Mapping[str, Any] = NOTHING
+        cls, confidence: float = 0.5, reason: str = "", metadata: Mapping[str, Any] = _EMPTY_MAPPING
     ) -> Self:
         """Create an uncertain result: relevant, unless more confidence is required."""
         return cls(True, confidence, reason, metadata)  # noqa: FBT003
@@ -450,12 +450,12 @@ class ThresholdClassifier(_Composite):
 
 # -- a language model -----------------------------------------------------------------------------
 
-RETRY_S = 30.0
+_MODEL_RETRY_PAUSE_S = 30.0
 """Seconds without another request after a failure, because an agent waits for the answer."""
 
 MAX_CACHED = 256
 LAST_CALLS = 8
-MAX_SHOWN_CHARS = 80
+_MAX_PROMPT_NAME_CHARS = 80
 
 NO_VERDICT = ClassificationResult.no("the language model had no verdict")
 
@@ -514,7 +514,7 @@ class LLMClassifier:
         except Exception as error:  # noqa: BLE001
             logger.warning("the language model had no verdict: %s", type(error).__name__)
             with self._lock:
-                self._away_until = self._clock() + RETRY_S
+                self._away_until = self._clock() + _MODEL_RETRY_PAUSE_S
             return NO_VERDICT
         result = ClassificationResult(said.relevant, said.confidence, said.reason)
         self._known[key] = result
@@ -526,12 +526,13 @@ def _summary(context: GuidanceContext) -> str:
     trajectory = context.trajectory
     lines = [f"{trajectory.tool_call_count} calls, {trajectory.error_count} failed"]
     lines += [
-        f"- {call.name[:MAX_SHOWN_CHARS]}: {'ok' if call.success else 'failed'}"
+        f"- {call.name[:_MAX_PROMPT_NAME_CHARS]}: {'ok' if call.success else 'failed'}"
         for call in trajectory.recent_tool_calls(LAST_CALLS)
     ]
     lines += [f"pattern: {each.type}" for each in trajectory.patterns()]
     lines += [
-        f"about to call: {each.name[:MAX_SHOWN_CHARS]}" for each in context.pending_tool_calls[:3]
+        f"about to call: {each.name[:_MAX_PROMPT_NAME_CHARS]}"
+        for each in context.pending_tool_calls[:3]
     ]
     return "\n".join(lines)
 

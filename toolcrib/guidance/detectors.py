@@ -212,7 +212,7 @@ class DoomLoopDetector:
 
 # -- errors --------------------------------------------------------------------------------------
 
-MAX_ERRORS = 50
+_MAX_KEPT_ERRORS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ class RepeatedErrorDetector:
 
     def __init__(self, occurrences: int = 3) -> None:
         self._least = occurrences
-        self._seen: BoundedMap[str, deque[tuple[str, float]]] = BoundedMap(MAX_ERRORS)
+        self._seen: BoundedMap[str, deque[tuple[str, float]]] = BoundedMap(_MAX_KEPT_ERRORS)
         self._last = ""
 
     def observe(self, event: Event, _calls: Sequence[ToolCall], /) -> RepeatedError | None:
@@ -238,10 +238,10 @@ class RepeatedErrorDetector:
         elif isinstance(event, ToolCall) and event.success:
             for message, met in self._seen.items():
                 rest = (each for each in met if each[0] != event.name)
-                self._seen[message] = deque(rest, MAX_ERRORS)
+                self._seen[message] = deque(rest, _MAX_KEPT_ERRORS)
         elif isinstance(event, ToolCall):
             self._last = normal_error(event.error or event.result)
-            met = self._seen.get_or_make(self._last, lambda: deque(maxlen=MAX_ERRORS))
+            met = self._seen.get_or_make(self._last, lambda: deque(maxlen=_MAX_KEPT_ERRORS))
             met.append((event.name, event.at))
         message, met = self._last, self._seen.get(self._last) or deque[tuple[str, float]]()
         if len(met) < self._least:
@@ -253,7 +253,7 @@ class RepeatedErrorDetector:
 
 # -- progress ------------------------------------------------------------------------------------
 
-RECENT = 10
+_STALL_WINDOW_CALLS = 10
 """Calls whose outcomes a stall counts."""
 
 MAX_SEARCHES = 20
@@ -299,7 +299,7 @@ class ProgressStallDetector:
         since = [each for each in calls if each.number >= self._since]
         if not sure or not since:
             return None
-        recent = since[-RECENT:]
+        recent = since[-_STALL_WINDOW_CALLS:]
         failed, known = sum(not e.success for e in recent), sum(not e.is_news for e in recent)
         counts = len(since), failed, known
         said = "{} calls without an act; lately {} failed, {} told what was known".format(*counts)

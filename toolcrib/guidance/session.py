@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 QUIET = 10
 """Events after a hint without another hint."""
 
-AGAIN = 30
+_REPEAT_AFTER_EVENTS = 30
 """Events after which the same hint may come again."""
 
 MAX_HINTS = 3
@@ -84,7 +84,9 @@ class GuidanceSession:
 
 def _configs(find: FindAlternates) -> tuple[GuidanceProviderConfig, ...]:
     return tuple(
-        GuidanceProviderConfig(each.provider, cooldown_turns=AGAIN, max_fires_per_session=MAX_HINTS)
+        GuidanceProviderConfig(
+            each.provider, cooldown_turns=_REPEAT_AFTER_EVENTS, max_fires_per_session=MAX_HINTS
+        )
         for each in default_providers(find)
     )
 
@@ -92,7 +94,7 @@ def _configs(find: FindAlternates) -> tuple[GuidanceProviderConfig, ...]:
 # -- messages ------------------------------------------------------------------------------------
 
 MAX_SESSIONS = 1_000
-MARK = "Hint, for this turn only: "
+_HINT_PREFIX = "Hint, for this turn only: "
 
 _FAILED = re.compile(
     r"(?:error|traceback)\b|(?!(?:no|without|zero|\d{1,9}) )(?:[\w./-]{1,40}: )?(?:\w{1,20} ){0,2}"
@@ -213,7 +215,7 @@ def with_guidance(
     """
     if not injections:
         return list(messages)
-    text = "\n".join(MARK + each.content for each in injections)
+    text = "\n".join(_HINT_PREFIX + each.content for each in injections)
     return [*messages, {"role": role, "content": text}]
 
 
@@ -258,5 +260,5 @@ class GuidanceHooks:
         hint = None if event == "UserPromptSubmit" else session.hint(self._find)
         if hint is None:
             return {}
-        added = {"hookEventName": event, "additionalContext": MARK + hint.content}
+        added = {"hookEventName": event, "additionalContext": _HINT_PREFIX + hint.content}
         return {"hookSpecificOutput": added}

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolcrib.guidance.actions import ACTS, MAX_KNOWN, WORDS, ToolCall, normal_error
+from toolcrib.guidance.actions import ACTS, MAX_KNOWN, WORD_SETS, ToolCall, normal_error
 from toolcrib.guidance.detectors import (
     REPETITIONS,
     Event,
@@ -26,7 +26,7 @@ from toolcrib.numerics import sigmoid
 from toolcrib.router.alternates import EFFECT_OF
 from toolcrib.text import likeness, name_words
 
-WINDOW, RECENT = 24, 8
+_WINDOW_STEPS, _RECENT_STEPS = 24, 8
 """Steps that a step is compared with, and steps that count as recent."""
 
 ALIKE, SAME = 0.6, 0.5
@@ -83,14 +83,16 @@ LEVELS: Mapping[str, tuple[float, ...]] = {
 
 _WORD, _NUMBER = re.compile(r"[^\W_]++"), re.compile(r"(?<![\w.])\d{1,12}(?:\.\d{1,6})?(?!\w)")
 EMPTY: frozenset[str] = frozenset()
-ORDERS = ACTS | {verb for verb, effect in EFFECT_OF.items() if effect != "reads"} | WORDS["orders"]
-PLANS = WORDS["plans"] | WORDS["thoughts"]
+ORDERS = (
+    ACTS | {verb for verb, effect in EFFECT_OF.items() if effect != "reads"} | WORD_SETS["orders"]
+)
+PLANS = WORD_SETS["plans"] | WORD_SETS["thoughts"]
 
 
-TABLE = Path(__file__).with_name("weights.csv")
-with TABLE.open(encoding="utf-8", newline="") as _file:
+WEIGHTS_FILE = Path(__file__).with_name("weights.csv")
+with WEIGHTS_FILE.open(encoding="utf-8", newline="") as _file:
     _alarms, *_rows = [(name, weights) for name, *weights in csv.reader(_file)]
-WEIGHTS: Mapping[str, Mapping[str, float]] = {
+ALARM_WEIGHTS: Mapping[str, Mapping[str, float]] = {
     alarm: {name: float(weights[place]) for name, weights in _rows if weights[place]}
     for place, alarm in enumerate(_alarms[1])
 }
@@ -135,16 +137,16 @@ class Signals:
         self._begin()
 
     def _begin(self) -> None:
-        self._steps: deque[_Step] = deque(maxlen=WINDOW)
+        self._steps: deque[_Step] = deque(maxlen=_WINDOW_STEPS)
         self._counts = dict.fromkeys(COUNTS, 0.0)
         self._means = dict.fromkeys(AVERAGED, 0.0)
         self._fail_run = self._vain_run = 0
         self._rounds, self._round_waits = [0] * 5, [0] * 5
         self._turns, self._refuted, self._has_acted = 0.0, 0.0, False
         self._returns = 0
-        self._found: deque[frozenset[str]] = deque(maxlen=WINDOW)
-        self._errors: deque[str] = deque(maxlen=RECENT)
-        self._acts: deque[tuple[str, frozenset[str]]] = deque(maxlen=RECENT)
+        self._found: deque[frozenset[str]] = deque(maxlen=_WINDOW_STEPS)
+        self._errors: deque[str] = deque(maxlen=_RECENT_STEPS)
+        self._acts: deque[tuple[str, frozenset[str]]] = deque(maxlen=_RECENT_STEPS)
 
     def observe(self, event: Event, calls: Sequence[ToolCall]) -> dict[str, float]:
         """Active alarms after an event, each with its certainty (0.5 to 1)."""
@@ -155,7 +157,7 @@ class Signals:
         self.values = self._values(event, calls)
         scores = {
             alarm: sum(weight * self.values[name] for name, weight in weights.items())
-            for alarm, weights in WEIGHTS.items()
+            for alarm, weights in ALARM_WEIGHTS.items()
         }
         stands = {n for n, score in scores.items() if score >= -SLACK * (n in self._standing)}
         if self.values[CERTAIN]:
@@ -168,7 +170,7 @@ class Signals:
         words = _WORD.findall(event.text.lower())
         self._said.update(words)
         if event.is_new and not (self._steps and self._steps[-1].is_question):
-            opens = bool(words) and words[0] in WORDS["interrogatives"]
+            opens = bool(words) and words[0] in WORD_SETS["interrogatives"]
             self._asks_for = float(opens or event.text.rstrip().endswith("?"))
             self._orders = float(not opens and not ORDERS.isdisjoint(words))
             self._begin()
@@ -312,7 +314,7 @@ class Signals:
 
     def _values(self, event: Event, calls: Sequence[ToolCall]) -> dict[str, float]:
         """Signals by name, from 0 to 1."""
-        recent = list(self._steps)[-RECENT:] or [_Step("", EMPTY)]
+        recent = list(self._steps)[-_RECENT_STEPS:] or [_Step("", EMPTY)]
         again = [each.same + each.alike for each in recent]
         is_prompt = isinstance(event, PromptExecuted)
         loop = find_loop(calls, 2) if calls else None
@@ -339,7 +341,7 @@ class Signals:
             and not calls[-1].success
         )
         return values | {
-            **{f"again{n}": sum(each >= n for each in again) / RECENT for n in (2, 3)},
+            **{f"again{n}": sum(each >= n for each in again) / _RECENT_STEPS for n in (2, 3)},
             "fail_run": min(self._fail_run, 6) / 6,
             "now_again": min(again[-1], 4) / 4,
             "max_again": min(max(again), 5) / 5,
@@ -347,7 +349,7 @@ class Signals:
             "refuted": min(self._refuted, 6) / 6,
             "returns": min(self._returns, 4) / 4,
             "vain_run": min(self._vain_run, 6) / 6,
-            "distinct": len({(each.name, each.words) for each in recent}) / RECENT,
+            "distinct": len({(each.name, each.words) for each in recent}) / _RECENT_STEPS,
             "asks_for": self._asks_for,
             "undone": self._orders * values["looks"],
             CERTAIN: float(is_certain),
@@ -391,7 +393,7 @@ def _are_near(some: Sequence[float], others: Sequence[float]) -> bool:
 def _is_question(call: ToolCall) -> bool:
     """True if a call asks a person, by its verb or for lack of another."""
     words = name_words(call.name)
-    return not WORDS["asks"].isdisjoint(words) or words <= WORDS["questions"]
+    return not WORD_SETS["asks"].isdisjoint(words) or words <= WORD_SETS["questions"]
 
 
 def _plans(call: ToolCall) -> bool:

@@ -35,7 +35,7 @@ __all__ = ["TrajectoryAnalysis", "TrajectoryBuilder", "analyse"]
 logger = logging.getLogger(__name__)
 
 WINDOW = 50
-MAX_NAMES = 1_000
+_MAX_COUNTED_NAMES = 1_000
 """Tools, and errors, that have a count of their own; further names are in the totals alone."""
 
 MAX_TEXT_CHARS, MAX_FOUND = 1_000, 100
@@ -262,7 +262,7 @@ class TrajectoryBuilder:
 
 
 def _add(counts: Counter[str], name: str) -> None:
-    if name in counts or len(counts) < MAX_NAMES:
+    if name in counts or len(counts) < _MAX_COUNTED_NAMES:
         counts[name] += 1
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.indexers.audit.characters import (
-    HIDDEN,
+    HIDDEN_CHARACTERS,
     LOOK_ALIKE,
     decode_selectors,
     decode_tags,
@@ -34,7 +34,7 @@ def test_an_excerpt_is_one_line_of_readable_length():
 @given(st.text())
 def test_nothing_hidden_is_left_in_what_is_shown(text):
     shown = visible(text)
-    assert HIDDEN.search(shown) is None
+    assert HIDDEN_CHARACTERS.search(shown) is None
     assert len(shown) <= 160
 
 

@@ -15,9 +15,9 @@ from toolcrib import ToolSpec
 from toolcrib.indexers.audit import audit, blocks
 from toolcrib.indexers.audit.classifier import (
     BUCKETS,
-    KINDS,
-    MAX_CHARS,
-    USUAL,
+    MAX_SENTENCE_CHARS,
+    STATEMENT_KINDS,
+    USUAL_STATEMENTS,
     Statement,
     buckets,
     sentences,
@@ -52,7 +52,7 @@ def test_a_text_is_cut_into_sentences(text, found):
 @given(st.text(max_size=2_000))
 def test_sentences_lose_no_letter_and_are_never_too_long(text):
     found = list(sentences(text))
-    assert all(0 < len(sentence) <= MAX_CHARS for sentence in found)
+    assert all(0 < len(sentence) <= MAX_SENTENCE_CHARS for sentence in found)
     letters = [each for each in text if each.isalnum()]
     assert [each for each in "".join(found) if each.isalnum()] == letters
 
@@ -104,9 +104,9 @@ def test_of_many_statements_each_must_stand_out_more_and_few_are_as_the_usual_nu
     said = [Statement("description", text) for text in texts]
     together = shipped_classifier().judge(said)
     alone = np.vstack([shipped_classifier().judge([each]) for each in said])
-    assert together.shape == (len(said), len(KINDS) - 1)
-    assert len(said) > USUAL
-    np.testing.assert_allclose(together, alone - np.log(len(said) / USUAL), atol=1e-5)
+    assert together.shape == (len(said), len(STATEMENT_KINDS) - 1)
+    assert len(said) > USUAL_STATEMENTS
+    np.testing.assert_allclose(together, alone - np.log(len(said) / USUAL_STATEMENTS), atol=1e-5)
     assert np.isfinite(together).any()
     assert len(shipped_classifier().judge([])) == 0
 
@@ -145,7 +145,9 @@ def test_an_honest_tool_is_served_whatever_the_classifier_says(fields):
 
 @given(st.sampled_from([line["text"] for _, line in lines()]))
 def test_the_classifier_warns_and_does_not_block(text):
-    found = [each for each in audit(ToolSpec(name="t", description=text)) if each.rule in KINDS]
+    found = [
+        each for each in audit(ToolSpec(name="t", description=text)) if each.rule in STATEMENT_KINDS
+    ]
     assert {each.severity for each in found} <= {"warning"}
 
 

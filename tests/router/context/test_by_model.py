@@ -8,7 +8,7 @@ import pytest
 
 from toolcrib import Context, Entity, Settings, Turn, build
 from toolcrib.language_models.testing import ChatServer
-from toolcrib.router.context.by_model import BY_MODEL
+from toolcrib.router.context.by_model import MODEL_READ_SIGNAL
 
 SAID = {
     "intent": "debug",
@@ -52,7 +52,7 @@ def test_labels_are_the_models_and_who_agrees_is_believed_more():
     assert (context.urgency, context.sensitivity) == ("high", "internal")
     assert context.confidences == {"intent": 0.8, "domain": 0.9, "need": 0.8}
     assert context.confidence == 0.8
-    assert context.signals == ("holds email", BY_MODEL)
+    assert context.signals == ("holds email", MODEL_READ_SIGNAL)
     assert lacking == ()
     # It reads all of the turn, and examples of the labels.
     for told in ("the checkout pods hang", "pods.log text/plain", "incident-7", "- code:"):

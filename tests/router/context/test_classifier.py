@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import EncoderError
 from toolcrib.router.context.classifier import (
-    MANY_LABELS,
-    MOST_KEPT,
+    MAX_KEPT_TEXTS,
+    MIN_HELD_OUT_LABELS,
     OUTSIDE,
     TurnClassifier,
     fit_classifier,
@@ -95,11 +95,11 @@ def test_further_inputs_tell_what_vectors_do_not():
 
 
 def test_of_a_label_with_very_many_texts_a_part_is_kept_as_neighbours():
-    vectors, owners = around(CENTRES[:3], 4 * MOST_KEPT)
+    vectors, owners = around(CENTRES[:3], 4 * MAX_KEPT_TEXTS)
     owners = np.where(owners < 2, owners, OUTSIDE)
     kept = fit_classifier(names(2), vectors, owners)
-    assert np.bincount(kept.owners).tolist() == [MOST_KEPT, MOST_KEPT]
-    assert kept.neighbours.shape == (2 * MOST_KEPT, WIDTH)
+    assert np.bincount(kept.owners).tolist() == [MAX_KEPT_TEXTS, MAX_KEPT_TEXTS]
+    assert kept.neighbours.shape == (2 * MAX_KEPT_TEXTS, WIDTH)
 
 
 def test_confidence_is_about_how_often_it_is_right():
@@ -114,7 +114,7 @@ def test_confidence_is_about_how_often_it_is_right():
     assert np.mean([t.confidence for t in told]) == pytest.approx(np.mean(right), abs=0.07)
 
 
-SIZES = st.lists(st.integers(1, 4), min_size=2, max_size=MANY_LABELS + 2)
+SIZES = st.lists(st.integers(1, 4), min_size=2, max_size=MIN_HELD_OUT_LABELS + 2)
 
 
 @given(sizes=SIZES, outside=st.integers(0, 6), seed=st.integers(0, 99))

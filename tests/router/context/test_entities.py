@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib.records import Entity
 from toolcrib.router.context.entities import (
-    MAX_CHARS,
+    MAX_READ_CHARS,
     EntityFinder,
     dates,
     head_of,
@@ -88,14 +88,14 @@ def test_names_of_one_or_two_letters_are_not_looked_for():
 
 
 def test_of_a_long_text_only_the_head_is_searched():
-    text = f"ann@example.com {'x ' * MAX_CHARS} bob@example.com"
+    text = f"ann@example.com {'x ' * MAX_READ_CHARS} bob@example.com"
     assert found(text) == [("email", "ann@example.com")]
 
 
 def test_the_head_ends_between_two_words():
-    assert head_of("a" * 10 + " " + "b" * MAX_CHARS) == "a" * 10
-    assert head_of("a" * 2 * MAX_CHARS) == "a" * MAX_CHARS
-    assert head_of(" " * 2 * MAX_CHARS) == ""
+    assert head_of("a" * 10 + " " + "b" * MAX_READ_CHARS) == "a" * 10
+    assert head_of("a" * 2 * MAX_READ_CHARS) == "a" * MAX_READ_CHARS
+    assert head_of(" " * 2 * MAX_READ_CHARS) == ""
     assert head_of("short") == "short"
 
 

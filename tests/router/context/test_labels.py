@@ -8,7 +8,7 @@ import yaml
 from toolcrib.errors import SettingsError
 from toolcrib.records import SENSITIVITIES
 from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.labels import FIELDS, label_sets, read_label_set
+from toolcrib.router.context.labels import CONTEXT_FIELDS, label_sets, read_label_set
 
 OWN = """
 labels:
@@ -39,13 +39,13 @@ def written(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", CONTEXT_FIELDS)
 def test_every_shipped_label_has_forty_utterances(shipped, field):
     counts = {name: len(label.utterances) for name, label in shipped[field].labels.items()}
     assert {name: count for name, count in counts.items() if count < 40} == {}
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", CONTEXT_FIELDS)
 def test_no_text_has_two_labels_of_a_field(shipped, field):
     texts = shipped[field].texts()
     labels = {}
@@ -84,9 +84,9 @@ def test_a_file_holds_labels_in_their_order_and_what_is_outside(written):
 
 def test_a_file_takes_the_place_of_the_shipped_labels_of_its_field_alone(written, shipped):
     chosen = label_sets({"intent": written(OWN)})
-    assert list(chosen) == list(FIELDS)
+    assert list(chosen) == list(CONTEXT_FIELDS)
     assert list(chosen["intent"].labels) == ["buy", "sell"]
-    assert all(chosen[field] == shipped[field] for field in FIELDS if field != "intent")
+    assert all(chosen[field] == shipped[field] for field in CONTEXT_FIELDS if field != "intent")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 
 from toolcrib.indexers.audit.characters import hidden_signs, is_suspect, skeleton, visible
 from toolcrib.indexers.audit.classifier import (
-    KINDS,
+    STATEMENT_KINDS,
     StatementKind,
     shipped_classifier,
     statements,
@@ -46,7 +46,7 @@ _DIRECTS = re.compile(
     r"|pass|send|attach|give|hand|include|never|always|do not)\b"
     r"|\b(?:you|always) (?:must|should|call|read|pass|send|include|attach)\b"
 )
-"""How a comment speaks that is written for a model: authors leave other notes to themselves."""
+"""Wording of a comment for a model; authors' notes to themselves are worded otherwise."""
 
 
 RUDE = frozenset({"authority", "conduct"})
@@ -54,11 +54,11 @@ RUDE = frozenset({"authority", "conduct"})
 
 
 def audit(spec: ToolSpec) -> list[Finding]:
-    """What is wrong with one specification, the worst first; empty where nothing is."""
+    """Audit one specification; findings come the worst first."""
     texts = texts_of(spec)
     topic = f"{words_of(spec.server)} {words_of(spec.name)} {spec.category}".lower()
     found = list(_in_words(texts, topic))
-    # Nearly all tools end here: what follows looks closer at what is out of the ordinary.
+    # Nearly all tools end here: the rest looks closer at unusual texts.
     everything = SEPARATOR.join(text.text.replace(SEPARATOR, "\x01") for text in texts)
     if is_suspect(everything):
         found += ((t, sign) for t in texts for sign in hidden_signs(t.text, is_name=t.is_name))
@@ -110,7 +110,7 @@ def _in_statements(spec: ToolSpec) -> Iterator[tuple[ToolText, Sign]]:
     classifier = shipped_classifier()
     odds = classifier.judge(said)
     for number in np.flatnonzero(np.logaddexp.reduce(odds, axis=1) >= classifier.warns):
-        statement, kind = said[number], KINDS[1 + int(odds[number].argmax())]
+        statement, kind = said[number], STATEMENT_KINDS[1 + int(odds[number].argmax())]
         shown = statement.sentence or statement.parameter
         yield ToolText(statement.place, shown), Sign(kind, "warning", visible(shown), WHYS[kind])
 
@@ -218,7 +218,7 @@ def _strengthened(found: list[tuple[ToolText, Sign]]) -> list[tuple[ToolText, Si
 
 # -- between tools ---------------------------------------------------------------------------------
 
-MIN_NAME_CHARS = 6
+_MIN_COMPARED_NAME_CHARS = 6
 """Shorter names, and names of one word, stand in any sentence without meaning the tool."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9]+(?:[_.-][A-Za-z0-9]+)*")
@@ -255,10 +255,9 @@ _STEERS = re.compile(
 
 
 def audit_all(specs: Iterable[ToolSpec], beside: Iterable[ToolSpec] = ()) -> list[Finding]:
-    """What is wrong with each specification, and with all of them side by side.
+    """Audit each specification, and compare all specifications with each other.
 
-    Those `beside` them are what else is there, such as the tools of other servers: nothing is
-    said of them.
+    Tools `beside` them, such as those of other servers, are compared with and get no findings.
     """
     tools = list(specs)
     known = [*tools, *beside]
@@ -270,7 +269,7 @@ def audit_all(specs: Iterable[ToolSpec], beside: Iterable[ToolSpec] = ()) -> lis
 
 
 def _names_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
-    """Tools of different servers whose names are the same, or taken for each other."""
+    """Find tools of different servers with equal or confusable names."""
     looks: dict[str, list[ToolSpec]] = defaultdict(list)
     near: dict[str, list[ToolSpec]] = defaultdict(list)
     for spec in known:
@@ -283,7 +282,7 @@ def _names_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Findi
             continue
         others = {each.id: each for key in _variants(spec.name) for each in near[key]}.values()
         alike = [each for each in others if each.server != spec.server]
-        if len({each.server for each in alike}) > MAX_HOLDERS:
+        if len({each.server for each in alike}) > _MAX_IMITATED_SERVERS:
             continue
         copied = next((each for each in alike if _is_copy(spec, each)), None)
         if copied is not None:
@@ -305,7 +304,7 @@ def _look_alike(spec: ToolSpec, others: list[ToolSpec]) -> Finding:
 
 
 def _servers_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
-    """Servers whose names are taken for each other; said once, of the first tool."""
+    """Find servers with confusable names; reported once, for the first tool."""
     near: dict[str, set[str]] = defaultdict(set)
     for server in {spec.server for spec in known}:
         for variant in {skeleton(server), *_variants(server)}:
@@ -314,12 +313,12 @@ def _servers_alike(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Fin
     for server, spec in first.items():
         looks = sorted(near[skeleton(server)] - {server})
         others = {*looks, *(each for key in _variants(server) for each in near[key])} - {server}
-        # A disguise in other letters says nothing against the name that it imitates.
+        # A name in other letters is no evidence against the name that it imitates.
         plain = sorted(each for each in others if each.isascii())
         if looks and not server.isascii():
             why = f"the server's name is hard to tell from {looks[0]!r}"
             yield _cross_tool("block", "shadow-server", spec, "server", server, why)
-        elif 0 < len(plain) <= MAX_HOLDERS:
+        elif 0 < len(plain) <= _MAX_IMITATED_SERVERS:
             why = f"the server's name is taken for that of {plain[0]!r}"
             yield _cross_tool("warning", "shadow-server", spec, "server", server, why)
 
@@ -341,10 +340,10 @@ FILLERS = frozenset(
 )
 """Words that tell no two names apart, and claim nothing."""
 
-MAX_HOLDERS = 2
+_MAX_IMITATED_SERVERS = 2
 """A name that more other servers come near is a common one, which nobody imitates."""
 
-LEAST_COPIED = 0.6
+_MIN_COPIED_SHARE = 0.6
 """Of the words of two descriptions so many must be shared, for one to be a copy."""
 
 
@@ -353,31 +352,31 @@ def _words(name: str) -> set[str]:
 
 
 def _variants(name: str) -> set[str]:
-    """What a name shares with those that it is taken for: itself and every letter left out.
+    """Keys that confusable names share: the name, and the name with each letter left out.
 
-    Two names with one letter more, less or another share one (Garbe 2012, symmetric deletes);
-    words that only claim or fill are left out, and so is the order of what is left.
+    Two names that differ by one letter share a key (Garbe 2012, symmetric deletes). Claims,
+    fillers and the order of words are ignored.
     """
     words = sorted(_words(name) - CLAIMS - FILLERS)
     core = "".join(words)
-    if len(core) < MIN_NAME_CHARS:
+    if len(core) < _MIN_COMPARED_NAME_CHARS:
         return set()
     return {core, *(core[:at] + core[at + 1 :] for at in range(len(core)))}
 
 
 def _is_copy(spec: ToolSpec, other: ToolSpec) -> bool:
     mine, theirs = (_words(each.description[:MAX_COPIED_CHARS]) for each in (spec, other))
-    return bool(mine) and len(mine & theirs) >= LEAST_COPIED * len(mine | theirs)
+    return bool(mine) and len(mine & theirs) >= _MIN_COPIED_SHARE * len(mine | theirs)
 
 
 MAX_COPIED_CHARS = 2_000
 
 
 def _about_others(tools: list[ToolSpec], known: list[ToolSpec]) -> Iterator[Finding]:
-    """Texts that name a tool of another server and change how it is used."""
+    """Find texts that name a tool of another server and change its use."""
     owners: dict[str, set[str]] = defaultdict(set)
     for spec in known:
-        if len(spec.name) >= MIN_NAME_CHARS and _COMPOUND.match(spec.name):
+        if len(spec.name) >= _MIN_COMPARED_NAME_CHARS and _COMPOUND.match(spec.name):
             owners[spec.name].add(spec.server)
     for spec in tools:
         texts = texts_of(spec)
@@ -393,8 +392,8 @@ def _steering(
     clear = ""
     for name in dict.fromkeys(_IDENTIFIER.findall(text.text)):
         servers = owners.get(name, set()) - {spec.server}
-        # What a server says of its own tools and parameters is its business, whoever else has
-        # something of that name.
+        # A server may say anything about its own tools and parameters, even if another server
+        # has a tool of the same name.
         if not servers or name in own or (spec.server in owners[name] and name != spec.name):
             continue
         clear = clear or fold(normalise(text.text))
@@ -408,7 +407,7 @@ def _steering(
 
 
 def _severity(about: str, name: str, own_name: str, servers: set[str]) -> Severity | None:
-    """How bad what is said of another server's tool is; nothing where it is only mentioned."""
+    """Severity of a text about another server's tool; None for a mere mention."""
     if _SPEAKS_ILL.search(about) or _one_apart(name, own_name):
         return "block"
     named = any(server.lower() in about for server in servers if server)
@@ -420,7 +419,7 @@ def _severity(about: str, name: str, own_name: str, servers: set[str]) -> Severi
 
 
 def _one_apart(name: str, other: str) -> bool:
-    """Whether two names differ by one letter: one more, one less, or another."""
+    """Compare two names for a difference of one letter: added, removed or replaced."""
     if name == other or abs(len(name) - len(other)) > 1:
         return False
     start = next((n for n, (a, b) in enumerate(zip(name, other, strict=False)) if a != b), None)

@@ -1,4 +1,4 @@
-"""Characters that show nothing or look like others: where they belong, what they may hide."""
+"""Hidden and confusable characters: decodes them, and judges whether they hide a message."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def fold_letter(letter: str) -> str:
 
 
 def skeleton(name: str) -> str:
-    """What a name looks like at a glance: two names with one skeleton are taken for each other."""
+    """Shape of a name at a glance: two names with the same skeleton are confusable."""
     plain = unicodedata.normalize("NFKC", name).translate(LOOK_ALIKES).lower()
     return plain.translate(_SAME_SHAPE).replace("rn", "m").replace("vv", "w")
 
@@ -103,7 +103,7 @@ def _script(letter: str) -> str:
 
 MAX_EXCERPT_CHARS = 160
 
-TAGS = "\U000e0000-\U000e007f"
+TAG_CHARACTERS = "\U000e0000-\U000e007f"
 """Each stands for a character of ASCII, and no screen shows any."""
 
 SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
@@ -117,7 +117,9 @@ BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufff9-\ufffb"
 PRIVATE = "\ue000-\uf8ff\U000f0000-\U0010fffd"
 
-HIDDEN = re.compile(f"[{TAGS}{SELECTORS}{ZERO_WIDTH}{BIDI}{CONTROLS}{PRIVATE}]")
+HIDDEN_CHARACTERS = re.compile(
+    f"[{TAG_CHARACTERS}{SELECTORS}{ZERO_WIDTH}{BIDI}{CONTROLS}{PRIVATE}]"
+)
 _BLANKS = re.compile(r"(?:[^\S\x00]|[\u2800\u3164\u115f\u1160\uffa0\u200b]){40,}")
 
 FIRST_TAG, LAST_TAG = 0xE0000, 0xE007F
@@ -163,7 +165,7 @@ def strays(text: str) -> str:
 def visible(text: str, limit: int = MAX_EXCERPT_CHARS) -> str:
     """The text on one line, hidden characters spelled out, cut to a readable length."""
     shown = _BLANKS.sub(lambda run: f" ⟨blank ×{len(run[0])}⟩ ", text[: limit * 60])
-    shown = re.sub(f"([{TAGS}]+)", lambda run: f"⟨tags: {decode_tags(run[0])}⟩", shown)
+    shown = re.sub(f"([{TAG_CHARACTERS}]+)", lambda run: f"⟨tags: {decode_tags(run[0])}⟩", shown)
     shown = re.sub(
         f"([{SELECTORS}{ZERO_WIDTH}{BIDI}{CONTROLS}{PRIVATE}])\\1*",
         lambda run: _spelled(run[1], len(run[0])),
@@ -182,13 +184,13 @@ def _spelled(letter: str, count: int) -> str:
 
 
 def decode_tags(text: str) -> str:
-    """What is written in tag characters: each stands for one of ASCII."""
+    """Decode tag characters: each stands for a character of ASCII."""
     codes = [ord(letter) - FIRST_TAG for letter in text if FIRST_TAG <= ord(letter) <= LAST_TAG]
     return "".join(chr(code) for code in codes if chr(code).isprintable())
 
 
 def decode_selectors(run: str) -> str:
-    """What is written in variation selectors: each stands for a byte, or two for one."""
+    """Decode variation selectors: each stands for a byte or half a byte."""
     numbers = [_number(letter) for letter in run]
     if max(numbers, default=0) < FEW_SELECTORS:
         pairs = zip(numbers[::2], numbers[1::2], strict=False)
@@ -204,7 +206,7 @@ def _number(selector: str) -> int:
 
 
 def decode_zero_width(run: str) -> str:
-    """What is written in two kinds of zero-width characters: bits, eight a letter."""
+    """Decode two kinds of zero-width characters: bits, eight a letter."""
     for ones in sorted(set(run)):
         bits = "".join("1" if letter == ones else "0" for letter in run)
         octets = bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits) - 7, 8))
@@ -214,7 +216,7 @@ def decode_zero_width(run: str) -> str:
 
 
 def _readable(octets: bytes) -> str:
-    """The bytes as text, empty where they are none."""
+    """Bytes as text; empty if they are no text."""
     try:
         text = octets.decode("utf-8")
     except UnicodeDecodeError:
@@ -225,31 +227,31 @@ def _readable(octets: bytes) -> str:
 
 # -- rules about characters ------------------------------------------------------------------------
 
-FEW = 3
-"""So many of anything odd may have come about by copying."""
+_MAX_STRAY_CHARS = 3
+"""Odd characters that copying may leave behind; more are suspicious."""
 
-LONG_RUN = 8
-"""So many characters of no width in a row hold a message; mishaps of copying hold one or two."""
+_MIN_MESSAGE_CHARS = 8
+"""Zero-width characters in a row that hold a message; copying leaves one or two."""
 
-MANY = 24
-MANY_LINES = 30
-MANY_BLANKS = 400
+_MIN_WARNED_CHARS = 24
+_MIN_BLANK_LINES = 30
+_MIN_BLANKS = 400
 """The longest runs in real tools, within tables and indented code, are 17 lines and 350 blanks."""
 
-ODD_BLANKS = 40
-"""Of those that are no spaces of ASCII; they have no use in a row."""
+_MIN_ODD_BLANKS = 40
+"""Blanks outside of ASCII in a row that have no honest use."""
 
-MAX_SHOWN_CHARS = 200
+_MAX_TEXT_BEHIND_CHARS = 200
 
-SUSPECT = re.compile(r"[^\x00\x09\x0a\x0d\x20-\x7e]|[^\S\x1c-\x1f]{40,}|\n[\r\n]{29,}")
-"""Without any of these there is nothing here to look for."""
+_SUSPECT = re.compile(r"[^\x00\x09\x0a\x0d\x20-\x7e]|[^\S\x1c-\x1f]{40,}|\n[\r\n]{29,}")
+"""Matches somewhere in every text that has hidden characters."""
 
 _BLANK_RUN = re.compile(r"(?:[^\S\x00]|[\u2800\u3164\u115f\u1160\uffa0\u200b]){30,}")
 _ESCAPES = re.compile(r"(?:\x1b|\x9b)(?:\[?[0-9;?]*[A-Za-z]|[\]PX^_][^\x07\x1b]{0,200}|.)?")
 _COLOUR = re.compile(r"(?:\x1b\[|\x9b)([0-9;]*)m")
 _SELECTED = re.compile(f"[A-Za-z]?[{SELECTORS}]{{2,}}|[A-Za-z][{SELECTORS}]")
 _NO_WIDTH = re.compile(f"[{ZERO_WIDTH}]+")
-_TAGGED = re.compile(f"[{TAGS}]+")
+_TAGGED = re.compile(f"[{TAG_CHARACTERS}]+")
 _OVERRIDE = re.compile("[\u202d\u202e]")
 _EMBEDDED = re.compile("[\u061c\u200e\u200f\u202a\u202b\u2066-\u2068]")
 _RUBBED_OUT = re.compile(r"\x08{3,}|\x7f{3,}")
@@ -259,15 +261,15 @@ _PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010fffd]+")
 
 
 def is_suspect(text: str) -> bool:
-    """Whether anything here needs a closer look; texts may be joined by separators."""
-    return SUSPECT.search(text) is not None
+    """Look quickly for characters that need a closer look; texts may be joined by separators."""
+    return _SUSPECT.search(text) is not None
 
 
 def hidden_signs(text: str, *, is_name: bool) -> Iterator[Sign]:
-    """What hides in one text; in a name nothing may."""
+    """Find hidden characters in one text; a name may have none."""
     yield from _blank_runs(text)
     rest = strays(text)
-    if HIDDEN.search(rest):
+    if HIDDEN_CHARACTERS.search(rest):
         if is_name:
             why = "a name holds characters that show nothing, so that it looks like another name"
             yield Sign("hidden-in-name", "block", visible(text), why)
@@ -284,9 +286,9 @@ def _sign(rule: str, severity: Severity, text: str, at: re.Match[str], why: str)
 
 def _blank_runs(text: str) -> Iterator[Sign]:
     for run in _BLANK_RUN.finditer(text):
-        after = text[run.end() : run.end() + MAX_SHOWN_CHARS].strip()
-        many = run[0].count("\n") >= MANY_LINES or len(run[0]) >= MANY_BLANKS
-        odd = not run[0].isascii() and len(run[0]) >= ODD_BLANKS
+        after = text[run.end() : run.end() + _MAX_TEXT_BEHIND_CHARS].strip()
+        many = run[0].count("\n") >= _MIN_BLANK_LINES or len(run[0]) >= _MIN_BLANKS
+        odd = not run[0].isascii() and len(run[0]) >= _MIN_ODD_BLANKS
         if after and (many or odd):
             why = "a long run of blanks pushes the text behind it out of sight"
             yield Sign("blank-run", "block", visible(f"⟨blank ×{len(run[0])}⟩ {after}"), why)
@@ -299,7 +301,7 @@ def _written_in_hidden(text: str) -> Iterator[Sign]:
         why = f"tag characters, which no screen shows, spell {visible(said, 80)!r}"
         yield _sign("hidden-tags", "block", text, tagged, why)
     if selected := _SELECTED.search(text):
-        severity: Severity = "block" if len(selected[0]) > FEW else "warning"
+        severity: Severity = "block" if len(selected[0]) > _MAX_STRAY_CHARS else "warning"
         why = "variation selectors stand where nothing has variants: each can carry a byte"
         yield _sign("hidden-selectors", severity, text, selected, why)
 
@@ -312,10 +314,10 @@ def _no_width(text: str) -> Iterator[Sign]:
     total = sum(len(run[0]) for run in runs)
     severity: Severity = "info"
     why = "a character of no width, as copying leaves behind"
-    if len(longest[0]) >= LONG_RUN:
+    if len(longest[0]) >= _MIN_MESSAGE_CHARS:
         severity = "block"
         why = f"{len(longest[0])} characters of no width in a row can only carry a message"
-    elif total >= MANY or len(longest[0]) > FEW:
+    elif total >= _MIN_WARNED_CHARS or len(longest[0]) > _MAX_STRAY_CHARS:
         severity = "warning"
         why = f"{total} characters of no width stand where no script needs them"
     yield _sign("hidden-zero-width", severity, text, longest, why)
@@ -351,7 +353,7 @@ def _controls(text: str) -> Iterator[Sign]:
 
 
 def _hides(escape: str) -> bool:
-    """Whether a sequence does more than colour: conceals, paints over, moves, erases or links."""
+    """Tell a sequence that conceals, paints over, moves, erases or links from mere colour."""
     colour = _COLOUR.fullmatch(escape)
     if colour is None:
         return len(escape) > 1
@@ -363,14 +365,14 @@ def _hides(escape: str) -> bool:
 
 def _private(text: str) -> Iterator[Sign]:
     if found := _PRIVATE.search(text):
-        severity: Severity = "warning" if len(found[0]) >= FEW else "info"
+        severity: Severity = "warning" if len(found[0]) >= _MAX_STRAY_CHARS else "info"
         why = "characters of private use show what a font makes of them, or nothing"
         yield _sign("private-use", severity, text, found, why)
 
 
 def _mixed(text: str, *, is_name: bool) -> Iterator[Sign]:
     if words := mixes_scripts(text):
-        severity: Severity = "warning" if is_name or len(words) >= FEW else "info"
+        severity: Severity = "warning" if is_name or len(words) >= _MAX_STRAY_CHARS else "info"
         why = (
             "letters of several scripts in one name: it looks like another name"
             if is_name

@@ -1,10 +1,10 @@
-"""Classifier of statements: what tells of the tool, and what tells its reader what to do.
+"""Classifier of statements: tells descriptions of a tool from instructions to its reader.
 
-Phrases do not generalise: who knows them writes around them. So every sentence of a specification
-is judged by what it says, in two steps. A linear model over hashed words, 30 microseconds a
-sentence, lets most of the plain ones pass. What is left goes through a small transformer, which
-was trained from the encoder that ships (`scripts/fit_audit.py`): mean of its tokens' vectors, then
-a softmax over `KINDS`. Where that suspects a sentence, it reads it once more among its neighbours.
+Phrases do not generalise: an attacker who knows them writes around them. A model therefore judges
+every sentence of a specification, in two steps. A linear model over hashed words, 30 microseconds
+a sentence, passes most plain sentences. A small transformer judges the rest; it was trained from
+the shipped encoder (`scripts/fit_audit.py`): mean of the tokens' vectors, then a softmax over
+`STATEMENT_KINDS`. It reads a suspicious sentence a second time together with its neighbours.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from toolcrib.text import TWO_LETTERS
 
 StatementKind: TypeAlias = Literal["description", "instruction", "preference", "harvest"]
 
-KINDS: tuple[StatementKind, ...] = ("description", "instruction", "preference", "harvest")
-"""What a statement does: it tells of the tool, tells its reader what to do, praises the tool over
-others, or asks for what the tool's job does not need."""
+STATEMENT_KINDS: tuple[StatementKind, ...] = ("description", "instruction", "preference", "harvest")
+"""Kinds of statements: describes the tool, instructs its reader, praises the tool over others, or
+requests data that the tool does not need."""
 
-MODEL = Path(__file__).parent / "model"
-SCALE = 12.0
+MODEL_FOLDER = Path(__file__).parent / "model"
+VECTOR_SCALE = 12.0
 """Unit vectors are stretched by this before the softmax."""
 
 # -- statements ------------------------------------------------------------------------------------
 
-MAX_CHARS = 400
-LEAST_CHARS = 8
-LEAST_WORDS = 2
-LEAST_SPELLED = 3
-NEAR = 150
+MAX_SENTENCE_CHARS = 400
+_MIN_SENTENCE_CHARS = 8
+_MIN_SENTENCE_WORDS = 2
+_MIN_IDENTIFIER_WORDS = 3
+_MAX_NEIGHBOUR_CHARS = 150
 """Characters of the sentences before and after that belong to a passage."""
 
 _END = re.compile(r"(?<=[.!?])[\"')\]]{0,3}\s|\n|(?<=[。！？।؟])")
@@ -77,13 +77,13 @@ class Statement:
 
     @property
     def text(self) -> str:
-        """What the classifier reads."""
+        """Text for the classifier: the sentence after its parameter's name."""
         label = f"{words_of(self.parameter).lower()}:" if self.parameter else ""
         return f"{label} {self.sentence}".strip()
 
     @property
     def passage(self) -> str:
-        """What the classifier reads where the sentence alone is suspicious."""
+        """Text with both neighbours, for a sentence that alone is suspicious."""
         return " ".join(filter(None, (self.before, self.text, self.after)))
 
 
@@ -105,8 +105,8 @@ def _sentences(text: ToolText, parameter: str) -> Iterator[Statement]:
     said = list(sentences(_spelled_out(normalise(text.text))))
     for number, sentence in enumerate(said):
         if parameter or _may_tell(sentence):
-            before = said[number - 1][-NEAR:] if number else ""
-            after = said[number + 1][:NEAR] if number + 1 < len(said) else ""
+            before = said[number - 1][-_MAX_NEIGHBOUR_CHARS:] if number else ""
+            after = said[number + 1][:_MAX_NEIGHBOUR_CHARS] if number + 1 < len(said) else ""
             yield Statement(text.place, sentence, parameter, before, after)
             parameter = ""
 
@@ -114,16 +114,19 @@ def _sentences(text: ToolText, parameter: str) -> Iterator[Statement]:
 def _spelled_out(text: str) -> str:
     """The text; words instead of one long identifier, as values of a parameter often are."""
     words = words_of(text).split() if _IDENTIFIER.fullmatch(text) else []
-    return " ".join(words).lower() if len(words) >= LEAST_SPELLED else text
+    return " ".join(words).lower() if len(words) >= _MIN_IDENTIFIER_WORDS else text
 
 
 def sentences(text: str) -> Iterator[str]:
     """The sentences of a normalised text; one that does not end is cut at its commas."""
     for part in _END.split(text):
         sentence = part.strip(_EDGE)
-        while len(sentence) > MAX_CHARS:
-            comma = max(sentence.rfind(mark, MAX_CHARS // 4, MAX_CHARS) for mark in (", ", "; "))
-            cut = comma + 1 if comma > 0 else MAX_CHARS
+        while len(sentence) > MAX_SENTENCE_CHARS:
+            comma = max(
+                sentence.rfind(mark, MAX_SENTENCE_CHARS // 4, MAX_SENTENCE_CHARS)
+                for mark in (", ", "; ")
+            )
+            cut = comma + 1 if comma > 0 else MAX_SENTENCE_CHARS
             yield sentence[:cut].strip(_EDGE)
             sentence = sentence[cut:].strip(_EDGE)
         if sentence:
@@ -131,15 +134,17 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def _may_tell(sentence: str) -> bool:
-    """Whether it is long enough to say anything: "Tool 12." is not, and neither is an address."""
+    """Check that a sentence is long enough to judge; "Tool 12." and an address are not."""
     words = sum(TWO_LETTERS.search(part) is not None for part in sentence.split())
-    return (words >= LEAST_WORDS or not sentence.isascii()) and len(sentence) >= LEAST_CHARS
+    return (words >= _MIN_SENTENCE_WORDS or not sentence.isascii()) and len(
+        sentence
+    ) >= _MIN_SENTENCE_CHARS
 
 
 # -- the first step --------------------------------------------------------------------------------
 
 BUCKETS = 1 << 16
-MAX_TOKENS = 120
+_MAX_HASHED_TOKENS = 120
 
 _TOKEN = re.compile(r"[^\W_]+(?:'[a-z]{1,3}\b)?|[^\w\s]")
 
@@ -150,7 +155,7 @@ def buckets(text: str) -> NDArray[np.int64]:
     Where there are other letters than ASCII's, which words may run together, runs of letters too.
     """
     tokens = ["0" if token.isdigit() else token for token in _TOKEN.findall(text.lower())]
-    tokens = tokens[:MAX_TOKENS]
+    tokens = tokens[:_MAX_HASHED_TOKENS]
     found = {*tokens, f"^{tokens[0]}"} if tokens else set[str]()
     found.update(f"{one} {two}" for one, two in pairwise(tokens))
     found.update(f"{one} _ {two}" for one, two in zip(tokens, tokens[2:], strict=False))
@@ -165,17 +170,17 @@ def buckets(text: str) -> NDArray[np.int64]:
 
 # -- the classifier --------------------------------------------------------------------------------
 
-MAX_KNOWN = 20_000
-"""Statements whose verdict is kept: servers list the same tools again and again."""
+_MAX_CACHED_STATEMENTS = 20_000
+"""Statements with a cached verdict: servers list the same tools again and again."""
 
-LOOKS = -4.0
-"""From these log odds on the second step suspects a sentence, and reads its neighbours, too."""
+_SUSPICIOUS_LOG_ODDS = -4.0
+"""Log odds from which the second step reads a sentence again with its neighbours."""
 
-USUAL = 6
-"""Statements that a tool has: one that says less is judged as if it said the usual."""
+USUAL_STATEMENTS = 6
+"""Statements of a usual tool; a tool with fewer statements is judged as if it had so many."""
 
-SHARE = 0.5
-"""How much the first step's log odds count beside the second's: both have read the same words."""
+_FIRST_STEP_WEIGHT = 0.5
+"""Weight of the first step's log odds beside the second's; both have read the same words."""
 
 
 class StatementClassifier:
@@ -198,17 +203,17 @@ class StatementClassifier:
             self._weights: FloatArray = head["weights"]
             self._bias: FloatArray = head["bias"]
             self.warns = float(head["warns"])
-        self._known: BoundedMap[tuple[str, str], FloatArray] = BoundedMap(MAX_KNOWN)
+        self._known: BoundedMap[tuple[str, str], FloatArray] = BoundedMap(_MAX_CACHED_STATEMENTS)
 
     def judge(self, said: Sequence[Statement]) -> FloatArray:
-        """How much speaks for each kind, of all statements of one tool: float32 [statements, 3].
+        """Log odds of each kind for all statements of one tool: float32 [statements, 3].
 
-        That is the log odds of each of `KINDS` but the first against a description: those of the
-        second step and a share of the first's, less the logarithm of how many statements there
-        are, `USUAL` at least. In a tool that says a lot, one of them looks odd by chance. What
-        either step lets pass has minus infinity.
+        Odds of each of `STATEMENT_KINDS` but the first against a description: those of the second
+        step and a share of the first's, less the logarithm of the number of statements,
+        `USUAL_STATEMENTS` at least. In a tool with many statements, one looks odd by chance. A
+        statement that either step passes has minus infinity.
         """
-        odds = np.full((len(said), len(KINDS) - 1), -np.inf, dtype=np.float32)
+        odds = np.full((len(said), len(STATEMENT_KINDS) - 1), -np.inf, dtype=np.float32)
         unknown: dict[tuple[str, str], list[int]] = {}
         leads: list[float] = []
         for row, statement in enumerate(said):
@@ -222,31 +227,32 @@ class StatementClassifier:
                 unknown[key] = [row]
                 leads.append(lead)
         if unknown:
-            told = self._told(list(unknown)) + SHARE * np.array(leads, np.float32)[:, None]
-            for (key, rows), each in zip(unknown.items(), told, strict=True):
+            second = self._second_step(list(unknown))
+            judged = second + _FIRST_STEP_WEIGHT * np.array(leads, np.float32)[:, None]
+            for (key, rows), each in zip(unknown.items(), judged, strict=True):
                 odds[rows] = self._known[key] = each
-        return odds - np.float32(np.log(max(len(said), USUAL)))
+        return odds - np.float32(np.log(max(len(said), USUAL_STATEMENTS)))
 
     def _lead(self, text: str) -> float:
-        """By how much a statement stands out for the first step: log odds; below zero it passes."""
+        """Log odds of a statement by the first step; a statement below zero passes."""
         found = buckets(text)
         if not len(found):
             return -np.inf
         return float(self._words[found].sum() / np.sqrt(len(found)) + self._offset)
 
-    def _told(self, read: Sequence[tuple[str, str]]) -> FloatArray:
-        """Log odds by the second step, of sentences and the passages around them."""
-        odds = self._odds([text for text, _ in read])
-        suspected = odds.max(axis=1) >= LOOKS
-        again = [row for row, pair in enumerate(read) if suspected[row] and len(set(pair)) > 1]
+    def _second_step(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
+        """Log odds by the second step, of pairs of a sentence and its passage."""
+        odds = self._odds([text for text, _ in pairs])
+        suspected = odds.max(axis=1) >= _SUSPICIOUS_LOG_ODDS
+        again = [row for row, pair in enumerate(pairs) if suspected[row] and len(set(pair)) > 1]
         if again:
-            odds[again] = (odds[again] + self._odds([read[row][1] for row in again])) / 2
-        odds[odds.max(axis=1) < LOOKS] = -np.inf
+            odds[again] = (odds[again] + self._odds([pairs[row][1] for row in again])) / 2
+        odds[odds.max(axis=1) < _SUSPICIOUS_LOG_ODDS] = -np.inf
         return odds
 
     def _odds(self, texts: Sequence[str]) -> FloatArray:
         vectors = self._encoder.encode_documents(texts)
-        logits: Any = vectors * SCALE @ self._weights + self._bias
+        logits: Any = vectors * VECTOR_SCALE @ self._weights + self._bias
         odds: FloatArray = logits[:, 1:] - logits[:, :1]
         return odds
 
@@ -254,4 +260,4 @@ class StatementClassifier:
 @cache
 def shipped_classifier() -> StatementClassifier:
     """The classifier that ships in the package."""
-    return StatementClassifier(MODEL)
+    return StatementClassifier(MODEL_FOLDER)

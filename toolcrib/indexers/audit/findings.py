@@ -18,10 +18,10 @@ SEVERITIES: tuple[Severity, ...] = ("info", "warning", "block")
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What a rule found in one text, before it is known whose text that is.
+    """Match of a rule in one text, without the text's place.
 
     `excerpt` shows hidden characters. Signs of different `group` in one tool strengthen each
-    other; those without one stand for themselves.
+    other; signs without a group do not.
     """
 
     rule: str
@@ -32,23 +32,25 @@ class Sign:
 
 
 def blocks(findings: Iterable[Finding]) -> bool:
-    """Whether any of these keeps a tool from being served."""
+    """Look for a finding that keeps a tool from being served."""
     return any(finding.severity == "block" for finding in findings)
 
 
 # -- texts of a specification ----------------------------------------------------------------------
 
 MAX_AUDITED_CHARS = 100_000
-"""Of one tool; the longest of a hundred thousand real ones has a fifth of that."""
+"""Characters of one tool that are audited; the longest of 100,000 real tools has a fifth."""
 
-FIELDS = ("name", "server", "id", "description", "category", "version")
-LISTS = ("success_examples", "anti_patterns", "tags", "safety_tags", "requires", "provides")
-OBJECTS = ("input_schema", "output_schema", "annotations")
+_TEXT_FIELDS = ("name", "server", "id", "description", "category", "version")
+_LIST_FIELDS = ("success_examples", "anti_patterns", "tags", "safety_tags", "requires", "provides")
+_OBJECT_FIELDS = ("input_schema", "output_schema", "annotations")
 
-NAMES = frozenset({"name", "server", "id", "required", "tags", "category"})
+_NAME_FIELDS = frozenset({"name", "server", "id", "required", "tags", "category"})
 """Fields whose texts are names: their words hang together by underscores and capitals."""
 
-MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_MAP_KEYWORDS = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+)
 """Keys of a schema whose own keys are names that the author chose."""
 
 KEYWORDS = frozenset(
@@ -62,7 +64,7 @@ KEYWORDS = frozenset(
         *("minItems", "minLength", "minProperties", "minimum", "multipleOf", "not", "nullable"),
         *("oneOf", "pattern", "prefixItems", "propertyNames", "readOnly", "required", "then"),
         *("title", "type", "unevaluatedItems", "unevaluatedProperties", "uniqueItems"),
-        *("url", "writeOnly", "xml", *MAPS, *Enrichment.model_fields),
+        *("url", "writeOnly", "xml", *_MAP_KEYWORDS, *Enrichment.model_fields),
     }
 )
 """Keys of JSON Schema and OpenAPI: they are nobody's words."""
@@ -81,17 +83,15 @@ class ToolText:
 
     @property
     def is_property(self) -> bool:
-        """Whether it is the name of a property of a schema."""
+        """True for the name of a property of a schema."""
         return self.is_name and _PROPERTY.search(self.place) is not None
 
 
 def texts_of(spec: ToolSpec) -> list[ToolText]:
-    """The texts of a specification, each once, at the first place where it stands.
+    """Texts of a specification, each once, at its first place; `MAX_AUDITED_CHARS` at most.
 
-    No more than `MAX_AUDITED_CHARS` characters are given.
-
-    Of an object's keys those are texts that its author chose: names of properties, and whatever
-    is no key word of JSON Schema.
+    Keys of an object are texts if the author chose them: names of properties, and keys that are
+    no key word of JSON Schema.
     """
     found: dict[tuple[str, bool], ToolText] = {}
     left = MAX_AUDITED_CHARS
@@ -106,18 +106,18 @@ def texts_of(spec: ToolSpec) -> list[ToolText]:
 
 
 def is_too_long(spec: ToolSpec) -> bool:
-    """Whether a specification has more text than `texts_of` gives."""
+    """Compare the size of a specification with the limit of `texts_of`."""
     left = MAX_AUDITED_CHARS
     return any((left := left - len(text)) < 0 for text in {each.text for each in _all_texts(spec)})
 
 
 def _all_texts(spec: ToolSpec) -> Iterator[ToolText]:
-    for field in FIELDS:
-        yield ToolText(field, getattr(spec, field), field in NAMES)
-    for field in LISTS:
+    for field in _TEXT_FIELDS:
+        yield ToolText(field, getattr(spec, field), field in _NAME_FIELDS)
+    for field in _LIST_FIELDS:
         for number, value in enumerate(cast("tuple[str, ...]", getattr(spec, field))):
-            yield ToolText(f"{field}[{number}]", value, field in NAMES)
-    for field in OBJECTS:
+            yield ToolText(f"{field}[{number}]", value, field in _NAME_FIELDS)
+    for field in _OBJECT_FIELDS:
         yield from _within(field, getattr(spec, field))
     if spec.skill:
         yield ToolText("skill.body", spec.skill.body)
@@ -135,15 +135,16 @@ def _within(place: str, value: Any) -> Iterator[ToolText]:
     while stack:
         path, key, held = stack.pop()
         if isinstance(held, str):
-            yield ToolText(path, held, key in NAMES)
+            yield ToolText(path, held, key in _NAME_FIELDS)
         elif isinstance(held, dict):
             members = cast("dict[str, Any]", held)
             inner = [(_step(path, name), name, members[name]) for name in members]
             for step, name, _ in inner:
-                if key in MAPS or name not in KEYWORDS:
+                if key in _MAP_KEYWORDS or name not in KEYWORDS:
                     yield ToolText(step, name, is_name=True)
             stack += [
-                (step, "" if key in MAPS else name, each) for step, name, each in reversed(inner)
+                (step, "" if key in _MAP_KEYWORDS else name, each)
+                for step, name, each in reversed(inner)
             ]
         elif isinstance(held, list | tuple):
             items = cast("list[Any]", held)

@@ -17,7 +17,7 @@ from toolcrib.indexers.audit.characters import (
     CONTROLS,
     LOOK_ALIKES,
     SELECTORS,
-    TAGS,
+    TAG_CHARACTERS,
     ZERO_WIDTH,
     decode_selectors,
     decode_tags,
@@ -30,7 +30,9 @@ from toolcrib.text import TWO_LETTERS
 SEPARATOR = "\x00"
 """Stands between texts that are made plain together; no text keeps one of its own."""
 
-_DROPPED = re.compile(f"[{TAGS}{SELECTORS}{ZERO_WIDTH}{BIDI}{CONTROLS.replace(SEPARATOR, chr(1))}]")
+_DROPPED = re.compile(
+    f"[{TAG_CHARACTERS}{SELECTORS}{ZERO_WIDTH}{BIDI}{CONTROLS.replace(SEPARATOR, chr(1))}]"
+)
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b\x00]{0,200}\x07?")
 _ODD_BLANK = re.compile("[\u2800\u3164\u115f\u1160\uffa0]")
 _ENTITY = re.compile(r"&(?:#|[A-Za-z]{2,8};)")
@@ -120,12 +122,12 @@ _TELLING = frozenset(
 _TURNED = frozenset(word[::-1] for word in _TELLING)
 _ROTATED = frozenset(codecs.encode(word, "rot13") for word in _TELLING)
 _WORD = re.compile(r"[a-z]{3,}")
-AT_LEAST = 2
-"""So many telling words must come out before a text counts as turned round: one is chance."""
+_MIN_TELLING_WORDS = 2
+"""Telling words by which a decoded text counts as encoded; one appears by chance."""
 
 
 def may_be_coded(text: str) -> bool:
-    """Whether anything in a text may be code; for nearly all texts this is the end of it."""
+    """Look quickly for anything encoded in a text; nearly all texts have nothing."""
     return (
         not text.isascii()
         or ("\\" in text and _ESCAPED.search(text) is not None)
@@ -137,7 +139,7 @@ def may_be_coded(text: str) -> bool:
 
 
 def decoded(text: str) -> Iterator[tuple[str, str]]:
-    """Every reading of a text that it may be meant to have besides the plain one, with its name."""
+    """Decode a text by every encoding that may apply, each with its name."""
     if not text.isascii():
         yield from _from_hidden(text)
     if "\\" in text and _ESCAPED.search(text):
@@ -150,7 +152,7 @@ def decoded(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _from_hidden(text: str) -> Iterator[tuple[str, str]]:
-    tags = re.findall(f"[{TAGS}]+", text)
+    tags = re.findall(f"[{TAG_CHARACTERS}]+", text)
     if tags:
         yield "tag characters", decode_tags("".join(tags))
     for run in _SELECTED.findall(text)[:MAX_BLOBS]:
@@ -180,14 +182,14 @@ def _as_text(octets: bytes) -> str:
 
 def _swapped(text: str) -> Iterator[tuple[str, str]]:
     words = set(_WORD.findall(text))
-    if len(words & _ROTATED) >= AT_LEAST:
+    if len(words & _ROTATED) >= _MIN_TELLING_WORDS:
         yield "rotated letters (ROT13)", codecs.decode(text, "rot13")
-    if len(words & _TURNED) >= AT_LEAST:
+    if len(words & _TURNED) >= _MIN_TELLING_WORDS:
         yield "letters in reverse", text[::-1]
-    if len(_LEET_HINT.findall(text)) >= AT_LEAST:
+    if len(_LEET_HINT.findall(text)) >= _MIN_TELLING_WORDS:
         read = _LEET_WORD.sub(lambda word: word[0].translate(_LEET), text)
         gained = set(_WORD.findall(read)) - words
-        if len(gained & _TELLING) >= AT_LEAST:
+        if len(gained & _TELLING) >= _MIN_TELLING_WORDS:
             yield "digits for letters", read
 
 
@@ -208,8 +210,8 @@ _HIDES = re.compile(
     r"|rgba\([^)]*,\s*0\s*\))|(?:^|\s)hidden(?=\s|=|/|$)|height\s*:\s*0(?:px)?\s*[;\"']|\bsize\s*=\s*[\"']?0\b",
     re.IGNORECASE,
 )
-ENOUGH_WORDS = 4
-"""So many make a sentence; a lone constant or label is nobody's order."""
+_MIN_HIDDEN_WORDS = 4
+"""Words of the shortest hidden text that is reported; constants and labels are shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,7 @@ class HiddenText:
 
 
 def unseen(text: str) -> Iterator[HiddenText]:
-    """What a text holds that a reader of the rendered page would not see."""
+    """Find parts of a text that a rendered page does not show."""
     for comment in _COMMENT.finditer(text):
         yield from _if_words("comment", comment[1] or "", comment.start())
     if "]:" in text:
@@ -235,12 +237,12 @@ def unseen(text: str) -> Iterator[HiddenText]:
 
 
 def _if_words(kind: str, text: str, start: int) -> Iterator[HiddenText]:
-    if len(TWO_LETTERS.findall(text)) >= ENOUGH_WORDS:
+    if len(TWO_LETTERS.findall(text)) >= _MIN_HIDDEN_WORDS:
         yield HiddenText(kind, text.strip(), start)
 
 
 def _is_code(text: str, start: int) -> bool:
-    """Whether a place stands within code: between back-ticks, or behind an open fence."""
+    """Recognise a place within code: between back-ticks, or behind an open fence."""
     before = text[:start]
     line = before[before.rfind("\n") + 1 :]
     return line.count("`") % 2 == 1 or before.count("```") % 2 == 1

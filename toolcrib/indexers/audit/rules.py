@@ -67,10 +67,10 @@ class RawPattern:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """What to look for.
+    """Phrase of a rule.
 
-    Of each tuple of `needles` one must be there: beginnings of words, or signs. The first tuple
-    is the one that fewest texts hold.
+    Every match contains one of each tuple of `needles`: beginnings of words, or signs. The first
+    tuple is the rarest.
     """
 
     text: str
@@ -97,17 +97,17 @@ def _compiled(regex: str) -> re.Pattern[str]:
 
 _REPEATED = re.compile(r"(\\.|\[\^?(?:\\.|[^\]\\]){1,200}\]|[^\\\[])(\*|\+|\{(\d+),\})?")
 
-MOST = 200
-"""Times that anything in a phrase repeats: without an end, a long text is read again and again."""
+_MAX_REPETITIONS = 200
+"""Repetitions of a part of a phrase; without a bound, a long text takes quadratic time."""
 
 
 def _bounded(regex: str) -> str:
-    """The same, but nothing repeats more than `MOST` times."""
+    """The same, but nothing repeats more than `_MAX_REPETITIONS` times."""
 
     def bound(element: re.Match[str]) -> str:
         what, times, least = element.groups()
         least = least or {"*": "0", "+": "1"}.get(times)
-        return what if least is None else f"{what}{{{least},{MOST}}}"
+        return what if least is None else f"{what}{{{least},{_MAX_REPETITIONS}}}"
 
     return _REPEATED.sub(bound, regex)
 
@@ -217,14 +217,14 @@ def _needle(choice: str) -> str:
 
 
 def _rarity(needles: tuple[str, ...]) -> tuple[bool, int]:
-    """How well a phrase is looked for by these: few texts should hold any."""
+    """Sort key of needles, greatest for the rarest."""
     return not any(needle in COMMON for needle in needles), -len(needles)
 
 
 # -- rules -----------------------------------------------------------------------------------------
 
 FOLDER = Path(__file__).parent / "rules"
-SHARED = "words.yaml"
+_VOCABULARY_FILE = "words.yaml"
 MAX_KNOWN_WORDS = 100_000
 
 _WORD = re.compile(r"[a-z]{2,}")
@@ -302,12 +302,12 @@ def _rarest(needle: str) -> str:
 @cache
 def rulebook() -> Rulebook:
     """The rules that ship."""
-    shared = _load(FOLDER / SHARED)
+    shared = _load(FOLDER / _VOCABULARY_FILE)
     words: dict[str, str] = shared["words"]
     patterns = _patterns(shared)
     phrases: list[tuple[Rule, Phrase]] = []
     for file in sorted(FOLDER.glob("*.yaml")):
-        if file.name != SHARED:
+        if file.name != _VOCABULARY_FILE:
             book = _load(file)
             own = {**patterns, **_patterns(book)}
             phrases += (
@@ -347,14 +347,14 @@ def _load(file: Path) -> Mapping[str, Any]:
 
 # -- matches ---------------------------------------------------------------------------------------
 
-AROUND = 50
+_EXCERPT_MARGIN_CHARS = 50
 """So much of the text is shown on each side of what was found."""
 
 MAX_PLACES = 8
 """One phrase is reported at so many places of a tool, and no more."""
 
-MIN_WORDS = 5
-"""A name of so many words is a sentence, and read as one."""
+_MIN_NAME_SENTENCE_WORDS = 5
+"""Words from which on a name is read as a sentence."""
 
 _SENTENCE_END = re.compile(r"[.!?。!?](?=\s|$)|[\n。!?]")
 _QUOTES = re.compile(r"[\"“”„«»「」『』]|(?<!\w)['‘’`]|['‘’`](?!\w)")
@@ -364,16 +364,16 @@ _SPEAKS_OF_ATTACKS = re.compile(
     r"|jailbreak|attack|malicious|suspicious|poison|adversarial|phish|explain|red.?team"
     r"|contains? \"|test (?:payload|case)|(?:phrases?|texts?|prompts?) (?:such as|like))"
 )
-"""How a tool talks that is made to find what these rules look for."""
+"""Wording of tools that look for attacks themselves."""
 
 
 def signs_in(
     texts: str, shown: str, topic: str, names: Sequence[bool]
 ) -> Iterator[tuple[int, Sign]]:
-    """What rules find, each with the number of its text.
+    """Find matches of rules, each with the number of its text.
 
     `texts` are plain and lower-case, each between two separators, `shown` the same with their
-    capitals, `topic` what the tool is called; `names` says which texts are identifiers.
+    capitals, `topic` the tool's server, name and category; `names` marks the identifiers.
     """
     starts = [found.start() for found in re.finditer(SEPARATOR, texts)]
     for rule, phrase in rulebook().possible(texts):
@@ -394,16 +394,16 @@ def _matches(phrase: Phrase, texts: str) -> Iterator[re.Match[str]]:
 
 
 def _fits(rule: Rule, texts: str, starts: Sequence[int], number: int, is_name: bool) -> bool:  # noqa: FBT001
-    """Whether a rule is for this text: those of names for names, others for what is no name."""
+    """Match rules of names with names, and other rules with other texts."""
     if not is_name or rule.names:
         return rule.names == is_name
-    return texts.count(" ", starts[number], starts[number + 1]) + 1 >= MIN_WORDS
+    return texts.count(" ", starts[number], starts[number + 1]) + 1 >= _MIN_NAME_SENTENCE_WORDS
 
 
 def _sign(rule: Rule, texts: str, shown: str, found: re.Match[str], topic: str) -> Sign:
     start, end = found.start(), min(found.end(), found.start() + 120)
-    left = max(texts.rfind(SEPARATOR, 0, start + 1) + 1, start - AROUND)
-    right = min(texts.index(SEPARATOR, max(end, left)), end + AROUND)
+    left = max(texts.rfind(SEPARATOR, 0, start + 1) + 1, start - _EXCERPT_MARGIN_CHARS)
+    right = min(texts.index(SEPARATOR, max(end, left)), end + _EXCERPT_MARGIN_CHARS)
     excerpt = visible(shown[left:right])
     excuse = ""
     if _is_quoted(texts, found.start(), found.end()):
@@ -417,7 +417,7 @@ def _sign(rule: Rule, texts: str, shown: str, found: re.Match[str], topic: str) 
 
 
 def _is_quoted(texts: str, start: int, end: int) -> bool:
-    """Whether the words at a place are what a tool looks for, not what it says itself."""
+    """Recognise words that a tool quotes because it looks for them."""
     before = texts[max(0, start - 200, texts.rfind(SEPARATOR, 0, start) + 1) : start]
     ends = [stop.end() for stop in _SENTENCE_END.finditer(before)]
     sentence = before[ends[-1] :] if ends else before

@@ -1,1 +1,1 @@
-"""What kind of turn it is: intent, domain, urgency, sensitivity, entities and language."""
+"""Context of a turn: intent, domain, urgency, sensitivity, entities and language."""

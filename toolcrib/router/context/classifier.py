@@ -28,48 +28,37 @@ from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
 from toolcrib.numerics import fit_logistic, sigmoid, softmax
 
-__all__ = [
-    "OUTSIDE",
-    "STRETCH",
-    "TURNS",
-    "Classifier",
-    "Prediction",
-    "TurnClassifier",
-    "fit_classifier",
-    "shipped_turns",
-]
-
 Labels = NDArray[np.int64]
 
 OUTSIDE = -1
 
-SCALE = 4.0
-"""Unit vectors are stretched by this before the regression, which sets what they count beside the
-other inputs: of 3, 4, 5, 8 and 12 as good as any on development turns."""
+_VECTOR_SCALE_BESIDE_INPUTS = 4.0
+"""Scale of unit vectors before the regression, which sets their weight beside the other inputs;
+of 3, 4, 5, 8 and 12 as good as any on development turns."""
 
-ALONE = 16.0
-"""The same where there are no other inputs; with this penalty 8 fits many labels too little."""
+_VECTOR_SCALE_ALONE = 16.0
+"""Scale of unit vectors without other inputs; with this penalty 8 fits many labels too little."""
 
-PENALTY = 5.0
-STEPS = 150
-FOLDS = 5
-LEAST_SHARE = 1e-6
-POWERS = 30
-MARGIN = 1.1
-MANY_LABELS = 8
-"""From so many labels on, whole labels are held out to learn what out-of-scope looks like."""
+_L2_PENALTY = 5.0
+_DESCENT_STEPS = 150
+_CROSS_VALIDATION_FOLDS = 5
+_MIN_SHARE = 1e-6
+_POWER_ITERATIONS = 30
+_EIGENVALUE_MARGIN = 1.1
+MIN_HELD_OUT_LABELS = 8
+"""Labels from which on whole labels are held out as examples of out-of-scope texts."""
 
-EVIDENCE = 4
-NEIGHBOURS = 3
-MOST_KEPT = 100
-"""Utterances of a label that are kept as neighbours: more of them hardly find a nearer one."""
+_EVIDENCE_FEATURES = 4
+_NEAREST_TEXTS = 3
+MAX_KEPT_TEXTS = 100
+"""Utterances of a label that are kept as neighbours; more hardly find a nearer neighbour."""
 
-REGRET = 2.0
-"""What turning away a right label counts beside believing a wrong one. On development splits of
+_REFUSAL_COST = 2.0
+"""Cost of refusing a right label, relative to accepting a wrong label. On development splits of
 two public sets 2 gave 1 to 4 points of in-scope accuracy for 0 to 4 of out-of-scope recall."""
 
-LEAST_SUPPORT = 8
-"""A label's own threshold needs so many utterances that were given it."""
+_MIN_LABEL_TEXTS = 8
+"""Utterances with a predicted label that the label's own threshold needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +90,7 @@ class Classifier:
     thresholds: NDArray[np.float64]
 
     def predict(self, vector: FloatArray, extra: FloatArray | None = None) -> Prediction:
-        """What a text is; `vector`: float32 [dimensions], `extra`: the flags it was fitted with."""
+        """Predict a text's label; `vector`: float32 [dimensions], `extra`: flags as when fitted."""
         inputs = _inputs(vector[None, :], None if extra is None else extra[None, :])[0]
         logits = inputs @ self.weights + self.offsets
         known = len(self.labels)
@@ -130,7 +119,7 @@ def fit_classifier(
     """
     known = len(labels)
     inputs = _inputs(vectors, extra)
-    is_open = bool((owners == OUTSIDE).any()) or known >= MANY_LABELS
+    is_open = bool((owners == OUTSIDE).any()) or known >= MIN_HELD_OUT_LABELS
     weights, offsets = _head(inputs, owners, known)
     evidence, chosen, right = _unseen(inputs, vectors, owners, known, is_open, seed)
     with_offset: NDArray[np.float64] = np.column_stack([evidence, np.ones(len(evidence))])
@@ -144,8 +133,12 @@ def fit_classifier(
 
 
 def _inputs(vectors: FloatArray, extra: FloatArray | None) -> FloatArray:
-    """What the head reads: vectors alone, or beside other inputs and then stretched less."""
-    return vectors * ALONE if extra is None else np.hstack([vectors * SCALE, extra])
+    """Inputs of the head: vectors alone, or vectors scaled less beside other inputs."""
+    return (
+        vectors * _VECTOR_SCALE_ALONE
+        if extra is None
+        else np.hstack([vectors * _VECTOR_SCALE_BESIDE_INPUTS, extra])
+    )
 
 
 def _head(inputs: FloatArray, owners: Labels, known: int) -> tuple[FloatArray, FloatArray]:
@@ -157,11 +150,11 @@ def _head(inputs: FloatArray, owners: Labels, known: int) -> tuple[FloatArray, F
     count = len(inputs)
     rows = np.hstack([inputs, np.ones((count, 1), dtype=np.float32)]).astype(np.float32)
     wanted = np.eye(classes, dtype=np.float32)[np.where(owners == OUTSIDE, known, owners)]
-    curvature = 0.5 * _largest_eigenvalue(rows) / count + PENALTY / count
+    curvature = 0.5 * _largest_eigenvalue(rows) / count + _L2_PENALTY / count
     weights = np.zeros((rows.shape[1], classes), dtype=np.float32)
     ahead, momentum = weights, 1.0
-    for _ in range(STEPS):
-        slope = rows.T @ (softmax(rows @ ahead) - wanted) / count + PENALTY / count * ahead
+    for _ in range(_DESCENT_STEPS):
+        slope = rows.T @ (softmax(rows @ ahead) - wanted) / count + _L2_PENALTY / count * ahead
         moved = (ahead - slope / curvature).astype(np.float32)
         grown = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
         ahead = (moved + (momentum - 1) / grown * (moved - weights)).astype(np.float32)
@@ -170,14 +163,14 @@ def _head(inputs: FloatArray, owners: Labels, known: int) -> tuple[FloatArray, F
 
 
 def _largest_eigenvalue(rows: FloatArray) -> float:
-    """Of `rows.T @ rows`, by power iteration without making it; rather above than below."""
+    """Estimate the largest eigenvalue of `rows.T @ rows` from above, by power iteration."""
     vector = np.ones(rows.shape[1], dtype=np.float32)
     length = 0.0
-    for _ in range(POWERS):
+    for _ in range(_POWER_ITERATIONS):
         vector = rows.T @ (rows @ vector)
         length = float(np.linalg.norm(vector))
-        vector /= max(length, LEAST_SHARE)
-    return MARGIN * length
+        vector /= max(length, _MIN_SHARE)
+    return _EIGENVALUE_MARGIN * length
 
 
 def _unseen(
@@ -188,22 +181,22 @@ def _unseen(
     is_open: bool,  # noqa: FBT001 -- private, and named where it is called
     seed: int,
 ) -> tuple[NDArray[np.float64], Labels, NDArray[np.bool_]]:
-    """What heads say of texts that they have not seen: evidence, choice, and if it was right.
+    """Cross-validate heads: evidence, choice and correctness for texts outside of their fold.
 
-    With many labels, every fold also hides whole labels: their texts are out of scope to it.
+    With many labels, every fold also hides whole labels, whose texts are out of scope to it.
     """
     order = np.random.default_rng(seed).permutation(len(owners))
     fold_of = np.empty(len(owners), dtype=np.int64)
-    fold_of[order] = np.arange(len(owners)) % FOLDS
-    hidden_in = np.arange(known) % FOLDS
+    fold_of[order] = np.arange(len(owners)) % _CROSS_VALIDATION_FOLDS
+    hidden_in = np.arange(known) % _CROSS_VALIDATION_FOLDS
     evidence: list[NDArray[np.float64]] = []
     chosen: list[Labels] = []
     right: list[NDArray[np.bool_]] = []
-    for fold in range(FOLDS):
+    for fold in range(_CROSS_VALIDATION_FOLDS):
         hidden = np.zeros(len(owners), dtype=np.bool_)
-        if known >= MANY_LABELS:
+        if known >= MIN_HELD_OUT_LABELS:
             hidden = (owners != OUTSIDE) & (hidden_in[owners] == fold)
-        unseen = (fold_of == fold) | (hidden & (fold_of == (fold + 1) % FOLDS))
+        unseen = (fold_of == fold) | (hidden & (fold_of == (fold + 1) % _CROSS_VALIDATION_FOLDS))
         seen = ~unseen & ~hidden
         inside = seen & (owners != OUTSIDE)
         if not inside.any() or not unseen.any():
@@ -220,34 +213,37 @@ def _unseen(
         chosen.append(picked)
         right.append((picked == owners[unseen]) & ~hidden[unseen])
     if not evidence:
-        return np.empty((0, EVIDENCE)), np.empty(0, np.int64), np.empty(0, np.bool_)
+        return np.empty((0, _EVIDENCE_FEATURES)), np.empty(0, np.int64), np.empty(0, np.bool_)
     return np.concatenate(evidence), np.concatenate(chosen), np.concatenate(right)
 
 
 def _evidence(
     logits: FloatArray, near: FloatArray, owners: Labels, known: int
 ) -> NDArray[np.float64]:
-    """Of each text: best logit, its log-share, cosines of the nearest and of the chosen's own."""
+    """Evidence of each text: best logit, its log-share, cosines to nearest texts and own label."""
     shares = softmax(logits)
     chosen = logits[:, :known].argmax(axis=1)
     rows = np.arange(len(logits))
-    told = [logits[rows, chosen], np.log(np.maximum(shares[rows, chosen], LEAST_SHARE))]
+    told = [logits[rows, chosen], np.log(np.maximum(shares[rows, chosen], _MIN_SHARE))]
     if near.shape[1]:
         of_chosen = np.where(owners[None, :] == chosen[:, None], near, -1.0)
-        count = min(NEIGHBOURS, near.shape[1])
+        count = min(_NEAREST_TEXTS, near.shape[1])
         own = -np.partition(-of_chosen, count - 1, axis=1)[:, :count]
-        told += [near.max(axis=1) * SCALE, np.clip(own, 0, None).mean(axis=1) * SCALE]
+        told += [
+            near.max(axis=1) * _VECTOR_SCALE_BESIDE_INPUTS,
+            np.clip(own, 0, None).mean(axis=1) * _VECTOR_SCALE_BESIDE_INPUTS,
+        ]
     else:
         told += [np.zeros(len(logits))] * 2
     return np.column_stack(told).astype(np.float64)
 
 
 def _spread(owners: Labels, known: int) -> Labels:
-    """The places of at most `MOST_KEPT` texts of each label, evenly out of all of them."""
+    """The places of at most `MAX_KEPT_TEXTS` texts of each label, evenly out of all of them."""
     found: list[Labels] = []
     for label in range(known):
         own = np.flatnonzero(owners == label)
-        step = np.linspace(0, len(own) - 1, min(len(own), MOST_KEPT))
+        step = np.linspace(0, len(own) - 1, min(len(own), MAX_KEPT_TEXTS))
         found.append(own[step.astype(np.int64)])
     return np.concatenate(found)
 
@@ -255,16 +251,16 @@ def _spread(owners: Labels, known: int) -> Labels:
 def _thresholds(
     sure: NDArray[np.float64], chosen: Labels, right: NDArray[np.bool_], known: int
 ) -> NDArray[np.float64]:
-    """Per label, the threshold with the least regret on texts that were not fitted on.
+    """Threshold of each label with the least cost on texts outside of the fit.
 
-    Of a label with few such texts: that of all labels.
+    A label with few such texts has the threshold of all labels.
     """
     overall = _best(sure, right)
     thresholds = np.full(known, overall)
     for label in range(known):
         given = chosen == label
-        if given.sum() >= LEAST_SUPPORT:
-            # Half way to what all labels say: a few texts do not place a border well.
+        if given.sum() >= _MIN_LABEL_TEXTS:
+            # Half way to the threshold of all labels: few texts do not place a border well.
             thresholds[label] = (overall + _best(sure[given], right[given])) / 2
     return thresholds
 
@@ -273,7 +269,7 @@ def _best(sure: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
     order = np.argsort(sure)
     values, good = sure[order], right[order]
     # Rejecting the first i: right are the wrong ones among them, and the right ones above.
-    gained = np.concatenate([[0], np.cumsum(np.where(good, -REGRET, 1))])
+    gained = np.concatenate([[0], np.cumsum(np.where(good, -_REFUSAL_COST, 1))])
     cut = int(gained.argmax())
     if cut == 0:
         return 0.0

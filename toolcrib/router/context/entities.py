@@ -16,8 +16,6 @@ from toolcrib.router.context.phrases import PhraseIndex, listed
 from toolcrib.router.context.pii import NORTH_AMERICA, personal_entities, secrets
 from toolcrib.text import TextWords, split_words
 
-__all__ = ["MAX_CHARS", "EntityFinder", "dates", "head_of", "pattern_entities", "products"]
-
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
     r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
@@ -287,10 +285,10 @@ def _without_the_sentences(span: str) -> str:
     return span
 
 
-MAX_CHARS = 8_000
+MAX_READ_CHARS = 8_000
 """What is looked at of a turn; a log of 200 KB that is pasted in says no more than its head."""
 
-MIN_NAME_CHARS = 3
+_MIN_TOOL_NAME_CHARS = 3
 """Shorter names of tools (`q`, `ls`) are letters of a sentence more often than tools."""
 
 _CERTAIN = frozenset({"secret", "card", "iban", "ssn"})
@@ -320,10 +318,10 @@ _RANKS = {kind: rank for rank, kind in enumerate(_ORDER)}
 
 
 def head_of(text: str) -> str:
-    """The first `MAX_CHARS` characters, cut at white space so that no entity is cut in two."""
-    if len(text) <= MAX_CHARS:
+    """The first `MAX_READ_CHARS` characters, cut at white space so that no entity is cut in two."""
+    if len(text) <= MAX_READ_CHARS:
         return text
-    parts = text[:MAX_CHARS].rsplit(maxsplit=1)
+    parts = text[:MAX_READ_CHARS].rsplit(maxsplit=1)
     return parts[0] if parts else ""
 
 
@@ -347,7 +345,7 @@ class EntityFinder:
         region: str | None = None,
     ) -> None:
         given = ((phrase, kind) for kind, phrases in gazetteers.items() for phrase in phrases)
-        tools = ((name, "tool") for name in names if len(name) >= MIN_NAME_CHARS)
+        tools = ((name, "tool") for name in names if len(name) >= _MIN_TOOL_NAME_CHARS)
         self._gazetteers = PhraseIndex(given)
         self._names = PhraseIndex(tools)
         self._region = region

@@ -16,17 +16,7 @@ from toolcrib.records.scope import SENSITIVITIES
 from toolcrib.records.tools import Text, Texts
 from toolcrib.router.context.cues import load_cues
 
-__all__ = [
-    "FIELDS",
-    "Label",
-    "LabelSet",
-    "label_sets",
-    "map_labels",
-    "read_label_set",
-    "unknown_labels",
-]
-
-FIELDS = ("intent", "domain", "urgency", "sensitivity", "smalltalk", "need")
+CONTEXT_FIELDS = ("intent", "domain", "urgency", "sensitivity", "smalltalk", "need")
 """The fields of a context that are told by utterances."""
 
 _PRESETS = Path(__file__).with_name("presets")
@@ -90,13 +80,14 @@ def label_sets(files: Mapping[str, str | Path]) -> dict[str, LabelSet]:
     Raises:
         SettingsError: an unknown field, or a file that cannot be used.
     """
-    if unknown := sorted(files.keys() - set(FIELDS)):
+    if unknown := sorted(files.keys() - set(CONTEXT_FIELDS)):
         raise SettingsError(
-            f"context.labels: there is no field {unknown[0]!r}; there are {', '.join(FIELDS)}"
+            f"context.labels: there is no field {unknown[0]!r}; there are "
+            f"{', '.join(CONTEXT_FIELDS)}"
         )
     return {
         field: read_label_set(files[field], field) if field in files else _preset(field)
-        for field in FIELDS
+        for field in CONTEXT_FIELDS
     }
 
 
@@ -124,13 +115,13 @@ def _names(file: str | Path, field: str) -> Iterator[str]:
 def unknown_labels(
     pairs: Iterable[tuple[str, tuple[str, str | None]]], known: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong with places that speak of a domain and an intent, and with which field."""
+    """Find unknown domains and intents in places of the settings; with each error its field."""
     for where, pair in dict.fromkeys(pairs):
         for field, label in zip(("domain", "intent"), pair, strict=True):
             if label is not None and label not in known[field]:
                 meant = did_you_mean(nearest(label, known[field]))
-                said = f"{where} speaks of the {field} {label!r}, which no turn can have"
-                yield f"{said}{meant or '; known are ' + ', '.join(known[field])}", field
+                error = f"{where} names the {field} {label!r}, which no turn can have"
+                yield f"{error}{meant or '; known are ' + ', '.join(known[field])}", field
 
 
 def _file(field: str) -> Path:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray
-from toolcrib.encoders.language import language_of
+from toolcrib.encoders.language import is_english, language_of
 from toolcrib.errors import EncoderError
 from toolcrib.records import SENSITIVITIES, Context, Entity, Sensitivity
 from toolcrib.records.scope import is_above
@@ -35,7 +35,12 @@ from toolcrib.router.context.entities import EntityFinder, head_of
 from toolcrib.router.context.labels import LabelSet
 from toolcrib.router.context.phrases import PhraseIndex
 from toolcrib.router.context.pii import PERSONAL, graded
-from toolcrib.router.context.rules import remainder_of
+from toolcrib.router.context.rules import (
+    STATED_CONFIDENCE,
+    remainder_of,
+    smalltalk_of,
+    stated_intent,
+)
 from toolcrib.text import TextWords, split_words
 
 if TYPE_CHECKING:
@@ -187,7 +192,7 @@ def _flags(reading: ReadText, cues: Cues) -> list[float]:
 
 
 def _beyond_smalltalk(words: TextWords, cues: Cues) -> Iterator[float]:
-    """Whether there is small talk, and of what else is said how much, where, and if it asks."""
+    """Features of small talk, and of the size, place and question form of the other words."""
     rest = remainder_of(words, cues.indexes)
     yield float(bool(rest.smalltalk))
     yield from (float(rest.count >= least) for least in (1, 2, 4))
@@ -229,13 +234,13 @@ class ContextModel:
     aliases: Mapping[str, str]
 
     def predict(self, vector: FloatArray, reading: ReadText) -> dict[str, Prediction]:
-        """What a text is, field by field; `vector`: float32 [dimensions]."""
+        """Predict each field of a text; `vector`: float32 [dimensions]."""
         extra = self.features.of(reading)
         return {name: each.predict(vector, extra) for name, each in self.classifiers.items()}
 
 
 def identity_of(sets: Mapping[str, LabelSet], cues: Cues, dense: DenseEncoder) -> dict[str, str]:
-    """What a model fitted now would be fitted with."""
+    """Identity of a model that is fitted now: encoder, label sets and cues."""
     heard = cues.model_dump_json()
     return {
         "format": str(FORMAT),
@@ -401,11 +406,11 @@ class Detector(Protocol):
         ...
 
     def leans(self, text: str) -> float:
-        """How much a text leans on what was said before it: 0 not at all, 1 surely."""
+        """Dependence of a text on earlier messages, from 0 (none) to 1 (certain)."""
         ...
 
     def grounds(self, text: str) -> int:
-        """How many phrases of a text name rules that are written down."""
+        """Number of phrases in a text that name written rules."""
         ...
 
 
@@ -458,13 +463,19 @@ class SemanticDetector:
         confidences = {name: each.confidence for name, each in told.items()}
         held, holds, _ = graded(found, ())
         confidences["smalltalk"] = sum(told["smalltalk"].shares)
-        said["smalltalk"] = self._smalltalk(told["smalltalk"].shares, reading.words)
+        said["smalltalk"] = self._smalltalk(text, query.text, told["smalltalk"].shares)
         if said["smalltalk"] is not None:
             # It asks for nothing: what it contains is all that can matter.
             level, signals = held, holds
             said |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
         else:
-            level, signals = _level(told["sensitivity"]), _out_of_scope(told)
+            stated = stated_intent(reading.words, self._model.features.cues.indexes)
+            if stated is not None:
+                confidence = confidences["intent"] if said["intent"] in stated.labels else 0.0
+                said["intent"] = stated.labels[0]
+                confidences["intent"] = max(confidence, STATED_CONFIDENCE)
+            level = _level(told["sensitivity"])
+            signals = tuple(f"out-of-scope:{n}" for n in ("intent", "domain") if said[n] is None)
             if held == "pii" and is_above(held, level):
                 # A card number is one, whatever the words around it sound like.
                 level, signals = held, (*signals, *holds)
@@ -490,36 +501,36 @@ class SemanticDetector:
         told = self._turns.tell(reading.letters) if self._is_told else {}
         return told | self._model.predict(vector, reading)
 
-    def _smalltalk(self, shares: Sequence[float], words: TextWords) -> str | None:
-        """The likeliest kind of small talk; None where a request is likelier than any."""
-        rest = remainder_of(words, self._model.features.cues.indexes)
+    def _smalltalk(self, text: str, searched: str, shares: Sequence[float]) -> str | None:
+        """Likeliest kind of small talk; None where a request is likelier than any.
+
+        Words alone decide where the vector does not show the turn: it was encoded with earlier
+        turns, or its language is not the encoder's.
+        """
+        words, indexes = split_words(head_of(text)), self._model.features.cues.indexes
+        rest = remainder_of(words, indexes)
+        if searched != text or not is_english(text) or (rest.smalltalk and not rest.count):
+            return smalltalk_of(words, indexes).label
         least = EVEN_BESIDE if rest.smalltalk and rest.apart >= A_REQUEST else EVEN
         kinds = self._model.classifiers["smalltalk"].labels
         return kinds[int(np.argmax(shares))] if sum(shares) >= least else None
 
     def _reading(self, text: str, searched: str, found: tuple[Entity, ...]) -> ReadText:
-        """What is read: with what a follow-up leans on, for its words alone may say little."""
+        """Read a text; a follow-up together with earlier text, as its words alone say little."""
         if searched == text:
             return read(head_of(text), found)
         whole = head_of(searched)
         return read(whole, self._finder.find(whole))
 
     def leans(self, text: str) -> float:
-        """How much a text leans on what was said before it."""
+        """Dependence of a text on earlier messages, by the cues."""
         return self._otherwise.leans(text)
 
     def grounds(self, text: str) -> int:
-        """How many phrases of a text name rules that are written down."""
+        """Number of phrases in a text that name written rules."""
         return self._otherwise.grounds(text)
 
 
 def _level(told: Prediction) -> Sensitivity:
     levels: dict[str | None, Sensitivity] = {each: each for each in SENSITIVITIES}
     return levels.get(told.label, SENSITIVITIES[0])
-
-
-def _out_of_scope(told: dict[str, Prediction]) -> tuple[str, ...]:
-    """The fields that no label fits."""
-    return tuple(
-        f"out-of-scope:{name}" for name in ("intent", "domain") if told[name].label is None
-    )

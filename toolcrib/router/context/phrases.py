@@ -21,13 +21,13 @@ MAX_WORDS = 12
 
 @cache
 def lists() -> dict[str, Any]:
-    """What entities are told by, from `presets/entities.yaml`."""
+    """Words and patterns of entities, from `presets/entities.yaml`."""
     text = (Path(__file__).with_name("presets") / "entities.yaml").read_text(encoding="utf-8")
     return yaml.safe_load(text)
 
 
 def listed(name: str) -> list[str]:
-    """One of these that is a list."""
+    """One of the lists of `lists`."""
     return lists()[name]
 
 

@@ -15,9 +15,6 @@ from toolcrib.records import Entity
 from toolcrib.records.scope import SENSITIVITIES, Sensitivity
 from toolcrib.router.context.phrases import Match, listed, lists
 
-__all__ = ["NORTH_AMERICA", "PERSONAL", "Grade", "graded", "personal_entities", "secrets"]
-
-
 MAX_KEY_CHARS = 2_000
 """Of a run without white space so much is looked at; no key is longer."""
 
@@ -101,7 +98,7 @@ def _known_formats(text: str) -> Iterator[Entity]:
 
 
 def _looks_secret(value: str, *, in_prose: bool) -> bool:
-    """Whether a value is no placeholder, no word and no code: mixed signs without an order."""
+    """Recognise a value of mixed signs without order: no placeholder, no word and no code."""
     if len(value) < MIN_SECRET_CHARS or value.count(" ") > 1 or value.endswith(")"):
         return False
     if _PLACEHOLDER.match(value):
@@ -229,7 +226,7 @@ def _ibans(text: str) -> Iterator[Entity]:
 
 
 def _is_iban(text: str) -> bool:
-    """Whether it is as long as those of its country, and 1 modulo 97 (ISO 13616)."""
+    """Check an IBAN's length by its country, and its remainder 1 modulo 97 (ISO 13616)."""
     number = text.replace(" ", "").upper()
     if not number.isascii() or len(number) != _IBAN_LENGTHS.get(number[:2]):
         return False
@@ -284,7 +281,7 @@ def _is_valid_phone(number: str, region: str | None) -> bool:
 
 
 def _has_phone_form(number: str, region: str | None) -> bool:
-    """Whether it is written as numbers with a country's code are, or as in North America."""
+    """Recognise the form of a phone number with a country's code, or of North America."""
     digits = re.sub(r"\D", "", number)
     if "+" not in number:
         return region in NORTH_AMERICA and _AMERICAN.fullmatch(number) is not None
@@ -308,7 +305,7 @@ MAX_SIGNALS = 5
 
 
 class Grade(NamedTuple):
-    """How sensitive a text is, what gave it away, and whether that is something it holds."""
+    """Sensitivity of a text and its signals; `by_entity` if an entity of the text decided."""
 
     level: Sensitivity
     signals: tuple[str, ...]
@@ -316,7 +313,7 @@ class Grade(NamedTuple):
 
 
 def graded(entities: Iterable[Entity], matches: Iterable[Match]) -> Grade:
-    """The level of a text with these entities and phrases, and why; the highest level counts.
+    """Grade a text with these entities and phrases; the highest level counts.
 
     A signal names the type of an entity, never its text: signals are logged.
     """

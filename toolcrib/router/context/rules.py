@@ -19,6 +19,7 @@ from toolcrib.router.context.pii import graded
 from toolcrib.text import TextWords, split_words
 
 __all__ = [
+    "STATED_CONFIDENCE",
     "Estimate",
     "HeuristicDetector",
     "estimate",
@@ -27,6 +28,7 @@ __all__ = [
     "phrase_weights",
     "remainder_of",
     "smalltalk_of",
+    "stated_intent",
 ]
 
 _UNKNOWN = 0.3
@@ -111,7 +113,7 @@ def follow_up_score(words: TextWords, indexes: CueIndexes) -> float:
 
 
 def _is_led(words: TextWords, start: int, indexes: CueIndexes, *, alone: bool) -> bool:
-    """Whether a verb leads what begins at `start`; one that stands `alone` must be a clear one."""
+    """Look for a leading verb at `start`; a verb that stands `alone` must be unambiguous."""
     first = next((at for at in range(start, len(words.bare)) if words.bare[at][0].isalnum()), None)
     if first is None:
         return False
@@ -144,7 +146,7 @@ class Remainder:
 
 
 def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
-    """What is left of a turn without its small talk; what stands in quotes is not said."""
+    """Rest of a turn without its small talk; quoted small talk belongs to the rest."""
     quoted = _quoted(words)
     found = tuple(each for each in indexes.smalltalk.find(words) if each.first not in quoted)
     covered = {at for match in found for at in range(match.first, match.last)}
@@ -163,7 +165,7 @@ def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
 
 
 def _weight(words: TextWords, at: int) -> int:
-    """How many words this one counts for; a name is called, and asks for nothing."""
+    """Number of words that one word counts for; a name in a sentence counts for none."""
     called = words.raised[at] and at > 0 and words.bare[at - 1] not in _SENTENCE_ENDS
     return 0 if called else spoken_words(words.bare[at])
 
@@ -214,6 +216,20 @@ def smalltalk_of(words: TextWords, indexes: CueIndexes) -> Estimate:
     return Estimate(votes.most_common(1)[0][0], sure, (repr(rest.smalltalk[0].phrase),))
 
 
+def stated_intent(words: TextWords, indexes: CueIndexes) -> Match | None:
+    """Opening that states the intent, past politeness; None where there is none or several."""
+    at: int | None = 0
+    while at is not None and at < len(words.bare):
+        opening, polite = indexes.openings.at(words, at), indexes.politeness.at(words, at)
+        if opening is not None and (polite is None or opening.last >= polite.last):
+            return opening if len(opening.labels) == 1 else None
+        if polite is not None:
+            at = polite.last
+        else:
+            at = at + 1 if words.bare[at] in _CLAUSE_MARKS else None
+    return None
+
+
 def meta_of(words: TextWords, indexes: CueIndexes) -> tuple[str, ...]:
     """Signals of a question about the assistant: what it can do, or how it is used; else none."""
     kinds = {label for match in indexes.meta.find(words) for label in match.labels}
@@ -234,9 +250,14 @@ _INTENT_SHARPNESS, _DOMAIN_SHARPNESS, _NEED_SHARPNESS = 0.6, 1.4, 0.5
 """Chosen so that confidences come near to how often labelled turns bear them out."""
 
 _INTENTS_NEED = 1.0
+
+STATED_CONFIDENCE = 0.9
+"""Confidence of an intent that an opening states: 0.95 or more of labelled texts bear each out."""
+
 _LEVELS = {"calm": "low", "alarm": "high"}
 _JOINS = frozenset({"and", "then", "also", "but", "so", "or"})
-_CLAUSE_ENDS = frozenset(".;:?!,\"'()-–—") | _JOINS
+_CLAUSE_MARKS = frozenset(".;:?!,\"'()-–—")
+_CLAUSE_ENDS = _CLAUSE_MARKS | _JOINS
 _INSIDE = frozenset("'-_")
 """Marks that stand inside words."""
 _SENTENCE_ENDS = frozenset(".!?:;…")
@@ -308,11 +329,11 @@ class HeuristicDetector:
         )
 
     def leans(self, text: str) -> float:
-        """How much a text leans on what was said before it: 0 not at all, 1 surely."""
+        """Dependence of a text on earlier messages, from 0 (none) to 1 (certain)."""
         return follow_up_score(split_words(_gist(text)), self._cues.indexes)
 
     def grounds(self, text: str) -> int:
-        """How many phrases of a text name rules that are written down."""
+        """Number of phrases in a text that name written rules."""
         found = self._cues.indexes.grounds.find(split_words(_gist(text)))
         return len({match.phrase for match in found})
 
@@ -338,6 +359,8 @@ class HeuristicDetector:
         return level, Estimate(level, sure, signals)
 
     def _intent(self, words: TextWords, spoken: list[str]) -> Estimate:
+        if (stated := stated_intent(words, self._cues.indexes)) is not None:
+            return Estimate(stated.labels[0], STATED_CONFIDENCE, (repr(stated.phrase),))
         found = self._cues.indexes.intents.find(words)
         votes = phrase_weights(found)
         leads = list(self._leads(words))
@@ -350,7 +373,7 @@ class HeuristicDetector:
         return estimate(votes, self._cues.intents, heard, sharpness=_INTENT_SHARPNESS)
 
     def _leads(self, words: TextWords) -> Iterator[tuple[Match, float]]:
-        """What each clause begins with, past what is only polite, and its votes."""
+        """Beginning of each clause after polite words, and its votes."""
         starts = [0, *(at + 1 for at, word in enumerate(words.bare) if word in _CLAUSE_ENDS)]
         passed = 0
         for start in starts:
