@@ -23,8 +23,7 @@ from toolcrib.build import make_agents, make_dense
 from toolcrib.clock import SystemClock
 from toolcrib.encoders.base import FloatArray
 from toolcrib.records import AgentDecision, Turn
-from toolcrib.router.agents.cache import DecisionCache
-from toolcrib.router.agents.router import Pending, cache_key
+from toolcrib.router.choices.agents import DecisionCache, Pending, cache_key
 from toolcrib.router.settings import AgentSettings
 from toolcrib.settings import Settings
 

@@ -127,7 +127,7 @@ def look(crib: Crib, asked: Sequence[Asked]) -> list[Seen]:
         votes = knowledge.passage_shares(probe, catalogue.names)
         similarity = catalogue.similarity(query.dense)
         shares, fits = router.collection_scores(query, probe, catalogue.collections)
-        best = tuple(hit.score for hit in probe[: knowledge.FIRST])
+        best = tuple(hit.score for hit in probe[: knowledge.FIT_PASSAGES])
         seen.append(Seen(each, shares, fits, votes, similarity, best))
     return seen
 

@@ -151,8 +151,8 @@ def fit(halves: Path) -> None:
 
     pairs = [pair for pair in _evidence(halves) if pair[0] != "none"]
     right = np.array([route for route, _ in pairs])
-    known = np.array([evidence.known() for _, evidence in pairs])
-    apart = np.array([(*evidence.apart(), evidence.grounded) for _, evidence in pairs])
+    known = np.array([evidence.features() for _, evidence in pairs])
+    apart = np.array([(*evidence.clause_features(), evidence.grounded) for _, evidence in pairs])
     usual = Counter(row["labels"]["route"] for row in _rows(("train",)))
     weights = np.array([usual[route] / (right == route).sum() for route in right])
     weights *= len(right) / weights.sum()

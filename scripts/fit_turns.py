@@ -1,10 +1,12 @@
 """Train the classifier of turns that ships with the package, on the shipped labels and encoder.
 
-    python scripts/fit_turns.py [--halves FOLDER]
+    python scripts/fit_turns.py [--halves FOLDER] [--bug-titles FILE]
 
 Run it whenever labels in toolcrib/router/context/presets change; a test fails until then. It takes
 the extra `train`. First it is trained on each half of the texts, to learn from the other half how
 sure it may be; then on all. `--halves` keeps those two, for `benchmarks/turns.py --fit`.
+`--bug-titles` names titles of public bug reports, one a line, which are turns of intent `debug`
+(those that ship: 375 of four repositories of the NLBSE 2024 issue reports).
 """
 
 from __future__ import annotations
@@ -52,12 +54,16 @@ def classes(chosen: LabelSet) -> list[str | None]:
     return [*chosen.labels, *([None] if chosen.outside else [])]
 
 
-def wanted(sets: Mapping[str, LabelSet], texts: Sequence[str]) -> dict[str, list[int]]:
-    """The class of each text in each field; -1 where nobody has said."""
+def wanted(
+    sets: Mapping[str, LabelSet], texts: Sequence[str], bug_titles: Sequence[str] = ()
+) -> dict[str, list[int]]:
+    """Class of each text in each field; -1 where no label is known."""
     found: dict[str, list[int]] = {}
     for field, chosen in sets.items():
         known = {label: at for at, label in enumerate(classes(chosen))}
         told = {text: known[label] for text, label in chosen.texts()}
+        if field == "intent":
+            told = dict.fromkeys(bug_titles, known["debug"]) | told
         found[field] = [told.get(text, -1) for text in texts]
     return found
 
@@ -69,11 +75,12 @@ def requests() -> list[str]:
     return [json.loads(line)["text"] for line in lines]
 
 
-def fit(sets: Mapping[str, LabelSet], texts: Sequence[str]) -> Network:
-    """Train on texts."""
+def fit(sets: Mapping[str, LabelSet], texts: Sequence[str], bug_titles: Sequence[str]) -> Network:
+    """Train on texts and titles."""
     widths = {field: len(classes(chosen)) for field, chosen in sets.items()}
     network = Network(widths, layers=LAYERS, max_tokens=MAX_TOKENS, batch=BATCH, scale=STRETCH)
-    network.train([Epoch(texts, wanted(sets, texts))] * EPOCHS, rate=RATE)
+    shown = [*texts, *bug_titles]
+    network.train([Epoch(shown, wanted(sets, shown, bug_titles))] * EPOCHS, rate=RATE)
     return network
 
 
@@ -112,6 +119,7 @@ def write(
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--halves", type=Path, help="a folder for the classifiers of the halves")
+    parser.add_argument("--bug-titles", type=Path)
     parser.add_argument("--out", type=Path, default=TURNS)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
@@ -119,10 +127,13 @@ def main() -> None:
     found = label_sets({})
     sets = {field: found[field] for field in CONTEXT_FIELDS}
     texts = list(dict.fromkeys(text for chosen in sets.values() for text, _ in chosen.texts()))
-    words = [*texts, *requests()]
+    titles: list[str] = []
+    if options.bug_titles:
+        titles = options.bug_titles.read_text(encoding="utf-8").splitlines()
+    words = [*texts, *requests(), *titles]
     halves = [[text for text in texts if half_of(text) == half] for half in (0, 1)]
     print(f"{len(texts)} texts", flush=True)
-    networks = [fit(sets, half) for half in halves]
+    networks = [fit(sets, half, titles) for half in halves]
     parts = [network.told(half) for network, half in zip(networks, halves[::-1], strict=True)]
     told = {field: np.concatenate([part[field] for part in parts]) for field in sets}
     right = wanted(sets, [*halves[1], *halves[0]])
@@ -136,7 +147,7 @@ def main() -> None:
             folder = options.halves / str(half)
             write(network, sets, scales, words, folder)
             (folder / SEEN).write_text(json.dumps(halves[half]), encoding="utf-8")
-    write(fit(sets, texts), sets, scales, words, options.out)
+    write(fit(sets, texts, titles), sets, scales, words, options.out)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ MADE_OF_NAMES = {
     "toolcrib.encoders.wordpiece": "a tokenizer's marks",
     "toolcrib.evaluation.rows": "names between boundaries",
     "toolcrib.indexers.links": "a parameter's name, with words around it",
+    "toolcrib.language_models.turns": "a label between boundaries",
     "toolcrib.store.qdrant_server": "the collection's name and digits",
 }
 """Modules with patterns that are a text, escaped, with something around it."""
@@ -45,7 +46,7 @@ MADE_OF_DATA = {
     "toolcrib.guidance.classifiers",
     "toolcrib.indexers.audit.audit",
     "toolcrib.indexers.audit.rules",
-    "toolcrib.router.questions.classifier",
+    "toolcrib.router.probes",
     "toolcrib.router.recovery",
 }
 """Modules that put patterns together when loaded or first used: found in what they keep."""

@@ -68,13 +68,14 @@ def test_the_right_tools_are_in_the_registry(turns):
 
 
 def test_no_turn_is_there_twice(turns):
-    others = (*read("routes.jsonl"), *read("contexts.jsonl"))
+    others = (*read("routes.jsonl"), *read("contexts.jsonl"), *read("plain-turns.jsonl"))
     texts = [row["text"].casefold() for row in (*turns, *others)]
     assert len(set(texts)) == len(texts)
 
 
 def test_no_turn_for_measuring_is_among_what_the_classifiers_have_seen(turns):
-    measured = (*(turn for turn in turns if turn["split"] != "train"), *read("contexts.jsonl"))
+    held_out = (turn for turn in turns if turn["split"] != "train")
+    measured = (*held_out, *read("contexts.jsonl"), *read("plain-turns.jsonl"))
     kept = {turn["text"].casefold() for turn in measured}
     assert kept & said(*CONTEXT_FIELDS) == set()
 
@@ -123,3 +124,46 @@ def test_what_asks_is_no_small_talk_and_without_a_person_or_trouble_there_is_no_
     right, field, is_so, least
 ):
     assert right[field, is_so] >= least
+
+
+PLAIN = {
+    "intent": lambda context: context.intent,
+    "urgency": lambda context: context.urgency,
+    "sensitivity": lambda context: context.sensitivity,
+    "smalltalk": lambda context: context.smalltalk is not None,
+}
+
+
+@pytest.fixture(scope="module")
+def plain_shares():
+    """Share of plain turns that the shipped models read right, by field."""
+    right = defaultdict(list)
+    with Crib.open(":memory:") as crib:
+        for row in read("plain-turns.jsonl"):
+            context = crib.detect(row["text"])
+            for field, label in row["labels"].items():
+                right[field].append(PLAIN[field](context) == label)
+    return {field: sum(each) / len(each) for field, each in right.items()}
+
+
+@pytest.mark.parametrize(
+    ("field", "least"),
+    [("intent", 0.95), ("urgency", 0.88), ("sensitivity", 0.9), ("smalltalk", 0.95)],
+)
+def test_plain_turns_are_read_right(plain_shares, field, least):
+    assert plain_shares[field] >= least
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "label"),
+    [
+        ("Fix the null pointer crash in checkout.py, production is down!", "intent", "debug"),
+        ("Fix the null pointer crash in checkout.py, production is down!", "urgency", "high"),
+        ("debug the memory leak in the worker", "sensitivity", "internal"),
+        ("translate the handbook to Spanish", "intent", "transform"),
+        ("can you restart nginx on web-02?", "intent", "generate"),
+    ],
+)
+def test_what_a_turn_states_outright_is_believed(text, field, label):
+    with Crib.open(":memory:") as crib:
+        assert getattr(crib.detect(text), field) == label

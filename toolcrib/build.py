@@ -35,13 +35,11 @@ from toolcrib.turn_router import TurnRouter
 if TYPE_CHECKING:
     from toolcrib.language_models import LanguageModel
     from toolcrib.records.turns import ModelUse
-    from toolcrib.router.agents.router import AgentRouter
-    from toolcrib.router.capabilities.registry import CapabilityRegistry
-    from toolcrib.router.capabilities.selector import CapabilitySelector
+    from toolcrib.router.choices.agents import AgentRouter
+    from toolcrib.router.choices.capabilities import CapabilityRegistry, CapabilitySelector
+    from toolcrib.router.choices.questions import QuestionClassifier, QuestionConfig
     from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.conversation import ConversationReader
-    from toolcrib.router.questions.classifier import QuestionClassifier
-    from toolcrib.router.questions.question import QuestionConfig
     from toolcrib.store.records_db.base import RecordsDb
 
 logger = logging.getLogger(__name__)
@@ -149,12 +147,11 @@ def make_agents(settings: Settings, models: Models = NO_MODELS) -> AgentRouter:
         SettingsError: targets, allowlist or cues cannot be read; or as `language_model`.
         MissingExtraError: as `language_model`.
     """
-    from toolcrib.router.agents.allowlist import EMBEDDED, load_allowlist
-    from toolcrib.router.agents.cache import DecisionCache
-    from toolcrib.router.agents.classifier import AgentClassifier
-    from toolcrib.router.agents.evidence import EvidenceReader
-    from toolcrib.router.agents.router import AgentRouter
-    from toolcrib.router.agents.targets import load_targets
+    from toolcrib.router.choices.agent_model import AgentClassifier
+    from toolcrib.router.choices.agents import AgentRouter, DecisionCache
+    from toolcrib.router.choices.allowlist import EMBEDDED, load_allowlist
+    from toolcrib.router.choices.evidence import EvidenceReader
+    from toolcrib.router.choices.targets import load_targets
     from toolcrib.router.context.cues import load_cues
 
     own = settings.agents
@@ -384,16 +381,16 @@ def language_model(
             raise SettingsError("llm.base_url is set, and llm.model is not: which model is it?")
         return None
     from toolcrib.language_models import LanguageModel
-    from toolcrib.language_models.anthropic import AnthropicChatModel
-    from toolcrib.language_models.openai import OpenAIChatModel
+    from toolcrib.language_models.providers import make_chat_model
 
-    url, key = llm.base_url, llm.key()
-    if llm.protocol == "anthropic":
-        chat = AnthropicChatModel(model, base_url=url, api_key=key, max_tokens=max_tokens)
-    else:
-        chat = OpenAIChatModel(
-            model, base_url=url, api_key=key, temperature=llm.temperature, max_tokens=max_tokens
-        )
+    chat = make_chat_model(
+        llm.protocol,
+        model,
+        base_url=llm.base_url,
+        api_key=llm.key(),
+        temperature=llm.temperature,
+        max_tokens=max_tokens,
+    )
     return LanguageModel(
         chat,
         timeouts_s={use: own.timeout_s} if own and own.timeout_s else {},
@@ -427,8 +424,7 @@ def question_classifier(
         QuestionError: something in it is wrong.
         MissingExtraError: an extra is not installed: `questions`, or `llm` where a model is set.
     """
-    from toolcrib.router.questions.classifier import QuestionClassifier
-    from toolcrib.router.questions.question import load_question
+    from toolcrib.router.choices.questions import QuestionClassifier, load_question
 
     question = load_question(source)
     settings = settings or load_settings()
@@ -449,8 +445,7 @@ def capability_selector(
         CapabilityError: something in them is wrong.
         MissingExtraError: a model is set, and the extra `llm` is not installed.
     """
-    from toolcrib.router.capabilities.registry import CapabilityRegistry
-    from toolcrib.router.capabilities.selector import CapabilitySelector
+    from toolcrib.router.choices.capabilities import CapabilityRegistry, CapabilitySelector
 
     settings = settings or load_settings()
     return CapabilitySelector(

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from toolcrib.indexers.enrichment import Enrichments
     from toolcrib.indexers.readers.registry import ToolSource
     from toolcrib.indexers.sync import Screen
-    from toolcrib.router.capabilities.selector import CapabilitySelector
-    from toolcrib.router.flow import LoopState
-    from toolcrib.router.questions.classifier import QuestionClassifier
+    from toolcrib.router.choices.capabilities import CapabilitySelector
+    from toolcrib.router.choices.flow import LoopState
+    from toolcrib.router.choices.questions import QuestionClassifier
     from toolcrib.router.recovery import RecoveryPolicy
     from toolcrib.store.records_db.base import RecordsDb
 
@@ -411,9 +411,9 @@ class Crib:
             self._classifiers[question] = build.question_classifier(
                 known[question], self.tools.settings, dense=self.tools.dense, models=self._models
             )
-        classifier, turn = self._classifiers[question], _turn(turn)
+        chosen, turn = self._classifiers[question], _turn(turn)
         by_model = self.turns.may_show_to_model(turn)
-        return classifier.classify(turn, variables=variables, outputs=outputs, by_model=by_model)
+        return chosen.classify(turn, variables=variables, outputs=outputs, by_model=by_model)
 
     def select_capabilities(
         self, turn: Turn | str, *, bypass: bool | None = None, state: LoopState | None = None

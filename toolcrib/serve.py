@@ -62,7 +62,9 @@ def serve(
     store: StoreOption = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Processes that answer; default: service.processes."),
+        typer.Option(
+            min=1, help="Processes that answer (experimental); default: service.processes."
+        ),
     ] = None,
     insecure_local: Annotated[
         bool, typer.Option("--insecure-local", help="No keys; on a loopback address only.")

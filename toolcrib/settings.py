@@ -8,9 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -24,6 +32,7 @@ from yaml import YAMLError
 from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.indexers.points import FieldWeights
+from toolcrib.language_models.providers import PROVIDERS, check_provider
 from toolcrib.records import Collection
 from toolcrib.records.codec import faults
 from toolcrib.records.turns import ModelUse, Price
@@ -147,7 +156,9 @@ class LanguageModelSettings(_Section):
     `prices`: by model, for the accounting. `log_text`: prompts and answers may be logged.
     """
 
-    protocol: Literal["openai", "anthropic"] = "openai"
+    protocol: Annotated[
+        str, AfterValidator(check_provider), Field(json_schema_extra={"enum": [*PROVIDERS]})
+    ] = "openai"
     base_url: str | None = Field(default=None, pattern=r"^https?://")
     model: str | None = None
     api_key: SecretStr | None = None
@@ -287,9 +298,9 @@ class Settings(BaseSettings):
     `durability`: an acknowledged write to a folder survives a power cut with `disk`, the end of
     the process alone with `system`. `questions`: files of questions to classify turns by, by
     name. `enrichments`: place of a model's texts from `toolcrib enrich`, a file beside the sources
-    or the database of records beside the index. `orchestration_mode`: mode in which `router.flow`
-    leads an agent's loop. With `url` the commands work through the service there,
-    by `api_key` and in `namespace`.
+    or the database of records beside the index. `orchestration_mode`: mode in which
+    `router.choices.flow` leads an agent's loop. With `url` the commands work through the
+    service there, by `api_key` and in `namespace`.
     """
 
     model_config = SettingsConfigDict(

@@ -55,7 +55,7 @@ from toolcrib.tool_index import ToolIndex
 
 if TYPE_CHECKING:
     from toolcrib.guidance.turns import TurnGuidance
-    from toolcrib.router.agents.router import AgentRouter
+    from toolcrib.router.choices.agents import AgentRouter
     from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.context.model import ContextModel, Detector
     from toolcrib.router.conversation import ConversationReader
@@ -129,7 +129,7 @@ class TurnRouter:
         """Allow language models for a turn if no message is above either sensitivity ceiling."""
         ceiling = None if turn.reach is None else turn.reach.max_sensitivity
         held = turn.model_copy(update={"max_sensitivity": ceiling})
-        return ceiling is None or self._router().may_be_told(held)
+        return ceiling is None or self._router().may_show_to_model(held)
 
     def route(
         self,
@@ -359,7 +359,7 @@ class TurnRouter:
                 tools.retriever, ToolSelector(tools.store, settings.tools), settings.interleave
             ),
             detector,
-            stranger=make_detector(settings.context, model, ()),
+            public_detector=make_detector(settings.context, model, ()),
             dense=tools.dense,
             limits=settings.limits,
             clock=self._clock,

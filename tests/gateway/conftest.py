@@ -21,9 +21,10 @@ from fastmcp import Client
 from toolcrib import Settings, build
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
+from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.config import read_config
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
-from toolcrib.gateway.index import Approval, Storage
+from toolcrib.gateway.index import Storage
 from toolcrib.gateway.upstream import Intervals
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.settings import RecoverySettings
@@ -229,7 +230,7 @@ class Web:
 
     @property
     def url(self) -> str:
-        """Where it speaks MCP."""
+        """Address of its MCP endpoint."""
         return f"http://127.0.0.1:{self.port}/mcp"
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""Who comes in with a key, and what is left of a gateway's scope for them."""
+"""Keys of the gateway: verification, and the scope that is left for their holders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from toolcrib import build
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.errors import StoreUnavailableError
-from toolcrib.gateway.auth import KeyVerifier, reach
+from toolcrib.gateway.auth import KeyVerifier, granted_scope
 from toolcrib.records import Scope
 from toolcrib.settings import Settings
 
@@ -30,20 +30,22 @@ async def test_a_key_that_holds_lets_in_with_what_it_grants(ring):
     assert token is not None
     assert token.client_id == key.id
     ours = Scope(servers=frozenset({"post", "vault"}), max_sensitivity="internal")
-    assert reach(token, ours) == Scope(servers=frozenset({"post"}), max_sensitivity="internal")
-    assert reach(None, ours) is ours
+    assert granted_scope(token, ours) == Scope(
+        servers=frozenset({"post"}), max_sensitivity="internal"
+    )
+    assert granted_scope(None, ours) is ours
 
 
 async def test_keys_are_asked_for_once_there_was_one_and_where_nobody_can_tell(ring, monkeypatch):
     verifier = KeyVerifier(ring)
-    assert not await verifier.asks_for_keys()
+    assert not await verifier.requires_keys()
     with monkeypatch.context() as broken:
         broken.setattr(ring, "list", _fail)
-        assert await verifier.asks_for_keys()
-    assert not await verifier.asks_for_keys()
+        assert await verifier.requires_keys()
+    assert not await verifier.requires_keys()
     key, _ = ring.create("ada", Grant())
     ring.revoke(key.id)
-    assert await verifier.asks_for_keys()
+    assert await verifier.requires_keys()
 
 
 async def test_while_keys_cannot_be_looked_up_nobody_is_let_in(ring, monkeypatch):

@@ -1,4 +1,4 @@
-"""What is looked at before a call, how long it may take, and what is said when it fails."""
+"""Calls: checks before them, timeouts, and answers to failures."""
 
 from __future__ import annotations
 
@@ -70,10 +70,8 @@ async def test_there_are_so_many_calls_from_one_search_to_the_next(behind: Behin
 
     assert [result.is_error for result in results] == [False, False, True]
     assert texts(results[2]) == texts(directly)
-    assert texts(directly)[0] == (
-        "The call was not made: 2 calls since the last find_tools are all there may be. "
-        "Call find_tools with what is still to be done."
-    )
+    assert "limit of 2 calls" in texts(directly)[0]
+    assert "Call find_tools" in texts(directly)[0]
     assert not after.is_error
 
 
@@ -195,7 +193,7 @@ def test_a_call_that_nobody_comes_back_for_is_cancelled(waiting, monkeypatch):
 
     pending.leave("ada")
     assert cancelled == ["ada", "ada"]
-    monkeypatch.setattr(calls, "MAX_PENDING", 2)
+    monkeypatch.setattr(calls, "MAX_PENDING_CALLS", 2)
     put("fay")
     assert cancelled == ["ada", "ada", "bob"]
     monkeypatch.setattr(pending, "_keep_s", -1.0)

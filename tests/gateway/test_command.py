@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from mcp import Client, ClientSession, StdioServerParameters, stdio_client
+from mcp import Client, StdioServerParameters, stdio_client
 from typer.testing import CliRunner
 
 from tests.gateway.command import app
-from tests.gateway.conftest import ANNOUNCE, ECHO, Behind, texts, until
+from tests.gateway.conftest import ANNOUNCE, ECHO, Behind, found, names, texts, until
+from toolcrib.gateway import serve
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, str(Path(__file__).parent / "command.py"), "gateway"]
@@ -56,12 +57,12 @@ def started(behind: Behind, *options: str) -> subprocess.Popen[str]:
 
 
 async def use(client):
-    """What a client does with a gateway."""
+    """Use a gateway as a client does."""
     listed = [tool.name for tool in (await client.list_tools()).tools]
-    found = await client.call_tool("find_tools", {"query": "repeat what is said"})
+    answer = await client.call_tool("find_tools", {"query": "repeat what is said"})
     given = {"name": "post__echo", "arguments": {"word": "hi"}}
     called = await client.call_tool("call_tool", given)
-    return listed, found.structured_content["tools"][0]["name"], called.structured_content
+    return listed, answer.structured_content["tools"][0]["name"], called.structured_content
 
 
 WANTED = (["find_tools", "describe_tools", "call_tool"], "post__echo", {"given": {"word": "hi"}})
@@ -74,46 +75,6 @@ async def test_the_official_client_uses_it_though_its_folder_cannot_be_written(b
     async with Client(StdioServerParameters(command=program, args=arguments, env=ENV)) as client:
         assert client.session.protocol_version == "2026-07-28"
         assert await use(client) == WANTED
-
-
-async def test_the_official_client_uses_it_in_the_handshake_era(behind: Behind):
-    program, *arguments = ordered(behind)
-    parameters = StdioServerParameters(command=program, args=arguments, env=ENV)
-
-    async with (
-        stdio_client(parameters) as (incoming, outgoing),
-        ClientSession(incoming, outgoing) as session,
-    ):
-        hello = await session.initialize()
-        assert hello.server_info.name == "toolcrib"
-        assert "call find_tools" in (hello.instructions or "")
-        assert await use(session) == WANTED
-
-
-LATE = ("late", "later")
-
-
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_the_first_search_of_a_fresh_gateway_finds_or_names_every_server(
-    behind: Behind, mode
-):
-    more = [{"name": f"echo_{number}", "description": "Repeat it."} for number in range(9)]
-    servers = {f"early{n}": behind.entry(f"early{n}", ECHO, *more) for n in range(5)}
-    for number, name in enumerate(LATE, start=1):
-        servers[name] = behind.entry(name, ECHO, options=("--list-after", str(number / 2)))
-    command = [str(behind.config(**servers)), "--store", str(behind.store)]
-    parameters = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], *command], env=ENV)
-
-    async with Client(parameters, mode=mode) as client:
-        missing = set(servers)
-        while missing:
-            called = await client.call_tool("find_tools", {"query": "echo", "k": 50})
-            answer = called.structured_content
-            missing = {each["server"] for each in answer.get("missing", ())}
-            has = {tool["name"].partition("_")[0] for tool in answer["tools"]}
-            assert has | missing == set(servers)
-            assert answer["tools"] or answer["verdict"] == "abstain"
-            assert "No tool here fits" not in answer.get("note", "")
 
 
 def test_standard_output_is_the_protocols_alone(behind: Behind):
@@ -195,27 +156,39 @@ def test_a_port_that_is_taken_is_told(behind: Behind, monkeypatch):
     assert f"cannot listen at 127.0.0.1:{port}: " in done.stderr
 
 
-async def test_options_narrow_what_there_is(behind: Behind):
-    config = behind.config(
-        post={**behind.entry("post", ECHO), "toolcrib": {"tags": ["home"]}},
-        vault={**behind.entry("vault", ECHO), "toolcrib": {"sensitivity": "pii", "tags": ["home"]}},
-        other={"command": "never-started"},
+async def test_options_narrow_what_there_is(behind: Behind, monkeypatch):
+    servers = {
+        "post": {**behind.entry("post", ECHO), "toolcrib": {"tags": ["home"]}},
+        "vault": {
+            **behind.entry("vault", ECHO),
+            "toolcrib": {"sensitivity": "pii", "tags": ["home"]},
+        },
+        "other": {"command": "never-started"},
+    }
+    given = []
+    monkeypatch.setattr(serve, "serve_gateway", lambda *parts: given.append(parts))
+    chosen = ("--server", "post", "--server", "vault", "--tag", "home", "--pin", "post/echo")
+    arguments = [str(behind.config(**servers)), *chosen, "--max-sensitivity", "internal"]
+    assert CliRunner().invoke(app, ["gateway", *arguments]).exit_code == 0
+    ((serving, _, options),) = given
+
+    gateway = behind.make(
+        servers,
+        only=serving.servers,
+        tags=options.tags,
+        max_sensitivity=options.max_sensitivity,
+        pinned=options.pinned,
     )
-    options = ("--server", "post", "--server", "vault", "--tag", "home")
-    more = ("--max-sensitivity", "internal", "--pin", "post/echo")
-    arguments = [*COMMAND[1:], str(config), "--store", str(behind.store), *options, *more]
+    async with behind.client(gateway) as client:
+        answer = await found(client, "repeat")
+        hidden = await client.call_tool("vault__echo", {}, raise_on_error=False)
+        shown = await names(client)
 
-    async with Client(StdioServerParameters(command=COMMAND[0], args=arguments, env=ENV)) as client:
-        answer = await client.call_tool("find_tools", {"query": "repeat", "k": 9})
-        hidden = await client.call_tool("vault__echo", {})
-        names = [tool.name for tool in (await client.list_tools()).tools]
-
-    found = answer.structured_content
-    assert [tool["name"] for tool in found["tools"]] == ["post__echo"]
-    assert "missing" not in found
+    assert [tool["name"] for tool in answer["tools"]] == ["post__echo"]
+    assert "missing" not in answer
     assert hidden.is_error
     assert texts(hidden)[0].startswith("There is no tool 'vault__echo'")
-    assert names == ["post__echo", "find_tools", "describe_tools", "call_tool"]
+    assert shown == ["post__echo", "find_tools", "describe_tools", "call_tool"]
 
 
 async def test_what_is_shown_of_an_index_run_ends_with_it(behind: Behind):

@@ -54,7 +54,7 @@ async def test_a_conversation_from_its_beginning_to_its_end(behind: Behind, opti
     assert [tool["name"] for tool in await connection.tools()] == ["echo"]
     assert (await call(connection, "echo", {"a": 1})).structured_content == {"given": {"a": 1}}
     assert await connection.is_alive(60)
-    await until(lambda: connection.tells_changes)
+    await until(lambda: connection.announces_changes)
     await connection.close()
 
     assert connection.is_over
@@ -131,7 +131,7 @@ async def test_a_server_without_tools_has_none():
     await connection.open(60)
 
     assert await connection.tools() == []
-    assert not connection.tells_changes
+    assert not connection.announces_changes
     await connection.close()
 
 
@@ -150,7 +150,7 @@ for line in sys.stdin:
 
 
 async def test_who_asks_without_end_is_not_answered_without_end(behind: Behind, monkeypatch):
-    monkeypatch.setattr("toolcrib.gateway.connection.MAX_ROUNDS", 3)
+    monkeypatch.setattr("toolcrib.gateway.connection.MAX_INPUT_ROUNDS", 3)
     connection = to(behind, ENDLESS, options=("--modern",))
     await connection.open(60)
     with pytest.raises(ServiceUnavailableError, match="asks for more input after 3 rounds"):

@@ -1,4 +1,4 @@
-"""What clients are told when they come: titles, tasks, and the instructions of servers."""
+"""Handshake: titles, tasks, and the instructions of servers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_handshake_looks_at_no_offer_again(behind: Behind, monkeypatch, 
 
 @pytest.fixture
 def manual(behind: Behind):
-    """What a server says of how to use it, and servers of which it is one."""
+    """A server's instructions, and servers of which it is one."""
     says = behind.folder / "says.txt"
     says.write_text("Look up the address before you send anything.")
     post = behind.entry("post", FAX, options=("--instructions", str(says)))

@@ -71,7 +71,7 @@ def with_key(url: str, text: str, **how):
 
 @pytest.fixture(scope="module")
 def anyones(tmp_path_factory):
-    """Where a gateway serves that needs no keys."""
+    """Address of a gateway that needs no keys."""
     behind = Behind(tmp_path_factory.mktemp("anyones"))
     behind.config(post=behind.entry("post", ECHO))
     with serving(behind) as url:
@@ -80,7 +80,7 @@ def anyones(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
-    """Where a gateway serves that needs keys, and its keys."""
+    """Address of a gateway that needs keys, and its keys."""
     behind = Behind(tmp_path_factory.mktemp("guarded"))
     ring = keys(behind)
     _, text = ring.create("first", Grant())

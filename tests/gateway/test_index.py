@@ -14,6 +14,7 @@ from tests.gateway.conftest import ECHO, LONG_S, QUICK, Behind, found, ready, un
 from toolcrib import Crib
 from toolcrib.errors import StoreUnavailableError
 from toolcrib.gateway.gateway import Gateway
+from toolcrib.gateway.upstream import Intervals
 
 IMPATIENT = replace(QUICK, patience_s=0.0, handshake_s=0.0)
 PATIENT = replace(IMPATIENT, patience_s=LONG_S)
@@ -211,7 +212,7 @@ async def test_a_hidden_tool_is_not_what_the_verdict_is_about(behind: Behind):
     fax = {"name": "send_fax", "description": "Send a fax to somebody."}
     gateway = behind.make({"one": behind.entry("one", ECHO, fax)})
     async with behind.client(gateway) as client:
-        gateway.server.disable(names={"one_send_fax"})
+        gateway.server.disable(names={"one__send_fax"})
         first = await found(client, "send_fax", k=1)
         gateway.server.disable(names={"one__echo"})
         none = await found(client, "send_fax")
@@ -219,3 +220,26 @@ async def test_a_hidden_tool_is_not_what_the_verdict_is_about(behind: Behind):
     assert [tool["name"] for tool in first["tools"]] == ["one__echo"]
     assert (none["tools"], none["verdict"]) == ([], "abstain")
     assert none["note"].startswith("No tool here fits.")
+
+
+LATE = ("late", "later")
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_the_first_search_of_a_fresh_gateway_finds_or_names_every_server(
+    behind: Behind, mode
+):
+    more = [{"name": f"echo_{number}", "description": "Repeat it."} for number in range(9)]
+    servers = {f"early{n}": behind.entry(f"early{n}", ECHO, *more) for n in range(5)}
+    for number, name in enumerate(LATE, start=1):
+        servers[name] = behind.entry(name, ECHO, options=("--list-after", str(number / 2)))
+
+    async with behind.client(servers, settled=False, mode=mode, intervals=Intervals()) as client:
+        missing = set(servers)
+        while missing:
+            answer = await found(client, k=50)
+            missing = {each["server"] for each in answer.get("missing", ())}
+            has = {tool["name"].partition("__")[0] for tool in answer["tools"]}
+            assert has | missing == set(servers)
+            assert answer["tools"] or answer["verdict"] == "abstain"
+            assert "No tool here fits" not in answer.get("note", "")

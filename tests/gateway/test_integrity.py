@@ -22,7 +22,7 @@ from tests.gateway.conftest import (
 from toolcrib import Crib
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
-from toolcrib.gateway.index import UNLOCKED
+from toolcrib.gateway.approval import UNLOCKED
 from toolcrib.records import ToolSpec
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 
@@ -40,12 +40,12 @@ def audits(behind: Behind):
 
 
 def quarantine(behind: Behind) -> Quarantine:
-    """What another process sees of it."""
+    """The quarantine as another process sees it."""
     return Quarantine(behind.records_db(), DEFAULT_NAMESPACE)
 
 
 def held(behind: Behind):
-    """What is held, and why."""
+    """Reasons of held tools, by id."""
     return {each.tool_id: each.reason for each in quarantine(behind).list()}
 
 

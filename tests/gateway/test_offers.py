@@ -72,7 +72,7 @@ async def test_they_are_listed_and_got_by_their_servers(behind: Behind, mode):
 async def test_a_filter_of_tools_leaves_prompts_and_resources_alone(behind: Behind):
     desk = {**entry(behind, "desk", prompts=[PROMPT], resources=[NOTE]), "includeTools": []}
     async with behind.client({"desk": desk}, pass_through=9) as client:
-        assert [each.name for each in await client.list_prompts()] == ["desk_greet"]
+        assert [each.name for each in await client.list_prompts()] == ["desk__greet"]
         assert [each.name for each in await client.list_resources()] == ["today"]
         assert await client.list_tools() == []
     assert ("info", "desk: 0 tools") in behind.said
@@ -208,7 +208,7 @@ async def _nothing() -> AsyncGenerator[object]:
 
 @asynccontextmanager
 async def reached(behind: Behind, transport: str, config: Path) -> AsyncGenerator[Any]:
-    """What the official client takes to reach a gateway over a transport."""
+    """Parameters of the official client for a gateway over a transport."""
     if transport == "http":
         with serving(behind) as url:
             yield url

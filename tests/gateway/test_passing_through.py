@@ -1,4 +1,4 @@
-"""What a server answers, asks and tells reaches the client as it is, whatever either speaks.
+"""Relay: answers, questions and notifications of a server reach the client unchanged.
 
 `old` speaks the protocol's handshake era over stdio, `new` only the one since 2026, `web` speaks
 over streamable HTTP; the client speaks one era or the other.

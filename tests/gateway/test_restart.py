@@ -1,4 +1,4 @@
-"""What a gateway knows from the last time, and where it keeps it."""
+"""Restart: facts of the last run, and their storage."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_a_folder_that_another_process_holds_is_left_to_it(behind: Behind,
 
 async def test_what_a_server_listed_last_and_cannot_be_read_is_told_of(behind: Behind):
     gateway = behind.make({"post": GONE})
-    gateway._storage.records_db.put(
+    gateway.index._storage.records_db.put(
         "listings/default", DbRow("post", 1.0, {"tools": [{"name": 7}]})
     )
     async with behind.client(gateway) as client:

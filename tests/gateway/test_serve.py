@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.conftest import quick_settings
 from toolcrib.errors import IndexMismatchError, StoreError
-from toolcrib.gateway.index import StoreThread
+from toolcrib.gateway.gateway import StoreThread
 from toolcrib.gateway.serve import open_records, report_warnings
 from toolcrib.records import ToolSpec
 from toolcrib.settings import EncoderSettings, Settings
@@ -29,8 +29,8 @@ def report(said):
 async def test_an_index_of_another_model_is_left_alone(tmp_path, report, said):
     other = Settings(encoder=EncoderSettings(dense="deterministic:32"))
     for settings in (other, quick_settings()):
-        store = StoreThread()
-        crib = await store.open(str(tmp_path), settings, report)
+        store = StoreThread(str(tmp_path), settings, report)
+        crib = await store.open()
         crib.index_tools([ToolSpec(name="echo", server="post")])
         await store.close()
 
@@ -44,7 +44,7 @@ async def test_where_not_even_memory_can_be_used_that_is_told(report, monkeypatc
 
     monkeypatch.setattr(Tenants, "open", refuse)
     with pytest.raises(IndexMismatchError):
-        await StoreThread().open(":memory:", quick_settings(), report)
+        await StoreThread(":memory:", quick_settings(), report).open()
 
 
 def test_approvals_that_cannot_be_kept_are_in_memory_unless_keys_hang_on_them(

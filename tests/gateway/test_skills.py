@@ -81,7 +81,7 @@ async def test_a_search_before_the_index_is_open_says_so(skills: Behind):
     gateway = skills.make({"post": skills.entry("post", ECHO)})
     with Crib.open(skills.store, settings=quick_settings()) as crib:
         gateway._search.open(crib)
-    tool = gateway._search._skills.named("find_skills")
+    tool = gateway._search._skills.get("find_skills")
     assert tool is not None
     answer = await gateway._search._skills._find({"query": "a form"}, None)
     assert answer.is_error

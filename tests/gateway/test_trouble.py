@@ -84,7 +84,7 @@ async def test_approvals_that_cannot_be_read_are_looked_for_again(behind: Behind
             calls.append(1)
             return refuse() if len(calls) < 3 else (len(calls),)
 
-        monkeypatch.setattr(gateway._storage.approval, "state", state)
+        monkeypatch.setattr(gateway.index._storage.approval, "state", state)
         await until(lambda: len(calls) > 4)
 
         assert await said(client, "post__echo", word="hi") == '{"word": "hi"}'

@@ -1,4 +1,4 @@
-"""What stands on the wire of `toolcrib gateway`, line by line, as any client reads it."""
+"""The wire of `toolcrib gateway` in the handshake era, line by line, as any client reads it."""
 
 from __future__ import annotations
 
@@ -191,3 +191,5 @@ def test_how_many_is_meant_as_well_as_it_can_be(wire, k):
 def test_only_what_is_served_is_announced(wire):
     changing = {kind: {"listChanged": True} for kind in ("tools", "prompts", "resources")}
     assert wire.hello["capabilities"] == {**changing, "logging": {}}
+    assert wire.hello["serverInfo"]["name"] == "toolcrib"
+    assert "call find_tools" in wire.hello["instructions"]

@@ -67,7 +67,7 @@ class Service:
         return httpx2.Client(base_url=self.url, timeout=20)
 
     def lines(self, request_id: str) -> list[dict[str, Any]]:
-        """What was logged of a request; waits for it, as it is written after the answer."""
+        """Log lines of a request; waits for them, as they are written after the answer."""
         for _ in range(100):
             lines = [json.loads(line) for line in self._log.getvalue().splitlines()]
             found = [line for line in lines if line.get("request_id") == request_id]
@@ -120,7 +120,7 @@ def service() -> Iterator[Service]:
 
 @pytest.fixture(scope="session")
 def start():
-    """How a test starts a service of its own."""
+    """Start a service of the test's own."""
     return running
 
 

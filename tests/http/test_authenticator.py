@@ -153,7 +153,7 @@ DAY_S = 86_400
 
 
 def count_until_refused(rates, caller):
-    """How many requests were taken into account, and in how many seconds to ask again."""
+    """Number of counted requests, and seconds until the next."""
     for taken in range(100):
         try:
             rates.count(caller)

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def decide(stocked):
-    """How turns are decided, and their ids had."""
+    """Decide turns, and return their ids."""
 
     def route(text="send a mail", client=stocked):
         return client.post("/v1/route", json={"text": text}).json()["id"]

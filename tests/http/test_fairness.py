@@ -34,7 +34,7 @@ def tools(count, server, words=20):
 
 
 async def in_order(pool, asked):
-    """What was done in which order, asked for while all threads were taken."""
+    """Order of work that was requested while all threads were busy."""
     release, begun, order = threading.Event(), threading.Event(), []
 
     def hold():
@@ -264,7 +264,7 @@ LARGE = {
             {
                 "name": "a.md",
                 "text": "".join(
-                    f"# {n}\n\nA thing that is told {n} times.\n\n" for n in range(3000)
+                    f"# {n}\n\nA thing that is told {n} times.\n\n" for n in range(1500)
                 ),
             }
         ],
@@ -288,6 +288,7 @@ def test_a_large_write_of_one_tenant_lets_those_of_another_through(start, path):
         crib = service.namespaces.crib("large")
         while crib.info()[0].points + crib.knowledge.count() == 0:
             assert not sent.done()
+            time.sleep(0.01)
         for number in range(2):
             assert small.post("/v1/tools", json={"tools": tools(1, f"s{number}")}).is_success
         before = sent.done()
@@ -297,13 +298,13 @@ def test_a_large_write_of_one_tenant_lets_those_of_another_through(start, path):
 
 @pytest.mark.parametrize("what", ["tools", "documents"])
 def test_what_ended_in_504_is_not_worked_on_any_more(start, what):
-    with start(timeout_s=3) as service, service.client() as client:
+    with start(timeout_s=1.5) as service, service.client() as client:
         if what == "tools":
-            answer = client.post("/v1/tools", json={"tools": tools(10_000, "big", words=12)})
+            answer = client.post("/v1/tools", json={"tools": tools(5_000, "big", words=12)})
         else:
             # Many, as one that is not converted in half the time is refused.
             text = "".join(f"# {n}\n\nA thing that is told {n} times.\n\n" for n in range(300))
-            pages = [{"name": f"{n}.md", "text": f"{n}\n\n{text}"} for n in range(200)]
+            pages = [{"name": f"{n}.md", "text": f"{n}\n\n{text}"} for n in range(100)]
             body = {"collection": "c", "documents": pages}
             answer = client.post("/v1/documents", json=body)
         assert answer.status_code == 504
@@ -312,14 +313,14 @@ def test_what_ended_in_504_is_not_worked_on_any_more(start, what):
             assert time.monotonic() < until
             time.sleep(0.05)
         there = service.namespaces.crib().info()[0].points
-        assert there < 10_000
+        assert there < 5_000
         client.post("/v1/tools", json={"tools": tools(1, "small")})
         assert service.namespaces.crib().info()[0].points <= there + 1
 
 
 def test_a_hostile_document_is_refused_and_nobody_else_waits(start):
     good = {"collection": "c", "documents": [{"name": "good.md", "text": "Thirty days."}]}
-    with start(timeout_s=12) as service, ThreadPoolExecutor() as pool, ExitStack() as stack:
+    with start(timeout_s=8) as service, ThreadPoolExecutor() as pool, ExitStack() as stack:
         hostile, honest = (stack.enter_context(service.client(n)) for n in ("hostile", "honest"))
         # Their stores are made by now.
         assert [each.post("/v1/documents", json=good).json()["added"] for each in (hostile, honest)]
@@ -331,11 +332,11 @@ def test_a_hostile_document_is_refused_and_nobody_else_waits(start):
         assert not answer.done()
         (refusal,) = answer.result().json()["refused"]
         assert refusal["source"] == "a.html"
-        assert refusal["reason"].startswith("not converted within 6 s")
+        assert refusal["reason"].startswith("not converted within 4 s")
 
 
 def test_an_upload_is_kept_as_it_came_until_its_turn(service, tenant):
-    lines = [["file", tool] for tool in tools(600, "big")]
+    lines = [["file", tool] for tool in tools(300, "big")]
     lines.insert(3, ["file", {"source": "x", "place": "y", "reason": "unreadable"}])
     answer = tenant.post(
         "/v1/tools",
@@ -344,6 +345,6 @@ def test_an_upload_is_kept_as_it_came_until_its_turn(service, tenant):
     )
     report = json.loads(answer.text.strip().splitlines()[-1])["report"]
     assert (report["added"], [each["reason"] for each in report["refused"]]) == (
-        600,
+        300,
         ["unreadable"],
     )

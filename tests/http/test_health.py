@@ -1,4 +1,4 @@
-"""Whether the service is alive, and whether it can answer."""
+"""Health: liveness and readiness."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def alone(start):
 
 
 def after_a_moment(service, status):
-    """What `/readyz` says once what it said before no longer stands."""
+    """Answer of `/readyz` once the last answer has expired."""
     deadline = time.monotonic() + 10
     with service.anonymous() as client:
         while (answer := client.get("/readyz")).status_code != status:

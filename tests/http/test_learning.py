@@ -1,4 +1,4 @@
-"""What use taught, over HTTP: shown to who may see it all, switched off, taken back."""
+"""Learning over HTTP: status for keys that see everything, switch and undo."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def found(client, query, **headers):
 
 
 def soon(look, within_s=10.0):
-    """What a look gives once it is true."""
+    """Value of a check once it is true."""
     until = time.monotonic() + within_s
     while not (seen := look()) and time.monotonic() < until:
         time.sleep(0.05)
@@ -254,7 +254,7 @@ class Refusing:
 
 
 def test_one_that_cannot_be_started_is_tried_again_until_it_can(monkeypatch):
-    monkeypatch.setattr(processes, "AGAIN_AFTER_S", 0.01)
+    monkeypatch.setattr(processes, "RESTART_AFTER_S", 0.01)
     said = []
     logs = SimpleNamespace(say=lambda event, **_facts: said.append(event))
     state = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""What is held back over HTTP: seen, let go or forgotten, and never served before."""
+"""Quarantine over HTTP: held tools are listed, approved or rejected, and never served before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a key does not allow is as unknown as what is not there."""
+"""Scopes: tools out of scope are as unknown as tools that do not exist."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 from toolcrib import Scope
-from toolcrib.http.routes.tools import NOT_ALLOWED
+from toolcrib.http.routes.tools import OUT_OF_SCOPE
 from toolcrib.records.codec import as_json
 from toolcrib.records.scope import MAX_NAMES
 
@@ -16,7 +16,7 @@ MAIL = {"name": "send_mail", "server": "mail", "description": "Send a mail."}
 
 @pytest.fixture
 def narrow(service, stocked):
-    """How clients with narrower keys to the same namespace are made."""
+    """Make clients with narrower keys to the same namespace."""
     name = stocked.get("/v1/me").json()["namespace"]
     made = []
 
@@ -100,7 +100,7 @@ def test_a_tool_out_of_scope_cannot_be_put_in_or_replaced(narrow, stocked):
     taken = {"name": "send_mail", "server": "files", "id": "mail/send_mail"}
     answer = client.post("/v1/tools", json={"tools": [foreign, taken]}).json()
     assert answer["added"] == answer["changed"] == 0
-    assert [refusal["reason"] for refusal in answer["refused"]] == [NOT_ALLOWED] * 2
+    assert [refusal["reason"] for refusal in answer["refused"]] == [OUT_OF_SCOPE] * 2
     kept = stocked.get("/v1/tools/mail/send_mail").json()
     assert kept["server"] == "mail"
 

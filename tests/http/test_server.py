@@ -1,4 +1,4 @@
-"""Where the service listens."""
+"""Addresses that the service listens at."""
 
 from __future__ import annotations
 

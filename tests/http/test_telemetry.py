@@ -1,4 +1,4 @@
-"""What a running service tells of its requests: lines and spans, and nobody's words."""
+"""Telemetry of a running service: log lines and spans, without users' words."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from toolcrib import Collection, Passage, Scope, Settings, ToolSpec, Turn
 from toolcrib.errors import ToolcribError
+from toolcrib.indexers.sync import ReadSources
 from toolcrib.records.codec import as_json
 from toolcrib.settings import ContextSettings, EncoderSettings
 from toolcrib.tenants import Tenants
@@ -88,8 +89,8 @@ class Alone:
         self.decided = 0
 
     def write(self, sent, prune):
-        specs = [ToolSpec(**fields) for fields in sent]
-        report = self.crib.index_tools(specs, prune=prune)
+        entries = [("the request", ToolSpec(**fields)) for fields in sent]
+        report = self.crib.index_tools(ReadSources(entries), prune=prune)
         return {**as_json(report, full=True), "quarantined": []}
 
     def delete(self, tool_id):
@@ -113,8 +114,11 @@ class Alone:
         return self.collections()
 
     def fill(self, name, given):
-        found = [Passage(name, document, text, (), n) for n, (document, text) in enumerate(given)]
-        report = self.crib.index_passages(found)
+        entries = [
+            (document, Passage(name, document, text, (), n))
+            for n, (document, text) in enumerate(given)
+        ]
+        report = self.crib.knowledge.put(entries)
         return as_json(report, full=True)
 
     def empty(self, name):
@@ -210,7 +214,7 @@ class Among:
 
 
 class RefusedError(Exception):
-    """What the service said instead of an answer."""
+    """A problem that the service answered."""
 
 
 def told(tenant, action):

@@ -39,7 +39,7 @@ def test_tools_are_written_and_told_of(tenant):
 
 
 def test_others_may_write_between_the_parts_of_an_upload(tenant, monkeypatch):
-    monkeypatch.setattr(uploads, "PART", 2)
+    monkeypatch.setattr(uploads, "MAX_PART_ENTRIES", 2)
     same = [tool("tool0", description="Other.")]
     answer = upload(tenant, "/v1/tools", *(tool(f"tool{n}") for n in range(5)), *same)
     report = report_of(answer)
@@ -50,7 +50,7 @@ def test_others_may_write_between_the_parts_of_an_upload(tenant, monkeypatch):
 
 
 def test_a_document_is_never_divided(tenant, monkeypatch):
-    monkeypatch.setattr(uploads, "PART", 2)
+    monkeypatch.setattr(uploads, "MAX_PART_ENTRIES", 2)
     sent = [
         ["", {"collection": "rules", "document": name, "text": f"{name} {n}", "position": n}]
         for name, count in (("a.md", 3), ("b.md", 1))

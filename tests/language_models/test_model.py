@@ -280,7 +280,7 @@ def test_who_is_late_after_failures_is_late_and_says_what_failed():
 
     model = LanguageModel(Double(complete))
     model.retries = Retries(2, first_s=60, longest_s=60, spread_s=0)
-    with pytest.raises(LanguageModelLateError, match="before that it answered with status 500"):
+    with pytest.raises(LanguageModelLateError, match="status 500"):
         ask(model, timeout_s=0.2)
 
 
@@ -469,7 +469,7 @@ def test_a_field_that_is_wrong_or_missing_falls_back_alone_and_is_told(
     reply, letter, lacking, requests
 ):
     with ChatServer(reply) as server:
-        found, marks = model_of(server).told("judge", ASKED, Letter)
+        found, marks = model_of(server).try_ask("judge", ASKED, Letter)
     assert found is not None
     assert (found.sender, found.pages) == letter
     assert marks == tuple(f"judge-llm:{name}" for name in lacking)
@@ -480,7 +480,7 @@ def test_a_field_that_is_wrong_or_missing_falls_back_alone_and_is_told(
 def test_fields_that_fit_are_kept_where_asking_again_fails(second):
     reply = {"label": "billing", "sender": "Ana", "pages": "many"}
     with ChatServer(reply, [None, second, second, second]) as server:
-        found, marks = model_of(server, attempts=1).told("judge", ASKED, Letter)
+        found, marks = model_of(server, attempts=1).try_ask("judge", ASKED, Letter)
     assert found is not None
     assert (found.label, found.sender, marks) == ("billing", "Ana", ("judge-llm:pages",))
 
@@ -488,4 +488,42 @@ def test_fields_that_fit_are_kept_where_asking_again_fails(second):
 @pytest.mark.parametrize("reply", [{"sender": "Ana"}, {}, {"error": "x"}])
 def test_without_what_it_cannot_do_without_there_is_no_answer(reply):
     with ChatServer(lambda _: reply) as server:
-        assert model_of(server).told("judge", ASKED, Letter) == (None, ("judge-llm",))
+        assert model_of(server).try_ask("judge", ASKED, Letter) == (None, ("judge-llm",))
+
+
+# -- several prompts at once -------------------------------------------------------------------
+
+LETTERS = [[Message(content=f"letter {number}")] for number in range(4)]
+
+
+def test_prompts_are_asked_at_once_and_an_error_stands_for_a_missing_answer():
+    together = threading.Barrier(4, timeout=20)
+
+    def reply(request):
+        # Requests behind the first four are repairs.
+        if request.number < len(LETTERS):
+            together.wait()
+        return "nothing of use" if "letter 2" in request.text else ANSWER
+
+    with ChatServer(reply) as server:
+        model = model_of(server, attempts=1)
+        with metered() as meter:
+            found = model.ask_each("judge", LETTERS, Label, timeout_s=30)
+    assert [isinstance(each, LanguageModelAnswerError) for each in found] == [0, 0, 1, 0]
+    assert {each.use for each in meter.usage} == {"judge"}
+    assert model.ask_each("judge", [], Label) == []
+
+
+def test_a_prompt_waits_for_a_free_request_without_losing_its_time():
+    with ChatServer(ANSWER, lambda _: "slow", slow_s=0.3) as server:
+        uses = {"judge": {"timeout_s": 1.0}}
+        model = model_of(server, parallel=1, uses=uses)
+        found = model.ask_each("judge", LETTERS, Label)
+        shared = model.ask_each("judge", LETTERS, Label, timeout_s=0.5)
+    assert [type(each) for each in found] == [Label] * 4
+    assert LanguageModelLateError in {type(each) for each in shared}
+
+
+def test_an_unknown_protocol_is_refused_and_the_known_ones_are_named():
+    with pytest.raises(ValueError, match=r"llm\.protocol[\s\S]*did you mean 'openai'"):
+        Settings.model_validate({"llm": {"protocol": "opnai"}})

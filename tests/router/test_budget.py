@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib.clock import ManualClock
 from toolcrib.errors import SettingsError
-from toolcrib.router.budget import LEARNING, Budget, Costs
+from toolcrib.router.budget import LAST_RUN_WEIGHT, Budget, Costs
 from toolcrib.router.settings import STAGES, Limits
 
 COSTS = {
@@ -109,7 +109,7 @@ def test_what_one_stage_takes_within_another_is_its_own():
         turn.pass_by(4.0)
         turn.budget.took("llm", 4.0)
 
-    turn.budget.timed("tools", find)
+    turn.budget.measure("tools", find)
     assert turn.budget.took_ms == pytest.approx({"tools": 1.0, "interleave": 2.0, "llm": 4.0})
     assert turn.costs.of("tools") == pytest.approx(1.0)
 
@@ -122,7 +122,7 @@ def test_what_cannot_be_left_out_is_timed_though_it_fails():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        turn.budget.timed("encode", fail)
+        turn.budget.measure("encode", fail)
     assert turn.budget.took_ms == pytest.approx({"encode": 7.0})
     assert turn.costs.of("encode") == pytest.approx(7.0)
 
@@ -133,7 +133,7 @@ def test_a_cost_is_first_what_was_taken_and_then_moves_slowly():
     costs.learn("tools", 10.0)
     assert costs.of("tools") == 10.0
     costs.learn("tools", 110.0)
-    assert costs.of("tools") == 10.0 + LEARNING * 100.0
+    assert costs.of("tools") == 10.0 + LAST_RUN_WEIGHT * 100.0
 
 
 def test_what_is_left_out_again_and_again_is_tried_again_some_day():

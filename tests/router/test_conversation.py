@@ -7,7 +7,7 @@ import pytest
 from toolcrib import Crib, Message, Settings, ToolSpec, Turn
 from toolcrib.errors import SettingsError
 from toolcrib.language_models.testing import ChatServer
-from toolcrib.router.conversation import BY_MODEL
+from toolcrib.router.conversation import CONVERSATION_BY_MODEL
 
 SAID = (
     Message(content="list the repositories of the web team"),
@@ -33,7 +33,7 @@ def decided(reply, faults=(), *, turn=TURN, timeout_s=60.0, **named):
 def test_a_reference_is_named_as_the_conversation_names_it():
     made, (asked,) = decided(ANSWER)
     assert made.search_text == "archive the repository checkout"
-    assert {"follow-up:1", BY_MODEL} <= set(made.signals)
+    assert {"follow-up:1", CONVERSATION_BY_MODEL} <= set(made.signals)
     assert made.degraded == ()
     assert made.took_ms["llm"] > 0
     assert [usage.use for usage in made.usage] == ["conversation"]
@@ -44,7 +44,7 @@ def test_a_reference_is_named_as_the_conversation_names_it():
 def test_a_new_topic_is_searched_alone_whatever_its_words_look_like():
     made, _ = decided({"leans_on": None})
     assert made.search_text == TURN.text
-    assert {"topic-shift", BY_MODEL} <= set(made.signals)
+    assert {"topic-shift", CONVERSATION_BY_MODEL} <= set(made.signals)
 
 
 @pytest.mark.parametrize("fault", ["error", "not-json", "wrong-schema", "garbage"])
@@ -52,7 +52,7 @@ def test_where_it_fails_words_and_vectors_tell(fault):
     made, _ = decided(ANSWER, lambda _: fault)
     assert made.search_text == f"{SAID[0].content}\n{TURN.text}"
     assert made.degraded == ("conversation-llm",)
-    assert BY_MODEL not in made.signals
+    assert CONVERSATION_BY_MODEL not in made.signals
 
 
 @pytest.mark.parametrize("reply", [{}, {"error": "overloaded"}, {"request": "archive checkout"}])
@@ -60,7 +60,7 @@ def test_what_does_not_tell_what_a_turn_leans_on_is_no_reading(reply):
     made, _ = decided(lambda _: reply)
     assert made.search_text == f"{SAID[0].content}\n{TURN.text}"
     assert made.degraded == ("conversation-llm",)
-    assert BY_MODEL not in made.signals
+    assert CONVERSATION_BY_MODEL not in made.signals
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_must_not_leave_the_house_is_not_shown_to_it(place):
     }[place]
     made, asked = decided(ANSWER, turn=turn)
     assert asked == []
-    assert BY_MODEL not in made.signals
+    assert CONVERSATION_BY_MODEL not in made.signals
 
 
 def test_the_use_without_a_model_is_an_error():
@@ -110,4 +110,4 @@ def test_what_is_above_the_ceiling_anywhere_in_the_history_is_shown_to_no_model(
     turn = Turn(text="book it with that one", history=(*before, card), max_sensitivity="internal")
     made, asked = decided(ANSWER, turn=turn)
     assert asked == []
-    assert BY_MODEL not in made.signals
+    assert CONVERSATION_BY_MODEL not in made.signals

@@ -132,7 +132,7 @@ def test_what_was_said_of_a_decision_comes_in_the_order_in_which_it_was_said(log
 
 
 def test_more_is_said_of_one_decision_than_fits_a_page(log, monkeypatch):
-    monkeypatch.setattr(decision_log_db, "PAGE", 4)
+    monkeypatch.setattr(decision_log_db, "PAGE_ROWS", 4)
     log.write(record(id="d1"))
     tools = [f"t{number}" for number in range(9)]
     for tool in tools:
@@ -154,7 +154,7 @@ def test_a_tool_has_failed_if_its_last_outcome_is_a_failure(log):
 def test_an_outcome_that_comes_before_its_decision_is_written_is_found(db, monkeypatch):
     """As when another process took the outcome: the decision still waits where it was made."""
     here, there = opened(db), opened(db)
-    monkeypatch.setattr(decision_log_db, "PAUSE_S", 60)
+    monkeypatch.setattr(decision_log_db, "WRITE_DELAY_S", 60)
     here.write(record(id="d1"))
     there.write(outcome(at=MARCH + 0.02))
     here.close()
@@ -329,7 +329,7 @@ def bench():
 @pytest.fixture
 def patient(monkeypatch):
     """Nothing is written unless it is asked for."""
-    monkeypatch.setattr(decision_log_db, "PAUSE_S", 60)
+    monkeypatch.setattr(decision_log_db, "WRITE_DELAY_S", 60)
 
 
 def test_rows_are_written_soon_without_being_asked_for_and_again(bench):
@@ -358,7 +358,7 @@ def test_what_failed_stays_in_its_place_and_is_written_with_what_follows(bench):
 
 
 def test_what_may_pass_is_tried_again_and_told_of_once(bench, caplog, monkeypatch):
-    monkeypatch.setattr(decision_log_db, "RETRY_S", 0.001)
+    monkeypatch.setattr(decision_log_db, "WRITE_RETRY_S", 0.001)
     bench.failures = [StoreError("busy")] * 3
     decision_log_db._WriteBehind(bench).add(1)
     assert bench.written.wait(30)

@@ -26,9 +26,9 @@ from toolcrib.records.definitions import estimated_tokens
 from toolcrib.retrieval.legs import LegScores
 from toolcrib.retrieval.passages import RankedPassage
 from toolcrib.router.knowledge import (
-    ALIKE,
-    ALL,
-    FLOOR,
+    ALL_COLLECTIONS,
+    MIN_SHARE_OF_FIRST,
+    VERSION_WORD_SHARE,
     passage_shares,
     select_passages,
 )
@@ -95,7 +95,9 @@ def test_a_question_goes_where_its_answer_stands(library, question, passage):
 
 def test_a_collection_that_is_surely_wrong_is_named_and_gives_nothing(library):
     found = router(library, collections=3).find(ask("carrots"))
-    likely = [h.id for h in found.collections if h.confidence >= FLOOR * found.confidence]
+    likely = [
+        h.id for h in found.collections if h.confidence >= MIN_SHARE_OF_FIRST * found.confidence
+    ]
     assert (hits(found)[:2], likely) == (["garden", "kitchen"], ["garden", "kitchen"])
     assert sources(found) == {"garden", "kitchen"}
 
@@ -165,7 +167,7 @@ def test_a_reason_prints_different_numbers_differently(library):
 
 def test_where_no_collection_is_sure_enough_all_are_asked(library):
     found = router(library, threshold=1.0).find(ask("carrots"))
-    assert (found.verdict, hits(found)) == ("fallback", [ALL])
+    assert (found.verdict, hits(found)) == ("fallback", [ALL_COLLECTIONS])
     assert found.collections[0].confidence == found.fit
     assert sources(found) == {"garden", "kitchen"}
     assert found.reason.endswith("below 1.00): all asked instead")
@@ -274,7 +276,7 @@ def texts(chosen) -> list[str]:
 
 def alike(one: str, other: str) -> bool:
     a, b = set(one.casefold().split()), set(other.casefold().split())
-    return bool(a | b) and len(a & b) / len(a | b) >= ALIKE
+    return bool(a | b) and len(a & b) / len(a | b) >= VERSION_WORD_SHARE
 
 
 words = st.lists(st.sampled_from("abcdefg"), max_size=12).map(" ".join)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.router.sample_decisions import found, known
 from toolcrib.records import Context, FindResult, KnowledgeResult, Route
-from toolcrib.router.route import REASONS, Reason, RouteEvidence, _likely, choose_route
+from toolcrib.router.route import REASONS, Reason, RouteEvidence, _probabilities, choose_route
 
 DOING = Context("", intent="generate", domain="product", need="act", confidences={"need": 0.97})
 READING = Context("", intent="ask", domain="agile", need="know", confidences={"need": 0.97})
@@ -39,11 +39,11 @@ def test_a_question_with_fitting_passages_goes_to_knowledge():
 def test_clauses_that_want_different_things_speak_for_both():
     one = RouteEvidence(DOING, SURE_TOOLS, SURE_PASSAGES)
     several = replace(one, clauses=(DOING, READING))
-    assert one.known() == several.known()
-    assert one.apart() == (0, 0)
-    low, high = several.apart()
+    assert one.features() == several.features()
+    assert one.clause_features() == (0, 0)
+    low, high = several.clause_features()
     assert low == 0 < high
-    shares = [_likely(each) for each in (one, several)]
+    shares = [_probabilities(each) for each in (one, several)]
     assert shares[1]["both"] > shares[0]["both"]
 
 
@@ -181,7 +181,7 @@ def test_any_evidence_has_one_route_to_what_was_found(
 
 
 @given(sure=SHARES, better=SHARES, fit=SHARES)
-def test_a_tool_that_is_more_likely_right_is_never_dropped_for_it(sure, better, fit):
+def test_a_tool_that_is_more_probabilities_right_is_never_dropped_for_it(sure, better, fit):
     less, more = sorted((sure, better))
     passages = replace(SURE_PASSAGES, fit=fit)
     given_with = [
@@ -195,19 +195,19 @@ def test_a_tool_that_is_more_likely_right_is_never_dropped_for_it(sure, better, 
     ("need", "kind"),
     [("act", "tools"), ("know", "knowledge"), ("both", "both"), ("neither", "general")],
 )
-def test_what_a_turn_likely_needs_decides_where_what_was_found_does_not(need, kind):
+def test_what_a_turn_probabilities_needs_decides_where_what_was_found_does_not(need, kind):
     needs = {**dict.fromkeys(("act", "know", "both", "neither"), 0.01), need: 0.97}
     context = Context("", domain="product", need=need, needs=needs)
     found_both = replace(SURE_TOOLS, confidence=0.5), replace(SURE_PASSAGES, fit=0.5)
-    likely = _likely(RouteEvidence(context, *found_both))
-    even = _likely(RouteEvidence(replace(context, needs={}, need=None), *found_both))
+    likely = _probabilities(RouteEvidence(context, *found_both))
+    even = _probabilities(RouteEvidence(replace(context, needs={}, need=None), *found_both))
     assert max(likely, key=lambda each: likely[each] / even[each]) == kind
 
 
 def test_needs_that_a_users_own_labels_lack_count_as_seldom_wanted():
     told = Context("", need="act", needs={"act": 0.9, "know": 0.1})
     stated = Context("", need="act", confidences={"need": 0.9})
-    pair = (RouteEvidence(each, SURE_TOOLS, SURE_PASSAGES).known() for each in (told, stated))
+    pair = (RouteEvidence(each, SURE_TOOLS, SURE_PASSAGES).features() for each in (told, stated))
     (*_, act, both, neither, _, _), (*_, cued, seldom, never, _, _) = pair
     assert (both, neither) == (seldom, never)
     assert cued < act < 0

@@ -17,16 +17,14 @@ from toolcrib.errors import CalibrationError, QueryError
 from toolcrib.records.codec import as_json
 from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.router.conversation import (
-    HEAD,
-    MAX_ATTACHMENTS,
-    MAX_JOINED,
-    TAIL,
+    MAX_JOINED_CHARS,
+    SEARCHED_HEAD_CHARS,
+    SEARCHED_TAIL_CHARS,
     by_itself,
     gist,
     search_text,
 )
 from toolcrib.router.route import WEIGHTS
-from toolcrib.router.router import text_signals
 
 MAIL = "send a mail to somebody"
 GLASS = "How is glass wrapped in a parcel?"
@@ -252,14 +250,14 @@ def test_a_decision_of_k_tools_counts_neither_the_active_nor_the_required(crib):
 @pytest.mark.parametrize("pass_through", [0, 30])
 def test_k_below_one_is_an_error(shelves, k, pass_through):
     crib = shelves.crib(tools={"pass_through": pass_through})
-    with pytest.raises(QueryError, match=f"k is {k}; at least one tool must be asked for"):
+    with pytest.raises(QueryError, match=f"k is {k}"):
         crib.route(MAIL, k=k)
 
 
 @pytest.mark.parametrize("budget_ms", [-1, -0.001, float("-inf"), float("nan")])
 @pytest.mark.parametrize("text", [MAIL, ""])
 def test_a_budget_that_is_no_time_is_an_error(crib, text, budget_ms):
-    with pytest.raises(QueryError, match="it must be 0 milliseconds or more"):
+    with pytest.raises(QueryError, match="budget_ms"):
         crib.route(text, budget_ms=budget_ms)
 
 
@@ -463,14 +461,14 @@ def test_what_may_lean_but_is_near_to_nothing_is_a_new_topic():
 
 def test_a_long_message_that_is_leant_on_does_not_drown_the_new_words():
     found = searched(said("word " * 5_000, now="and on Monday?"))
-    assert len(found.text) <= MAX_JOINED + len("\nand on Monday?")
+    assert len(found.text) <= MAX_JOINED_CHARS + len("\nand on Monday?")
     assert found.text.endswith("\nand on Monday?")
 
 
 def test_a_pasted_log_is_searched_by_its_two_ends():
     log = "why does this fail? " + "10:00 worker handled it\n" * 10_000 + "please fix the importer"
     found = search_text(Turn(text=log), LEANS, never)
-    assert len(found.text) == HEAD + TAIL + 1
+    assert len(found.text) == SEARCHED_HEAD_CHARS + SEARCHED_TAIL_CHARS + 1
     assert found.text.startswith("why does this fail?")
     assert found.text.endswith("please fix the importer")
     assert found.signals == ("long-text",)
@@ -487,70 +485,6 @@ def test_the_turns_own_words_are_always_searched_with(now, history, leaning):
     assert found.text.endswith(gist(now))
     assert (found.text == gist(now)) == (found.follow_up != "joined")
     assert ("topic-shift" in found.signals) == (found.follow_up == "shifted")
-
-
-TRACE = """it broke:
-Traceback (most recent call last):
-  File "x.py", line 1, in <module>
-ZeroDivisionError: division by zero"""
-
-
-def attached(*attachments):
-    return text_signals(Turn(text="look at this", attachments=attachments))
-
-
-@pytest.mark.parametrize(
-    ("attachment", "signal"),
-    [
-        ({"name": "figures.csv"}, "attachment:csv"),
-        ({"name": "FIGURES.CSV", "mime": "application/pdf"}, "attachment:csv"),
-        ({"name": r"C:\reports\q3.xlsx"}, "attachment:xlsx"),
-        ({"name": "/tmp/archive.tar.gz"}, "attachment:gz"),
-        ({"name": "README", "mime": "text/Markdown"}, "attachment:markdown"),
-        ({"mime": "image/png"}, "attachment:png"),
-        ({"mime": "image"}, "attachment:image"),
-        ({"name": "Makefile"}, "attachment:unknown"),
-        ({"name": "notes." + "x" * 300}, "attachment:" + "x" * 20),
-        ("plain-name.pdf", "attachment:pdf"),
-    ],
-)
-def test_what_came_with_a_turn_is_told_by_name_or_else_by_type(attachment, signal):
-    assert attached(attachment) == (signal,)
-
-
-@pytest.mark.parametrize(
-    ("text", "signals"),
-    [
-        ("why is this slow: SELECT id, name FROM users WHERE age > 3", ("sql",)),
-        ("select *\nfrom orders", ("sql",)),
-        ("INSERT INTO t VALUES (1)", ("sql",)),
-        ("run update users set name = 'x'", ("sql",)),
-        ("delete from carts where id = 1", ("sql",)),
-        ("select a gift from", ()),
-        ("please update the users about the delay", ()),
-        (TRACE, ("stack-trace",)),
-        ("Exception in thread main\n\tat com.example.Main.run(Main.java:5)", ("stack-trace",)),
-        ("panic: runtime error", ("stack-trace",)),
-        ("Caused by: java.io.IOException", ("stack-trace",)),
-        ("look:\n```python\nprint(1)\n```", ("code-block",)),
-        ("```\nSELECT 1 FROM t\n```", ("sql", "code-block")),
-        ("how is the weather", ()),
-        ("", ()),
-    ],
-)
-def test_the_shape_of_a_text_is_told(text, signals):
-    assert text_signals(Turn(text=text)) == signals
-
-
-@given(
-    text=st.text(max_size=300),
-    attachments=st.lists(st.none() | st.integers() | st.text() | st.dictionaries(
-        st.sampled_from(["name", "mime", "size"]), st.text() | st.integers(), max_size=3)),
-)  # fmt: skip
-def test_whatever_comes_signals_are_few_short_and_never_twice(text, attachments):
-    signals = text_signals(Turn.model_validate({"text": text, "attachments": attachments}))
-    assert len(set(signals)) == len(signals) <= MAX_ATTACHMENTS + 4
-    assert all(len(signal) <= 50 for signal in signals)
 
 
 @pytest.mark.parametrize(

@@ -415,7 +415,7 @@ def test_what_a_reranker_takes_is_a_stage_of_its_own(plain):
     stage = ToolStage(retriever, ToolSelector(index.store, ToolSettings(pass_through=0)))
     turn, query = Turn(text="a plain tool"), stage.encode("a plain tool")
     time = Budget(Limits(), costs, clock)
-    time.timed("tools", lambda: stage.find(turn, query, time, 3, (), reranking=True))
+    time.measure("tools", lambda: stage.find(turn, query, time, 3, (), reranking=True))
 
     assert time.took_ms["rerank"] >= 100.0
     assert costs.of("rerank") == time.took_ms["rerank"]
@@ -446,7 +446,7 @@ def test_what_a_language_model_takes_for_both_rankings_is_a_stage_of_its_own(pla
 
     def routed(total_ms=None):
         time = Budget(Limits(), costs, clock, total_ms)
-        time.timed(
+        time.measure(
             "tools", lambda: stage.find(turn, query, time, 3, (), reranking=True, asking=True)
         )
         return time

@@ -26,7 +26,7 @@ from toolcrib.settings import Settings, load_settings
 if TYPE_CHECKING:
     from toolcrib.evaluation.choices import Choice, ChoiceResult, LabelledTurn
     from toolcrib.records.choices import CapabilitySelection, Classification
-    from toolcrib.router.questions.classifier import QuestionClassifier
+    from toolcrib.router.choices.questions import QuestionClassifier
 
 LabelledFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="FILE", help="Labelled turns, JSON Lines.")
@@ -199,7 +199,7 @@ def allowlist(
     json: Json = False,
 ) -> None:
     """Write the tables and columns of a database as the allowlist of decisions."""
-    from toolcrib.router.agents.allowlist import reflect
+    from toolcrib.router.choices.allowlist import reflect
 
     found = reflect(url, schema)
     made = found.as_file()

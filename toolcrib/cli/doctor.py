@@ -169,8 +169,8 @@ def _check_context(settings: Settings, health: Health) -> None:
 
 def _check_files(settings: Settings, health: Health) -> None:
     """Files that settings name, which nothing reads before they are first needed."""
-    from toolcrib.router.capabilities.registry import CapabilityRegistry
-    from toolcrib.router.questions.question import load_question
+    from toolcrib.router.choices.capabilities import CapabilityRegistry
+    from toolcrib.router.choices.questions import load_question
 
     named: list[Callable[[], object]] = [settings.llm.key]
     named += [partial(load_question, file) for file in settings.questions.values()]

@@ -52,9 +52,9 @@ from toolcrib.records.reports import CheckedTools, ToolReadiness
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.needs import check_search
 from toolcrib.retrieval.options import KnowledgeOptions, SearchKeywords, SearchOptions
+from toolcrib.router.choices.flow import LoopState
 from toolcrib.router.collections import preset
 from toolcrib.router.decision_log import Feedback, FeedbackKeywords
-from toolcrib.router.flow import LoopState
 from toolcrib.router.recovery import RecoveryPolicy
 from toolcrib.store.base import Identity, StoreInfo
 from toolcrib.store.filters import Equals, Filter, filter_to_json, validate

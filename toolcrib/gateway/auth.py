@@ -1,4 +1,4 @@
-"""API keys at the gateway's HTTP: who may come in, and what of it they see."""
+"""API keys over the gateway's HTTP: authentication of clients, and their scopes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeAlias, cast
 
 from fastmcp.server.auth import AccessToken, TokenVerifier
@@ -20,14 +19,12 @@ from toolcrib.errors import ServiceError, StoreError
 from toolcrib.records import Scope
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 
-__all__ = ["KeyVerifier", "grant", "reach"]
-
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 CLAIM = "grant"
 
-MAX_REACHES_BYTES = 4 * 2**20
-"""What is kept of the scopes that keys come to."""
+MAX_SCOPES_BYTES = 4 * 2**20
+"""Size of the cache of scopes narrowed by grants."""
 
 AUTHORIZATION = b"authorization"
 
@@ -35,45 +32,44 @@ logger = logging.getLogger(__name__)
 
 
 class KeyVerifier(TokenVerifier):
-    """Lets in whoever shows a key that holds for the default namespace.
+    """Verifier of keys for the default namespace.
 
-    Until the first key was ever made, everybody is let in; whether it was is looked up for
-    every request.
+    Until the first key was ever made, every request is accepted; each request looks that up.
     """
 
     def __init__(self, ring: KeyRing) -> None:
         super().__init__()
         self._ring = ring
-        self._asks = False
+        self._requires_keys = False
         self._anyone = secrets.token_urlsafe()
 
-    async def asks_for_keys(self) -> bool:
-        """Whether a key was ever made; also where nobody can tell."""
-        if not self._asks:
+    async def requires_keys(self) -> bool:
+        """True once a key was ever made, and if the store cannot tell."""
+        if not self._requires_keys:
             try:
-                self._asks = bool(await asyncio.to_thread(self._ring.list))
+                self._requires_keys = bool(await asyncio.to_thread(self._ring.list))
             except StoreError:
                 logger.warning("keys cannot be looked up", exc_info=True)
                 return True
-        return self._asks
+        return self._requires_keys
 
     def get_middleware(self) -> list[Any]:
-        """What stands around FastMCP's endpoints."""
+        """Middleware around FastMCP's endpoints."""
         theirs = cast("Callable[[], list[Any]]", super().get_middleware)
         return [Middleware(_OpenUntilKeys, self), *theirs()]
 
     async def headers(self, given: Headers) -> Headers:
-        """The headers of a request, with a token for anyone while no keys are asked for.
+        """Headers of a request, with a token for anyone until keys are required.
 
-        FastMCP looks for a token as soon as any may ever be needed.
+        FastMCP requires a token whenever a verifier exists.
         """
-        if await self.asks_for_keys():
+        if await self.requires_keys():
             return given
         others = [each for each in given if each[0].lower() != AUTHORIZATION]
         return [*others, (AUTHORIZATION, f"Bearer {self._anyone}".encode())]
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Who holds this key; None for nobody."""
+        """The token of a key; None for a key that does not hold."""
         if token == self._anyone:
             return AccessToken(token=token, client_id="", scopes=[])
         try:
@@ -89,7 +85,7 @@ class KeyVerifier(TokenVerifier):
 
 
 class _OpenUntilKeys:
-    """Lets everybody in until there is a key."""
+    """Accepts every request until the first key was made."""
 
     def __init__(self, app: ASGIApp, verifier: KeyVerifier) -> None:
         self._app, self._verifier = app, verifier
@@ -101,22 +97,22 @@ class _OpenUntilKeys:
 
 
 def grant(token: AccessToken | None) -> str | None:
-    """What the holder of a key may use, as text; None where no keys are used."""
+    """Grant of a key as text; None if no keys are used."""
     return None if token is None else token.claims.get(CLAIM)
 
 
-def reach(token: AccessToken | None, scope: Scope) -> Scope:
-    """What the holder of a key may use of a scope: all of it where no keys are used."""
-    granted = grant(token)
-    if granted is None:
+def granted_scope(token: AccessToken | None, scope: Scope) -> Scope:
+    """Scope narrowed to the grant of a key; unchanged if no keys are used."""
+    text = grant(token)
+    if text is None:
         return scope
-    return _REACHES.get_or_make((granted, scope), partial(_reach, granted, scope))
+
+    def narrow() -> Scope:
+        return within(Grant.model_validate_json(text).scope(), scope)
+
+    return _NARROWED_SCOPES.get_or_make((text, scope), narrow)
 
 
-def _reach(granted: str, scope: Scope) -> Scope:
-    return within(Grant.model_validate_json(granted).scope(), scope)
-
-
-_REACHES: BoundedMap[tuple[str, Scope], Scope] = BoundedMap(
-    MAX_REACHES_BYTES, lambda asked, reached: len(asked[0]) + asked[1].bytes + reached.bytes
+_NARROWED_SCOPES: BoundedMap[tuple[str, Scope], Scope] = BoundedMap(
+    MAX_SCOPES_BYTES, lambda key, narrowed: len(key[0]) + key[1].bytes + narrowed.bytes
 )

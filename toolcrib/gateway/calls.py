@@ -1,4 +1,4 @@
-"""Calls of upstream tools: checked, made, watched, and answered whatever happens."""
+"""Calls of upstream tools: checks arguments, waits for results, turns failures into answers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from time import monotonic
 from typing import Any
 
 from fastmcp.server.context import Context
+from fastmcp.server.dependencies import get_access_token
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
 from mcp import MCPError
 from mcp.types import CallToolResult, InputRequiredResult, TextContent
 
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import DeadlineError, ServiceError, ToolcribError
+from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.connection import PendingCall, UpstreamConnection
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, ClientRequest, conversation_key
@@ -34,31 +36,33 @@ from toolcrib.router.decision_log import Failures
 from toolcrib.router.recovery import diagnose
 from toolcrib.store.filters import AnyOf, Not
 
-__all__ = ["Alternatives", "CallBudget", "CallBudgets", "CallRunner", "PendingInputs"]
+HOP_PREFIX = "io.modelcontextprotocol/"
+"""`_meta` keys with this prefix apply to one hop and are not forwarded."""
 
-BETWEEN_US = "io.modelcontextprotocol/"
-"""What of a `_meta` begins so is between two neighbours; the rest is handed on."""
+HOP_KEYS = frozenset({"progressToken", "progress_token", "fastmcp"})
+"""`_meta` keys that apply to one hop and have no prefix."""
 
-OURS = frozenset({"progressToken", "progress_token", "fastmcp"})
-
-MAX_PENDING = 1_000
+MAX_PENDING_CALLS = 1_000
 MAX_ALTERNATIVES = 3
-MAX_CHARS = 100
+MAX_DESCRIPTION_CHARS = 100
+"""Length of an alternative's description in an answer."""
+
 MAX_SCHEMA_CHARS = 8_000
+"""Longer schemas are described in words."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class CallBudget:
-    """From one search to the next: what it was for, and the calls left; None for no limit."""
+    """Budget from one search to the next: the query, and the calls left (None: no limit)."""
 
     query: str
     left: int | None
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def take(self) -> bool:
-        """Count one call; False when no more may be made."""
+        """Count one call; False if the budget is used up."""
         if self.left is None:
             return True
         self.left -= 1
@@ -66,45 +70,45 @@ class CallBudget:
 
 
 class CallBudgets:
-    """The budgets of all conversations, by their key; the longest unused are forgotten."""
+    """Budgets of conversations, by key; the least recently used are evicted."""
 
     def __init__(self, max_calls: int | None) -> None:
         self.max_calls = max_calls
         self._of: BoundedMap[str, CallBudget] = BoundedMap(MAX_CONVERSATIONS)
 
     def begin(self, key: str, query: str) -> CallBudget:
-        """A conversation searches anew."""
+        """Begin a conversation's next budget, at a search."""
         self._of[key] = budget = CallBudget(query, self.max_calls)
         return budget
 
     def of(self, key: str) -> CallBudget:
-        """A conversation's budget; one that has not searched yet begins one by calling."""
+        """A conversation's budget; a call before the first search begins it."""
         return self._of.get(key) or self.begin(key, "")
 
     def leave(self, key: str) -> None:
-        """A conversation is over."""
+        """Forget an ended conversation."""
         self._of.pop(key, None)
 
 
 class Alternatives:
-    """Other tools that may do what a failed one was to do, in reach of who called it.
+    """Other tools that may replace a failed tool, within the caller's part of a scope.
 
-    It asks the index itself: a crib would read the turn first, which is of no use here, and takes
-    minutes where the encoder is not the shipped one.
+    Uses the index directly: a crib would detect the turn's context first, which is not needed
+    here, and takes minutes unless the encoder is the bundled one.
     """
 
     def __init__(
-        self, index: GatewayIndex, scope: Callable[[], Scope], not_up: Callable[[], tuple[str, ...]]
+        self, index: GatewayIndex, pool: UpstreamPool, budgets: CallBudgets, scope: Scope
     ) -> None:
-        self._index, self._scope, self._not_up = index, scope, not_up
+        self._index, self._pool, self._budgets, self._scope = index, pool, budgets, scope
         self._failures = Failures()
 
-    async def in_words(self, failed: CatalogEntry, budget: CallBudget) -> str:
-        """The tools to try instead, or that there are none, as an end to a message."""
+    async def as_text(self, failed: CatalogEntry, budget: CallBudget) -> str:
+        """End of a message: the tools to try instead, or that none exists."""
         if not self._index.is_open.is_set():
             return " Try again later."
         try:
-            hits = await self._index.work(self._hits, failed, budget, self._scope())
+            hits = await self._find(failed, budget)
         except ToolcribError:
             logger.warning("alternates could not be looked for", exc_info=True)
             return ""
@@ -113,39 +117,44 @@ class Alternatives:
             return " No other tool is like it; try again later, or go on without it."
         return "\nOther tools that may do it:\n" + "\n".join(lines)
 
-    def _hits(self, failed: CatalogEntry, budget: CallBudget, scope: Scope) -> list[ToolHit]:
-        return alternates(
-            self._index.crib.tools.find,
+    async def _find(self, failed: CatalogEntry, budget: CallBudget) -> list[ToolHit]:
+        tools = self._index.crib.tools
+        return await self._index.work(
+            alternates,
+            tools.find,
             failed.spec,
             budget.query or failed.spec.description or failed.spec.name,
             excluded=self._failures.of(budget.id),
-            scope=scope,
-            where=Not(AnyOf("server", self._not_up())),
+            scope=granted_scope(get_access_token(), self._scope),
+            where=Not(AnyOf("server", self._pool.not_up())),
             k=MAX_ALTERNATIVES,
-            likeness=self._index.crib.tools.settings.recovery.likeness,
+            likeness=tools.settings.recovery.likeness,
         )
 
-    async def names(self, failed: CatalogEntry, budget: CallBudget) -> list[str]:
-        """The names of the tools to try instead, those at hand alone."""
-        if not self._index.is_open.is_set():
+    async def names(self, name: str, key: str) -> list[str]:
+        """Names of the tools on offer to try instead of a tool, in the conversation of a key."""
+        failed = self._index.catalog.named(name)
+        if failed is None or not self._index.is_open.is_set():
             return []
-        hits = await self._index.work(self._hits, failed, budget, self._scope())
+        hits = await self._find(failed, self._budgets.of(key))
         entries = (self._index.catalog.get(hit.id) for hit in hits)
         return [entry.name for entry in entries if entry is not None]
 
     def _line(self, hit: ToolHit) -> str:
-        """One tool to try; empty for one that is not on offer any more."""
+        """One tool to try; empty for a tool that is no longer on offer."""
         entry = self._index.catalog.get(hit.id)
         if entry is None:
             return ""
         about = " ".join(entry.spec.description.split())
-        short = about if len(about) <= MAX_CHARS else about[: MAX_CHARS - 1] + "…"
+        short = about
+        if len(about) > MAX_DESCRIPTION_CHARS:
+            short = about[: MAX_DESCRIPTION_CHARS - 1] + "…"
         return f"- {entry.name}: {short}" if short else f"- {entry.name}"
 
     async def report(
         self, budget: CallBudget, entry: CatalogEntry, outcome: Outcome, since: float
     ) -> None:
-        """Take down how a call ended that began at `since` (of the monotonic clock)."""
+        """Record the outcome of a call that began at `since` (monotonic clock)."""
         took_ms = 1000 * (monotonic() - since)
         self._failures.report(budget.id, entry.spec.id, outcome)
         if not self._index.is_open.is_set():
@@ -154,13 +163,13 @@ class Alternatives:
         try:
             await self._index.work(report, budget.id, entry.spec.id, outcome, took_ms=took_ms)
         except (ToolcribError, OSError):
-            # The call was made: its result is not lost for that.
+            # The call's result must not be lost for that.
             logger.warning("the outcome of a call could not be taken down", exc_info=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call under way, and what is known of it."""
+    """A call under way, with its tool, connection, budget, conversation and start."""
 
     entry: CatalogEntry
     connection: UpstreamConnection
@@ -171,10 +180,10 @@ class _Call:
 
 
 class PendingInputs:
-    """Calls whose client must answer a question, and then calls again; each kept for `keep_s`.
+    """Calls that wait until their client has answered a question and calls again.
 
-    Only the conversation that made a call gets it back, once, for the same tool. A call that
-    nobody comes back for is cancelled.
+    Only the conversation that made a call resumes it, once, for the same tool. After `keep_s`
+    the call is cancelled.
     """
 
     def __init__(self, keep_s: float) -> None:
@@ -182,14 +191,14 @@ class PendingInputs:
         self._calls: dict[str, tuple[_Call, float]] = {}
 
     def put(self, call: _Call) -> str:
-        """Keep a call; gives the state that its client must bring."""
+        """Keep a call; return the state that its client must send to resume it."""
         self._sweep()
         state = secrets.token_urlsafe(16)
         self._calls[state] = call, monotonic() + self._keep_s
         return state
 
     def take(self, state: str, key: str, tool_id: str) -> _Call | None:
-        """The call of this state, key and tool, if there is one."""
+        """Remove and return the call of this state, key and tool; None without one."""
         self._sweep()
         call, _ = self._calls.get(state, (None, 0.0))
         if call is None or (call.key, call.entry.spec.id) != (key, tool_id):
@@ -198,7 +207,7 @@ class PendingInputs:
         return call
 
     def leave(self, key: str) -> None:
-        """A conversation is over."""
+        """Cancel the calls of an ended conversation."""
         self._cancel([state for state, (call, _) in self._calls.items() if call.key == key])
 
     def close(self) -> None:
@@ -207,7 +216,7 @@ class PendingInputs:
 
     def _sweep(self) -> None:
         now = monotonic()
-        oldest = list(self._calls)[: max(0, len(self._calls) - MAX_PENDING + 1)]
+        oldest = list(self._calls)[: max(0, len(self._calls) - MAX_PENDING_CALLS + 1)]
         late = [state for state, (_, until) in self._calls.items() if until < now]
         self._cancel(list(dict.fromkeys((*late, *oldest))))
 
@@ -217,9 +226,9 @@ class PendingInputs:
 
 
 class CallRunner:
-    """Calls tools for clients. What goes wrong is the answer, in words that help to go on.
+    """Calls tools for clients. A failure becomes an answer that helps the model to go on.
 
-    `level` gives the lightest log entries that a conversation wants, by its key.
+    `level` gives the least severe level of log entries that a conversation wants, by its key.
     """
 
     def __init__(
@@ -235,13 +244,13 @@ class CallRunner:
         self._pool, self._budgets, self._alternatives = pool, budgets, alternatives
         self._level, self._timeout_s = level, timeout_s
         self._guidance = guidance
-        self._beside: set[asyncio.Task[None]] = set()
+        self._checks: set[asyncio.Task[None]] = set()
         self._pending = PendingInputs(pool.intervals.idle_s)
 
     async def call(
         self, entry: CatalogEntry, arguments: dict[str, Any], context: Context
     ) -> ToolResult:
-        """Call a tool for whoever asks, or go on with a call that waits for an answer."""
+        """Call a tool, or resume a call that waits for the client's answer."""
         result = await self._call(entry, arguments, context)
         key = conversation_key(context)
         return await self._guidance.after_call(key, entry.name, arguments, result)
@@ -260,13 +269,13 @@ class CallRunner:
             listed = "\n".join(f"- {line}" for line in wrong)
             return failure(
                 f"The call was not made: the arguments do not fit the schema of {entry.name}.\n"
-                f"{listed}\n{_taken(entry)}"
+                f"{listed}\n{_parameters(entry)}"
             )
         budget = self._budgets.of(request.key)
         if not budget.take():
             return failure(
-                f"The call was not made: {self._budgets.max_calls} calls since the last "
-                "find_tools are all there may be. Call find_tools with what is still to be done."
+                f"The call was not made: the limit of {self._budgets.max_calls} calls since the "
+                "last find_tools is reached. Call find_tools with what is still to be done."
             )
         since = monotonic()
         try:
@@ -274,71 +283,71 @@ class CallRunner:
         except ServiceError:
             await self._alternatives.report(budget, entry, "failure", since)
             text = f"The server {entry.spec.server!r} does not answer, so {entry.name} was "
-            return failure(f"{text}not called." + await self._alternatives.in_words(entry, budget))
-        meta = _handed_on(context)
+            return failure(f"{text}not called." + await self._alternatives.as_text(entry, budget))
+        meta = _forwarded_meta(context)
         pending = connection.call(request, entry.spec.name, arguments, meta, self._timeout_s)
         return await self._finish(_Call(entry, connection, pending, budget, request.key, since))
 
     async def _finish(self, call: _Call) -> ToolResult:
-        """Wait for the result, or for a question that the client has to answer first."""
+        """Wait for the result, or for a question that the client must answer first."""
         entry, budget = call.entry, call.budget
         try:
             result = await call.pending.outcome()
-        except Exception as error:  # noqa: BLE001 -- whatever a server provokes is its failure
+        except Exception as error:  # noqa: BLE001 -- any error that a server causes is its failure
             await self._alternatives.report(budget, entry, "failure", call.since)
             await self._check(call, error)
             return failure(
                 _failed(entry, error, is_dead=call.connection.ended.is_set())
-                + await self._alternatives.in_words(entry, budget)
+                + await self._alternatives.as_text(entry, budget)
             )
         if not isinstance(result, CallToolResult):
             state = self._pending.put(call)
-            asked = InputRequiredResult(input_requests=result, request_state=state)
-            return InputRequiredToolResult(asked)
+            questions = InputRequiredResult(input_requests=result, request_state=state)
+            return InputRequiredToolResult(questions)
         outcome = "failure" if result.is_error else "success"
         await self._alternatives.report(budget, entry, outcome, call.since)
         content, meta = result.content, result.meta or {}
         if result.is_error:
-            content = [*content, *await self._others(result, entry, budget)]
-        kept = {key: value for key, value in meta.items() if not key.startswith(BETWEEN_US)}
+            content = [*content, *await self._advice(result, entry, budget)]
+        kept = {key: value for key, value in meta.items() if not key.startswith(HOP_PREFIX)}
         update = {"content": content, "meta": kept or None}
         return ToolResult.from_mcp_result(result.model_copy(update=update))
 
     async def _check(self, call: _Call, error: Exception) -> None:
-        """See whether the server is still there; who has waited long does not wait for that."""
+        """Check that the server is alive; after a timeout the caller does not wait for it."""
         check = asyncio.create_task(self._pool[call.entry.spec.server].check(call.connection))
-        self._beside.add(check)
-        check.add_done_callback(self._beside.discard)
+        self._checks.add(check)
+        check.add_done_callback(self._checks.discard)
         if not isinstance(error, DeadlineError):
             await asyncio.wait({check})
 
-    async def _others(
+    async def _advice(
         self, result: CallToolResult, entry: CatalogEntry, budget: CallBudget
     ) -> list[TextContent]:
-        """What comes after a tool's own error: its schema, or who else may do it."""
-        said = " ".join(part.text for part in result.content if isinstance(part, TextContent))
-        found = diagnose(said)
-        if found.blames_arguments:
-            return [TextContent(type="text", text=_taken(entry))]
-        # Other arguments, or another caller, are what the rest needs; not another tool.
-        if not budget.query or found.kind not in {"retriable", "reclassify"}:
+        """Text after a tool's own error: the tool's schema, or alternatives."""
+        text = " ".join(part.text for part in result.content if isinstance(part, TextContent))
+        diagnosis = diagnose(text)
+        if diagnosis.blames_arguments:
+            return [TextContent(type="text", text=_parameters(entry))]
+        # Other kinds of errors need other arguments or another caller, not another tool.
+        if not budget.query or diagnosis.kind not in {"retriable", "reclassify"}:
             return []
-        others = (await self._alternatives.in_words(entry, budget)).strip()
-        return [TextContent(type="text", text=others)] if others else []
+        advice = (await self._alternatives.as_text(entry, budget)).strip()
+        return [TextContent(type="text", text=advice)] if advice else []
 
     def close(self) -> None:
-        """Stop the calls that wait for somebody's answer."""
+        """Cancel the calls that wait for an answer."""
         self._pending.close()
 
     def leave(self, key: str) -> None:
-        """A conversation is over, and with it what it waits for."""
+        """Forget an ended conversation, and cancel its waiting calls."""
         self._pending.leave(key)
         self._budgets.leave(key)
         self._guidance.leave(key)
 
 
-def _taken(entry: CatalogEntry) -> str:
-    """What a tool takes: its schema, which a search does not give, or in words where it is long."""
+def _parameters(entry: CatalogEntry) -> str:
+    """The parameters of a tool: its schema, which a search omits, or a description if too long."""
     schema = json.dumps(parameters_schema(entry.spec), ensure_ascii=False, separators=(",", ":"))
     if len(schema) <= MAX_SCHEMA_CHARS:
         return f"Its inputSchema: {schema}"
@@ -346,22 +355,22 @@ def _taken(entry: CatalogEntry) -> str:
 
 
 def _failed(entry: CatalogEntry, error: Exception, *, is_dead: bool) -> str:
-    """What became of a call that has no result."""
+    """Description of a call that ended without a result."""
     server = entry.spec.server
     if isinstance(error, DeadlineError):
         return f"{entry.name}: {error}. The call was cancelled, but may have been carried out."
     if is_dead:
-        what = f"died in the call of {entry.name}, which may have been carried out."
-        return f"The server {server!r} {what}"
+        end = f"died in the call of {entry.name}, which may have been carried out."
+        return f"The server {server!r} {end}"
     if isinstance(error, MCPError):
         text = f"{entry.name} failed: {error.message} (code {error.code})."
-        return f"{text}\n{_taken(entry)}" if diagnose(error).blames_arguments else text
+        return f"{text}\n{_parameters(entry)}" if diagnose(error).blames_arguments else text
     return f"{entry.name} failed: the server {server!r} answered with something that is not MCP."
 
 
-def _handed_on(context: Context) -> dict[str, Any] | None:
-    """What the client says beside the arguments, as far as it is not between it and us."""
-    asked = context.request_context
-    meta = (asked.meta or {}) if asked is not None else {}
-    kept = {k: v for k, v in meta.items() if k not in OURS and not k.startswith(BETWEEN_US)}
+def _forwarded_meta(context: Context) -> dict[str, Any] | None:
+    """The request's `_meta` without keys that apply to one hop."""
+    request = context.request_context
+    meta = (request.meta or {}) if request is not None else {}
+    kept = {k: v for k, v in meta.items() if k not in HOP_KEYS and not k.startswith(HOP_PREFIX)}
     return kept or None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fastmcp.server.context import Context
 from fastmcp.server.dependencies import get_context
@@ -20,36 +22,30 @@ from mcp.types import ToolAnnotations
 from pydantic import PrivateAttr, ValidationError
 
 from toolcrib.caches import BoundedMap
-from toolcrib.gateway.auth import reach
+from toolcrib.gateway.auth import granted_scope
 from toolcrib.integrations.formats import provider_name
 from toolcrib.records import Scope, ToolSpec
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, from_scope, matches
 from toolcrib.store.payload import tool_payload
+from toolcrib.text import split_identifier
 
-__all__ = [
-    "MAX_SCOPES_BYTES",
-    "CatalogEntry",
-    "CatalogProvider",
-    "GatewayTool",
-    "ToolCatalog",
-]
+if TYPE_CHECKING:
+    from toolcrib.gateway.index import GatewayIndex
 
 MAX_SCOPES_BYTES = 4 * 2**20
 """Memory that the cache of tools within callers' scopes takes at most."""
 
 
-def scope_bytes(scope: Scope | None, tools: Collection[object]) -> int:
-    """About how many bytes a scope, and what is listed of it, take in memory."""
+def _scope_bytes(scope: Scope | None, tools: Collection[object]) -> int:
     return 8 * len(tools) + (scope.bytes if scope else 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CatalogEntry:
-    """A tool as it is offered: under its own name at its server, under `name` at the gateway.
+    """A tool on offer: `spec.name` is its name at its server, `name` at the gateway.
 
-    The next catalog has the very same entry for a tool that did not change, so that nobody
-    compares specifications to tell.
+    An unchanged tool keeps its very entry in the next catalog, so that identity shows a change.
     """
 
     name: str
@@ -57,15 +53,15 @@ class CatalogEntry:
     payload: Mapping[str, Any] = field(repr=False)
 
     def fits(self, where: Filter | None) -> bool:
-        """Whether it passes a filter, as it would in a search."""
+        """True if the tool passes a filter, as in a search."""
         return where is None or matches(where, point_id(self.spec.id), self.payload)
 
 
 class ToolCatalog:
-    """The tools on offer; never changed, another one takes its place.
+    """The tools on offer; immutable.
 
-    A tool is called as at every provider (`provider_name`), whatever other tools there are. So no
-    server can take the name of another's tool.
+    A tool has the same name as at every provider (`provider_name`), whatever other tools there
+    are. So no server can take the name of another server's tool.
     """
 
     def __init__(
@@ -73,9 +69,9 @@ class ToolCatalog:
     ) -> None:
         enabled = sorted((spec for spec in specs if spec.enabled), key=lambda spec: spec.id)
         self._entries = {spec.id: _entry(spec, known or {}) for spec in enabled}
-        self._named = _by_unique(self, lambda entry: entry.name)
+        self._named = by_unique_name(self, lambda entry: entry.name)
         self._of_scopes: BoundedMap[Scope | None, tuple[CatalogEntry, ...]] = BoundedMap(
-            MAX_SCOPES_BYTES, scope_bytes
+            MAX_SCOPES_BYTES, _scope_bytes
         )
 
     def __len__(self) -> int:
@@ -89,12 +85,12 @@ class ToolCatalog:
         return self._entries.get(tool_id)
 
     def named(self, name: str) -> CatalogEntry | None:
-        """The tool of this name, of this id, or whose own name it is where only one has it."""
+        """The tool with this name, this id, or this own name if only one tool has it."""
         return self._named.get(name) or self._entries.get(name) or self._only.get(name)
 
     @cached_property
     def _only(self) -> dict[str, CatalogEntry]:
-        return _by_unique(self, lambda entry: entry.spec.name)
+        return by_unique_name(self, lambda entry: entry.spec.name)
 
     def of(self, server: str) -> list[CatalogEntry]:
         """The tools of a server."""
@@ -109,7 +105,7 @@ class ToolCatalog:
         return tuple(entry for entry in self if entry.fits(where))
 
     def narrowed(self, listings: Mapping[str, Iterable[ToolSpec]]) -> ToolCatalog:
-        """The same catalog without what these servers do not have, or no longer as it is."""
+        """The same catalog without tools that these servers no longer list, or list changed."""
         kept = {spec.id: spec for specs in listings.values() for spec in specs}
         here = (entry.spec for entry in self)
         return ToolCatalog(
@@ -124,7 +120,7 @@ class ToolCatalog:
         return ToolCatalog([*others, *new], self._entries)
 
 
-def _by_unique(
+def by_unique_name(
     entries: Iterable[CatalogEntry], name: Callable[[CatalogEntry], str]
 ) -> dict[str, CatalogEntry]:
     """Entries by a name that no other entry has."""
@@ -134,23 +130,23 @@ def _by_unique(
 
 
 def _entry(spec: ToolSpec, known: Mapping[str, CatalogEntry]) -> CatalogEntry:
-    """An entry; the one that is known, where it is the same."""
+    """An entry; the known one for an unchanged tool."""
     last = known.get(spec.id)
     if last is not None and last.spec == spec:
         return last
     return CatalogEntry(provider_name(spec), spec, tool_payload(spec))
 
 
-# -- as FastMCP has them -------------------------------------------------------------------------
+# -- tools for FastMCP ---------------------------------------------------------------------------
 
 Run: TypeAlias = Callable[[CatalogEntry, dict[str, Any], Context], Awaitable[ToolResult]]
-"""What runs a tool for a request."""
+"""Function that runs a tool for a request."""
 
 
 class GatewayTool(Tool):
     """A tool of a server behind the gateway.
 
-    It is made of what was judged and nothing else: icons and `_meta` of its server are left out.
+    It contains only what was screened: icons and `_meta` of its server are left out.
     """
 
     _entry: CatalogEntry = PrivateAttr()
@@ -158,11 +154,11 @@ class GatewayTool(Tool):
 
     @classmethod
     def of(cls, entry: CatalogEntry, note: str, scope: Scope, run: Run) -> GatewayTool:
-        """A tool within a scope; `note` stands before its description."""
+        """A tool for callers within a scope; `note` precedes its description."""
         spec, title = entry.spec, entry.spec.annotations.get("title")
 
-        def is_granted(asked: AuthContext) -> bool:
-            return entry.fits(from_scope(reach(asked.token, scope)))
+        def is_granted(context: AuthContext) -> bool:
+            return entry.fits(from_scope(granted_scope(context.token, scope)))
 
         tool = cls(
             name=entry.name,
@@ -173,54 +169,54 @@ class GatewayTool(Tool):
             tags=set(spec.tags),
             auth=is_granted,
         )
-        # Hints that are none are left out.
+        # Invalid hints are left out.
         with suppress(ValidationError):
             tool.annotations = ToolAnnotations.model_validate(spec.annotations or None)
         tool._entry, tool._call = entry, run
         return tool
 
     def to_mcp_tool(self, **overrides: Any) -> McpTool:
-        """As clients are listed it: FastMCP would make up a title for a tool that has none."""
+        """The tool as it is listed to clients; FastMCP would invent a missing title."""
         return super().to_mcp_tool(**{"title": self.title, **overrides})
 
     @property
     def entry(self) -> CatalogEntry:
-        """What it is made of."""
+        """The entry of the catalog."""
         return self._entry
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        """Call it at its server."""
+        """Call the tool at its server."""
         return await self._call(self._entry, arguments, get_context())
 
 
 class CatalogProvider(Provider):
-    """Gives FastMCP the catalog's tools of now, within a scope.
+    """Provides FastMCP with the current tools of an index, within a scope.
 
-    `note` says what is the matter with a server whose tools cannot be called at the moment.
+    `note` gives the reason why a server's tools cannot be called at the moment.
     """
 
     def __init__(
-        self, catalog: Callable[[], ToolCatalog], scope: Scope, note: Callable[[str], str], run: Run
+        self, index: GatewayIndex, scope: Scope, note: Callable[[str], str], run: Run
     ) -> None:
         super().__init__()
-        self._catalog, self._scope, self._note, self._run = catalog, scope, note, run
+        self._index, self._scope, self._note, self._run = index, scope, note, run
         self._made: dict[str, tuple[CatalogEntry, str, GatewayTool]] = {}
 
     async def _list_tools(self) -> Sequence[Tool]:
         return self.tools()
 
     async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
-        # Servers do not tell versions apart by name, so there is but one.
+        # Tools of servers have no versions.
         del version
-        entry = self._catalog().named(name)
+        entry = self._index.catalog.named(name)
         if entry is None or not entry.fits(from_scope(self._scope)):
             return None
         return self._tool(entry)[2]
 
     def tools(self) -> list[GatewayTool]:
         """Every tool of the catalog, by id."""
-        # A listing may be asked for with every call, so a tool is made once.
-        self._made = {e.spec.id: self._tool(e) for e in self._catalog().within(self._scope)}
+        # FastMCP may list the tools with every call, so a tool is made once.
+        self._made = {e.spec.id: self._tool(e) for e in self._index.catalog.within(self._scope)}
         return [tool for _, _, tool in self._made.values()]
 
     def _tool(self, entry: CatalogEntry) -> tuple[CatalogEntry, str, GatewayTool]:
@@ -229,3 +225,67 @@ class CatalogProvider(Provider):
         if known is not None and known[0] is entry and known[1] == note:
             return known
         return entry, note, GatewayTool.of(entry, note, self._scope, self._run)
+
+
+# -- summary for a model -----------------------------------------------------------------------
+
+MAX_SUMMARY_SERVERS = 15
+MAX_SUMMARY_WORDS = 6
+MAX_SUMMARY_NAME_CHARS = 40
+
+_WORD = re.compile(r"[a-z]{3,16}")
+"""Single plain words only: the texts come from servers that nobody vouches for."""
+
+_NOT_PLAIN = re.compile(r"[^\w .-]+")
+
+_VERBS = (
+    "add all and are batch call can cancel check clear close convert copy count create "
+    "current data delete describe disable download edit enable end execute export fetch file "
+    "find for from generate get has help import info init insert into item items list load "
+    "make manage many move multiple new not open parse patch ping post put query read remove "
+    "rename reset resource result results retrieve return returns run save search send set "
+    "show start status stop submit sync test that the this tool tools update upload use user "
+    "using validate value view with write you your"
+)
+_COMMON_WORDS = frozenset(_VERBS.split())
+"""Verbs say little about a tool; its objects say much."""
+
+
+def server_summary(tools: Iterable[ToolSpec]) -> str:
+    """Servers with the number and the topics of their tools, equal for equal tools.
+
+    Only single words come from the servers' own texts.
+    """
+    ordered = sorted(tools, key=lambda tool: (tool.server, tool.id))
+    groups = [(name, list(group)) for name, group in groupby(ordered, lambda tool: tool.server)]
+    groups.sort(key=lambda group: (-len(group[1]), group[0]))
+    shown = [_server(name, group) for name, group in groups[:MAX_SUMMARY_SERVERS]]
+    if len(groups) > MAX_SUMMARY_SERVERS:
+        shown.append(f"and {len(groups) - MAX_SUMMARY_SERVERS} more servers")
+    return "; ".join(shown)
+
+
+def _server(name: str, tools: list[ToolSpec]) -> str:
+    own = set(_words(name))
+    counted = Counter(word for tool in tools for word in set(_topics(tool)) - own)
+    described = Counter(word for tool in tools for word in set(_words(tool.description)))
+    # Singular or plural, not both: "issue" or "issues".
+    best: dict[str, str] = {}
+    for word in sorted(counted, key=lambda word: (-counted[word], -described[word], word)):
+        best.setdefault(word.removesuffix("s"), word)
+    about = f": {', '.join(list(best.values())[:MAX_SUMMARY_WORDS])}" if best else ""
+    many = "1 tool" if len(tools) == 1 else f"{len(tools)} tools"
+    plain = " ".join(_NOT_PLAIN.sub(" ", name).split())
+    return f"{plain[:MAX_SUMMARY_NAME_CHARS]} ({many}{about})"
+
+
+def _topics(tool: ToolSpec) -> Iterator[str]:
+    """Words of a tool's name and category that name its subject."""
+    return (
+        word for word in (*_words(tool.name), *_words(tool.category)) if word not in _COMMON_WORDS
+    )
+
+
+def _words(text: str) -> Iterator[str]:
+    lowered = (word.lower() for word in split_identifier(text))
+    return (word for word in lowered if _WORD.fullmatch(word))

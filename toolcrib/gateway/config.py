@@ -1,4 +1,4 @@
-"""What stands behind the gateway: the servers of an mcp.json, and what it says of their tools."""
+"""Configuration of the gateway: the servers of an mcp.json, and overlays of their tools."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ from toolcrib.indexers.readers.mcp_config import (
 from toolcrib.records import Sensitivity, ToolSpec
 from toolcrib.records.codec import faults, is_object
 
-__all__ = ["Overlay", "ServerConfig", "read_config"]
-
-OURS = "toolcrib"
+OVERLAY_KEY = "toolcrib"
+"""Key of the overlay in a server's entry."""
 
 
 class Overlay(BaseModel):
-    """What an entry says under `toolcrib` of its server's tools, which MCP has no words for.
+    """Overlay of a server's tools: what its entry adds under `toolcrib`, beyond MCP.
 
-    `tags` come to those that a tool has, `sensitivity` is that of all of them. `disabled` tools
-    cannot be found or called, by name or glob; `always_active` ones are shown beside the search.
+    `tags` are added to each tool's own; `sensitivity` applies to all tools. `disabled` tools, by
+    name or glob, cannot be found or called; `always_active` tools are listed beside the search.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,7 +40,7 @@ class Overlay(BaseModel):
     always_active: frozenset[str] = frozenset()
 
     def on(self, spec: ToolSpec) -> ToolSpec:
-        """A tool as it is offered; what its server says of it stays what is approved."""
+        """Copy of a tool with the overlay; approvals are for the server's own specification."""
         return spec.model_copy(
             update={
                 "tags": tuple(dict.fromkeys((*spec.tags, *self.tags))),
@@ -54,9 +53,9 @@ class Overlay(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One server: how to reach it, or in one line why that cannot be told.
+    """One server: its target, or the `problem` of its entry in one line.
 
-    `tools` tells which of its tools its entry switches on.
+    `tools` is the filter of the tools that its entry switches on.
     """
 
     name: str
@@ -66,7 +65,7 @@ class ServerConfig:
     overlay: Overlay = field(default_factory=Overlay)
 
     def offered(self, spec: ToolSpec) -> ToolSpec:
-        """A tool as it is offered: switched off where the entry does that."""
+        """Copy of a tool as it is offered, disabled if the entry switches it off."""
         offered = self.overlay.on(spec)
         is_on = offered.enabled and self.tools.allows(spec.name)
         return offered.model_copy(update={"enabled": is_on})
@@ -75,20 +74,20 @@ class ServerConfig:
 def read_config(
     path: Path, env: Mapping[str, str], only: Collection[str] = ()
 ) -> tuple[ServerConfig, ...]:
-    """The servers of an `mcp.json`, `only` those named where any are, with `env` filled in.
+    """Read the servers of an `mcp.json`, with `env` filled in; `only` those names, if any.
 
-    An entry that cannot be used has its problem, and keeps no other from being used.
+    An unusable entry gets its `problem`, and the others are used.
 
     Raises:
-        SourceError: the file cannot be read, names no server or none that can be used, or what
-            it says of tools cannot be understood; with file and field.
-        SettingsError: one of `only` is not there.
+        SourceError: the file cannot be read, has no usable server, or an invalid overlay; with
+            file and field.
+        SettingsError: a name of `only` is not in the file.
     """
     source = Source.named(str(path))
     servers = servers_of(source)
     if not servers:
         raise source.error("names no MCP servers; put them under 'mcpServers' (VS Code: 'servers')")
-    found = tuple(
+    configs = tuple(
         ServerConfig(
             each.name,
             each.target,
@@ -98,13 +97,13 @@ def read_config(
         )
         for each in server_entries(servers, env)
     )
-    known = {server.name for server in found}
+    known = {server.name for server in configs}
     if missing := sorted(set(only) - known):
         raise SettingsError(
             f"{path} has no server {missing[0]!r} that is switched on; "
             f"there are {', '.join(sorted(known)) or 'none'}"
         )
-    chosen = tuple(server for server in found if not only or server.name in only)
+    chosen = tuple(server for server in configs if not only or server.name in only)
     if all(server.target is None for server in chosen):
         first = chosen[0] if chosen else None
         reason = first.problem if first else "every server is switched off"
@@ -113,12 +112,12 @@ def read_config(
 
 
 def _overlay(source: Source, name: str, raw: Any) -> Overlay:
-    """What the entry says of the server's tools; a slip there could show what must not be."""
-    said: Any = raw.get(OURS, {}) if is_object(raw) else {}
-    if not is_object(said):
-        raise source.error("must be an object", f"{name}.{OURS}")
+    """The overlay of an entry. A typing error is an error: it could reveal a tool."""
+    overlay: Any = raw.get(OVERLAY_KEY, {}) if is_object(raw) else {}
+    if not is_object(overlay):
+        raise source.error("must be an object", f"{name}.{OVERLAY_KEY}")
     try:
-        return Overlay.model_validate(said)
+        return Overlay.model_validate(overlay)
     except ValidationError as error:
         place, reason = faults(error)[0]
-        raise source.error(reason, f"{name}.{OURS}.{place}") from None
+        raise source.error(reason, f"{name}.{OVERLAY_KEY}.{place}") from None

@@ -1,4 +1,4 @@
-"""Connection to one upstream server, from its handshake to its end, and the calls over it.
+"""Connection to one upstream server, from its handshake to its end, with its calls.
 
 FastMCP's own proxies relay one request of a client over a session of its own, and only where
 both sides speak one era of the protocol. `docs/explanation/gateway.md` says which cases they lose.
@@ -61,22 +61,20 @@ if TYPE_CHECKING:
     from mcp.client._transport import ReadStream
     from mcp.shared.message import SessionMessage
 
-__all__ = ["PendingCall", "StderrTail", "UpstreamConnection", "first_of"]
-
-CLOSING_S = 3.0
-"""How long a server may take to end by itself, before it is ended."""
+CLOSE_TIMEOUT_S = 3.0
+"""Time for a server to end by itself, before it is killed."""
 
 MAX_PAGES = 10_000
-MAX_ROUNDS = 20
-BETWEEN_ROUNDS_S = 0.25
+MAX_INPUT_ROUNDS = 20
+INPUT_ROUND_PAUSE_S = 0.25
 
 TAIL_BYTES = 8192
 READ_BYTES = 65_536
 MAX_QUOTE_CHARS = 200
 
 RELAYED = (LoggingMessageNotification, ElicitCompleteNotification)
-"""What is told to clients as a server tells it. Progress is not: it goes to who asked for it, under
-their own token. All else is of requests between the server and us, or of what we do not serve."""
+"""Notifications forwarded to clients unchanged. Progress goes to its caller, under the caller's own
+token. All others concern requests to the gateway, or features that it does not serve."""
 
 CHANGES = (
     ToolListChangedNotification,
@@ -84,14 +82,14 @@ CHANGES = (
     ResourceListChangedNotification,
 )
 
-MADE_UP = ("Server returned an error response", "Not Found", "Session terminated")
-"""What the SDK says for a server that answers with an HTTP status instead of an error."""
+SDK_HTTP_ERRORS = ("Server returned an error response", "Not Found", "Session terminated")
+"""Messages that the SDK makes for a server that answers with an HTTP status only."""
 
 logger = logging.getLogger(__name__)
 
 
 async def first_of(timeout_s: float, *events: asyncio.Event) -> None:
-    """Wait until one of the events is set, or for so long."""
+    """Wait until one of the events is set, or the timeout has passed."""
     waits = [asyncio.create_task(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -102,7 +100,7 @@ async def first_of(timeout_s: float, *events: asyncio.Event) -> None:
 
 @dataclass(slots=True)
 class _Question:
-    """A question that waits until its client calls again with the answer."""
+    """A server's question, open until the client calls again with the answer."""
 
     request: InputRequest
     answer: asyncio.Future[InputAnswer] = field(
@@ -112,10 +110,10 @@ class _Question:
 
 
 class PendingCall:
-    """A call under way. The server has `timeout_s`; the clock stands still while a client is asked.
+    """A call under way. The server has `timeout_s`, not counting the time of questions.
 
-    A client that can be asked is asked at once. Another one gets the open questions as the
-    result of its call (`outcome`), and calls again with the answers (`resume`).
+    A client that takes requests gets a question at once. Another client gets the open questions
+    as the result of its call (`outcome`), and calls again with the answers (`resume`).
     """
 
     def __init__(self, request: ClientRequest, timeout_s: float) -> None:
@@ -123,27 +121,27 @@ class PendingCall:
         self._timeout_s = self._left_s = timeout_s
         self._timer: asyncio.TimerHandle | None = None
         self._is_late = False
-        self._asking = 0
+        self._open_questions = 0
         self._changed = asyncio.Event()
         self._questions: dict[str, _Question] = {}
-        self._numbered = 0
+        self._question_count = 0
         self._task: asyncio.Task[CallToolResult] | None = None
 
     def start(self, task: asyncio.Task[CallToolResult]) -> None:
-        """Watch over the task that makes the call."""
+        """Start the clock of the task that makes the call."""
         self._task = task
         self._run_clock()
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._call_ended)
 
     async def answer(self, request: InputRequest) -> InputAnswer:
-        """Bring a server's question to whoever called."""
+        """Send a server's question to the caller, and wait for the answer."""
         if (refusal := self.request.refusal(request)) is not None:
             return refusal
         with self._clock_stopped():
-            if self.request.can_be_asked:
-                return await self.request.ask(request)
-            self._numbered += 1
-            key, question = f"question-{self._numbered}", _Question(request)
+            if self.request.takes_requests:
+                return await self.request.send(request)
+            self._question_count += 1
+            key, question = f"question-{self._question_count}", _Question(request)
             self._questions[key] = question
             self._changed.set()
             try:
@@ -154,20 +152,20 @@ class PendingCall:
     async def outcome(self) -> CallToolResult | dict[str, InputRequest]:
         """The call's result, or the questions that the client must answer first.
 
-        The call goes on while questions are open; if the caller goes away, it is cancelled.
+        The call goes on while questions are open. It is cancelled if the caller disconnects.
 
         Raises:
             DeadlineError: the server took too long; the call is cancelled.
-            Exception: whatever the call ended with.
+            Exception: the error of the call.
         """
         assert self._task is not None
         try:
             while not self._task.done():
                 self._check_time()
-                if asked := {k: q for k, q in self._questions.items() if not q.is_sent}:
-                    for question in asked.values():
+                if new := {k: q for k, q in self._questions.items() if not q.is_sent}:
+                    for question in new.values():
                         question.is_sent = True
-                    return {key: question.request for key, question in asked.items()}
+                    return {key: question.request for key, question in new.items()}
                 self._changed.clear()
                 await self._changed.wait()
         except BaseException:
@@ -176,7 +174,7 @@ class PendingCall:
         return self._task.result()
 
     def resume(self, request: ClientRequest, answers: Mapping[str, InputResponse]) -> None:
-        """Go on with the answers that the client brings; what it left out is not answered."""
+        """Resume with the client's answers; a missing answer is an error for the server."""
         self.request = request
         missing = ErrorData(code=INVALID_REQUEST, message="the client gave no answer")
         for key, question in self._questions.items():
@@ -184,14 +182,14 @@ class PendingCall:
                 question.answer.set_result(answers.get(key, missing))
 
     def cancel(self) -> None:
-        """Stop the call; the server is told."""
+        """Cancel the call, also at the server."""
         if self._task is not None:
             self._task.cancel()
 
-    def _ended(self, task: asyncio.Task[CallToolResult]) -> None:
+    def _call_ended(self, task: asyncio.Task[CallToolResult]) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # Whatever it ended with is seen here, also where nobody waits for it any more.
+        # Retrieved here, or asyncio would log the error of a call that nobody waits for.
         if not task.cancelled():
             task.exception()
         self._changed.set()
@@ -200,38 +198,38 @@ class PendingCall:
         if self._is_late:
             raise DeadlineError(f"it gave no answer within {self._timeout_s:g} s")
 
-    def _late(self) -> None:
+    def _time_out(self) -> None:
         self._is_late = True
         self._changed.set()
 
     def _run_clock(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._left_s, self._late)
+        self._timer = asyncio.get_running_loop().call_later(self._left_s, self._time_out)
 
     @contextmanager
     def _clock_stopped(self) -> Generator[None]:
         assert self._timer is not None
-        if not self._asking:
+        if not self._open_questions:
             self._timer.cancel()
             self._left_s = self._timer.when() - asyncio.get_running_loop().time()
-        self._asking += 1
+        self._open_questions += 1
         try:
             yield
         finally:
-            self._asking -= 1
-            if not self._asking:
+            self._open_questions -= 1
+            if not self._open_questions:
                 self._run_clock()
 
 
 class UpstreamConnection:
-    """A session with one server that stays open; made to be opened once.
+    """A session with one server that stays open; can be opened once.
 
-    Nothing in the protocol says to which call belongs what a server asks or tells meanwhile.
-    Where all calls have one caller (`has_one_caller`), the youngest gets it; else there must be
-    but one call.
+    The protocol does not say to which call a server's question or notification belongs. If all
+    calls have one caller (`has_one_caller`), it is the youngest call's; else there must be only
+    one call.
 
-    `changed` is set when the server says that a list of it is another; `ended` when the session
-    is over, and then `reason` says why. `instructions` are what the server says of how to use it.
-    `used_at` is when the last call began or ended, `reads` how much else is being asked for.
+    `changed` is set when a list of the server has changed; `ended` when the session is over, for
+    the `reason`. `instructions` are the server's own. `used_at` is when the last call began or
+    ended, `reads` the number of other requests under way.
     """
 
     def __init__(self, target: Target, *, has_one_caller: bool) -> None:
@@ -274,29 +272,29 @@ class UpstreamConnection:
         raise ServiceUnavailableError(self.reason)
 
     async def close(self) -> None:
-        """End the session, and the server if it is a process that we started."""
+        """End the session, and the server's process if this connection started it."""
         if self._task is None:
             return
         self._stop.set()
         if self._ready.is_set():
-            await asyncio.wait({self._task}, timeout=CLOSING_S)
+            await asyncio.wait({self._task}, timeout=CLOSE_TIMEOUT_S)
         self._scope.cancel()
-        # The SDK's own ending of a process is shielded, and bounded.
+        # The SDK ends a process in a shielded, bounded time.
         await asyncio.wait({self._task})
 
     def give_up(self, reason: str) -> None:
-        """End it for a reason that the server itself has not given."""
+        """End the session for a reason of the gateway's own."""
         self.reason = self.reason or reason
         self._stop.set()
 
     @property
     def is_over(self) -> bool:
-        """Whether the session has ended, or is about to."""
+        """True once the session has ended, or is about to."""
         return self.ended.is_set() or self._stop.is_set()
 
     @property
     def lacks_authorisation(self) -> bool:
-        """Whether the server did not let us in for want of a token."""
+        """True if the server refused the connection without a token."""
         return self._state.status in UNAUTHORISED
 
     async def _live(self) -> None:
@@ -312,10 +310,10 @@ class UpstreamConnection:
                         self._ready.set()
                         await self._until_stopped(session)
                 is_process = isinstance(self._state.target, StdioTarget)
-                what = "process ended" if is_process else "connection closed"
+                end = "process ended" if is_process else "connection closed"
                 line = self._stderr.line
-                said = f"; stderr ended with {line!r}" if line else ""
-                self.reason = self.reason or f"its {what}{said}"
+                stderr = f"; stderr ended with {line!r}" if line else ""
+                self.reason = self.reason or f"its {end}{stderr}"
         except Exception as error:
             logger.debug("a connection failed", exc_info=True)
             self.reason = self.reason or explain(self._state, error, self._stderr.line)
@@ -323,103 +321,100 @@ class UpstreamConnection:
             self.ended.set()
 
     def _relaying(self, incoming: Any, outgoing: Any) -> ClientSession:
-        async def sample(_context: Any, params: Any) -> Any:
-            return await self._answer(CreateMessageRequest(params=params))
+        def callback(kind: Any) -> Any:
+            async def answer(_context: Any, params: Any = None) -> Any:
+                return await self._answer(kind(params=params))
 
-        async def elicit(_context: Any, params: Any) -> Any:
-            return await self._answer(ElicitRequest(params=params))
-
-        async def roots(_context: Any) -> Any:
-            return await self._answer(ListRootsRequest())
+            return answer
 
         callbacks: dict[str, Any] = {
-            "sampling_callback": sample,
-            "elicitation_callback": elicit,
-            "list_roots_callback": roots,
-            "message_handler": self._notice,
+            "sampling_callback": callback(CreateMessageRequest),
+            "elicitation_callback": callback(ElicitRequest),
+            "list_roots_callback": callback(ListRootsRequest),
+            "message_handler": self._receive,
         }
         us = Implementation(name="toolcrib", version=__version__)
         return _RelayingSession(incoming, outgoing, **callbacks, client_info=us, log_level="debug")
 
     async def _until_stopped(self, session: ClientSession) -> None:
         async with anyio.create_task_group() as beside:
-            told = {f"{kind}_list_changed": True for kind, is_told in self._lists if is_told}
-            if session.protocol_version in MODERN_PROTOCOL_VERSIONS and told:
-                beside.start_soon(self._subscribe, session, told)
+            lists = {f"{kind}_list_changed": True for kind, announces in self._lists if announces}
+            if session.protocol_version in MODERN_PROTOCOL_VERSIONS and lists:
+                beside.start_soon(self._subscribe, session, lists)
             else:
-                self._is_subscribed = bool(told)
+                self._is_subscribed = bool(lists)
             await self._stop.wait()
             beside.cancel_scope.cancel()
 
-    async def _subscribe(self, session: ClientSession, told: dict[str, bool]) -> None:
-        """Hear of changes where the protocol has them asked for."""
+    async def _subscribe(self, session: ClientSession, lists: dict[str, bool]) -> None:
+        """Subscribe to changes of lists, as the protocol since 2026 requires."""
         try:
-            async with listen(session, **cast("Any", told)) as changes:
-                self._is_subscribed = all(getattr(changes.honored, field) for field in told)
+            async with listen(session, **cast("Any", lists)) as changes:
+                self._is_subscribed = all(getattr(changes.honored, field) for field in lists)
                 async for _ in changes:
                     self.changed.set()
         except (MCPError, SubscriptionLost):
-            logger.debug("changes are not told", exc_info=True)
+            logger.debug("the subscription to changes failed", exc_info=True)
         self._is_subscribed = False
 
-    # -- what the server says of its own accord --------------------------------------------------
+    # -- messages from the server -------------------------------------------------------------
 
     async def _answer(self, request: InputRequest) -> InputAnswer:
-        call = self._meant
+        call = self._addressed_call
         if call is None:
-            why = "it cannot be told whose call this is about" if self._calls else "no call"
-            return ErrorData(code=INVALID_REQUEST, message=f"nobody can be asked: {why}")
+            reason = "several calls are under way" if self._calls else "no call is under way"
+            return ErrorData(code=INVALID_REQUEST, message=f"nobody can be asked: {reason}")
         return await call.answer(request)
 
-    async def _notice(self, message: IncomingMessage) -> None:
+    async def _receive(self, message: IncomingMessage) -> None:
         if isinstance(message, CHANGES):
             self.changed.set()
-        elif isinstance(message, RELAYED) and (call := self._meant) is not None:
+        elif isinstance(message, RELAYED) and (call := self._addressed_call) is not None:
             await call.request.notify(message)
 
     @property
-    def _meant(self) -> PendingCall | None:
-        """The call that what the server says is about."""
+    def _addressed_call(self) -> PendingCall | None:
+        """The call that a message of the server belongs to; None if unknown."""
         if not self._calls or (len(self._calls) > 1 and not self._has_one_caller):
             return None
         return self._calls[-1]
 
-    # -- what is asked of the server ---------------------------------------------------------
+    # -- requests to the server --------------------------------------------------------------
 
     @property
-    def tells_changes(self) -> bool:
-        """Whether a change of its lists is surely heard of; it is asked now and then if not.
+    def announces_changes(self) -> bool:
+        """True if every change of a list is surely announced; else the lists need polling.
 
-        Over HTTP the stream of notifications may break without anybody noticing.
+        Over HTTP the stream of notifications may break unnoticed.
         """
         is_stdio = isinstance(self._state.target, StdioTarget)
-        return self._is_subscribed and is_stdio and all(is_told for _, is_told in self._lists)
+        return self._is_subscribed and is_stdio and all(announces for _, announces in self._lists)
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is under way that may take long."""
+        """True while a call or read is under way, which may take long."""
         return bool(self._calls) or self.reads > 0
 
     @property
     def _lists(self) -> list[tuple[str, bool]]:
-        """The lists that the server has, each with whether it says that it tells of changes."""
-        able = self.session.server_capabilities
-        has = [(kind, getattr(able, kind, None)) for kind in ("tools", "prompts", "resources")]
-        return [(kind, bool(each.list_changed)) for kind, each in has if each]
+        """The lists that the server has; True for those whose changes it announces."""
+        server = self.session.server_capabilities
+        lists = [(kind, getattr(server, kind, None)) for kind in ("tools", "prompts", "resources")]
+        return [(kind, bool(each.list_changed)) for kind, each in lists if each]
 
     @property
     def session(self) -> ClientSession:
         """The open session.
 
         Raises:
-            ServiceUnavailableError: it is over.
+            ServiceUnavailableError: the session is over.
         """
         if self._session is None or self.is_over:
             raise ServiceUnavailableError(self.reason or "the connection is over")
         return self._session
 
     async def tools(self) -> list[Any]:
-        """All tools, as they came: what is wrong with one does not hide the others.
+        """All tools, unparsed: an invalid tool does not hide the others.
 
         Raises:
             MCPError, ServiceUnavailableError: the server failed.
@@ -435,7 +430,7 @@ class UpstreamConnection:
                     raise
             found = list(self._state.tools)
             self._state.tools.clear()
-        _know_headers(session, found)
+        _register_headers(session, found)
         return found
 
     def call(
@@ -446,19 +441,19 @@ class UpstreamConnection:
         meta: Mapping[str, Any] | None,
         timeout_s: float,
     ) -> PendingCall:
-        """Start a call of a tool. What it ends with is its outcome."""
+        """Start a call of a tool."""
         call = PendingCall(request, timeout_s)
 
         async def report_progress(done: float, total: float | None, message: str | None) -> None:
             await call.request.report_progress(done, total, message)
 
-        def ended(_task: asyncio.Task[CallToolResult]) -> None:
+        def remove(_task: asyncio.Task[CallToolResult]) -> None:
             self._calls.remove(call)
             self.used_at = monotonic()
 
         progress = report_progress if request.wants_progress else None
         task = asyncio.create_task(self._call(name, arguments, meta, progress))
-        task.add_done_callback(ended)
+        task.add_done_callback(remove)
         self._calls.append(call)
         self.used_at = monotonic()
         call.start(task)
@@ -467,11 +462,11 @@ class UpstreamConnection:
     async def _call(
         self, name: str, arguments: dict[str, Any], meta: Mapping[str, Any] | None, progress: Any
     ) -> CallToolResult:
-        """Call a tool, and answer what the server wants to know meanwhile."""
+        """Call a tool, and answer the server's questions."""
         session = self.session
         answers: dict[str, InputResponse] | None = None
         state: str | None = None
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_INPUT_ROUNDS):
             result = await session.call_tool(
                 name,
                 arguments,
@@ -490,11 +485,11 @@ class UpstreamConnection:
                     raise MCPError.from_error_data(answer)
                 answers[key] = answer
             if not answers:
-                await asyncio.sleep(BETWEEN_ROUNDS_S)
-        raise ServiceUnavailableError(f"it asks for more input after {MAX_ROUNDS} rounds")
+                await asyncio.sleep(INPUT_ROUND_PAUSE_S)
+        raise ServiceUnavailableError(f"it asks for more input after {MAX_INPUT_ROUNDS} rounds")
 
     async def is_alive(self, timeout_s: float) -> bool:
-        """Whether the server answers anything at all."""
+        """True if the server answers at all."""
         try:
             session = self.session
             async with asyncio.timeout(timeout_s):
@@ -504,24 +499,21 @@ class UpstreamConnection:
                     await session.send_ping()
         except MCPError as error:
             over_http = isinstance(self._state.target, HttpTarget)
-            return not is_closed(error) and not (over_http and error.message in MADE_UP)
+            return not is_closed(error) and not (over_http and error.message in SDK_HTTP_ERRORS)
         except (TimeoutError, ServiceUnavailableError):
             return False
         return True
 
 
 class _RelayingSession(ClientSession):
-    """A session that leaves results unchecked.
-
-    Whether a result fits its schema is for whoever called to say, who is told both.
-    """
+    """A session that does not validate results: the client gets the schema, and may validate."""
 
     async def validate_tool_result(self, name: str, result: CallToolResult) -> None:
-        """Leave the result as it is."""
+        """Accept any result."""
 
 
-def _know_headers(session: ClientSession, tools: list[Any]) -> None:
-    """Tell the session which arguments go into headers: it has not seen the tools itself."""
+def _register_headers(session: ClientSession, tools: list[Any]) -> None:
+    """Register the arguments that go into headers; the session did not parse the tools itself."""
     if session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return
     for tool in filter(is_object, tools):
@@ -531,7 +523,7 @@ def _know_headers(session: ClientSession, tools: list[Any]) -> None:
 
 
 class _Incoming(Tap):
-    """A tapped stream that says when it is over: `closed` is set at its end."""
+    """A tapped stream that sets `closed` at its end."""
 
     def __init__(
         self,
@@ -543,7 +535,7 @@ class _Incoming(Tap):
         self._closed = closed
 
     async def __anext__(self) -> SessionMessage | Exception:
-        """The next message; what is no MCP is kept for a failure's reason, and one is enough."""
+        """The next message. One unreadable line is kept, as the reason of a failure."""
         try:
             item = await super().__anext__()
         except BaseException:
@@ -554,10 +546,9 @@ class _Incoming(Tap):
 
 
 class StderrTail:
-    """A file for a process's stderr, of which only the end is kept: enough to say why it died.
+    """A file for a process's stderr that keeps only the end, which explains why it died.
 
-    A context manager in an event loop. A server may write for months: a pipe that is read at
-    once fills no disk.
+    A context manager in an event loop. Reads a pipe at once, since a server may write for months.
     """
 
     def __init__(self) -> None:
@@ -567,13 +558,13 @@ class StderrTail:
     def __enter__(self) -> Self:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
-        asyncio.get_running_loop().add_reader(reading, self._read)
+        asyncio.get_running_loop().add_reader(reading, self._read_pipe)
         self._ends = reading, os.fdopen(writing, "w", encoding="utf-8")
         return self
 
     def __exit__(self, *_exc: object) -> None:
         assert self._ends is not None
-        self._read()
+        self._read_pipe()
         (reading, writing), self._ends = self._ends, None
         asyncio.get_running_loop().remove_reader(reading)
         writing.close()
@@ -581,19 +572,19 @@ class StderrTail:
 
     @property
     def file(self) -> TextIO:
-        """What a process is given as its stderr."""
+        """The file to start a process with."""
         assert self._ends is not None
         return self._ends[1]
 
     @property
     def line(self) -> str:
-        """The last line that is not blank, cut to be quoted; empty when there is none."""
-        self._read()
+        """The last line that is not blank, cut for a message; empty without one."""
+        self._read_pipe()
         lines = self._tail.decode("utf-8", "replace").splitlines()
         last = next((line for line in reversed(lines) if line.strip()), "")
         return " ".join(last.split())[:MAX_QUOTE_CHARS]
 
-    def _read(self) -> None:
+    def _read_pipe(self) -> None:
         with suppress(BlockingIOError):
             while self._ends is not None and (read := os.read(self._ends[0], READ_BYTES)):
                 self._tail = (self._tail + read)[-TAIL_BYTES:]

@@ -1,4 +1,4 @@
-"""Downstream: the clients of the gateway, what they ask, and what they are told."""
+"""Downstream: the clients of the gateway, their requests, and notifications to them."""
 
 from __future__ import annotations
 
@@ -59,23 +59,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from toolcrib.caches import BoundedMap
 from toolcrib.gateway.auth import grant
 
-__all__ = [
-    "MAX_CONVERSATIONS",
-    "SHARED",
-    "ClientRequest",
-    "Handshake",
-    "InputAnswer",
-    "Level",
-    "Notifications",
-    "Reporter",
-    "conversation_key",
-]
-
 MAX_CONVERSATIONS = 10_000
-"""Conversations that something is remembered of; the longest unused are forgotten."""
+"""Conversations with state; the least recently used are evicted."""
 
 SHARED = ""
-"""The key of those who cannot be told from one another."""
+"""Key of all clients without a session or an API key."""
 
 Hello = TypeVar("Hello", InitializeResult, DiscoverResult)
 
@@ -83,7 +71,7 @@ InputAnswer: TypeAlias = InputResponse | ErrorData
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 Reporter: TypeAlias = Callable[[Level, str], None]
-"""Tells the operator in one line that something happened; may be called from any thread."""
+"""Reports an event to the operator in one line; safe for any thread."""
 
 CAPABILITIES = {
     CreateMessageRequest: "sampling",
@@ -92,84 +80,84 @@ CAPABILITIES = {
 }
 
 PROGRESS_TOKENS = ("progress_token", "progressToken")
-"""How a request names what its progress is reported under: as a field, and as it was sent."""
+"""Spellings of the progress token in a request's `_meta`."""
 
 LISTS = {
     "tools": (ToolListChangedNotification, ToolsListChanged),
     "prompts": (PromptListChangedNotification, PromptsListChanged),
     "resources": (ResourceListChangedNotification, ResourcesListChanged),
 }
-"""What clients are told of a list that changed, before 2026 and since."""
+"""Notification and event of a changed list: for clients before 2026, and since."""
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""The lightest first."""
+"""Least severe first."""
 
 
 def conversation_key(context: Context) -> str:
-    """What tells one conversation from another: the session, or else who holds the API key."""
+    """Key of a conversation: its session, or else the API key of its client."""
     if context.session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return f"session {context.session_id}"
     token = get_access_token()
     return f"key {token.client_id}" if token is not None and token.client_id else SHARED
 
 
-def _reaches(level: str, least: str | None) -> bool:
-    return least is not None and LOG_LEVELS.index(level) >= LOG_LEVELS.index(least)
+def _is_severe_enough(level: str, minimum: str | None) -> bool:
+    return minimum is not None and LOG_LEVELS.index(level) >= LOG_LEVELS.index(minimum)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
-    """A client's request, and the way back to who sent it.
+    """A client's request, and the session to answer it by.
 
-    `key` is the same for all requests of one conversation. `least_level` is the lightest level
+    `key` is the same for all requests of one conversation. `min_level` is the least severe level
     of log entries that the client wants, None for no entries.
     """
 
     key: str
     session: ServerSession
     request_id: RequestId
-    least_level: str | None = None
+    min_level: str | None = None
     wants_progress: bool = False
 
     @classmethod
-    def of(cls, context: Context, least_level: str) -> Self:
-        """The request that is being answered; `least_level` is the conversation's."""
-        asked = context.request_context
-        meta = (asked.meta or {}) if asked is not None else {}
-        level: str | None = least_level
+    def of(cls, context: Context, min_level: str) -> Self:
+        """The current request; `min_level` is the conversation's."""
+        request = context.request_context
+        meta = (request.meta or {}) if request is not None else {}
+        level: str | None = min_level
         if context.session.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            # Since 2026 a client says so with each request.
-            wanted = meta.get(LOG_LEVEL_META_KEY)
-            level = wanted if wanted in LOG_LEVELS else None
+            # Since 2026 each request carries the level.
+            requested = meta.get(LOG_LEVEL_META_KEY)
+            level = requested if requested in LOG_LEVELS else None
         wants_progress = any(meta.get(name) is not None for name in PROGRESS_TOKENS)
         key = conversation_key(context)
         return cls(key, context.session, context.request_id, level, wants_progress)
 
     @property
-    def can_be_asked(self) -> bool:
-        """Whether the client takes requests; since 2026 they come as the result of its call."""
+    def takes_requests(self) -> bool:
+        """True if the client takes requests; since 2026 it gets them as the result of its call."""
         return self.session.can_send_request
 
     def refusal(self, request: InputRequest) -> ErrorData | None:
-        """Why the client cannot be asked this, None where it can."""
+        """Error for a question that the client does not support; None if it does."""
         name = CAPABILITIES[type(request)]
-        able = self.session.client_capabilities
-        if able is not None and getattr(able, name) is not None:
+        capabilities = self.session.client_capabilities
+        if capabilities is not None and getattr(capabilities, name) is not None:
             return None
         return ErrorData(
             code=METHOD_NOT_FOUND,
             message=f"the client in front of the gateway does not support {name}",
         )
 
-    async def ask(self, request: InputRequest) -> InputAnswer:
+    async def send(self, request: InputRequest) -> InputAnswer:
         """Send a server's question to the client, and wait for the answer."""
-        about = ServerMessageMetadata(related_request_id=self.request_id)
-        expected: Any = ElicitResult if isinstance(request, ElicitRequest) else ListRootsResult
+        metadata = ServerMessageMetadata(related_request_id=self.request_id)
+        result: Any = ElicitResult if isinstance(request, ElicitRequest) else ListRootsResult
         if isinstance(request, CreateMessageRequest):
             with_tools = request.params.tools or request.params.tool_choice
-            expected = CreateMessageResultWithTools if with_tools else CreateMessageResult
+            result = CreateMessageResultWithTools if with_tools else CreateMessageResult
         try:
-            return await self.session.send_request(request, expected, metadata=about)
+            return await self.session.send_request(request, result, metadata=metadata)
         except NoBackChannelError:
             return ErrorData(code=INVALID_REQUEST, message="the caller is gone")
         except MCPError as refused:
@@ -178,24 +166,24 @@ class ClientRequest:
     async def report_progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Tell how far the call is, if the client wants to know."""
+        """Report the progress of the call, if the client wants it."""
         await self.session.report_progress(progress, total, message)
 
-    async def notify(self, note: Any) -> None:
-        """Pass a server's notification on as it is."""
-        if isinstance(note, LoggingMessageNotification) and not _reaches(
-            note.params.level, self.least_level
+    async def notify(self, notification: Any) -> None:
+        """Forward a server's notification unchanged."""
+        if isinstance(notification, LoggingMessageNotification) and not _is_severe_enough(
+            notification.params.level, self.min_level
         ):
             return
-        await self.session.send_notification(note, self.request_id)
+        await self.session.send_notification(notification, self.request_id)
 
 
 class Handshake(Middleware):
-    """Handshake: what a client is told of this server when it comes.
+    """Handshake: the capabilities and instructions that a new client gets.
 
-    `instructions` gives them for a conversation, by its key. Tools, prompts and resources are
-    announced whatever there is of them: a server may come later, and a client that goes by what is
-    announced would never ask again. FastMCP announces more, which is not served.
+    `instructions` makes them for a conversation, by its key. Tools, prompts and resources are
+    announced even if there are none yet: a server may connect later, and a client does not ask
+    for a capability that was not announced. FastMCP announces more, which is not served.
     """
 
     def __init__(self, instructions: Callable[[str], Awaitable[str]]) -> None:
@@ -206,23 +194,27 @@ class Handshake(Middleware):
         context: MiddlewareContext[InitializeRequest],
         call_next: CallNext[InitializeRequest, InitializeResult | None],
     ) -> InitializeResult | None:
-        """The answer to a client of the handshake era."""
+        """Answer a client of before 2026."""
         result = await call_next(context)
-        return None if result is None else await self._told(context, result)
+        return None if result is None else await self._with_instructions(context, result)
 
     async def on_discover(
         self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]
     ) -> Any:
-        """The answer to a client since 2026."""
+        """Answer a client since 2026."""
         result = await call_next(context)
-        return await self._told(context, result) if isinstance(result, DiscoverResult) else result
+        return (
+            await self._with_instructions(context, result)
+            if isinstance(result, DiscoverResult)
+            else result
+        )
 
-    async def _told(self, context: MiddlewareContext[Any], result: Hello) -> Hello:
-        asked, able = context.fastmcp_context, result.capabilities
-        key = SHARED if asked is None else conversation_key(asked)
+    async def _with_instructions(self, context: MiddlewareContext[Any], result: Hello) -> Hello:
+        client = context.fastmcp_context
+        key = SHARED if client is None else conversation_key(client)
         served = ServerCapabilities(
             tools=ToolsCapability(list_changed=True),
-            logging=able.logging,
+            logging=result.capabilities.logging,
             prompts=PromptsCapability(list_changed=True),
             resources=ResourcesCapability(list_changed=True),
         )
@@ -231,19 +223,19 @@ class Handshake(Middleware):
 
 
 class Audience:
-    """Audience: the clients of one grant, who are `shown` the same lists; `token` is one's."""
+    """Audience: the clients of one grant, who see the same `lists`; `token` is one client's."""
 
-    def __init__(self, token: AccessToken | None, shown: Mapping[str, object]) -> None:
-        self.token, self.shown = token, shown
+    def __init__(self, token: AccessToken | None, lists: Mapping[str, object]) -> None:
+        self.token, self.lists = token, lists
         self.sessions: dict[str, ServerSession] = {}
         self.listening = 0
         self._bus = InMemorySubscriptionBus()
         self.streams = ListenHandler(self._bus)
 
-    async def tell(self, shown: Mapping[str, object]) -> None:
-        """Tell of each list that is another than it was."""
-        before, self.shown = self.shown, shown
-        for kind in (kind for kind in LISTS if shown[kind] != before[kind]):
+    async def update(self, lists: Mapping[str, object]) -> None:
+        """Notify the clients of each list that has changed."""
+        before, self.lists = self.lists, lists
+        for kind in (kind for kind in LISTS if lists[kind] != before[kind]):
             notification, event = LISTS[kind]
             for session in list(self.sessions.values()):
                 await session.send_notification(notification())
@@ -251,23 +243,24 @@ class Audience:
 
 
 class Notifications(Middleware):
-    """Notifications to clients: that a list which they see has changed, and the gateway's own log.
+    """Notifications to clients: changes of the lists that they see, and the gateway's own log.
 
-    `left` is called with the key of a conversation that is over; `shown` has by list what the
-    holder of a key is shown.
+    `leave` is called with the key of an ended conversation; `lists_of` gives the lists that a
+    key's holder sees. Setting `changed` makes `follow` compare them with the last ones.
     """
 
     def __init__(
         self,
-        left: Callable[[str], Awaitable[None]],
-        shown: Callable[[AccessToken | None], Awaitable[Mapping[str, object]]],
+        leave: Callable[[str], Awaitable[None]],
+        lists_of: Callable[[AccessToken | None], Awaitable[Mapping[str, object]]],
     ) -> None:
-        self._left, self._shown = left, shown
+        self.changed = asyncio.Event()
+        self._leave, self._lists_of = leave, lists_of
         self._audiences: dict[str | None, Audience] = {}
         self._levels: BoundedMap[str, str] = BoundedMap(MAX_CONVERSATIONS)
 
     def join(self, server: FastMCP) -> None:
-        """Serve this server's clients; since 2026 they subscribe to what they want to know."""
+        """Serve this server's clients; since 2026 they subscribe to lists."""
         server.add_middleware(self)
         server._mcp_server.add_request_handler(  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
             "subscriptions/listen", SubscriptionsListenRequestParams, self._listen
@@ -278,16 +271,16 @@ class Notifications(Middleware):
         context: MiddlewareContext[InitializeRequest],
         call_next: CallNext[InitializeRequest, InitializeResult | None],
     ) -> InitializeResult | None:
-        """Remember a session until it is over."""
+        """Register a session until it ends."""
         result = await call_next(context)
         if context.fastmcp_context is not None:
-            self._remember(context.fastmcp_context, await self._audience())
+            self._register(context.fastmcp_context, await self._audience())
         return result
 
     async def on_request(
         self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]
     ) -> Any:
-        """Remember the level of log entries that a client asks for."""
+        """Record the level of log entries that a client sets."""
         result = await call_next(context)
         if context.method == "logging/setLevel" and context.fastmcp_context is not None:
             level = context.message.get("level")
@@ -296,14 +289,14 @@ class Notifications(Middleware):
         return result
 
     def level(self, key: str) -> str:
-        """The lightest log entries that a conversation wants."""
+        """The least severe level of log entries that a conversation wants."""
         return self._levels.get(key, LOG_LEVELS[0])
 
     async def _audience(self) -> Audience:
-        """Those who are shown the same as the caller."""
+        """The audience of the caller."""
         token = get_access_token()
         if grant(token) not in self._audiences:
-            audience = Audience(token, await self._shown(token))
+            audience = Audience(token, await self._lists_of(token))
             self._audiences.setdefault(grant(token), audience)
         return self._audiences[grant(token)]
 
@@ -317,37 +310,37 @@ class Notifications(Middleware):
         finally:
             audience.listening -= 1
 
-    def _remember(self, context: Context, audience: Audience) -> None:
+    def _register(self, context: Context, audience: Audience) -> None:
         key, session = conversation_key(context), context.session
         audience.sessions[key] = session
 
-        async def forget() -> None:
+        async def unregister() -> None:
             audience.sessions.pop(key, None)
             self._levels.pop(key, None)
-            await self._left(key)
+            await self._leave(key)
 
         connection = session._connection  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-        connection.exit_stack.push_async_callback(forget)
+        connection.exit_stack.push_async_callback(unregister)
 
-    async def follow(self, changed: asyncio.Event) -> None:
-        """Tell clients whenever a list that they are shown is another."""
+    async def follow(self) -> None:
+        """Notify clients whenever a list that they see has changed."""
         while True:
-            await changed.wait()
-            changed.clear()
+            await self.changed.wait()
+            self.changed.clear()
             here = {g: one for g, one in self._audiences.items() if one.sessions or one.listening}
             self._audiences = here
             for audience in list(here.values()):
-                await audience.tell(await self._shown(audience.token))
+                await audience.update(await self._lists_of(audience.token))
 
     async def log(self, level: Level, text: str) -> None:
-        """Log to clients of the handshake era; since 2026 there is no way to."""
+        """Log to clients of before 2026; the later protocol has no such message."""
         entry = LoggingMessageNotificationParams(level=level, data=text, logger="toolcrib")
         sessions = [each for one in self._audiences.values() for each in one.sessions.items()]
         for key, session in sessions:
-            if _reaches(level, self.level(key)):
+            if _is_severe_enough(level, self.level(key)):
                 await session.send_notification(LoggingMessageNotification(params=entry))
 
     def close(self) -> None:
-        """End the streams of those who listen."""
+        """End the streams of subscribers."""
         for audience in self._audiences.values():
             audience.streams.close()

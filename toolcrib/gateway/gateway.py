@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,21 +16,22 @@ from fastmcp import FastMCP
 from fastmcp.server.auth import AccessToken, AuthProvider
 
 from toolcrib import __version__
-from toolcrib.errors import SettingsError, did_you_mean, nearest
+from toolcrib.build import MEMORY
+from toolcrib.crib import Crib
+from toolcrib.errors import SettingsError, StoreError, ToolcribError, did_you_mean, nearest
 from toolcrib.gateway.calls import Alternatives, CallBudgets, CallRunner
 from toolcrib.gateway.catalog import CatalogProvider
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.downstream import Handshake, Level, Notifications, Reporter
 from toolcrib.gateway.guidance import GatewayGuidance
-from toolcrib.gateway.index import GatewayIndex, Storage, StoreThread
+from toolcrib.gateway.index import GatewayIndex, Storage
 from toolcrib.gateway.offers import OffersProvider
 from toolcrib.gateway.search import GatewaySearch, UnknownTools
 from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
 from toolcrib.indexers.writer import ListenerScope, unheard
 from toolcrib.records import Scope, Sensitivity
 from toolcrib.settings import Settings
-
-__all__ = ["Gateway", "GatewayOptions"]
+from toolcrib.tenants import Tenants
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +42,11 @@ def _silent(level: Level, text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GatewayOptions:
-    """What one gateway is for, and how it goes about it.
+    """Options of one gateway: the tools that it serves, and its reporting.
 
-    Only tools with one of `tags`, no more sensitive than `max_sensitivity`; `pinned` ones, by
-    id, are shown always. `is_shared`: there is but one client, as over stdio.
+    It serves only tools with one of `tags`, no more sensitive than `max_sensitivity`; `pinned`
+    are ids of tools that every client is shown. `is_shared`: all requests come from one client, as
+    over stdio.
     """
 
     tags: frozenset[str] | None = None
@@ -55,75 +58,123 @@ class GatewayOptions:
     intervals: Intervals = field(default_factory=Intervals)
 
 
+class StoreThread:
+    """Thread that opens and closes the index: only the thread that locked a folder unlocks it."""
+
+    def __init__(
+        self,
+        location: str,
+        settings: Settings,
+        report: Reporter,
+        progress: ListenerScope = unheard,
+    ) -> None:
+        self._location, self._settings = location, settings
+        self._report, self._progress = report, progress
+        self._thread = ThreadPoolExecutor(1, "toolcrib-store")
+        self._tenants: asyncio.Future[Tenants] | None = None
+
+    async def open(self) -> Crib:
+        """Open the index, in memory if the location fails: servers list all tools again.
+
+        Raises:
+            StoreError: memory fails too.
+        """
+        self._tenants = asyncio.get_running_loop().run_in_executor(self._thread, self._open)
+        return (await asyncio.shield(self._tenants)).crib()
+
+    def _open(self) -> Tenants:
+        with self._progress() as listener:
+            opened = partial(Tenants.open, settings=self._settings, progress=listener)
+            try:
+                return opened(self._location)
+            except StoreError as error:
+                if self._location == MEMORY:
+                    raise
+                self._report("warning", f"the index is kept in memory, for this run alone: {error}")
+                return opened(MEMORY)
+
+    async def close(self) -> None:
+        """Close the index, after its opening has ended; a second call does nothing."""
+        opening, self._tenants = self._tenants, None
+        if opening is not None:
+            with suppress(ToolcribError):
+                close = (await opening).close
+                await asyncio.get_running_loop().run_in_executor(self._thread, close)
+        self._thread.shutdown(wait=False)
+
+
 class Gateway:
-    """Stands in front of servers as one MCP server, which is `server`."""
+    """Gateway in front of servers; `server` is the MCP server that clients use."""
 
     def __init__(
         self,
         configs: Sequence[ServerConfig],
         settings: Settings,
         storage: Storage,
-        options: GatewayOptions | None = None,
+        options: GatewayOptions,
         *,
         auth: AuthProvider | None = None,
     ) -> None:
-        self._settings, self._storage = settings, storage
-        self._options = options = options or GatewayOptions()
         chosen = settings.gateway
-        self._pinned = (*chosen.pinned, *_pinned(options, configs))
-        servers = frozenset(config.name for config in configs)
-        scope = Scope(servers=servers, tags=options.tags, max_sensitivity=options.max_sensitivity)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._changed = asyncio.Event()
-        self._store = StoreThread()
-        self._notifications = Notifications(self._leave, self._shown)
-        by_name = {config.name: config for config in configs}
-        self.index = index = GatewayIndex(
-            by_name, storage, self._report, self._changed.set, options.progress
-        )
+        _require_servers_of(options.pinned, configs)
+        names = frozenset(config.name for config in configs)
+        scope = Scope(servers=names, tags=options.tags, max_sensitivity=options.max_sensitivity)
+        is_shared, timeout_s = options.is_shared, chosen.call_timeout_s
         intervals = replace(
             options.intervals, connect_s=chosen.connect_timeout_s, retry_s=chosen.retry_s
         )
+
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._report_to_operator = options.report
+        self._notifications = Notifications(self._leave, self._lists_of)
+        self._store = StoreThread(storage.location, settings, self._report, options.progress)
+        self.index = GatewayIndex(
+            configs, storage, self._report, self._notifications.changed.set, options.progress
+        )
         self.pool = UpstreamPool(
-            configs, index.receive, self._health_changed, intervals, is_shared=options.is_shared
+            configs, self.index.receive, self._health_changed, intervals, is_shared=is_shared
         )
-        self._budgets = budgets = CallBudgets(chosen.max_calls)
-        shared = options.is_shared
-        guidance = GatewayGuidance(self._other_tools, enabled=chosen.guidance, is_shared=shared)
-        self._search = GatewaySearch(
-            index, self.pool, budgets, guidance, scope=scope, settings=chosen, pinned=self._pinned
-        )
-        self._alternatives = Alternatives(index, self._search.scope, self.pool.not_up)
-        beside = self._alternatives, self._notifications.level, guidance
-        self._calls = CallRunner(self.pool, budgets, *beside, timeout_s=chosen.call_timeout_s)
-        self._provider = CatalogProvider(
-            lambda: index.catalog, scope, self.pool.note, self._calls.call
-        )
-        self._offers = OffersProvider(
-            lambda kind: index.offers[kind],
-            scope,
+        budgets = CallBudgets(chosen.max_calls)
+        alternatives = Alternatives(self.index, self.pool, budgets, scope)
+        guidance = GatewayGuidance(alternatives.names, enabled=chosen.guidance, is_shared=is_shared)
+        self._calls = CallRunner(
             self.pool,
-            index.held_specs,
-            timeout_s=chosen.call_timeout_s,
+            budgets,
+            alternatives,
+            self._notifications.level,
+            guidance,
+            timeout_s=timeout_s,
         )
+        self._search = GatewaySearch(
+            self.index,
+            self.pool,
+            budgets,
+            guidance,
+            scope=scope,
+            settings=chosen,
+            pinned=(*chosen.pinned, *options.pinned),
+        )
+        self._tools = CatalogProvider(self.index, scope, self.pool.note, self._calls.call)
+        self._offers = OffersProvider(self.index, scope, self.pool, timeout_s=timeout_s)
         self.server = self._make_server(auth)
-        self._notifications.join(self.server)
-        # Innermost: nobody is told of anything before they have their answer.
-        self.server.add_middleware(Handshake(self._instructions))
 
     def _make_server(self, auth: AuthProvider | None) -> FastMCP:
-        return FastMCP(
+        server = FastMCP(
             name="toolcrib",
             version=__version__,
             auth=auth,
             lifespan=self._lifespan,
-            providers=[self._provider, self._offers],
+            providers=[self._tools, self._offers],
             transforms=[self._search],
             middleware=[UnknownTools(self._search)],
             dereference_schemas=False,
             mask_error_details=True,
         )
+        self._notifications.join(server)
+        # The handshake is innermost: a client gets no notification before its answer.
+        server.add_middleware(Handshake(self._instructions))
+        return server
 
     # -- running -------------------------------------------------------------------------------
 
@@ -134,11 +185,11 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Connect to all servers and keep it so for the time of the block; does not wait."""
+        """Connect to all servers, and keep the connections until the block ends; does not wait."""
         self._loop = asyncio.get_running_loop()
         self._spawn(self._open())
-        self._spawn(self.index.follow_approvals(self._options.intervals.poll_s))
-        self._spawn(self._notifications.follow(self._changed))
+        self._spawn(self.index.follow_approvals(self.pool.intervals.poll_s))
+        self._spawn(self._notifications.follow())
         for upstream in self.pool:
             if upstream.config.problem:
                 self._report("error", f"{upstream.name}: {upstream.config.problem}")
@@ -151,7 +202,7 @@ class Gateway:
                 await self.close()
 
     async def close(self) -> None:
-        """End every connection and let go of the index; a second call does nothing."""
+        """Close every connection, then the index; a second call does nothing."""
         self._loop = None
         self._calls.close()
         self._notifications.close()
@@ -164,87 +215,73 @@ class Gateway:
 
     async def _open(self) -> None:
         await self.index.recall()
-        crib = await self._store.open(
-            self._storage.location, self._settings, self._report, self._options.progress
-        )
+        crib = await self._store.open()
         await self.index.work(self._search.open, crib)
         await self.index.open(crib)
         await self.pool.settled()
-        self._look_for_pinned()
-
-    def _look_for_pinned(self) -> None:
-        """Report what is to be pinned and cannot be; a server that is not up may have it yet."""
-        away = tuple(f"{server}/" for server in self.pool.not_up())
-        for tool_id in self._pinned:
-            if self.index.catalog.get(tool_id) is None and not tool_id.startswith(away):
-                near = nearest(tool_id, (entry.spec.id for entry in self.index.catalog))
-                self._report("error", f"there is no tool {tool_id!r} to pin{did_you_mean(near)}")
+        for problem in self._search.missing_pins():
+            self._report("error", problem)
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._task_ended)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a part of the gateway failed", exc_info=error)
             self._report("error", f"a part of the gateway failed: {error}")
 
-    # -- what happens --------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
-    async def _other_tools(self, name: str, key: str) -> list[str]:
-        """The names of the tools to use in place of one, for what a conversation searched for."""
-        entry = self.index.catalog.named(name)
-        return [] if entry is None else await self._alternatives.names(entry, self._budgets.of(key))
+    async def _lists_of(self, token: AccessToken | None) -> dict[str, object]:
+        """Contents of each list that a key's holder is shown, to compare with later contents."""
+        tools = self._tools.tools()
 
-    async def _shown(self, token: AccessToken | None) -> dict[str, object]:
-        """By list, something that is another thing when a key's holder is shown another."""
-        tools = self._provider.tools()
+        def lists() -> dict[str, object]:
+            return {"tools": self._search.tool_list(tools, token), **self._offers.lists(token)}
 
-        def shown() -> dict[str, object]:
-            return {"tools": self._search.shown(tools, token), **self._offers.shown(token)}
-
-        return await self.index.work(shown)
+        return await self.index.work(lists)
 
     def _health_changed(self, upstream: Upstream) -> None:
         health = upstream.health
         if health.state == "down":
             self.index.give_up(upstream.name)
             self._report("warning", f"{upstream.name}: down: {health.reason}; it is tried again")
-        self._changed.set()
+        self._notifications.changed.set()
 
     async def _instructions(self, key: str) -> str:
-        """What a conversation is told to begin with, once servers new to us had time to speak."""
+        """Instructions for a new conversation; servers that were never met get time to answer."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._options.intervals.handshake_s):
+            async with asyncio.timeout(self.pool.intervals.handshake_s):
                 await self.index.is_recalled.wait()
                 new = (each for each in self.pool if not self.index.knows(each.name))
                 await asyncio.gather(*(each.settled.wait() for each in new))
         return self._search.instructions(key)
 
     async def _leave(self, key: str) -> None:
-        """A conversation is over: what it used is closed."""
+        """Release everything that an ended conversation held."""
         self._calls.leave(key)
         self._search.leave(key)
         await self.pool.leave(key)
 
     def _report(self, level: Level, text: str) -> None:
-        """Tell the operator and the clients; from any thread."""
-        self._options.report(level, text)
+        """Report to the operator and the clients; safe for any thread."""
+        self._report_to_operator(level, text)
         if self._loop is not None:
             log = partial(self._notifications.log, level, text)
             self._loop.call_soon_threadsafe(lambda: self._spawn(log()))
 
 
-def _pinned(options: GatewayOptions, configs: Sequence[ServerConfig]) -> tuple[str, ...]:
-    """The ids to pin, all of servers that are there; their tools are known to them alone.
+def _require_servers_of(pinned: Sequence[str], configs: Sequence[ServerConfig]) -> None:
+    """Require that each pinned id names a server of the configuration.
 
     Raises:
-        SettingsError: one is not.
+        SettingsError: an id names another server, or none.
     """
     servers = [config.name for config in configs]
-    for tool_id in options.pinned:
+    for tool_id in pinned:
         if not tool_id.startswith(tuple(f"{server}/" for server in servers)):
             server, slash, name = tool_id.rpartition("/")
             near = [f"{each}{slash}{name}" for each in nearest(server, servers)]
@@ -252,4 +289,3 @@ def _pinned(options: GatewayOptions, configs: Sequence[ServerConfig]) -> tuple[s
                 f"--pin: no server here has a tool {tool_id!r}{did_you_mean(near)}; "
                 f"an id is SERVER/NAME, and servers are {', '.join(servers)}"
             )
-    return options.pinned

@@ -1,4 +1,4 @@
-"""Guidance of the gateway: each conversation's trajectory, and a hint behind a result, once."""
+"""Guidance of the gateway: records trajectories of conversations, appends hints to results."""
 
 from __future__ import annotations
 
@@ -13,36 +13,34 @@ from toolcrib.caches import BoundedMap
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED
 from toolcrib.guidance import GuidanceSession, TrajectoryBuilder
 
-__all__ = ["GatewayGuidance"]
-
 logger = logging.getLogger(__name__)
 
-MARK = "[Hint of the toolcrib gateway, not of the tool]"
-MAX_CHARS = 20_000
-"""Of a result so much is looked at."""
+HINT_PREFIX = "[Hint of the toolcrib gateway, not of the tool]"
+MAX_RESULT_CHARS = 20_000
+"""Length of a result's text in a trajectory."""
 
 FindNames = Callable[[str, str], Awaitable[Sequence[str]]]
-"""Gives the names of the tools to use in place of one, in the conversation of a key."""
+"""Finds names of tools to use instead of a named tool, in the conversation of a key."""
 
 
 class GatewayGuidance:
-    """Watches conversations, and appends a hint to a result where the agent is stuck.
+    """Records conversations, and appends a hint to a result if the agent is stuck.
 
-    Never an error, and nothing where it is not `enabled`. Clients that cannot be told from one
-    another are watched only where there `is_shared` but one.
+    Raises no error. Clients that share a key are recorded only if `is_shared` says that all
+    requests come from one client.
     """
 
     def __init__(self, find_names: FindNames, *, enabled: bool, is_shared: bool) -> None:
         self._find_names, self._enabled, self._is_shared = find_names, enabled, is_shared
-        self._of: BoundedMap[str, GuidanceSession] = BoundedMap(MAX_CONVERSATIONS)
+        self._sessions: BoundedMap[str, GuidanceSession] = BoundedMap(MAX_CONVERSATIONS)
 
     async def after_call(
         self, key: str, name: str, arguments: Mapping[str, Any], result: ToolResult
     ) -> ToolResult:
-        """The result of a call, with a hint where there is one to give."""
+        """Record a call; return its result, perhaps with a hint."""
         if isinstance(result, InputRequiredToolResult):
             return result
-        said = _text(result)
+        text = _text(result)
         return await self._after(
             key,
             result,
@@ -50,22 +48,22 @@ class GatewayGuidance:
                 name=name,
                 parameters=arguments,
                 success=not result.is_error,
-                error=said if result.is_error else None,
-                result=said,
+                error=text if result.is_error else None,
+                result=text,
             ),
         )
 
     async def after_search(
-        self, key: str, asked: str, found: Sequence[str], result: ToolResult
+        self, key: str, query: str, names: Sequence[str], result: ToolResult
     ) -> ToolResult:
-        """The answer to a search, with a hint where there is one to give."""
+        """Record a search; return its answer, perhaps with a hint."""
         return await self._after(
-            key, result, lambda trajectory: trajectory.search_asked(asked, found=found)
+            key, result, lambda trajectory: trajectory.search_asked(query, found=names)
         )
 
     def leave(self, key: str) -> None:
-        """A conversation is over."""
-        self._of.pop(key, None)
+        """Forget an ended conversation."""
+        self._sessions.pop(key, None)
 
     async def _after(
         self, key: str, result: ToolResult, record: Callable[[TrajectoryBuilder], object]
@@ -73,7 +71,7 @@ class GatewayGuidance:
         if not self._enabled or (key == SHARED and not self._is_shared):
             return result
         try:
-            session = self._of.get_or_make(key, GuidanceSession)
+            session = self._sessions.get_or_make(key, GuidanceSession)
             record(session.trajectory)
             return await self._with_hint(key, session, result)
         except Exception:
@@ -88,12 +86,12 @@ class GatewayGuidance:
         hint = session.hint(lambda _tool, _text: names)
         if hint is None:
             return result
-        return _with_more(result, [TextContent(type="text", text=f"{MARK} {hint.content}")])
+        return _with_text(result, f"{HINT_PREFIX} {hint.content}")
 
 
-def _with_more(result: ToolResult, more: Sequence[TextContent]) -> ToolResult:
-    """The result with something behind it; one of a server is kept as that server wrote it."""
-    update = {"content": [*result.content, *more]}
+def _with_text(result: ToolResult, text: str) -> ToolResult:
+    """Copy of a result with a text at its end; a server's own content is unchanged."""
+    update = {"content": [*result.content, TextContent(type="text", text=text)]}
     written = result.to_mcp_result()
     if isinstance(written, CallToolResult):
         return ToolResult.from_mcp_result(written.model_copy(update=update))
@@ -101,6 +99,8 @@ def _with_more(result: ToolResult, more: Sequence[TextContent]) -> ToolResult:
 
 
 def _text(result: ToolResult) -> str:
-    """The text of a result, as much of it as is looked at."""
-    parts = (part.text[:MAX_CHARS] for part in result.content if isinstance(part, TextContent))
-    return "\n".join(parts)[:MAX_CHARS]
+    """The text of a result, cut for the trajectory."""
+    parts = (
+        part.text[:MAX_RESULT_CHARS] for part in result.content if isinstance(part, TextContent)
+    )
+    return "\n".join(parts)[:MAX_RESULT_CHARS]

@@ -1,4 +1,4 @@
-"""Offers: prompts and resources of upstream servers, judged as tools are, and handed on."""
+"""Offers: prompts and resources of upstream servers, screened as tools are, and relayed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import base64
 import logging
 import posixpath
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from fastmcp.exceptions import PromptError, ResourceError
@@ -26,8 +26,9 @@ from mcp.types import Resource as McpResource
 from pydantic import PrivateAttr, ValidationError
 
 from toolcrib.errors import ServiceError
-from toolcrib.gateway.auth import reach
-from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog
+from toolcrib.gateway.approval import MARK
+from toolcrib.gateway.auth import granted_scope
+from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.downstream import conversation_key
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers, UpstreamPool
 from toolcrib.indexers.readers.base import build_spec
@@ -36,24 +37,22 @@ from toolcrib.records import Refusal, Scope, ToolSpec
 from toolcrib.records.codec import in_words
 from toolcrib.records.tools import default_id
 
-__all__ = ["MARK", "OffersProvider", "is_offer", "offer_specs"]
-
-MARK = "#"
-"""Stands behind the server's name in the id under which something that is no tool is judged."""
+if TYPE_CHECKING:
+    from toolcrib.gateway.index import GatewayIndex
 
 logger = logging.getLogger(__name__)
 
 
-# -- as servers list them ----------------------------------------------------------------------
+# -- specs of offers ---------------------------------------------------------------------------
 
 
 def offer_specs(server: str, offers: Offers) -> list[ToolSpec | Refusal]:
-    """What is judged of offers: all that a client is shown of them."""
+    """Specs of offers, for screening: they hold everything that a client is shown."""
     return [_spec(server, kind, item) for kind, items in offers.items() for item in items]
 
 
 def is_offer(spec: ToolSpec, kind: OfferKind) -> bool:
-    """Whether it is an offer of this kind, as it is judged."""
+    """True for the spec of an offer of this kind."""
     return spec.id.startswith(f"{spec.server}{MARK}{kind}/")
 
 
@@ -73,14 +72,14 @@ def _spec(server: str, kind: OfferKind, item: dict[str, Any]) -> ToolSpec | Refu
     spec = build_spec(server, place := f"{kind} {key}", fields)
     if isinstance(spec, ToolSpec):
         try:
-            _made(kind, spec, spec.name)
+            _component(kind, spec, spec.name)
         except ValidationError as error:
             return Refusal(server, place, in_words(error, kind))
     return spec
 
 
 def _schema(arguments: list[dict[str, Any]]) -> dict[str, Any]:
-    """The arguments of a prompt, as those of a tool stand."""
+    """The arguments of a prompt as the input schema of a tool."""
     if not arguments:
         return {}
     properties = {each["name"]: {"description": each.get("description", "")} for each in arguments}
@@ -88,10 +87,10 @@ def _schema(arguments: list[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _plain(uri: str) -> str:
-    """A URI so that two ways to write what a server may take for one are alike.
+def _canonical(uri: str) -> str:
+    """Canonical form of a URI, equal for spellings that a server may take for the same resource.
 
-    What has been held back is compared so: to refuse too much is better than too little.
+    Used to refuse held resources: refusing too much is better than too little.
     """
     while (decoded := unquote(uri)) != uri:
         uri = decoded
@@ -101,38 +100,31 @@ def _plain(uri: str) -> str:
     return f"{scheme}:{path.removeprefix('/localhost') if scheme == 'file' else path}"
 
 
-# -- as clients have them ----------------------------------------------------------------------
+# -- offers for FastMCP ------------------------------------------------------------------------
 
 
 class OffersProvider(Provider):
-    """Gives FastMCP the prompts and resources that passed, to each caller those in its scope.
+    """Provides FastMCP with the prompts and resources that passed, within the caller's scope.
 
-    A prompt is called `server__name`, as tools are. A URI stays as it is, since results of tools
-    name it; of two servers with one URI the first in the configuration has it.
+    A prompt's name is `server__name`, like a tool's. URIs are unchanged, since results of tools
+    contain them; the first server in the configuration has a URI of several servers.
     """
 
     def __init__(
-        self,
-        catalog: Callable[[OfferKind], ToolCatalog],
-        scope: Scope,
-        pool: UpstreamPool,
-        held: Callable[[], Iterable[ToolSpec]],
-        *,
-        timeout_s: float,
+        self, index: GatewayIndex, scope: Scope, pool: UpstreamPool, *, timeout_s: float
     ) -> None:
         super().__init__()
-        self._held = held
-        self._catalog, self._scope, self._pool = catalog, scope, pool
+        self._index, self._scope, self._pool = index, scope, pool
         self._timeout_s = timeout_s
 
-    def shown(self, token: AccessToken | None) -> dict[str, object]:
-        """By list, something that is another thing when a key's holder is shown another list."""
+    def lists(self, token: AccessToken | None) -> dict[str, object]:
+        """Contents of each list that a key's holder is shown, to compare with later contents."""
         prompts, *resources = (self._entries(kind, token) for kind in OFFER_KINDS)
         return {"prompts": prompts, "resources": [*chain(*resources)]}
 
     def _entries(self, kind: OfferKind, token: AccessToken | None) -> list[CatalogEntry]:
         order = {each.name: place for place, each in enumerate(self._pool)}
-        here = self._catalog(kind).within(reach(token, self._scope))
+        here = self._index.offers[kind].within(granted_scope(token, self._scope))
         by_key = {
             entry.spec.annotations.get("uri", entry.name): entry
             for entry in sorted(here, key=lambda entry: order[entry.spec.server], reverse=True)
@@ -149,7 +141,7 @@ class OffersProvider(Provider):
         return list(self._offered("template"))
 
     async def _get_resource(self, uri: str, version: VersionSpec | None = None) -> Resource | None:
-        # As its server spells it, which is how it is listed, or as FastMCP does.
+        # Clients send the server's spelling, which is listed, or FastMCP's.
         del version
         offered: list[RelayedResource] = list(self._offered("resource"))
         own = (each for each in offered if each.own_uri == uri)
@@ -158,24 +150,28 @@ class OffersProvider(Provider):
     async def _get_resource_template(
         self, uri: str, version: VersionSpec | None = None
     ) -> ResourceTemplate | None:
-        # What is held back is not read by another way to it.
-        held = (spec.annotations["uri"] for spec in self._held() if is_offer(spec, "resource"))
-        if _plain(uri) in map(_plain, held):
+        # A held resource must not be read by a template either.
+        held = (
+            spec.annotations["uri"]
+            for spec in self._index.held_specs()
+            if is_offer(spec, "resource")
+        )
+        if _canonical(uri) in map(_canonical, held):
             return None
         return await super()._get_resource_template(uri, version)
 
     def _offered(self, kind: OfferKind) -> Iterator[Any]:
         for entry in self._entries(kind, get_access_token()):
             try:
-                made = _made(kind, entry.spec, _offered_name(kind, entry.spec))
+                made = _component(kind, entry.spec, _offered_name(kind, entry.spec))
             except ValidationError as error:
-                # It was remembered from a time when it could be held: the others stay.
+                # Recorded by another version of FastMCP: skip the offer, keep the others.
                 logger.warning("%s cannot be offered: %s", entry.spec.id, error)
                 continue
-            made._ask = self._asking(entry.spec)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+            made._ask = self._asker(entry.spec)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
             yield made
 
-    def _asking(self, spec: ToolSpec) -> Ask:
+    def _asker(self, spec: ToolSpec) -> Ask:
         async def ask(work: Callable[[ClientSession], Awaitable[Any]]) -> Any:
             key = conversation_key(get_context())
             try:
@@ -183,18 +179,20 @@ class OffersProvider(Provider):
             except ServiceError:
                 raise _OfferError(f"The server {spec.server!r} does not answer.") from None
             except TimeoutError:
-                why = f"no answer within {self._timeout_s:g} s"
-                raise _OfferError(f"The server {spec.server!r} gave {why}.") from None
+                text = f"The server {spec.server!r} gave no answer within {self._timeout_s:g} s."
+                raise _OfferError(text) from None
             except MCPError as error:
                 raise _OfferError(f"{error.message} (code {error.code})") from None
             except ValidationError:
-                raise _OfferError(f"The server {spec.server!r} answered with no MCP.") from None
+                raise _OfferError(
+                    f"The server {spec.server!r} sent a reply that is not valid MCP."
+                ) from None
 
         return ask
 
 
 class _OfferError(Exception):
-    """Why a server gave nothing."""
+    """Error of a server that gave no prompt or resource."""
 
 
 Ask: TypeAlias = Callable[[Callable[[ClientSession], Awaitable[Any]]], Awaitable[Any]]
@@ -207,14 +205,14 @@ class RelayedPrompt(Prompt):
     _spec: ToolSpec = PrivateAttr()
 
     async def render(self, arguments: dict[str, Any] | None = None) -> PromptResult:
-        """Get it from its server."""
+        """Get the prompt from its server."""
         given = {name: str(value) for name, value in (arguments or {}).items()}
         try:
-            found = await self._ask(lambda session: session.get_prompt(self._spec.name, given))
+            prompt = await self._ask(lambda session: session.get_prompt(self._spec.name, given))
         except _OfferError as error:
             raise PromptError(str(error)) from None
-        messages = [Message(content=each.content, role=each.role) for each in found.messages]
-        return PromptResult(messages=messages, description=found.description, meta=found.meta)
+        messages = [Message(content=each.content, role=each.role) for each in prompt.messages]
+        return PromptResult(messages=messages, description=prompt.description, meta=prompt.meta)
 
 
 class RelayedResource(Resource):
@@ -225,16 +223,16 @@ class RelayedResource(Resource):
 
     @property
     def own_uri(self) -> str:
-        """Its URI as its server spells it: FastMCP's own is another, be it but a slash."""
+        """The URI in its server's spelling, which FastMCP normalises."""
         return self._spec.annotations["uri"]
 
     def to_mcp_resource(self, **overrides: Any) -> McpResource:
-        """As clients are listed it."""
+        """The resource as it is listed to clients."""
         return super().to_mcp_resource(**{**overrides, "uri": self.own_uri})
 
     async def read(self) -> ResourceResult:
-        """Read it at its server."""
-        return await _read_at(self._ask, self.own_uri)
+        """Read the resource at its server."""
+        return await _read_resource(self._ask, self.own_uri)
 
 
 class RelayedTemplate(ResourceTemplate):
@@ -244,7 +242,7 @@ class RelayedTemplate(ResourceTemplate):
     _spec: ToolSpec = PrivateAttr()
 
     def matches(self, uri: str) -> dict[str, Any] | None:
-        """What of a URI stands for its variables; FastMCP knows templates of its own alone."""
+        """Variables of the template in a URI, by the rules of MCP instead of FastMCP's."""
         try:
             return UriTemplate.parse(self.uri_template).match(uri)
         except InvalidUriTemplate:
@@ -252,12 +250,12 @@ class RelayedTemplate(ResourceTemplate):
 
     async def _read(self, uri: str, params: dict[str, Any]) -> ResourceResult:
         del params
-        return await _read_at(self._ask, uri)
+        return await _read_resource(self._ask, uri)
 
 
-async def _read_at(ask: Ask, uri: str) -> ResourceResult:
+async def _read_resource(ask: Ask, uri: str) -> ResourceResult:
     try:
-        found = await ask(lambda session: session.read_resource(uri))
+        result = await ask(lambda session: session.read_resource(uri))
     except _OfferError as error:
         raise ResourceError(str(error)) from None
     contents = [
@@ -266,21 +264,21 @@ async def _read_at(ask: Ask, uri: str) -> ResourceResult:
             mime_type=each.mime_type,
             meta=each.meta,
         )
-        for each in found.contents
+        for each in result.contents
     ]
-    return ResourceResult(contents=contents, meta=found.meta)
+    return ResourceResult(contents=contents, meta=result.meta)
 
 
 def _offered_name(kind: OfferKind, spec: ToolSpec) -> str:
-    """A prompt's name at the gateway; resources and templates are told apart by their URI."""
+    """A prompt's name at the gateway; URIs identify resources and templates."""
     if kind != "prompt":
         return spec.name
-    # Its id has a mark that no tool's has, and says no more than server and name.
+    # A prompt's id has a mark that would give it a digest.
     return provider_name(spec.model_copy(update={"id": default_id(spec.server, spec.name)}))
 
 
-def _made(kind: OfferKind, spec: ToolSpec, name: str) -> Any:
-    """What FastMCP has of an offer; raises ValidationError where it cannot hold it."""
+def _component(kind: OfferKind, spec: ToolSpec, name: str) -> Any:
+    """FastMCP's object for an offer; raises ValidationError for an offer that it refuses."""
     about = spec.annotations
     shown = {"title": about.get("title"), "description": spec.description}
     if kind != "prompt":
@@ -292,7 +290,7 @@ def _made(kind: OfferKind, spec: ToolSpec, name: str) -> Any:
     elif kind == "resource":
         made = RelayedResource(uri=about["uri"], **given)
     else:
-        # What fits the template is the server's own business: it is its own paths that are named.
+        # The server checks the values itself: they name its own paths.
         given |= {"parameters": {}, "security": None}
         made = RelayedTemplate(uri_template=about["uri"], **given)
     made._spec = spec  # noqa: SLF001

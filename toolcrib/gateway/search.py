@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import accumulate, groupby
+from itertools import accumulate
 from time import monotonic
 from typing import Any
 
@@ -25,17 +23,24 @@ from mcp.types import CallToolRequestParams, TextContent
 
 from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
-from toolcrib.errors import QueryError, StoreError
-from toolcrib.gateway.auth import reach
+from toolcrib.errors import QueryError, StoreError, did_you_mean, nearest
+from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.calls import CallBudgets
-from toolcrib.gateway.catalog import CatalogEntry, GatewayTool
+from toolcrib.gateway.catalog import (
+    CatalogEntry,
+    GatewayTool,
+    ToolCatalog,
+    by_unique_name,
+    server_summary,
+)
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED, conversation_key
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
-from toolcrib.gateway.skills import GatewaySkills
-from toolcrib.gateway.upstream import WORDS, Upstream, UpstreamPool
+from toolcrib.gateway.upstream import STATES, Upstream, UpstreamPool
+from toolcrib.indexers.readers.skills import MAX_DESCRIPTION_CHARS
 from toolcrib.integrations.fastmcp import (
     MAX_FOUND_TOOLS,
+    NOT_SURE,
     READS_ONLY,
     SearchTool,
     ToolcribSearchTransform,
@@ -45,7 +50,7 @@ from toolcrib.integrations.fastmcp import (
     structured_answer,
     unknown_tool,
 )
-from toolcrib.integrations.formats import RESERVED
+from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
 from toolcrib.records.codec import as_json
 from toolcrib.records.definitions import DefinitionForm, in_short, parameters_schema
@@ -54,11 +59,6 @@ from toolcrib.retrieval.options import SearchOptions
 from toolcrib.settings import GatewaySettings
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import And, HasId, Not, from_scope
-from toolcrib.text import split_identifier
-
-__all__ = ["GatewaySearch", "UnknownTools", "server_summary"]
-
-FIND, DESCRIBE, _, CHECK, KNOWLEDGE = RESERVED[:5]
 
 SEARCHING = (
     "Tools of several servers. Where you do not see the one that you need, call find_tools with "
@@ -69,37 +69,41 @@ LISTING = (
     "that something cannot be done."
 )
 
-MAX_INSTRUCTIONS = 16_000
-"""Characters of servers' own instructions that a conversation begins with; more come with what is
-found."""
+MAX_INSTRUCTIONS_CHARS = 16_000
+"""Servers' own instructions at the start of a conversation; more come with found tools."""
 
-DESCRIBE_SAYS = (
+MAX_COLLECTION_CHARS = 120
+"""Length of a collection's description in the list of collections."""
+
+DESCRIBE_TEXT = (
     "Give the whole schemas of tools that find_tools has named, where what it says of their "
     "parameters is not enough for a call."
 )
-CHECK_SAYS = (
+CHECK_TEXT = (
     "Say of each tool whether it can be called now, or why not: unknown, disabled, quarantined, "
     "server_down, needs_authorisation."
 )
 INDEXING, UNINDEXED = "is still being indexed", "could not be indexed"
-"""States of a server that is up and whose tools of now cannot be found."""
+"""States of a server that is up and whose current tools cannot be found."""
 
-MAX_NAMED = 200
+MAX_NAMES = 200
 MAX_DESCRIBED_CHARS = 200_000
-"""Of one answer of describe_tools; its first tool is given however long it is."""
+"""Length of an answer of describe_tools; the first tool is given at any length."""
 
-KNOWLEDGE_SAYS = "Find passages of documents that answer a question, each with where it stands."
-KNOWLEDGE_TAKES = {
+
+def _count(description: str) -> dict[str, Any]:
+    """Parameter for a number of results."""
+    bounds = {"minimum": 1, "maximum": MAX_FOUND_TOOLS}
+    return {"type": "integer", **bounds, "description": description}
+
+
+KNOWLEDGE_TEXT = "Find passages of documents that answer a question, each with where it stands."
+KNOWLEDGE_PARAMETERS = {
     "query": {
         "type": "string",
         "description": "What is to be known, as a question or in a few words",
     },
-    "k": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": MAX_FOUND_TOOLS,
-        "description": "How many passages at most",
-    },
+    "k": _count("How many passages at most"),
     "collections": {
         "type": "array",
         "items": {"type": "string"},
@@ -114,9 +118,9 @@ KNOWLEDGE_TAKES = {
 
 
 class GatewaySearch(ToolcribSearchTransform):
-    """Shows everything where it is little; else the search, what is pinned, what is always active.
+    """Lists a few tools as they are; of many tools lists the search, pinned and always active ones.
 
-    `scope` is what this gateway is for; a key narrows it. `pinned` are ids of tools.
+    `scope` is the gateway's, which a key narrows. `pinned` are ids of tools.
     """
 
     def __init__(
@@ -128,88 +132,95 @@ class GatewaySearch(ToolcribSearchTransform):
         *,
         scope: Scope,
         settings: GatewaySettings,
-        pinned: Sequence[str] = (),
+        pinned: Sequence[str],
     ) -> None:
         super().__init__(k=settings.k, token_budget=settings.token_budget)
         self._form: DefinitionForm = "schema" if settings.schemas else "signature"
-        self._tools, self._pool, self._budgets = index, pool, budgets
-        self._guidance = guidance
+        self._tools, self._pool, self._budgets, self._guidance = index, pool, budgets, guidance
         self._scope, self._pinned = scope, pinned
         self._pass_through = settings.pass_through
         self._crib: Crib | None = None
-        self._told: BoundedMap[str, set[str]] = BoundedMap(MAX_CONVERSATIONS)
+        self._sent_instructions: BoundedMap[str, set[str]] = BoundedMap(MAX_CONVERSATIONS)
         self._with_passages = frozenset[str]()
-        self._knowledge_search = self._make_knowledge_search()
-        self._skills = GatewaySkills(index, self._beyond_servers)
-        self._describing = _of_names(DESCRIBE, DESCRIBE_SAYS, self._describe)
-        self._checking = _of_names(CHECK, CHECK_SAYS, self._check)
+        knowledge = OwnTool.FIND_KNOWLEDGE
+        self._knowledge_search = SearchTool.of(
+            knowledge, KNOWLEDGE_TEXT, KNOWLEDGE_PARAMETERS, self._find_knowledge, READS_ONLY
+        )
+        # Skills belong to no server.
+        self._skills = GatewaySkills(index, replace(scope, servers=None))
+        self._describing = _tool_of_names(OwnTool.DESCRIBE_TOOLS, DESCRIBE_TEXT, self._describe)
+        self._checking = _tool_of_names(OwnTool.CHECK_TOOLS, CHECK_TEXT, self._check)
 
     def open(self, crib: Crib) -> None:
-        """Answer questions too from the collections that have passages."""
+        """Search also the collections that have passages, and the skills."""
         self._crib, known = crib, crib.list_collections()
         self._with_passages = frozenset(each.name for each, count in known if count)
         self._skills.open(crib)
 
     def scope(self) -> Scope:
-        """What whoever is being answered may use."""
-        return reach(get_access_token(), self._scope)
+        """Scope of the current caller."""
+        return granted_scope(get_access_token(), self._scope)
 
-    def _beyond_servers(self) -> Scope:
-        """The same for what is of none of the servers behind the gateway."""
-        return self._beyond_servers_of(get_access_token())
-
-    def _beyond_servers_of(self, token: AccessToken | None) -> Scope:
-        return reach(token, replace(self._scope, servers=None))
+    def missing_pins(self) -> list[str]:
+        """Problems of pinned ids without a tool, except of servers that may still list it."""
+        not_up = tuple(f"{server}/" for server in self._pool.not_up())
+        catalog = self._tools.catalog
+        return [
+            f"there is no tool {tool_id!r} to pin"
+            + did_you_mean(nearest(tool_id, (entry.spec.id for entry in catalog)))
+            for tool_id in self._pinned
+            if catalog.get(tool_id) is None and not tool_id.startswith(not_up)
+        ]
 
     # -- instructions ------------------------------------------------------------------------
 
     def instructions(self, key: str) -> str:
-        """What a conversation is told to begin with: how to find tools, and what servers say.
+        """Instructions for a new conversation: how to find tools, then the servers' own.
 
-        Tools of ours are named only where there are so many others that they are surely listed.
+        The gateway's tools are named only if so many others exist that they are listed for sure.
         """
         offered = self._tools.catalog.within(self.scope())
         searches = len(offered) > self._pass_through or not self._pass_through
-        parts, left = [SEARCHING if searches else LISTING], MAX_INSTRUCTIONS
+        parts, left = [SEARCHING if searches else LISTING], MAX_INSTRUCTIONS_CHARS
         for server in dict.fromkeys(each.spec.server for each in offered):
             text = self._tools.instructions.get(server)
             if text is not None and len(text) <= left:
                 left -= len(text)
                 parts.append(f"The server {server} says of its tools:\n{text}")
-                self._told_to(key).add(text)
+                self._sent_to(key).add(text)
         return "\n\n".join(parts)
 
-    def _untold(self, key: str, entries: Iterable[CatalogEntry]) -> dict[str, str]:
-        """What the servers of these tools say, as far as a conversation was not told it yet."""
-        servers, told = {each.spec.server for each in entries}, self._told_to(key)
+    def _new_instructions(self, key: str, entries: Iterable[CatalogEntry]) -> dict[str, str]:
+        """Instructions of these tools' servers that the conversation did not get yet."""
+        servers, sent = {each.spec.server for each in entries}, self._sent_to(key)
         known = self._tools.instructions
         here = sorted(servers & known.keys())
-        new = {each: known[each] for each in here if known[each] not in told}
-        told.update(new.values())
+        new = {each: known[each] for each in here if known[each] not in sent}
+        sent.update(new.values())
         return new
 
-    def _told_to(self, key: str) -> set[str]:
-        # Nobody knows what those have heard who cannot be told from one another.
-        is_known = key != SHARED or self._pool.is_shared
-        return self._told.get_or_make(key, set) if is_known else set()
+    def _sent_to(self, key: str) -> set[str]:
+        # Several clients may share this key: then nobody knows what each of them got.
+        is_one_client = key != SHARED or self._pool.is_shared
+        return self._sent_instructions.get_or_make(key, set) if is_one_client else set()
 
     def leave(self, key: str) -> None:
-        """A conversation is over."""
-        self._told.pop(key, None)
+        """Forget an ended conversation."""
+        self._sent_instructions.pop(key, None)
 
-    # -- what is shown -----------------------------------------------------------------------
+    # -- the list of tools -------------------------------------------------------------------
 
     async def transform_tools(self, tools: Sequence[Tool]) -> Sequence[Tool]:
-        """What a client is listed, out of all that there is: FastMCP looks at keys after this."""
+        """The tools that a client is listed; FastMCP checks keys after this."""
         offered = [each for each in tools if isinstance(each, GatewayTool)]
-        return self._listed(offered, get_access_token())
+        return self._listing(offered, get_access_token())
 
-    def _listed(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> list[Tool]:
-        scope = reach(token, self._scope)
+    def _listing(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> list[Tool]:
+        scope = granted_scope(token, self._scope)
         where = from_scope(scope)
         offered = [tool for tool in tools if tool.entry.fits(where)]
         knowledge = self._knowledge_tool(scope)
-        skills = self._skills.tools(self._beyond_servers_of(token))
+        skills = self._skills.tools(token)
         others = [*([] if knowledge is None else [knowledge]), *skills]
         is_complete = all(
             each.health.state == "unusable" or self._tools.knows(each.name) for each in self._pool
@@ -224,120 +235,113 @@ class GatewaySearch(ToolcribSearchTransform):
         describing = [self._describing] if self._form == "signature" else []
         return [*pinned, *active, search, *describing, self._make_call_tool(), *others]
 
-    def shown(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> object:
-        """Something that is another thing when a key's holder is shown another list."""
+    def tool_list(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> object:
+        """Contents of the list that a key's holder is shown, to compare with later contents."""
         return [
             (tool.entry if isinstance(tool, GatewayTool) else tool.name, tool.description)
-            for tool in self._listed(tools, token)
+            for tool in self._listing(tools, token)
         ]
 
     async def get_tool(
         self, name: str, call_next: GetToolNext, *, version: VersionSpec | None = None
     ) -> Tool | None:
-        """A tool by its name: ours, listed or not, or one on offer."""
-        if name == KNOWLEDGE:
+        """A tool by its name: the gateway's own, listed or not, or one on offer."""
+        if name == OwnTool.FIND_KNOWLEDGE:
             return self._knowledge_tool(self.scope())
-        if name in {DESCRIBE, CHECK}:
-            return self._describing if name == DESCRIBE else self._checking
-        found = self._skills.named(name)
-        return found or await super().get_tool(name, call_next, version=version)
+        if name in {OwnTool.DESCRIBE_TOOLS, OwnTool.CHECK_TOOLS}:
+            return self._describing if name == OwnTool.DESCRIBE_TOOLS else self._checking
+        return self._skills.get(name) or await super().get_tool(name, call_next, version=version)
 
     def _knowledge_tool(self, scope: Scope) -> Tool | None:
-        about = self._collections_in(scope)
-        return _with_note(self._knowledge_search, "Here are", about) if about else None
-
-    def _collections_in(self, scope: Scope) -> str:
-        """The collections with passages within a scope, in a line."""
+        """The search of the collections with passages within a scope; None without any."""
         if self._crib is None or not self._with_passages:
-            return ""
+            return None
         known = self._crib.knowledge.catalogue.within(scope)
         named = (each for each in known if each.name in self._with_passages)
-        return "; ".join(
-            f"{each.name} ({each.description[:MAX_CHARS]})" if each.description else each.name
+        about = "; ".join(
+            f"{each.name} ({each.description[:MAX_COLLECTION_CHARS]})"
+            if each.description
+            else each.name
             for each in sorted(named, key=lambda each: each.name)
         )
+        return _with_note(self._knowledge_search, "Here are", about) if about else None
 
-    def _make_knowledge_search(self) -> Tool:
-        async def find_knowledge(given: dict[str, Any], _context: Context) -> ToolResult:
-            return await self._ask(given)
-
-        return SearchTool.of(KNOWLEDGE, KNOWLEDGE_SAYS, KNOWLEDGE_TAKES, find_knowledge, READS_ONLY)
-
-    # -- what they do ------------------------------------------------------------------------
+    # -- searches and calls ------------------------------------------------------------------
 
     async def _find(self, ctx: Context, query: str | None, options: SearchOptions) -> ToolResult:
         await self._pool.wait(ctx, self._arrivals())
         if not self._tools.is_open.is_set():
             return failure(OPENING)
-        # First: what comes meanwhile may be named as missing, never left out without a word.
+        # Before the catalog is read: a server that arrives between is named as missing.
         missing, here = self._missing(), await self._here(ctx)
         scope, needs = self.scope(), options.needs or ()
-        asking = replace(options, scope=scope, form=self._form)
+        options = replace(options, scope=scope, form=self._form)
         try:
-            result = await self._tools.work(self._found_within, here, query, asking)
+            result = await self._tools.work(self._find_within, here, query, options)
         except QueryError as error:
             return failure(f"{error}.")
         except StoreError as error:
             return failure(f"The search does not work at the moment: {error}.")
-        asked = "\n".join([*([] if query is None else [query]), *needs])
-        budget = self._budgets.begin(key := conversation_key(ctx), asked)
+        text = "\n".join([*([] if query is None else [query]), *needs])
+        budget = self._budgets.begin(key := conversation_key(ctx), text)
         if not needs:
-            # Of several needs nobody knows which one a call is for.
-            self._remember(budget.id, asked, key)
+            # A call after several needs does not show which of them it serves.
+            self._remember(budget.id, text, key)
         entries = [here[hit.id] for hit in result.tools]
         answer = search_answer(
             result,
             lambda hit: self._defined(here[hit.id], self._form),
             missing=missing,
-            instructions=self._untold(key, entries),
+            instructions=self._new_instructions(key, entries),
         )
         names = [each.name for each in entries]
-        return await self._guidance.after_search(key, asked, names, answer)
+        return await self._guidance.after_search(key, text, names, answer)
 
-    def _found_within(
-        self, here: Mapping[str, CatalogEntry], query: str | None, asking: SearchOptions
+    def _find_within(
+        self, here: Mapping[str, CatalogEntry], query: str | None, options: SearchOptions
     ) -> FindResult:
-        """The answer of the tools that are here, by id, so that its verdict is on those alone."""
+        """Find among these tools, by id, so that the verdict is on them alone."""
 
         def is_here(hit: ToolHit) -> bool:
             return hit.kind == "tool" and hit.id in here
 
         find = self._tools.crib.tools.find
-        result = find(query, asking)
+        result = find(query, options)
         if not all(map(is_here, result.tools)):
             only = And(HasId(frozenset(map(point_id, here))), Not(IS_SKILL))
-            result = find(query, replace(asking, where=only))
-        # A general tool comes whatever the filter.
+            result = find(query, replace(options, where=only))
+        # A fallback tool passes any filter.
         return replace(result, tools=tuple(filter(is_here, result.tools)))
 
     async def _here(self, ctx: Context) -> dict[str, CatalogEntry]:
-        """The tools that the caller may see, by id."""
+        """The tools that are visible to the caller, by id."""
         catalog, visible = self._tools.catalog, await self._visible(ctx)
         return {each.spec.id: each for each in catalog if each.name in visible}
 
-    def _granted(self) -> list[Upstream]:
+    def _upstreams(self) -> list[Upstream]:
         """The servers in the caller's scope."""
         servers = self.scope().servers
         return [each for each in self._pool if servers is None or each.name in servers]
 
     def _arrivals(self) -> list[asyncio.Event]:
-        """Events of which each is set once there is no more to wait for before a search."""
-        return [self._tools.is_open, *(self._tools.arrival(each.name) for each in self._granted())]
+        """Events to wait for before a search: index open, tools of each server found."""
+        arrivals = (self._tools.arrival(each.name) for each in self._upstreams())
+        return [self._tools.is_open, *arrivals]
 
     def _missing(self) -> list[dict[str, Any]]:
-        """The servers whose tools cannot be called or found, and for how long that has been so."""
-        now, told = monotonic(), list[dict[str, Any]]()
-        for each in self._granted():
-            state, since = WORDS.get(each.health.state), each.health.since
+        """The servers whose tools cannot be called or found, each with a duration."""
+        now, missing = monotonic(), list[dict[str, Any]]()
+        for each in self._upstreams():
+            state, since = STATES.get(each.health.state), each.health.since
             if state is None and (pending := self._tools.pending.get(each.name)):
                 since = pending.since
                 state = UNINDEXED if pending.over.is_set() else INDEXING
             if state is not None:
-                told.append({"server": each.name, "state": state, "for_s": round(now - since)})
-        return told
+                missing.append({"server": each.name, "state": state, "for_s": round(now - since)})
+        return missing
 
     async def _check(self, ctx: Context, names: Sequence[str]) -> ToolResult:
-        """Whether tools can be called; what is not there for this caller is unknown."""
+        """Check for each tool if it can be called; tools out of scope are unknown."""
         await self.wait(ctx)
         visible, scope = await self._visible(ctx), self.scope()
         checked = [
@@ -353,15 +357,15 @@ class GatewaySearch(ToolcribSearchTransform):
         reason = self._tools.unready(name, from_scope(scope))
         if reason != "unknown":
             return reason
-        for each in self._granted():
+        for each in self._upstreams():
             if name.startswith(f"{each.name}/") and not self._tools.knows(each.name):
                 return self._pool.unready(each.name) or "unknown"
         return "unknown"
 
     def _remember(self, decision_id: str, query: str, key: str) -> None:
-        """Have the search in mind until a call for it succeeds, where use teaches."""
+        """Record the search, so that a later successful call can teach from it."""
         token = get_access_token()
-        # Without one of its own, a conversation is all that is asked on a day.
+        # Callers without a session are one conversation a day.
         session = key if key.startswith("session ") else None
         by = None if token is None else token.client_id
         self._tools.crib.turns.remember_request(
@@ -369,19 +373,19 @@ class GatewaySearch(ToolcribSearchTransform):
         )
 
     async def _visible(self, ctx: Context) -> set[str]:
-        """The names of what FastMCP does not hide from this caller, by whatever means."""
+        """Names of the tools that FastMCP shows this caller."""
         return {tool.name for tool in await self.get_tool_catalog(ctx)}
 
     def _defined(self, entry: CatalogEntry, form: DefinitionForm) -> dict[str, Any]:
         spec, note = entry.spec, self._pool.note(entry.spec.server)
-        told = in_short(spec) | {"name": entry.name}
+        described = in_short(spec) | {"name": entry.name}
         if form == "schema":
             whole = {"description": spec.description, "inputSchema": parameters_schema(spec)}
-            told = definition(told | whole)
-        return told | ({"unavailable": note} if note else {})
+            described = definition(described | whole)
+        return described | ({"unavailable": note} if note else {})
 
     async def _describe(self, ctx: Context, names: Sequence[str]) -> ToolResult:
-        """The whole schemas of tools; what is not there for this caller is unknown."""
+        """Give the whole schemas of tools; tools out of scope are unknown."""
         await self.wait()
         visible = await self._visible(ctx)
         named = {name: self._tools.catalog.named(name) for name in names}
@@ -406,63 +410,174 @@ class GatewaySearch(ToolcribSearchTransform):
         return await self.unknown(ctx, name)
 
     async def wait(self, ctx: Context | None = None) -> bool:
-        """Wait a little for the index and for servers that are starting; False if for nothing.
+        """Wait a little for the index and for starting servers; False if neither is pending.
 
-        Progress of it is told for a search alone: that of a call is its tool's.
+        Progress is reported for a search only: the progress of a call belongs to its tool.
         """
         settled = (each.settled for each in self._pool)
         return await self._pool.wait(ctx, [*self._arrivals(), *settled])
 
     async def unknown(self, ctx: Context, name: str) -> ToolResult:
-        """The answer to a call of a tool that is not there, or not for this caller, or not yet."""
+        """Answer a call of a tool that does not exist, not for this caller, or not yet."""
         names = sorted(await self._visible(ctx))
         missing = [each["server"] for each in self._missing()]
-        answer = unknown_tool(name, names, FIND)
+        answer = unknown_tool(name, names, OwnTool.FIND_TOOLS)
         if missing:
             more = f"Not there at the moment are the tools of: {', '.join(missing)}."
             content = [*answer.content, TextContent(type="text", text=more)]
             answer = answer.model_copy(update={"content": content})
         return await self._guidance.after_call(conversation_key(ctx), name, {}, answer)
 
-    async def _ask(self, given: dict[str, Any]) -> ToolResult:
+    async def _find_knowledge(self, given: dict[str, Any], _context: Context) -> ToolResult:
         try:
             assert self._crib is not None
-            ask = self._crib.find_knowledge
-            found = await self._tools.work(ask, **given, scope=self.scope())
+            find = self._crib.find_knowledge
+            result = await self._tools.work(find, **given, scope=self.scope())
         except QueryError as error:
             return failure(f"{error}.")
         except StoreError as error:
             return failure(f"The documents cannot be searched at the moment: {error}.")
-        answer = as_json(found)
-        kept = ("verdict", "confidence", "reason")
+        answer = as_json(result)
+        verdict = {key: answer[key] for key in ("verdict", "confidence", "reason") if answer[key]}
         shown = ("citation", "source", "collection", "text")
         passages = [{key: each[key] for key in shown} for each in answer["passages"]]
-        told = {key: answer[key] for key in kept if answer[key]}
-        return structured_answer({**told, "passages": passages})
+        return structured_answer({**verdict, "passages": passages})
 
 
-def _of_names(
+def _tool_of_names(
     name: str, says: str, act: Callable[[Context, Sequence[str]], Awaitable[ToolResult]]
 ) -> Tool:
-    """A tool of the gateway that takes names or ids of others."""
+    """A tool of the gateway that takes names or ids of other tools."""
 
     async def run(given: dict[str, Any], context: Context) -> ToolResult:
         return await act(context, given["ids"])
 
-    names = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_NAMED}
+    names = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_NAMES}
     about = "Names of tools as find_tools gave them, or ids (server/name)"
     return SearchTool.of(name, says, {"ids": {**names, "description": about}}, run, READS_ONLY)
 
 
-def _with_note(tool: Tool, what: str, about: str) -> Tool:
-    """A search whose description says what it may find: else an agent would not use it."""
+def _with_note(tool: Tool, lead: str, about: str) -> Tool:
+    """A search whose description lists its subjects: else an agent would not use it."""
     if not about:
         return tool
-    return tool.model_copy(update={"description": f"{tool.description}\n\n{what}: {about}."})
+    return tool.model_copy(update={"description": f"{tool.description}\n\n{lead}: {about}."})
+
+
+# -- skills --------------------------------------------------------------------------------------
+
+FIND_SKILLS_TEXT = (
+    "Find skills: texts that say how a kind of task is done well. Search before you begin a task "
+    "of several steps, then read the one that fits by read_skill."
+)
+READ_SKILL_TEXT = "Read a skill that find_skills has named, or one of the files that it lists."
+FIND_SKILLS_PARAMETERS = {
+    "query": {"type": "string", "description": "What is to be done, in a few words"},
+    "k": _count("How many at most"),
+}
+READ_SKILL_PARAMETERS = {
+    "name": {"type": "string", "description": "The skill's name, as find_skills gave it"},
+    "file": {"type": "string", "description": "A path among its files, in place of its text"},
+}
+DEFAULT_SKILLS_K = 5
+
+
+class GatewaySkills:
+    """The tools `find_skills` and `read_skill`, for callers who may see a skill.
+
+    Texts and files come from the index, as they were audited: no file is opened for a caller.
+    """
+
+    def __init__(self, index: GatewayIndex, scope: Scope) -> None:
+        self._index, self._scope = index, scope
+        self._skills = ToolCatalog()
+        find, read = OwnTool.FIND_SKILLS, OwnTool.READ_SKILL
+        self._tools: dict[str, Tool] = {
+            find: SearchTool.of(
+                find, FIND_SKILLS_TEXT, FIND_SKILLS_PARAMETERS, self._find, READS_ONLY
+            ),
+            read: SearchTool.of(
+                read, READ_SKILL_TEXT, READ_SKILL_PARAMETERS, self._read, READS_ONLY
+            ),
+        }
+
+    def open(self, crib: Crib) -> None:
+        """Offer the skills of a crib."""
+        self._skills = ToolCatalog(crib.list_tools(where=IS_SKILL))
+
+    def tools(self, token: AccessToken | None) -> list[Tool]:
+        """Both tools for a key's holder who may see a skill; else none."""
+        return list(self._tools.values()) if self._within_scope(token) else []
+
+    def get(self, name: str) -> Tool | None:
+        """One of the tools, if the caller may see a skill."""
+        tool = self._tools.get(name)
+        return tool if tool and self._within_scope(get_access_token()) else None
+
+    def _within_scope(self, token: AccessToken | None) -> tuple[CatalogEntry, ...]:
+        return self._skills.within(granted_scope(token, self._scope))
+
+    def _visible(self) -> dict[str, ToolSpec]:
+        """The caller's skills, by id and by unique name."""
+        here = self._within_scope(get_access_token())
+        named = by_unique_name(here, lambda entry: entry.spec.name)
+        return {key: entry.spec for key, entry in named.items()} | {
+            entry.spec.id: entry.spec for entry in here
+        }
+
+    async def _find(self, given: dict[str, Any], _context: Context) -> ToolResult:
+        if not self._index.is_open.is_set():
+            return failure(OPENING)
+        options = SearchOptions(
+            given.get("k", DEFAULT_SKILLS_K),
+            scope=granted_scope(get_access_token(), self._scope),
+            where=IS_SKILL,
+        )
+        try:
+            find = self._index.crib.tools.find
+            result = await self._index.work(find, given["query"], options)
+        except QueryError as error:
+            return failure(f"{error}.")
+        except StoreError as error:
+            return failure(f"The search does not work at the moment: {error}.")
+        visible = self._visible()
+        skills = [
+            {
+                "name": hit.name if hit.name in visible else hit.id,
+                "description": hit.description[:MAX_DESCRIPTION_CHARS],
+            }
+            for hit in result.tools
+            if hit.id in visible
+        ]
+        doubt = {} if result.verdict == "accept" else {"note": NOT_SURE.format(result.reason)}
+        return structured_answer({"skills": skills, "verdict": result.verdict, **doubt})
+
+    async def _read(self, given: dict[str, Any], _context: Context) -> ToolResult:
+        visible = self._visible()
+        spec, path = visible.get(given["name"]), given.get("file")
+        if spec is None or spec.skill is None:
+            return _unknown("skill", given["name"], visible, OwnTool.FIND_SKILLS)
+        files = spec.skill.files
+        if path is None:
+            skill = {"name": spec.name, "text": spec.skill.body, "files": list(files)}
+            return structured_answer(skill)
+        if path not in files:
+            return _unknown("file", path, files, OwnTool.READ_SKILL)
+        text = files[path]
+        if text is None:
+            return failure(f"{path} cannot be read here: it is no text, or too long.")
+        return structured_answer({"name": spec.name, "file": path, "text": text})
+
+
+def _unknown(kind: str, name: str, names: Iterable[str], search: OwnTool) -> ToolResult:
+    """The answer for a skill or file that does not exist; `search` is the tool that lists them."""
+    near = nearest(name, names)
+    hint = f" Did you mean {', '.join(near)}?" if near else ""
+    return failure(f"There is no {kind} {name[:100]!r}.{hint} {search} says what there is.")
 
 
 class UnknownTools(Middleware):
-    """Answers a call of a tool that is not there with the names that are like it."""
+    """Answers a call of an unknown tool with similar names."""
 
     def __init__(self, search: GatewaySearch) -> None:
         self._search = search
@@ -472,76 +587,14 @@ class UnknownTools(Middleware):
         context: MiddlewareContext[CallToolRequestParams],
         call_next: CallNext[CallToolRequestParams, ToolResult],
     ) -> ToolResult:
-        """Look again when all servers have come; then for near names among what is in reach."""
-        asked = context.fastmcp_context
+        """Try again once all servers are connected; then answer with similar names in scope."""
+        client = context.fastmcp_context
         try:
             return await call_next(context)
         except NotFoundError:
-            if asked is None:
+            if client is None:
                 raise
         if await self._search.wait():
             with suppress(NotFoundError):
                 return await call_next(context)
-        return await self._search.unknown(asked, context.message.name)
-
-
-# -- what is behind the search, in a few words ---------------------------------------------------
-
-MAX_CHARS = 120
-MAX_SERVERS = 15
-MAX_WORDS = 6
-
-WORD = re.compile(r"[a-z]{3,16}")
-"""Single plain words: they come from servers that nobody vouches for."""
-
-PLAIN = re.compile(r"[^\w .-]+")
-
-_VERBS = (
-    "add all and are batch call can cancel check clear close convert copy count create "
-    "current data delete describe disable download edit enable end execute export fetch file "
-    "find for from generate get has help import info init insert into item items list load "
-    "make manage many move multiple new not open parse patch ping post put query read remove "
-    "rename reset resource result results retrieve return returns run save search send set "
-    "show start status stop submit sync test that the this tool tools update upload use user "
-    "using validate value view with write you your"
-)
-TOO_COMMON = frozenset(_VERBS.split())
-"""What tools do says little; what they do it to says much."""
-
-
-def server_summary(tools: Iterable[ToolSpec]) -> str:
-    """The servers, how many tools each has, and what they are about; the same for the same tools.
-
-    Of what servers say of themselves only single words come in.
-    """
-    ordered = sorted(tools, key=lambda tool: (tool.server, tool.id))
-    groups = [(name, list(group)) for name, group in groupby(ordered, lambda tool: tool.server)]
-    groups.sort(key=lambda group: (-len(group[1]), group[0]))
-    shown = [_server(name, group) for name, group in groups[:MAX_SERVERS]]
-    if len(groups) > MAX_SERVERS:
-        shown.append(f"and {len(groups) - MAX_SERVERS} more servers")
-    return "; ".join(shown)
-
-
-def _server(name: str, tools: list[ToolSpec]) -> str:
-    own = set(_words(name))
-    counted = Counter(word for tool in tools for word in set(_topics(tool)) - own)
-    told = Counter(word for tool in tools for word in set(_words(tool.description)))
-    # Each in one number only: "issue" or "issues".
-    best: dict[str, str] = {}
-    for word in sorted(counted, key=lambda word: (-counted[word], -told[word], word)):
-        best.setdefault(word.removesuffix("s"), word)
-    about = f": {', '.join(list(best.values())[:MAX_WORDS])}" if best else ""
-    many = "1 tool" if len(tools) == 1 else f"{len(tools)} tools"
-    plain = " ".join(PLAIN.sub(" ", name).split())
-    return f"{plain[:40]} ({many}{about})"
-
-
-def _topics(tool: ToolSpec) -> Iterator[str]:
-    """The words of a tool's name and category that say what it is about."""
-    return (word for word in (*_words(tool.name), *_words(tool.category)) if word not in TOO_COMMON)
-
-
-def _words(text: str) -> Iterator[str]:
-    lowered = (word.lower() for word in split_identifier(text))
-    return (word for word in lowered if WORD.fullmatch(word))
+        return await self._search.unknown(client, context.message.name)

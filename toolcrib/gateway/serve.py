@@ -1,4 +1,4 @@
-"""Serving the gateway over standard input and output, or over HTTP, with its monitoring."""
+"""Serving of the gateway over standard input and output, or over HTTP with monitoring."""
 
 from __future__ import annotations
 
@@ -29,34 +29,33 @@ from toolcrib.access.keys import KeyRing
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.errors import SettingsError, StoreError
+from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.auth import KeyVerifier
 from toolcrib.gateway.config import read_config
 from toolcrib.gateway.downstream import Level, Reporter
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
-from toolcrib.gateway.index import Approval, Storage
+from toolcrib.gateway.index import Storage
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
-from toolcrib.integrations.formats import RESERVED
+from toolcrib.integrations.formats import RESERVED_NAMES
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings
 from toolcrib.store.records_db.base import DbRow, RecordsDb
 from toolcrib.telemetry import MetricsRegistry
 
-__all__ = ["ServeOptions", "report_warnings", "serve_gateway", "stderr_reporter"]
-
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-PATH = "/mcp"
+MCP_PATH = "/mcp"
 BACKLOG = 128
 DRAIN_S = 5
-CLOSING_S = 10
-INTERRUPTED = 130
+CLOSE_TIMEOUT_S = 10
+EXIT_INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Where a gateway finds what it needs; `address` is where HTTP listens, None for stdio.
+    """Files and addresses of a gateway; `address` is where HTTP listens, None for stdio.
 
-    `servers` names those of `config` that are used, all where empty. `lock` names a file of
-    approved tools that servers are put into when they are first met.
+    `servers` are the names of the servers of `config` to use, all if empty. `lock` is a file of
+    approved tools, which gets the tools of servers that are met for the first time.
     """
 
     config: Path
@@ -68,11 +67,11 @@ class ServeOptions:
 
 
 def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOptions) -> None:
-    """Serve until the client leaves, or somebody interrupts.
+    """Serve until the client disconnects, or a signal ends the process.
 
     Raises:
         SourceError: the configuration cannot be used.
-        SettingsError: it cannot listen there, or not without keys.
+        SettingsError: the address cannot be used, or not without keys.
         StoreError: keys cannot be read.
     """
     configs = read_config(serving.config, serving.env, serving.servers)
@@ -93,17 +92,17 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
 
 
 def open_records(location: str, settings: Settings, report: Reporter, *, needed: bool) -> RecordsDb:
-    """The keys and approvals at a location, which another process may use too.
+    """Open the keys and approvals at a location, which another process may use too.
 
-    Where they are not `needed` for anybody's safety, memory will do.
+    Falls back to memory unless they are `needed` for safety.
 
     Raises:
-        StoreError: they cannot be read or written.
+        StoreError: the needed records cannot be read or written.
     """
     opened: RecordsDb | None = None
     try:
         opened = build.open_records_db(location, settings)
-        # What is held back must be written down, or it could never be approved.
+        # A held tool can be approved only if its record can be written.
         opened.put("gateway", DbRow("opened", time.time(), {}))
     except StoreError as error:
         if opened is not None:
@@ -116,7 +115,7 @@ def open_records(location: str, settings: Settings, report: Reporter, *, needed:
 
 
 def _auth(ring: KeyRing, host: str, store: str) -> KeyVerifier:
-    """Keys are asked for as soon as one was ever made; without, nobody else may reach us."""
+    """Verifier of keys; without any key only loopback addresses are allowed."""
     if host not in LOOPBACK and not ring.list():
         raise SettingsError(
             f"{host} can be reached by others, and no key was made: run "
@@ -132,10 +131,10 @@ async def _stdio(gateway: Gateway) -> None:
     """Serve one client over standard input and output, until it closes them."""
 
     async def stop(code: int) -> None:
-        # A thread waits for standard input, and nothing can call it back: so the process ends
-        # from here, once the servers behind it have ended.
+        # A thread waits for standard input and cannot be interrupted, so the process ends here,
+        # once the upstream servers have ended.
         with suppress(TimeoutError):
-            await asyncio.wait_for(gateway.close(), CLOSING_S)
+            await asyncio.wait_for(gateway.close(), CLOSE_TIMEOUT_S)
         os._exit(code)
 
     stopping: set[asyncio.Task[None]] = set()
@@ -144,20 +143,20 @@ async def _stdio(gateway: Gateway) -> None:
         stopping.add(asyncio.create_task(stop(code)))
 
     _on_signal(signal.SIGTERM, partial(begin, 0))
-    _on_signal(signal.SIGINT, partial(begin, INTERRUPTED))
+    _on_signal(signal.SIGINT, partial(begin, EXIT_INTERRUPTED))
     await gateway.server.run_stdio_async(show_banner=False, log_level="CRITICAL")
 
 
 async def _http(gateway: Gateway, host: str, port: int, report: Reporter) -> None:
-    """Serve clients over streamable HTTP, until interrupted or told to end.
+    """Serve clients over streamable HTTP, until a signal ends the process.
 
-    On loopback only requests that name this machine are answered: a page in a browser cannot
-    reach it under a name of its own.
+    On loopback, requests for another host name are refused: else a web page could reach the
+    gateway by a name of its own.
     """
     listener = _listen(host, port)
     _monitor(gateway)
     app = gateway.server.http_app(
-        path=PATH,
+        path=MCP_PATH,
         host_origin_protection=host in LOOPBACK,
         allowed_hosts=[host],
         stateless_http=False,
@@ -168,7 +167,7 @@ async def _http(gateway: Gateway, host: str, port: int, report: Reporter) -> Non
         )
     )
     name = f"[{host}]" if ":" in host else host
-    report("info", f"serving at http://{name}:{listener.getsockname()[1]}{PATH}")
+    report("info", f"serving at http://{name}:{listener.getsockname()[1]}{MCP_PATH}")
     _on_signal(signal.SIGTERM, server.end)
     _on_signal(signal.SIGINT, server.end)
     await server.serve(sockets=[listener])
@@ -189,39 +188,39 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _on_signal(number: int, act: Callable[[], None]) -> None:
-    # Windows has no such signals; there a closed input ends it.
+    # Windows has no such signals; there a closed input ends the process.
     with suppress(NotImplementedError):
         asyncio.get_running_loop().add_signal_handler(number, act)
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to us: its own way would end the process before its servers."""
+    """A server without signal handlers, which would end the process before upstream servers."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield
 
     def end(self) -> None:
-        """Stop: at once when told twice."""
+        """Stop; a second call stops at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
 
 # -- monitoring ----------------------------------------------------------------------------------
 
-CALL_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-OTHERS = "server"
-"""What tools of servers are called in metrics, whose labels name none of them."""
+CALL_BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+SERVER_TOOLS_LABEL = "server"
+"""Label of all tools of servers in metrics, so that labels are few and reveal no name."""
 
-FRESH = {"Cache-Control": "no-store"}
+NO_STORE = {"Cache-Control": "no-store"}
 
 
 def _monitor(gateway: Gateway) -> None:
-    """Serve `/healthz` and `/metrics` beside a gateway's own address; no key is asked for.
+    """Serve `/healthz` and `/metrics` beside a gateway's own address, without a key.
 
     Raises:
-        MissingExtraError: the extra `gateway` is not installed as a whole.
+        MissingExtraError: a package of the extra `gateway` is missing.
     """
     metrics = MetricsRegistry("the gateway's metrics", "gateway")
     watch, index, pool = metrics.watch, gateway.index, gateway.pool
@@ -236,46 +235,48 @@ def _monitor(gateway: Gateway) -> None:
     gateway.server.add_middleware(_Calls(metrics))
 
     async def healthz(_request: Request) -> Response:
-        return JSONResponse({"status": "ok"}, headers=FRESH)
+        return JSONResponse({"status": "ok"}, headers=NO_STORE)
 
     async def read_metrics(_request: Request) -> Response:
         text, kind = metrics.text()
-        return Response(text, headers={"Content-Type": kind, **FRESH})
+        return Response(text, headers={"Content-Type": kind, **NO_STORE})
 
     gateway.server.custom_route("/healthz", methods=["GET"])(healthz)
     gateway.server.custom_route("/metrics", methods=["GET"])(read_metrics)
 
 
 class _Calls(Middleware):
-    """Counts calls, and how long they take."""
+    """Counts calls and their durations."""
 
     def __init__(self, metrics: MetricsRegistry) -> None:
-        says = "Calls: of the gateway's own tools by name, of servers' tools together."
-        self._calls = metrics.counter("gateway_calls", says, "tool", "outcome")
-        self._took = metrics.histogram("gateway_call_seconds", "Time of a call.", "tool", CALL_S)
+        text = "Calls: of the gateway's own tools by name, of servers' tools together."
+        self._calls = metrics.counter("gateway_calls", text, "tool", "outcome")
+        self._duration = metrics.histogram(
+            "gateway_call_seconds", "Time of a call.", "tool", CALL_BUCKETS_S
+        )
 
     async def on_call_tool(
         self,
         context: MiddlewareContext[CallToolRequestParams],
         call_next: CallNext[CallToolRequestParams, ToolResult],
     ) -> ToolResult:
-        """Count a call when it has ended, however it ended."""
+        """Count a call at its end, successful or not."""
         name, began, outcome = context.message.name, monotonic(), "failure"
         try:
             result = await call_next(context)
             outcome = "failure" if result.is_error else "success"
         finally:
-            tool = name if name in RESERVED else OTHERS
+            tool = name if name in RESERVED_NAMES else SERVER_TOOLS_LABEL
             self._calls(tool, outcome).inc()
-            self._took(tool).observe(monotonic() - began)
+            self._duration(tool).observe(monotonic() - began)
         return result
 
 
-# -- what the operator is told ---------------------------------------------------------------------
+# -- reports to the operator -----------------------------------------------------------------------
 
 
 def stderr_reporter(*, as_json: bool) -> Reporter:
-    """One line on standard error for each thing that happens; standard output is not ours."""
+    """Reporter of one line per event on standard error; standard output belongs to MCP."""
 
     def report(level: Level, text: str) -> None:
         if level == "debug":
@@ -290,7 +291,7 @@ def stderr_reporter(*, as_json: bool) -> Reporter:
 
 @contextmanager
 def report_warnings(report: Reporter) -> Generator[None]:
-    """Report what our own parts warn of; FastMCP's log is for those who write servers with it."""
+    """Report warnings of toolcrib's log; FastMCP's log is for authors of servers, and silenced."""
     handler = _ReportHandler(report)
     ours, theirs = logging.getLogger("toolcrib"), logging.getLogger("fastmcp")
     before, level = ours.propagate, theirs.level
@@ -313,7 +314,7 @@ class _ReportHandler(logging.Handler):
         self._report = report
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Report it, with the error that is at the bottom of it."""
+        """Report a record, with its error."""
         error = record.exc_info[1] if record.exc_info else None
         text = record.getMessage() + (f": {error}" if error is not None else "")
         self._report("error" if record.levelno >= logging.ERROR else "warning", text)

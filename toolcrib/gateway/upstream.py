@@ -1,4 +1,4 @@
-"""Upstream: a server behind the gateway, connected to, watched, and connected to again."""
+"""Upstream: a server behind the gateway, with its connections, health checks and retries."""
 
 from __future__ import annotations
 
@@ -23,44 +23,33 @@ from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.indexers.readers.mcp_session import is_closed
 from toolcrib.records.reports import Unready
 
-__all__ = [
-    "OFFER_KINDS",
-    "WORDS",
-    "Intervals",
-    "OfferKind",
-    "Offers",
-    "Upstream",
-    "UpstreamHealth",
-    "UpstreamPool",
-    "UpstreamState",
-]
-
 UpstreamState: TypeAlias = Literal["starting", "up", "down", "unusable"]
 
 OfferKind: TypeAlias = Literal["prompt", "resource", "template"]
 OFFER_KINDS: tuple[OfferKind, ...] = get_args(OfferKind)
 Offers: TypeAlias = dict[OfferKind, list[dict[str, Any]]]
-"""By kind; a kind that could not be listed is missing."""
+"""Listed prompts and resources, by kind; a kind whose listing failed is missing."""
 
 Listed: TypeAlias = Callable[[str, list[Any], str, Offers], Awaitable[None]]
 
-AT_ONCE = 8
-"""Servers that are connected to at the same time."""
+MAX_CONNECTING = 8
+"""Servers that are being connected at the same time."""
 
 MAX_CONNECTIONS = 64
 MAX_OFFERS = 1_000
-"""Of each kind and server; more would make a listing of many pages for every client."""
+"""Offers of one kind from one server; more would mean many pages for every client."""
 
 MAX_OFFER_PAGES = 100
 
-SLOWEST = 12
-"""A server that stays dead is tried at last after so many times the first wait."""
+MAX_RETRY_FACTOR = 12
+"""Longest wait before a retry, as a multiple of the first wait."""
 
-WORDS = {
+STATES = {
     "starting": "is still being connected to",
     "down": "does not answer",
     "unusable": "is misconfigured",
 }
+"""States of a server whose tools cannot be called, as models read them."""
 
 _Answer = TypeVar("_Answer")
 
@@ -69,16 +58,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How long what may take, and how often what is looked at.
+    """Timeouts and periods of the gateway.
 
-    A server has `connect_s` to shake hands, and as long to list its tools, and `offers_s` for
-    prompts and resources, without which its tools are served all the same; a dead one is tried
-    again after `retry_s`, then ever less often. It is asked for a sign of life every `ping_s`,
-    with `pong_s` to give it; one that does not tell of changes, or could not list all that it
-    has, is asked for its lists every `refresh_s`. Approvals are looked for every `poll_s`. A search
-    waits `patience_s` for tools that cannot be found yet. A conversation's own connections are
-    closed after `idle_s` without a call, and an open question after that too. A handshake waits
-    `handshake_s` for servers that were never met before.
+    `connect_s`: for a handshake, and again for a listing of tools. `offers_s`: for a listing of
+    prompts and resources, without which the tools are served all the same. `retry_s`: before a
+    dead server's first retry; later ones wait longer. `ping_s`: between health checks, which time
+    out after `pong_s`. `refresh_s`: between listings of a server that announces no changes, or
+    whose last listing was incomplete. `poll_s`: between looks at approvals. `patience_s`: of a
+    search for tools that cannot be found yet. `idle_s`: after which a conversation's connections
+    and open questions are closed. `handshake_s`: of a handshake for servers never met before.
     """
 
     connect_s: float = 20.0
@@ -95,9 +83,9 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamHealth:
-    """How a server is, why, and since when (seconds of the monotonic clock).
+    """State of a server, its reason and its begin (seconds of the monotonic clock).
 
-    `lacks_authorisation`: it is down because it does not know who we are.
+    `lacks_authorisation`: the server is down because it refused the connection without a token.
     """
 
     state: UpstreamState
@@ -123,14 +111,14 @@ class Upstream:
         intervals: Intervals,
         *,
         is_shared: bool = False,
-        at_once: asyncio.Semaphore | None = None,
+        connecting: asyncio.Semaphore | None = None,
     ) -> None:
         self.config = config
         self.settled = asyncio.Event()
         self._tried = asyncio.Event()
         self._listed, self._changed, self._intervals = listed, changed, intervals
         self._is_shared = is_shared
-        self._at_once = at_once or asyncio.Semaphore(1)
+        self._connecting = connecting or asyncio.Semaphore(1)
         self._main: UpstreamConnection | None = None
         self._own: dict[str, UpstreamConnection] = {}
         self._opening: dict[str, asyncio.Task[UpstreamConnection]] = {}
@@ -142,7 +130,7 @@ class Upstream:
 
     @property
     def is_up(self) -> bool:
-        """Whether its tools can be called; those of one that has just died cannot."""
+        """True if the server's tools can be called, which needs a live connection."""
         return self.health.state == "up" and self._main is not None and not self._main.is_over
 
     @property
@@ -150,56 +138,58 @@ class Upstream:
         """The server's name in the configuration."""
         return self.config.name
 
-    # -- watching ------------------------------------------------------------------------------
+    # -- connecting and checking -----------------------------------------------------------------
 
     async def run(self) -> None:
-        """Connect, watch, and connect again; until cancelled."""
+        """Connect, check and reconnect, until cancelled."""
         if (target := self.config.target) is None:
             return
         wait_s = retry_s = self._intervals.retry_s
         try:
             while True:
-                was_up_at = await self._one_life(target)
+                was_up_at = await self._connect_once(target)
                 if was_up_at is not None and monotonic() - was_up_at > retry_s:
                     wait_s = retry_s
                 await asyncio.sleep(wait_s)
-                wait_s = min(2 * wait_s, SLOWEST * retry_s)
+                wait_s = min(2 * wait_s, MAX_RETRY_FACTOR * retry_s)
         finally:
             await self.close()
 
-    async def _one_life(self, target: Target) -> float | None:
-        """From connecting to the end; gives when it was up, None if it never was."""
+    async def _connect_once(self, target: Target) -> float | None:
+        """Connect, serve until the end; return the time when it was up, None if it never was."""
         connection, up_at = UpstreamConnection(target, has_one_caller=self._is_shared), None
         try:
-            async with self._at_once:
+            async with self._connecting:
                 await connection.open(self._intervals.connect_s)
                 listed = await self._listing(connection)
             self._main, up_at = connection, monotonic()
-            self._turn("up", "")
+            self._set_health("up", "")
             await self._listed(self.name, *listed)
             self.settled.set()
             await self._watch(connection, listed[-1])
         except Exception as error:
             logger.debug("the server %r failed", self.name, exc_info=True)
-            connection.give_up(_in_words(error))
+            connection.give_up(_reason(error))
         finally:
             self._main = None
             await asyncio.shield(connection.close())
         if isinstance(target, HttpTarget):
-            # Its sessions died with it; a process of another conversation may well live on.
+            # All sessions died with the server; another conversation's process may live on.
             await self.close()
-        self._turn("down", connection.reason, lacks_authorisation=connection.lacks_authorisation)
+        self._set_health(
+            "down", connection.reason, lacks_authorisation=connection.lacks_authorisation
+        )
         self.settled.set()
         return up_at
 
     async def _watch(self, connection: UpstreamConnection, offers: Offers) -> None:
-        """Follow changes of the lists until the connection ends, or the server is silent."""
+        """Follow changes of the lists until the connection ends, or the server does not answer."""
         listed_at = monotonic()
         while not connection.ended.is_set():
             await first_of(self._intervals.ping_s, connection.ended, connection.changed)
             is_due = monotonic() - listed_at >= self._intervals.refresh_s
-            is_known = connection.tells_changes and len(offers) == len(OFFER_KINDS)
-            if connection.changed.is_set() or (is_due and not is_known):
+            is_complete = connection.announces_changes and len(offers) == len(OFFER_KINDS)
+            if connection.changed.is_set() or (is_due and not is_complete):
                 listed_at = monotonic()
                 tools, instructions, offers = await self._listing(connection)
                 await self._listed(self.name, tools, instructions, offers)
@@ -208,7 +198,7 @@ class Upstream:
             await self._close_idle()
 
     async def _check(self, connection: UpstreamConnection) -> None:
-        # A server that works on a call may well be too busy to answer; calls have a limit.
+        # A server may be too busy with a call to answer; calls have their own timeout.
         pong_s = self._intervals.pong_s
         if connection.is_busy or await connection.is_alive(pong_s):
             return
@@ -217,7 +207,7 @@ class Upstream:
         await connection.close()
 
     async def _listing(self, connection: UpstreamConnection) -> tuple[list[Any], str, Offers]:
-        """Its tools, its instructions, and what it offers beside."""
+        """The server's tools, instructions and offers."""
         try:
             async with asyncio.timeout(self._intervals.connect_s):
                 tools = await connection.tools()
@@ -228,7 +218,7 @@ class Upstream:
         offers = await _offers(connection, self._intervals.offers_s)
         return tools, connection.instructions, offers
 
-    def _turn(
+    def _set_health(
         self, state: UpstreamState, reason: str, *, lacks_authorisation: bool = False
     ) -> None:
         changed = state != self.health.state
@@ -238,13 +228,13 @@ class Upstream:
         if changed:
             self._changed(self)
 
-    # -- calling -------------------------------------------------------------------------------
+    # -- connections of conversations ------------------------------------------------------------
 
     async def connection(self, key: str) -> UpstreamConnection:
-        """A conversation's connection to the server; the main one where nobody can be told apart.
+        """A conversation's own connection; the main connection for clients with a shared key.
 
         Raises:
-            ServiceUnavailableError: the server is dead, or does not let us in again.
+            ServiceUnavailableError: the server is dead, or refuses a further connection.
             OverloadedError: too many conversations use the server.
         """
         if not self._tried.is_set():
@@ -264,10 +254,10 @@ class Upstream:
     async def ask(
         self, key: str, work: Callable[[ClientSession], Awaitable[_Answer]], timeout_s: float
     ) -> _Answer:
-        """Ask the server for something beside a call, over a conversation's connection.
+        """Run another request than a call, over a conversation's connection.
 
         Raises:
-            TimeoutError: it takes longer.
+            TimeoutError: the request takes longer.
             ServiceUnavailableError, OverloadedError: as for `connection`.
         """
         connection = await self.connection(key)
@@ -294,13 +284,13 @@ class Upstream:
         return connection
 
     async def check(self, connection: UpstreamConnection) -> None:
-        """Look whether the server is still there, after a call of it failed."""
+        """Check that the server is alive, after a failed call."""
         await self._check(connection)
         if self._main is not None and self._main is not connection:
             await self._check(self._main)
 
     async def leave(self, key: str) -> None:
-        """A conversation is over: close what it used."""
+        """Close the connections of an ended conversation."""
         if key in self._opening:
             self._opening[key].cancel()
         connection = self._own.pop(key, None)
@@ -318,14 +308,14 @@ class Upstream:
     async def _close_idle(self) -> None:
         for key, each in list(self._own.items()):
             is_idle = monotonic() - each.used_at > self._intervals.idle_s and not each.is_busy
-            # Another one may be opened in its place at this moment: that is left alone.
+            # A new connection may have taken the place of this one meanwhile.
             if (each.is_over or is_idle) and self._own.get(key) is each:
                 del self._own[key]
                 await each.close()
 
 
 class UpstreamPool:
-    """All servers behind the gateway. What it tells of them has no word of theirs."""
+    """All servers behind the gateway. Its texts contain none of the servers' own words."""
 
     def __init__(
         self,
@@ -336,11 +326,11 @@ class UpstreamPool:
         *,
         is_shared: bool = False,
     ) -> None:
-        at_once = asyncio.Semaphore(AT_ONCE)
+        connecting = asyncio.Semaphore(MAX_CONNECTING)
         self.intervals, self.is_shared = intervals, is_shared
         self._upstreams = {
             each.name: Upstream(
-                each, listed, changed, intervals, is_shared=is_shared, at_once=at_once
+                each, listed, changed, intervals, is_shared=is_shared, connecting=connecting
             )
             for each in configs
         }
@@ -356,23 +346,20 @@ class UpstreamPool:
         return tuple(each.name for each in self if not each.is_up)
 
     def note(self, server: str) -> str:
-        """Why a server's tools cannot be called; empty where they can, or soon will."""
+        """Note that a server's tools cannot be called; empty if they can, or soon will."""
         state = self[server].health.state
         is_dead = state in {"down", "unusable"}
-        return f"[cannot be called now: its server {WORDS[state]}]" if is_dead else ""
+        return f"[cannot be called now: its server {STATES[state]}]" if is_dead else ""
 
     def unready(self, server: str) -> Unready | None:
-        """Why a server's tools cannot be called, as a reason; None where they can."""
+        """Reason why a server's tools cannot be called; None if they can."""
         if self[server].is_up:
             return None
         lacks = self[server].health.lacks_authorisation
         return "needs_authorisation" if lacks else "server_down"
 
     async def wait(self, context: Context | None, events: Sequence[asyncio.Event]) -> bool:
-        """Wait for these, a bounded time, and tell in the context how far it is.
-
-        Whether there was anything to wait for.
-        """
+        """Wait for events, a bounded time, and report progress; False if all were set before."""
         waits = {asyncio.create_task(event.wait()) for event in events if not event.is_set()}
         waited, until = bool(waits), monotonic() + self.intervals.patience_s
         try:
@@ -389,11 +376,11 @@ class UpstreamPool:
         return waited
 
     async def settled(self) -> None:
-        """Wait until every server was connected to, or tried."""
+        """Wait until every server is connected, or failed once."""
         await asyncio.gather(*(each.settled.wait() for each in self))
 
     async def leave(self, key: str) -> None:
-        """A conversation is over: close what it used."""
+        """Close the connections of an ended conversation."""
         await asyncio.gather(*(each.leave(key) for each in self))
 
     async def close(self) -> None:
@@ -402,35 +389,35 @@ class UpstreamPool:
 
 
 async def _offers(connection: UpstreamConnection, timeout_s: float) -> Offers:
-    """Prompts and resources; a server that cannot list them still has its tools.
+    """List prompts and resources; a kind that fails is left out.
 
     Raises:
         MCPError, ServiceUnavailableError: the connection is over.
     """
-    session, able = connection.session, connection.session.server_capabilities
-    found: Offers = {}
-    has_prompts, has_resources = able and able.prompts, able and able.resources
-    asked: list[tuple[OfferKind, Any, Callable[..., Awaitable[Any]], str]] = [
+    session, server = connection.session, connection.session.server_capabilities
+    offers: Offers = {}
+    has_prompts, has_resources = server and server.prompts, server and server.resources
+    lists: list[tuple[OfferKind, Any, Callable[..., Awaitable[Any]], str]] = [
         ("prompt", has_prompts, session.list_prompts, "prompts"),
         ("resource", has_resources, session.list_resources, "resources"),
         ("template", has_resources, session.list_resource_templates, "resource_templates"),
     ]
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
-            for kind, has_any, ask, field in asked:
+            for kind, has_any, ask, field in lists:
                 try:
                     items = [item async for item in _pages(ask, field)] if has_any else []
                 except (MCPError, ValidationError) as error:
                     if isinstance(error, MCPError) and is_closed(error):
                         raise
-                    logger.warning("%s cannot be listed: %s", field, _in_words(error))
+                    logger.warning("%s cannot be listed: %s", field, _reason(error))
                     continue
-                found[kind] = [
+                offers[kind] = [
                     item.model_dump(mode="json", by_alias=True, exclude_none=True) for item in items
                 ]
-            return found
+            return offers
     logger.warning("prompts and resources were not all listed within %g s", timeout_s)
-    return found
+    return offers
 
 
 async def _pages(ask: Callable[..., Awaitable[Any]], field: str) -> AsyncGenerator[Any]:
@@ -452,9 +439,9 @@ async def _pages(ask: Callable[..., Awaitable[Any]], field: str) -> AsyncGenerat
         cursor = page.next_cursor
 
 
-def _in_words(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, MCPError) and is_closed(error):
-        # How it ended is known to the connection.
+        # The connection knows the reason itself.
         return ""
     if isinstance(error, MCPError):
         return f"it answered with the error {error.message[:200]!r} (code {error.code})"

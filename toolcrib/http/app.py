@@ -1,6 +1,6 @@
-"""Application: routes, the console's page, and what stands around them.
+"""Application: routes, the console's page, and admission of requests.
 
-Limits, keys and a deadline before a request is worked on, and a way out after.
+Admission checks limits, keys and a deadline before a request, and records its end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from toolcrib.http.context import RequestContext, header, is_upload
 from toolcrib.http.errors import on_error, on_http, problem_response
 from toolcrib.http.openapi import document
 from toolcrib.http.routes import admin, health, knowledge, learning, tools, turns
-from toolcrib.http.routing import JSON, Endpoint, make_routes, template_of
+from toolcrib.http.routing import GUARDED_PREFIX, JSON, Endpoint, make_routes, template_of
 from toolcrib.http.state import UPLOAD_FACTOR, ServiceState
 from toolcrib.http.workers import Shares
 from toolcrib.language_models import metered
@@ -44,8 +44,6 @@ from toolcrib.settings import Settings
 from toolcrib.store.namespaced import check_name
 from toolcrib.telemetry import UNMATCHED, Telemetry
 from toolcrib.tenants import Tenants
-
-__all__ = ["ENDPOINTS", "make_app", "openapi"]
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *tools.ENDPOINTS,
@@ -60,7 +58,7 @@ POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""Nothing but our own files: no inline script or style, and no other address."""
+"""Allow the service's own files only: no inline script or style, no other address."""
 
 PAGE_HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -69,7 +67,7 @@ PAGE_HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
-    # Asked for each time, and answered with 304 while nothing has changed.
+    # Revalidated each time, with 304 for an unchanged file.
     "Cache-Control": "no-cache",
 }
 
@@ -81,7 +79,7 @@ def make_app(
 ) -> Starlette:
     """The service over these namespaces, which stay open when it ends.
 
-    `callers` tells whose key is whose. `telemetry` is what the settings say by default.
+    `callers` verifies keys. `telemetry` is by default that of the settings.
 
     Raises:
         MissingExtraError: the extra `service` is not installed.
@@ -115,14 +113,14 @@ def openapi() -> bytes:
     return to_json(document(ENDPOINTS))
 
 
-async def _openapi(request: Request) -> Response:  # noqa: ARG001 -- nothing of it is looked at
+async def _openapi(request: Request) -> Response:  # noqa: ARG001 -- as Starlette calls it
     return Response(openapi(), media_type=JSON)
 
 
 def _console() -> list[Route]:
-    """Routes of the console's built files, where they are part of this installation.
+    """Routes of the console's built files, if they are installed.
 
-    They are served from memory to anybody; their data need a key.
+    The files are served from memory without a key; their data need one.
     """
     try:
         from toolcrib.http.console import assets
@@ -152,21 +150,18 @@ def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
 
 # -- around every request ----------------------------------------------------------------------
 
-GUARDED = "/v1/"
-"""What needs a key, and counts as work."""
+PARSED_BODY_FACTOR = 8
+"""Memory of a parsed body, as a multiple of its bytes; uploads are parsed line by line."""
 
-PARSED = 8
-"""What a body takes once it is parsed as a whole, in times of its bytes; lines are not."""
+MIN_BODY_BYTES_PER_S = 16 * 1024
+"""Slowest rate at which a body may arrive."""
 
-BODY_BYTES_PER_S = 16 * 1024
-"""How fast a body must come at least."""
-
-PLAIN = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
-"""What is said of every answer that says nothing else of itself."""
+DEFAULT_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+"""Headers of an answer that does not set them itself."""
 
 
 class _Admission:
-    """Stands around the application; a plain ASGI middleware, since every request pays for it."""
+    """Admission of requests; a plain ASGI middleware, since every request pays for its cost."""
 
     def __init__(
         self,
@@ -184,31 +179,31 @@ class _Admission:
         self._service = state.settings.service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, whatever happens."""
+        """Answer one request, also after any error."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
         context = RequestContext.begin(self._state, scope)
-        out = _Out(send, context)
+        sender = _Sender(send, context)
         try:
             context.turned_away = "key"
             self._authenticator.require_local(scope)
             context.turned_away = None
-            if scope["path"].startswith(GUARDED):
+            if scope["path"].startswith(GUARDED_PREFIX):
                 with metered(context.meter):
-                    await self._guarded(scope, receive, out, context)
+                    await self._guarded(scope, receive, sender, context)
             else:
-                await self._app(scope, receive, out)
-        except Exception as error:  # noqa: BLE001 -- the answer says so, and the log says more
+                await self._app(scope, receive, sender)
+        except Exception as error:  # noqa: BLE001 -- becomes the answer and a log entry
             self._state.telemetry.log_fault(context.request_id, error)
-            if not out.started:
-                await problem_response(error, context.request_id)(scope, receive, out)
+            if not sender.started:
+                await problem_response(error, context.request_id)(scope, receive, sender)
         finally:
             context.took_ms = (time.perf_counter() - started) * 1000
             context.key_id, context.usage = context.caller.key_id, context.meter.usage
             if context.route == UNMATCHED:
-                # It got no further than this, yet its address may be one of ours.
+                # Refused before routing, but its address may be known.
                 context.route = template_of(self._routes, scope) or UNMATCHED
             if not context.is_elsewhere:
                 self._state.telemetry.record(context)
@@ -236,21 +231,21 @@ class _Admission:
                 context.is_over = True
 
     async def _admit(self, scope: Scope, context: RequestContext) -> None:
-        """Find out who asks and of which namespace; raises for whom is turned away."""
+        """Authenticate the caller and check rate and namespace; raises to refuse the request."""
         context.turned_away = "key"
         context.caller = await self._authenticator.caller(scope)
         context.turned_away = "rate"
         self._rates.count(context.caller)
         context.turned_away = "namespace"
-        asked = header(scope, b"toolcrib-namespace")
+        named = header(scope, b"toolcrib-namespace")
         context.namespace = check_name(
-            context.caller.namespace(None if asked is None else asked.decode("latin-1"))
+            context.caller.namespace(None if named is None else named.decode("latin-1"))
         )
         context.turned_away = None
 
     @contextmanager
     def _place(self, context: RequestContext) -> Generator[None]:
-        """One of the places for requests under way; raises at once where none is free."""
+        """Take one of the places for requests under way; raises at once if none is free."""
         state = self._state
         if state.draining:
             context.turned_away = "stopping"
@@ -270,38 +265,40 @@ class _Admission:
                 state.switch_interval.restore()
 
     @contextmanager
-    def _share(self, context: RequestContext, scope: Scope) -> Generator[_Held]:
-        """A part of what the caller's key and tenant may have; raises where they have enough."""
+    def _share(self, context: RequestContext, scope: Scope) -> Generator[_BodyMemory]:
+        """Take a place from the share of the key and tenant; raises if the share is full."""
         places, owner = self._state.places, context.owner
         if context.caller is not ANYONE and not places.has_room(owner, 1):
             context.turned_away = "share"
             raise OverloadedError(
-                "this key, or its namespace, has as many requests under way as are not kept for "
-                "others; wait for their answers"
+                "this key or its namespace has its whole share of requests under way; wait for "
+                "their answers"
             )
-        held = _Held(context, self._state.bytes, 1 if is_upload(scope) else PARSED)
+        memory = _BodyMemory(
+            context, self._state.bytes, 1 if is_upload(scope) else PARSED_BODY_FACTOR
+        )
         places.take(owner, 1)
         try:
-            yield held
+            yield memory
         finally:
-            held.give_back()
+            memory.release()
             places.take(owner, -1)
 
-    def _bounded(self, scope: Scope, receive: Receive, held: _Held) -> Receive:
-        """Receive no more than a body may have, at once where the header tells, nor too slowly.
+    def _bounded(self, scope: Scope, receive: Receive, memory: _BodyMemory) -> Receive:
+        """Bound the size and the slowness of a body; a declared length is checked at once.
 
         Raises:
-            TooLargeError: it has more.
-            DeadlineError: its bytes do not come.
+            TooLargeError: the body is too large.
+            DeadlineError: the body arrives too slowly.
         """
         service = self._service
-        # Of JSON Lines each is read by itself, so that many may come.
-        most = service.max_body_bytes * (UPLOAD_FACTOR if is_upload(scope) else 1)
+        # JSON Lines are read one by one, so that an upload may be larger.
+        max_bytes = service.max_body_bytes * (UPLOAD_FACTOR if is_upload(scope) else 1)
         declared = header(scope, b"content-length") or b"0"
         if declared.isdigit():
-            if int(declared[:20]) > most:
-                raise _too_large(most)
-            held.hold(int(declared[:20]))
+            if int(declared[:20]) > max_bytes:
+                raise _too_large(max_bytes)
+            memory.take(int(declared[:20]))
         received, waited_s, is_whole = 0, 0.0, False
 
         async def bounded() -> Message:
@@ -309,61 +306,61 @@ class _Admission:
             if is_whole:
                 return await receive()
             began = time.monotonic()
-            allowed = asyncio.timeout(service.body_s + received / BODY_BYTES_PER_S - waited_s)
+            allowed = asyncio.timeout(service.body_s + received / MIN_BODY_BYTES_PER_S - waited_s)
             try:
                 async with allowed:
                     message = await receive()
             except TimeoutError:
                 if not allowed.expired():
                     raise
-                held.context.turned_away = "body"
+                memory.context.turned_away = "body"
                 raise DeadlineError("the body comes too slowly; send it again") from None
             waited_s += time.monotonic() - began
             received += len(message.get("body", b""))
             is_whole = not message.get("more_body", False)
-            if received > most:
-                raise _too_large(most)
-            held.hold(received)
+            if received > max_bytes:
+                raise _too_large(max_bytes)
+            memory.take(received)
             return message
 
         return bounded
 
 
-class _Held:
-    """The bytes of memory that a body takes of its owner's share, for each of its own `times`."""
+class _BodyMemory:
+    """Memory that a body takes of its owner's share: `factor` times its bytes."""
 
-    def __init__(self, context: RequestContext, shares: Shares, times: int) -> None:
+    def __init__(self, context: RequestContext, shares: Shares, factor: int) -> None:
         self.context = context
         self._shares = shares
-        self._times = times
+        self._factor = factor
         self._bytes = 0
 
-    def hold(self, received: int) -> None:
-        """Hold what this many bytes of the body take.
+    def take(self, received: int) -> None:
+        """Take the memory of this many bytes of the body.
 
         Raises:
-            OverloadedError: the bodies of its key or tenant take as much as is not for others.
+            OverloadedError: the bodies of the key or tenant already take their whole share.
         """
-        more = received * self._times - self._bytes
+        more = received * self._factor - self._bytes
         if more <= 0:
             return
         if not self._shares.has_room(self.context.owner, more):
             self.context.turned_away = "share"
             raise OverloadedError(
-                "the bodies under way take as much memory as there is for this key and its "
-                "namespace; send one after the other"
+                "the bodies under way take the whole memory share of this key or its namespace; "
+                "send one after the other"
             )
         self._bytes += more
         self._shares.take(self.context.owner, more)
 
-    def give_back(self) -> None:
-        """Hold nothing any more."""
+    def release(self) -> None:
+        """Release the memory."""
         self._shares.take(self.context.owner, -self._bytes)
         self._bytes = 0
 
 
-class _Out:
-    """Sends, adds what every answer has, and remembers the status."""
+class _Sender:
+    """Sends an answer with the headers of every answer, and records its status."""
 
     def __init__(self, send: Send, context: RequestContext) -> None:
         self._send = send
@@ -376,12 +373,12 @@ class _Out:
             self._context.status = message["status"]
             headers = message["headers"] = list(message.get("headers", ()))
             present = {name for name, _ in headers}
-            headers += [pair for pair in PLAIN if pair[0] not in present]
+            headers += [pair for pair in DEFAULT_HEADERS if pair[0] not in present]
             headers.append((b"x-request-id", self._context.request_id.encode("ascii")))
         await self._send(message)
 
 
-def _too_large(most: int) -> TooLargeError:
+def _too_large(max_bytes: int) -> TooLargeError:
     return TooLargeError(
-        f"the body is larger than {most:,} bytes, the most that is taken; send it in parts"
+        f"the body is larger than {max_bytes:,} bytes, the most that is taken; send it in parts"
     )

@@ -1,4 +1,4 @@
-"""Authenticator: a key becomes a caller, who may ask so often."""
+"""Authenticator: keys of requests, their callers and rate limits."""
 
 from __future__ import annotations
 
@@ -17,41 +17,39 @@ from toolcrib.extras import import_extra
 from toolcrib.http.context import header
 from toolcrib.http.workers import Workers
 
-__all__ = ["Anyone", "Authenticator", "Callers", "RateLimiter", "is_loopback"]
-
-FRESH_S = 0.5
-"""How long a caller is taken at its key's last word, beside what the key ring itself remembers."""
+CALLER_TTL_S = 0.5
+"""Lifetime of a verified caller, beside the key ring's own cache."""
 
 MAX_CALLERS_BYTES = 16 * 2**20
-"""What remembered callers take: some 30,000 of them, fewer where keys name many servers."""
+"""Cache of callers: some 30,000, fewer with grants of many servers."""
 
-JUMP_S = 1.0
-"""A wall clock that is this far from where it would be was set."""
+CLOCK_STEP_S = 1.0
+"""A wall clock that moved this far from the monotonic clock was set."""
 
 
 class Callers(Protocol):
-    """Tells whose key a text is; a `KeyRing` does."""
+    """Verifier of keys, such as a `KeyRing`."""
 
     def verify(self, text: str) -> Caller:
-        """The caller; may look it up somewhere else, so it is called in a thread.
+        """The caller of a key; may block, so it is called in a thread.
 
         Raises:
             UnauthenticatedError: the key is unknown, expired or revoked.
-            StoreError: nobody can tell.
+            StoreError: keys cannot be read.
         """
         ...
 
 
 class Anyone:
-    """Lets everybody in who is on this machine: what `--insecure-local` stands for."""
+    """Verifier of `--insecure-local`: accepts every request from this machine."""
 
-    def verify(self, text: str) -> Caller:  # noqa: ARG002 -- no key is asked for
-        """Anyone at all."""
+    def verify(self, text: str) -> Caller:  # noqa: ARG002 -- needs no key
+        """The caller `ANYONE`."""
         return ANYONE
 
 
 class Authenticator:
-    """Asks for keys, and remembers for a moment whose they are."""
+    """Verifies keys, and caches their callers for a moment."""
 
     def __init__(self, callers: Callers, workers: Workers) -> None:
         self._callers = callers
@@ -62,29 +60,29 @@ class Authenticator:
         self._is_open = isinstance(callers, Anyone)
 
     def require_local(self, scope: Mapping[str, Any]) -> None:
-        """Stop what a page from elsewhere makes a browser send, also by a name that points here.
+        """Refuse requests that a foreign web page makes a browser send, also by DNS rebinding.
 
         Raises:
-            ForbiddenError: nobody needs a key, and the request names another machine.
+            ForbiddenError: no keys are needed, and the request names another host.
         """
         if not self._is_open:
             return
         host = header(scope, b"host") or b""
         origin = header(scope, b"origin")
-        named = [_hostname("//" + host.decode("latin-1"))]
+        hosts = [_hostname("//" + host.decode("latin-1"))]
         if origin is not None:
-            named.append(_hostname(origin.decode("latin-1")))
-        if not all(map(is_loopback, named)):
+            hosts.append(_hostname(origin.decode("latin-1")))
+        if not all(map(is_loopback, hosts)):
             raise ForbiddenError(
                 "without keys only this machine is served, by the name localhost or its address"
             )
 
     async def caller(self, scope: Mapping[str, Any]) -> Caller:
-        """Who sends a request.
+        """The caller of a request.
 
         Raises:
-            UnauthenticatedError: without a key, or with one that does not hold.
-            StoreError: nobody can tell whether the key holds.
+            UnauthenticatedError: no key, or an invalid one.
+            StoreError: keys cannot be read.
         """
         if self._is_open:
             return ANYONE
@@ -94,17 +92,17 @@ class Authenticator:
         if known is not None and time.monotonic() < known[0]:
             return known[1]
         self._known.pop(digest, None)
-        until = time.monotonic() + FRESH_S
+        until = time.monotonic() + CALLER_TTL_S
         caller = await self._workers.read(partial(self._callers.verify, text))
         self._known[digest] = until, caller
         return caller
 
 
 class RateLimiter:
-    """Counts requests by key, and turns away what is too much; `default` where a key has none.
+    """Rate limits of keys; `default` is the rate of a key without its own.
 
-    Counts begin anew when the wall clock is set: what was counted happened at times that do not
-    compare with the new ones, and a key could be locked out until they do.
+    Counts are reset when the wall clock is set: else a key could be locked out until the clock
+    reaches the old time again.
     """
 
     def __init__(self, default: str | None) -> None:
@@ -113,19 +111,19 @@ class RateLimiter:
         self._storage: Any = storage.MemoryStorage()
         self._limiter: Any = strategies.MovingWindowRateLimiter(self._storage)
         self._default = default
-        self._ahead = _ahead()
+        self._offset_s = _clock_offset_s()
 
     def count(self, caller: Caller) -> None:
-        """Take one more request into account.
+        """Count one request.
 
         Raises:
-            RateLimitedError: it is one too many; the error says when to ask again.
+            RateLimitedError: the rate is exceeded, with the time to retry.
         """
         rate = caller.grant.rate or self._default
         if rate is None or caller is ANYONE:
             return
         self._follow_clock()
-        limit = _parsed(rate)
+        limit = _parse_rate(rate)
         if not self._limiter.hit(limit, caller.key_id):
             until = self._limiter.get_window_stats(limit, caller.key_id).reset_time
             raise RateLimitedError(
@@ -134,23 +132,23 @@ class RateLimiter:
             )
 
     def _follow_clock(self) -> None:
-        before, self._ahead = self._ahead, _ahead()
-        if abs(self._ahead - before) > JUMP_S:
+        before, self._offset_s = self._offset_s, _clock_offset_s()
+        if abs(self._offset_s - before) > CLOCK_STEP_S:
             self._storage.reset()
 
 
-def _ahead() -> float:
-    """How far the wall clock is ahead of one that is never set."""
+def _clock_offset_s() -> float:
+    """Seconds by which the wall clock is ahead of the monotonic clock."""
     return time.time() - time.monotonic()
 
 
 @lru_cache(maxsize=256)
-def _parsed(rate: str) -> Any:
+def _parse_rate(rate: str) -> Any:
     return import_extra("limits", "toolcrib serve", "service").parse(rate)
 
 
 def _key(scope: Mapping[str, Any]) -> str:
-    """The key that a request brings; latin-1, as headers are."""
+    """Key in a request's headers, which are latin-1."""
     given = header(scope, b"authorization")
     if given is not None:
         kind, _, text = given.decode("latin-1").partition(" ")
@@ -164,7 +162,7 @@ def _key(scope: Mapping[str, Any]) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, by name or address, is this very machine."""
+    """True for a host that is this machine, by name or address."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problems, whoever raised them."""
+"""Errors as RFC 9457 problems."""
 
 from __future__ import annotations
 
@@ -17,20 +17,10 @@ from toolcrib.http.context import context_of
 from toolcrib.problems import problem_of, public_text, retry_after, slug_of
 from toolcrib.records.codec import UNLESS_NONE, dump
 
-__all__ = [
-    "HTTP_PROBLEMS",
-    "PROBLEM_TYPE",
-    "InvalidRequestError",
-    "ProblemBody",
-    "on_error",
-    "on_http",
-    "problem_response",
-]
-
 PROBLEM_TYPE = "application/problem+json"
 
-SHOWN_FAULTS = 20
-"""Of a request that is wrong in more places, the first ones are told."""
+MAX_FAULTS = 20
+"""Faults of an invalid request that a problem lists."""
 
 HTTP_PROBLEMS = {
     404: ("not-found", "There is nothing at this address"),
@@ -38,20 +28,20 @@ HTTP_PROBLEMS = {
     406: ("not-acceptable", "There is no answer of the kinds that are accepted"),
     415: ("unsupported-media-type", "The body is of a kind that is not read"),
 }
-"""What HTTP itself has words for: slug and title."""
+"""Slug and title of problems that are HTTP's own, by status."""
 
 
 class InvalidRequestError(QueryError):
-    """A request is wrong in these places: pairs of place and reason."""
+    """An invalid request; `faults` are pairs of place and reason."""
 
     def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
-        self.faults = tuple(faults[:SHOWN_FAULTS])
+        self.faults = tuple(faults[:MAX_FAULTS])
         super().__init__("; ".join(f"{place}: {reason}" for place, reason in self.faults))
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One place of a request that is wrong."""
+    """One fault of an invalid request."""
 
     place: str
     reason: str
@@ -59,11 +49,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ProblemBody:
-    """A problem, as RFC 9457 has it.
+    """A problem by RFC 9457.
 
-    `nearest` are ids or names that look like an unknown one, within the key's scope. `errors`
-    are the places of a request that are wrong. After `retry_after_s` seconds it may be asked
-    again.
+    `nearest` are ids or names similar to an unknown one, within the key's scope. `errors` are the
+    faults of an invalid request. The request may be repeated after `retry_after_s` seconds.
     """
 
     type: Annotated[str, Field(pattern=r"^urn:toolcrib:problem:[a-z-]+$")]
@@ -77,15 +66,15 @@ class ProblemBody:
 
     @property
     def slug(self) -> str:
-        """The problem's own part of its type."""
+        """The last part of the type."""
         return self.type.rpartition(":")[2]
 
     @classmethod
     def of(cls, error: Exception, request_id: str) -> Self:
-        """What went wrong."""
+        """The problem of an error."""
         row, after = problem_of(error), retry_after(error)
         is_invalid = isinstance(error, InvalidRequestError)
-        return cls.made(
+        return cls.make(
             slug_of(type(error)),
             row.title,
             row.status,
@@ -97,16 +86,16 @@ class ProblemBody:
         )
 
     @classmethod
-    def made(
+    def make(
         cls, slug: str, title: str, status: int, detail: str, request_id: str, **more: Any
     ) -> Self:
-        """A problem by its slug, of a request by its id."""
+        """A problem by its slug, in a request by its id."""
         kind, instance = f"urn:toolcrib:problem:{slug}", f"urn:toolcrib:request:{request_id}"
         return cls(kind, title, status, detail.encode(errors="replace").decode(), instance, **more)
 
 
 def problem_response(error: Exception, request_id: str) -> Response:
-    """The answer that says what went wrong."""
+    """Answer with the problem of an error."""
     headers: dict[str, str] = {}
     if isinstance(error, UnauthenticatedError):
         headers["WWW-Authenticate"] = 'Bearer realm="toolcrib"'
@@ -116,20 +105,20 @@ def problem_response(error: Exception, request_id: str) -> Response:
 
 
 async def on_error(request: Request, error: Exception) -> Response:
-    """Answer what an endpoint raised, and leave what needs to be looked at in the log."""
-    context = context_of(request)
+    """Answer an error that an endpoint raised, and log it."""
+    context = context_of(request.scope)
     context.is_elsewhere = isinstance(error, ReplicaError)
     context.state.telemetry.log_fault(context.request_id, error)
     return problem_response(error, context.request_id)
 
 
 async def on_http(request: Request, error: Exception) -> Response:
-    """Answer what HTTP itself has words for."""
+    """Answer an error of HTTP itself."""
     assert isinstance(error, HTTPException)
     slug, title = HTTP_PROBLEMS.get(error.status_code, ("http", "It cannot be answered"))
     detail = title if error.detail in {"Not Found", "Method Not Allowed"} else error.detail
-    request_id = context_of(request).request_id
-    body = ProblemBody.made(slug, title, error.status_code, detail, request_id)
+    request_id = context_of(request.scope).request_id
+    body = ProblemBody.make(slug, title, error.status_code, detail, request_id)
     headers = dict(error.headers or {})
     if "Allow" in headers:
         headers["Allow"] = ", ".join(sorted(headers["Allow"].split(", ")))

@@ -1,4 +1,4 @@
-"""The OpenAPI document: complete, so that whatever an endpoint can answer stands in it."""
+"""OpenAPI document of the service, with every possible answer of every endpoint."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ from toolcrib.http.routing import JSON, JSON_LINES, Endpoint
 from toolcrib.problems import PROBLEMS, slug_of
 from toolcrib.records.codec import as_json, schemas
 
-__all__ = ["document"]
-
 EXAMPLE_ID = "3f0c5a1e9b7d4c62"
 
 NEAREST = {UnknownToolError, UnknownCollectionError, UnknownQuestionError}
-"""Problems that name what looks like an unknown name."""
+"""Errors that suggest names similar to an unknown one."""
+
 TEMPLATE = "#/components/schemas/{model}"
 
 ABOUT = """\
@@ -75,13 +74,7 @@ GUARDED: tuple[type[ToolcribError], ...] = (
     DeadlineError,
     StoreWriteError,
 )
-"""What every endpoint that needs a key can answer."""
-
-OPEN: dict[str, tuple[type[ToolcribError], ...]] = {
-    "/healthz": (StoreError,),
-    "/readyz": (StoreError, ServiceUnavailableError, StoreUnavailableError),
-    "/metrics": (StoreError,),
-}
+"""Errors of every endpoint that needs a key."""
 
 REQUEST_ID = {
     "X-Request-Id": {
@@ -129,7 +122,7 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 class _Schemas:
-    """The schemas of all that endpoints take and give, made in one go so that names agree."""
+    """Schemas of all requests and answers, made in one step so that names agree."""
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         kinds: dict[tuple[Any, JsonSchemaMode], None] = {(ProblemBody, "serialization"): None}
@@ -145,17 +138,17 @@ class _Schemas:
         self._made = dict(zip(kinds, made, strict=True))
         self.shared = dict(shared)
 
-    def taken(self, kind: Any) -> dict[str, Any]:
-        """What is sent."""
+    def of_request(self, kind: Any) -> dict[str, Any]:
+        """Schema of a part of a request."""
         return self._made[kind, "validation"]
 
-    def given(self, kind: Any) -> dict[str, Any]:
-        """What is answered."""
+    def of_answer(self, kind: Any) -> dict[str, Any]:
+        """Schema of an answer."""
         return self._made[kind, "serialization"]
 
     def fields(self, kind: Any) -> dict[str, Any]:
-        """The fields of what is sent behind a path."""
-        found = self.taken(kind)
+        """Schemas of the parameters of a query."""
+        found = self.of_request(kind)
         if "$ref" in found:
             found = self.shared.pop(found["$ref"].rpartition("/")[2])
             self._made[kind, "validation"] = found
@@ -171,27 +164,24 @@ def _operation(endpoint: Endpoint, schemas: _Schemas, shared: dict[str, Any]) ->
     }
     if more.strip():
         made["description"] = cleandoc(more)
-    is_guarded = endpoint.path not in OPEN
-    if not is_guarded:
+    if not endpoint.is_guarded:
         made["security"] = []
-    if parameters := list(_parameters(endpoint, schemas, is_guarded=is_guarded)):
+    if parameters := list(_parameters(endpoint, schemas)):
         made["parameters"] = parameters
     if endpoint.body is not None:
         made["requestBody"] = _request_body(endpoint, schemas)
-    made["responses"] = _responses(endpoint, schemas, shared, is_guarded=is_guarded)
+    made["responses"] = _responses(endpoint, schemas, shared)
     return made
 
 
-def _parameters(
-    endpoint: Endpoint, schemas: _Schemas, *, is_guarded: bool
-) -> Iterator[dict[str, Any]]:
+def _parameters(endpoint: Endpoint, schemas: _Schemas) -> Iterator[dict[str, Any]]:
     if endpoint.key is not None:
-        schema = schemas.taken(endpoint.key)
+        schema = schemas.of_request(endpoint.key)
         yield _parameter(endpoint.parameter, "path", schema) | {"required": True}
     for query in filter(None, (endpoint.query, endpoint.upload_query)):
         for name, schema in schemas.fields(query).items():
             yield _parameter(name, "query", schema)
-    if is_guarded:
+    if endpoint.is_guarded:
         yield NAMESPACE
 
 
@@ -201,26 +191,24 @@ def _parameter(name: str, place: str, schema: Mapping[str, Any]) -> dict[str, An
 
 
 def _request_body(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
-    content: dict[str, Any] = {JSON: {"schema": schemas.taken(endpoint.body)}}
+    content: dict[str, Any] = {JSON: {"schema": schemas.of_request(endpoint.body)}}
     if endpoint.upload is not None:
         says = cleandoc(endpoint.upload.__doc__ or "")
         content[JSON_LINES] = {"schema": {"type": "string", "description": says}}
     return {"required": True, "content": content}
 
 
-def _responses(
-    endpoint: Endpoint, schemas: _Schemas, shared: dict[str, Any], *, is_guarded: bool
-) -> dict[str, Any]:
+def _responses(endpoint: Endpoint, schemas: _Schemas, shared: dict[str, Any]) -> dict[str, Any]:
     answers: dict[str, Any]
     if endpoint.is_empty:
         answers = {"204": {"description": "Done.", "headers": REQUEST_ID}}
     else:
         is_json = endpoint.answer is not None
-        schema = schemas.given(endpoint.answer) if is_json else {"type": "string"}
+        schema = schemas.of_answer(endpoint.answer) if is_json else {"type": "string"}
         content = {endpoint.media_type: {"schema": schema}}
         answers = {"200": {"description": "The answer.", "headers": REQUEST_ID, "content": content}}
     by_status: dict[int, list[ProblemBody]] = {}
-    for each in _problems(endpoint, is_guarded=is_guarded):
+    for each in _problems(endpoint):
         by_status.setdefault(each.status, []).append(each)
     for status, problems in by_status.items():
         name = "-or-".join(each.slug for each in problems)
@@ -229,24 +217,24 @@ def _responses(
     return dict(sorted(answers.items()))
 
 
-def _problems(endpoint: Endpoint, *, is_guarded: bool) -> Iterator[ProblemBody]:
-    """An example of each problem that an endpoint can answer with."""
+def _problems(endpoint: Endpoint) -> Iterator[ProblemBody]:
+    """Examples of all problems that an endpoint can answer."""
     known: set[int] = set()
-    common = GUARDED if is_guarded else OPEN[endpoint.path]
+    common = GUARDED if endpoint.is_guarded else ()
     for kind in dict.fromkeys((*common, *endpoint.errors)):
         row = PROBLEMS[kind]
         known.add(row.status)
         nearest = () if kind in NEAREST else None
         heads = slug_of(kind), row.title, row.status, row.title, EXAMPLE_ID
-        yield ProblemBody.made(*heads, nearest=nearest, retry_after_s=row.retry_after_s)
-    for status in _of_http(endpoint):
+        yield ProblemBody.make(*heads, nearest=nearest, retry_after_s=row.retry_after_s)
+    for status in _http_statuses(endpoint):
         if status not in known:
             slug, title = HTTP_PROBLEMS[status]
-            yield ProblemBody.made(slug, title, status, title, EXAMPLE_ID)
+            yield ProblemBody.make(slug, title, status, title, EXAMPLE_ID)
 
 
-def _of_http(endpoint: Endpoint) -> list[int]:
-    """Statuses that are HTTP's own and no error class of ours."""
+def _http_statuses(endpoint: Endpoint) -> list[int]:
+    """Statuses of HTTP itself, without an error class of toolcrib."""
     statuses = [415] if endpoint.body is not None else []
     if endpoint.media_type == JSON:
         statuses.append(406)

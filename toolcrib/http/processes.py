@@ -1,7 +1,7 @@
-"""Processes: several that answer on one socket, one of which owns the store's folder.
+"""Processes (experimental): several that answer on one socket; one owns the store's folder.
 
-The owner starts the others, and again those that died; they end with it. They answer from
-replicas of their own what only reads, and forward everything else to the owner.
+The owner starts the others and restarts dead ones; they end with it. They answer reads from
+replicas of their own, and forward all other requests to the owner.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from toolcrib.errors import (
     ToolcribError,
 )
 from toolcrib.http.app import ENDPOINTS
-from toolcrib.http.context import context_of_scope, header
+from toolcrib.http.context import context_of, header
 from toolcrib.http.errors import problem_response
 from toolcrib.http.server import BACKLOG
 from toolcrib.telemetry import Metrics, merge_metrics
@@ -42,49 +42,38 @@ if TYPE_CHECKING:
     from toolcrib.http.state import ServiceState
     from toolcrib.store.replication import Publisher
 
-__all__ = [
-    "OWNER",
-    "READY",
-    "Dispatcher",
-    "Forwarder",
-    "Processes",
-    "Receiver",
-    "SharedMetrics",
-    "bind_path",
-]
-
 TOKEN = b"toolcrib-internal"
-"""The header by which processes know each other's requests."""
+"""Header that marks requests between the processes."""
 
 OWNER = "owner.sock"
 WORKERS = "worker*.sock"
 METRICS = "/metrics"
 ROUTE = "/v1/route"
-METRICS_WITHIN_S = 1.0
+METRICS_TIMEOUT_S = 1.0
 
 READY = b"ready"
-READY_WITHIN_S = 120.0
-LOOK_S = 0.1
-AGAIN_AFTER_S = 1.0
-"""A process that died is started again no sooner than this after its last start."""
+READY_TIMEOUT_S = 120.0
+WATCH_EVERY_S = 0.1
+RESTART_AFTER_S = 1.0
+"""Least time between two starts of one process."""
 
-LAST_S = 5.0
-"""How long processes are waited for beyond what their requests may take."""
+EXIT_TIMEOUT_S = 5.0
+"""Wait for processes to end, beyond the time of their requests."""
 
-LOCAL = frozenset(
+LOCAL_ENDPOINTS = frozenset(
     (each.method, each.path)
     for each in ENDPOINTS
     if not each.writes and (each.method == "GET" or each.tag != "decisions")
 )
-"""What a process answers from its replicas; a path with a parameter is only asked for by GET."""
+"""Endpoints answered from replicas; paths with a parameter are matched by GET alone."""
 
 READ_BYTES = 64 * 1024
 
-ONE_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"upgrade"})
+HOP_HEADERS = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"upgrade"})
 
 
 def bind_path(path: Path) -> socket.socket:
-    """A socket that only this user's processes reach."""
+    """A socket that only this user's processes can reach."""
     path.unlink(missing_ok=True)
     made = socket.socket(socket.AF_UNIX)
     made.bind(str(path))
@@ -95,10 +84,10 @@ def bind_path(path: Path) -> socket.socket:
 
 
 class Dispatcher:
-    """Accepts connections, and gives them out in turn: to its own process, and to others.
+    """Accepts connections, and distributes them in turn to its own and other processes.
 
-    Left to the system, whoever wakes first takes all that come at once. `channels` are sockets to
-    the processes that are ready.
+    The system alone would give a burst of connections to the process that wakes first. `channels`
+    are sockets to the processes that are ready.
     """
 
     def __init__(self, listening: socket.socket) -> None:
@@ -107,17 +96,17 @@ class Dispatcher:
         self._turn = 0
 
     def start(self, take: Callable[[socket.socket], None]) -> None:
-        """Accept from now on; `take` has those of its own process."""
+        """Start accepting; `take` gets the connections of the own process."""
         self._take = take
         self._listening.settimeout(0)
         self._listening.listen(BACKLOG)
         asyncio.get_running_loop().add_reader(self._listening, self._accept)
 
     def drain(self) -> None:
-        """Go on: who comes now is told that the service stops."""
+        """Do nothing: requests on new connections are answered that the service stops."""
 
     def stop(self) -> None:
-        """Accept no more."""
+        """Stop accepting."""
         asyncio.get_running_loop().remove_reader(self._listening)
         self._listening.close()
 
@@ -125,24 +114,24 @@ class Dispatcher:
         try:
             for _ in range(BACKLOG):
                 connection, _ = self._listening.accept()
-                self._give(connection)
+                self._distribute(connection)
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError:
-            # Such as too many open files; those that wait are looked at again later.
+            # Such as too many open files: retry later.
             loop = asyncio.get_running_loop()
             loop.remove_reader(self._listening)
-            loop.call_later(AGAIN_AFTER_S, self._look_again)
+            loop.call_later(RESTART_AFTER_S, self._resume)
 
-    def _look_again(self) -> None:
+    def _resume(self) -> None:
         if self._listening.fileno() >= 0:
             asyncio.get_running_loop().add_reader(self._listening, self._accept)
 
-    def _give(self, connection: socket.socket) -> None:
+    def _distribute(self, connection: socket.socket) -> None:
         channels = self.channels
         self._turn = (self._turn + 1) % (len(channels) + 1)
         if self._turn:
-            # Who has died, or has not taken the last ones yet, gets none.
+            # Skip workers that died or whose queue is full.
             with suppress(OSError):
                 socket.send_fds(channels[self._turn - 1], [b"+"], [connection.fileno()])
                 connection.close()
@@ -151,25 +140,25 @@ class Dispatcher:
 
 
 class Receiver:
-    """Takes the connections that a dispatcher gives to this process."""
+    """Receives connections from a dispatcher."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
 
     def start(self, take: Callable[[socket.socket], None]) -> None:
-        """Take them from now on."""
+        """Start receiving."""
         self._take = take
         self._channel.settimeout(0)
         asyncio.get_running_loop().add_reader(self._channel, self._receive)
 
     def drain(self) -> None:
-        """Take those that were given, and no more: the dispatcher keeps the others."""
+        """Receive connections sent by now, and no more: the dispatcher keeps the others."""
         if self._channel.fileno() >= 0:
             self._receive()
             self.stop()
 
     def stop(self) -> None:
-        """Take no more."""
+        """Stop receiving."""
         if self._channel.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self._channel)
             self._channel.close()
@@ -177,10 +166,10 @@ class Receiver:
     def _receive(self) -> None:
         with suppress(BlockingIOError):
             while True:
-                said, files, _, _ = socket.recv_fds(self._channel, 1, 1)
+                data, files, _, _ = socket.recv_fds(self._channel, 1, 1)
                 for file in files:
                     self._take(socket.socket(fileno=file))
-                if not said:
+                if not data:
                     asyncio.get_running_loop().remove_reader(self._channel)
                     return
 
@@ -189,9 +178,9 @@ class Receiver:
 
 
 class Forwarder:
-    """Stands around the application of a process that is not the owner.
+    """Middleware of a process that is not the owner: answers reads, forwards other requests.
 
-    `folder` is where the processes' sockets are. What is forwarded counts as under way here too.
+    `folder` holds the processes' sockets. Forwarded requests count as under way here too.
     """
 
     def __init__(self, app: ASGIApp, folder: Path, token: str) -> None:
@@ -200,11 +189,11 @@ class Forwarder:
         self._owner = str(folder / OWNER)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request here, or by the owner."""
+        """Answer a request, or forward it to the owner."""
         if scope["type"] != "http" or self._is_internal(scope):
             await self._app(scope, receive, send)
         elif self._is_local(scope):
-            await self._try(scope, receive, send)
+            await self._answer_or_forward(scope, receive, send)
         else:
             await self._forward(scope, receive, send)
 
@@ -217,12 +206,15 @@ class Forwarder:
         if scope["path"] == METRICS or state.draining:
             return False
         if scope["path"] == ROUTE and state.settings.learning.enabled:
-            # Who hears of an outcome has to know what was asked.
+            # The owner gets the outcomes, so it must know the turns.
             return False
-        return scope["method"] in {"GET", "HEAD"} or (scope["method"], scope["path"]) in LOCAL
+        return (
+            scope["method"] in {"GET", "HEAD"}
+            or (scope["method"], scope["path"]) in LOCAL_ENDPOINTS
+        )
 
-    async def _try(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer here, unless there is no replica of what it takes."""
+    async def _answer_or_forward(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or forward it if a replica that it needs is missing."""
         received: list[Message] = []
         is_elsewhere = False
 
@@ -233,16 +225,16 @@ class Forwarder:
 
         async def sending(message: Message) -> None:
             nonlocal is_elsewhere
-            is_elsewhere = is_elsewhere or context_of_scope(scope).is_elsewhere
+            is_elsewhere = is_elsewhere or context_of(scope).is_elsewhere
             if not is_elsewhere:
                 await send(message)
 
-        async def again() -> Message:
+        async def replay() -> Message:
             return received.pop(0) if received else await receive()
 
         await self._app(scope, receiving, sending)
         if is_elsewhere:
-            await self._forward(scope, again, send)
+            await self._forward(scope, replay, send)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         state, started = _state(scope), False
@@ -250,7 +242,7 @@ class Forwarder:
         async def sending(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start" and state.draining:
-                # Its next request is to come to another process.
+                # The client's next request shall reach another process.
                 message["headers"] = [*message["headers"], (b"connection", b"close")]
             started = True
             await send(message)
@@ -269,17 +261,17 @@ class Forwarder:
             state.under_way -= 1
 
     async def _exchange(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the owner a request, and its answer to the client, until one of them has gone.
+        """Forward a request, and relay the answer, until either side disconnects.
 
         Raises:
-            QueryError: it cannot be forwarded.
+            QueryError: the request cannot be forwarded.
             ServiceUnavailableError: the owner does not answer.
         """
         head = _head(scope)
         with closing(_Upstream()) as upstream:
             await upstream.connect(self._owner)
             await upstream.send(head)
-            # The owner may answer before it has the whole body, and so may the client leave.
+            # The owner may answer, or the client disconnect, before the end of the body.
             sending = asyncio.create_task(upstream.send_body(receive))
             answering = asyncio.create_task(upstream.answer(send))
             try:
@@ -293,7 +285,7 @@ class Forwarder:
                 await asyncio.wait({sending, answering})
 
 
-GONE = "the process that owns the store does not answer"
+OWNER_GONE = "the process that owns the store does not answer"
 
 
 def _state(scope: Scope) -> ServiceState:
@@ -301,10 +293,10 @@ def _state(scope: Scope) -> ServiceState:
 
 
 def _head(scope: Scope) -> h11.Request:
-    """What the owner is asked: the address as it came, since `..` in it may be part of a name."""
+    """Head of a forwarded request. The path is raw, since `..` may be part of a name."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope["query_string"]
-    headers = [pair for pair in scope["headers"] if pair[0] not in {*ONE_HOP, TOKEN}]
+    headers = [pair for pair in scope["headers"] if pair[0] not in {*HOP_HEADERS, TOKEN}]
     if header(scope, b"transfer-encoding"):
         headers.append((b"transfer-encoding", b"chunked"))
     headers.append((b"connection", b"close"))
@@ -320,7 +312,7 @@ def _head(scope: Scope) -> h11.Request:
 class _Upstream:
     """A connection to the owner, for one request.
 
-    A bare socket: a stream would throw away the answer of an owner that took no more of the body.
+    Uses a socket: a stream would lose the answer of an owner that stops reading the body.
     """
 
     def __init__(self) -> None:
@@ -330,47 +322,47 @@ class _Upstream:
         self._wire = h11.Connection(h11.CLIENT)
 
     def close(self) -> None:
-        """Let go of it; an owner that is not done hears that nobody waits."""
+        """Close the connection, which also cancels the owner's work."""
         self._socket.close()
 
     async def connect(self, path: str) -> None:
-        """Reach the owner.
+        """Connect to the owner.
 
         Raises:
-            ServiceUnavailableError: nobody is there.
+            ServiceUnavailableError: the owner is not running.
         """
         try:
             await self._loop.sock_connect(self._socket, path)
         except OSError as error:
-            raise ServiceUnavailableError(GONE) from error
+            raise ServiceUnavailableError(OWNER_GONE) from error
 
     async def send(self, event: h11.Event) -> None:
-        """Send a part of the request; an owner that takes no more may have answered already."""
+        """Send a part of the request; an owner that stopped reading may have answered."""
         if self._wire.our_state in {h11.ERROR, h11.DONE, h11.CLOSED, h11.MUST_CLOSE}:
             return
         with suppress(OSError):
             await self._loop.sock_sendall(self._socket, self._wire.send(event) or b"")
 
     async def send_body(self, receive: Receive) -> None:
-        """Send what the client sends, until it has gone."""
+        """Forward the client's body, until the client disconnects."""
         while (message := await receive())["type"] != "http.disconnect":
             if body := message.get("body"):
                 await self.send(h11.Data(data=body))
             if not message.get("more_body", False):
                 await self.send(h11.EndOfMessage())
-            # What a client has sent already comes, and goes nowhere, without a pause for others.
+            # Received data never blocks this loop: let other tasks run.
             await asyncio.sleep(0)
 
     async def answer(self, send: Send) -> None:
-        """Send the client what the owner answers.
+        """Relay the owner's answer to the client.
 
         Raises:
-            ServiceUnavailableError: it does not.
+            ServiceUnavailableError: the owner does not answer.
         """
         while True:
             event = await self._receive()
             if isinstance(event, h11.Response):
-                kept = [pair for pair in event.headers if pair[0] not in ONE_HOP | {b"date"}]
+                kept = [pair for pair in event.headers if pair[0] not in HOP_HEADERS | {b"date"}]
                 start = {"status": event.status_code, "headers": kept}
                 await send({"type": "http.response.start", **start})
             elif isinstance(event, h11.Data):
@@ -386,14 +378,14 @@ class _Upstream:
                 received = await self._loop.sock_recv(self._socket, READ_BYTES)
                 self._wire.receive_data(received)
         except (OSError, h11.RemoteProtocolError) as error:
-            raise ServiceUnavailableError(GONE) from error
+            raise ServiceUnavailableError(OWNER_GONE) from error
         if isinstance(event, h11.ConnectionClosed):
-            raise ServiceUnavailableError(GONE)
+            raise ServiceUnavailableError(OWNER_GONE)
         return event
 
 
 class SharedMetrics(Metrics):
-    """The owner's metrics, with those of the other processes."""
+    """Metrics of the owner and of all other processes."""
 
     def __init__(self, folder: Path, token: str) -> None:
         super().__init__()
@@ -401,19 +393,19 @@ class SharedMetrics(Metrics):
         self._headers = {TOKEN.decode(): token}
 
     def text(self) -> tuple[bytes, str]:
-        """All metrics of all processes that answer, in Prometheus' text format."""
+        """Merged metrics of all processes that answer, in Prometheus' text format."""
         own, kind = super().text()
         return merge_metrics([own, *self._others()]), kind
 
     def _others(self) -> Iterator[bytes]:
         for path in sorted(self._folder.glob(WORKERS)):
-            asked = HTTPConnection("localhost")
-            with closing(asked), suppress(OSError, HTTPException):
-                asked.sock = socket.socket(socket.AF_UNIX)
-                asked.sock.settimeout(METRICS_WITHIN_S)
-                asked.sock.connect(str(path))
-                asked.request("GET", METRICS, headers=self._headers)
-                answer = asked.getresponse()
+            client = HTTPConnection("localhost")
+            with closing(client), suppress(OSError, HTTPException):
+                client.sock = socket.socket(socket.AF_UNIX)
+                client.sock.settimeout(METRICS_TIMEOUT_S)
+                client.sock.connect(str(path))
+                client.request("GET", METRICS, headers=self._headers)
+                answer = client.getresponse()
                 if answer.status == HTTPStatus.OK:
                     yield answer.read()
 
@@ -423,7 +415,7 @@ class SharedMetrics(Metrics):
 
 @dataclass(slots=True)
 class _Process:
-    """One that runs; `leave` ends what it is sent."""
+    """A running process; `leave` ends its replication."""
 
     process: SpawnProcess
     connection: Connection
@@ -434,7 +426,7 @@ class _Process:
     has_ended: bool = False
 
     def end(self) -> None:
-        """Let go of one that has ended."""
+        """Release a process that has ended."""
         self.has_ended = True
         self.process.join()
         self.leave()
@@ -442,10 +434,10 @@ class _Process:
 
 
 class Processes:
-    """Starts processes by `target(number, connection, channel, *given)`, and again when they die.
+    """Starts processes that run `target(number, connection, channel, *given)`, and restarts them.
 
-    Each is to say `READY` by its connection; `dispatcher` gives it connections from then on.
-    `state` is the owner's: when it drains, they are told to end.
+    A process sends `READY` by its connection; from then on `dispatcher` gives it connections.
+    `state` is the owner's: when it drains, the processes are ended.
     """
 
     def __init__(
@@ -469,7 +461,7 @@ class Processes:
             undo.callback(self._kill)
             for number in range(1, count + 1):
                 self._running[number] = self._start(number)
-            until = time.monotonic() + READY_WITHIN_S
+            until = time.monotonic() + READY_TIMEOUT_S
             for each in self._running.values():
                 _wait_until_ready(each, until)
             undo.pop_all()
@@ -478,13 +470,13 @@ class Processes:
         self._watching.start()
 
     def close(self) -> None:
-        """End them, and wait for that."""
+        """End the processes, and wait for their end."""
         self._ending.set()
         self._watching.join()
         if self._state.hurried:
             for each in self._running.values():
                 each.process.terminate()
-        until = time.monotonic() + self._state.settings.service.drain_s + LAST_S
+        until = time.monotonic() + self._state.settings.service.drain_s + EXIT_TIMEOUT_S
         for each in self._running.values():
             each.process.join(max(0.0, until - time.monotonic()))
         self._kill()
@@ -495,7 +487,7 @@ class Processes:
             each.end()
 
     def _start(self, number: int) -> _Process:
-        # Typed as a kind of its own, for what it is on another system.
+        # Typed for the type of another platform.
         ours, theirs = cast("tuple[Connection, Connection]", self._spawn.Pipe())
         channel, far = socket.socketpair()
         channel.settimeout(0)
@@ -518,29 +510,29 @@ class Processes:
         self._dispatcher.channels = ready
 
     def _watch(self) -> None:
-        """Start again who died, and end all once the owner does."""
+        """Restart dead processes, until the owner ends; then end all."""
         try:
             while not (self._ending.is_set() or self._state.draining):
                 for number, each in list(self._running.items()):
                     try:
-                        self._look(number, each)
+                        self._check(number, each)
                     except (ToolcribError, OSError) as error:
-                        # Such as a disk without room for a copy; it is tried again.
-                        self._say("worker-not-started", number, text=str(error))
-                        self._ending.wait(AGAIN_AFTER_S)
-                wait([each.process.sentinel for each in self._running.values()], LOOK_S)
+                        # Such as a full disk: retry.
+                        self._log("worker-not-started", number, text=str(error))
+                        self._ending.wait(RESTART_AFTER_S)
+                wait([each.process.sentinel for each in self._running.values()], WATCH_EVERY_S)
         finally:
             for each in self._running.values():
                 each.process.terminate()
 
-    def _look(self, number: int, each: _Process) -> None:
+    def _check(self, number: int, each: _Process) -> None:
         if each.process.exitcode is not None:
             self._restart(number, each)
         elif not each.is_ready and not each.connection.closed and each.connection.poll():
             _wait_until_ready(each, time.monotonic())
             self._dispatch()
 
-    def _say(self, event: str, number: int, **facts: object) -> None:
+    def _log(self, event: str, number: int, **facts: object) -> None:
         self._state.telemetry.logs.say(event, warn=True, worker=number, **facts)
 
     def _restart(self, number: int, dead: _Process) -> None:
@@ -548,16 +540,16 @@ class Processes:
             dead.is_ready = False
             self._dispatch()
             dead.end()
-            self._say("worker-died", number, code=dead.process.exitcode)
-        self._ending.wait(max(0.0, dead.started + AGAIN_AFTER_S - time.monotonic()))
+            self._log("worker-died", number, code=dead.process.exitcode)
+        self._ending.wait(max(0.0, dead.started + RESTART_AFTER_S - time.monotonic()))
         self._running[number] = self._start(number)
 
 
 def _wait_until_ready(each: _Process, until: float) -> None:
-    """Wait for a process to answer.
+    """Wait until a process is ready.
 
     Raises:
-        ServiceUnavailableError: it does not; it has said why on standard error.
+        ServiceUnavailableError: the process failed, with a message on standard error.
     """
     with suppress(EOFError, OSError):
         left_s = max(0.0, until - time.monotonic())

@@ -20,47 +20,33 @@ from starlette.types import Scope
 
 from toolcrib.errors import ToolcribError
 from toolcrib.http.context import RequestContext, context_of, header, is_upload
-from toolcrib.http.errors import InvalidRequestError
+from toolcrib.http.errors import PROBLEM_TYPE, InvalidRequestError
 from toolcrib.records.codec import adapter, dump, faults
-
-__all__ = [
-    "AS_WHOLE",
-    "JSON",
-    "JSON_LINES",
-    "STRICT",
-    "Body",
-    "Count",
-    "Endpoint",
-    "QueryText",
-    "TokenBudget",
-    "Words",
-    "answer",
-    "documented",
-    "make_routes",
-    "template_of",
-]
 
 JSON = "application/json"
 JSON_LINES = "application/jsonl"
 
-ANSWERED = frozenset({"", "*/*", "application/*", JSON, "application/problem+json", JSON_LINES})
-"""Whoever accepts one of these accepts the answer."""
+GUARDED_PREFIX = "/v1/"
+"""Paths with this prefix need a key, and count as work."""
 
-LARGE = 64 * 1024
-"""Larger bodies are parsed in a thread: the event loop has others to serve."""
+ACCEPTABLE_TYPES = frozenset({"", "*/*", "application/*", JSON, PROBLEM_TYPE, JSON_LINES})
+"""A client that accepts one of these types accepts the answer."""
+
+PARSE_IN_THREAD_ABOVE_BYTES = 64 * 1024
+"""Larger bodies are parsed in a thread, so that the event loop can serve other requests."""
 
 MAX_NESTING = 200
-"""What the parser follows."""
+"""Depth of JSON that pydantic's parser accepts."""
 
 MAX_K = 1000
-"""More tools than any turn can use; embedded, there is no such limit."""
+"""Bound of tools in an answer, more than any turn can use; the library has no bound."""
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, regex_engine="python-re")
-"""Of bodies: what is unknown or of another type is refused, not guessed at."""
+"""Rules of bodies: unknown fields and other types are refused, nothing is converted."""
 
 
 def documented(**extra: Any) -> ConfigDict:
-    """The same, with something more in its schema."""
+    """`STRICT`, with additions to the schema."""
     return {**STRICT, "json_schema_extra": extra}
 
 
@@ -70,37 +56,38 @@ class Body(BaseModel):
     model_config = STRICT
 
 
-def _whole(value: Any) -> Any:
+def _as_integer(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-AS_WHOLE = BeforeValidator(_whole)
-"""Stands behind the bounds of a whole number: JSON has one kind of numbers, so 5.0 is one too."""
+AS_WHOLE = BeforeValidator(_as_integer)
+"""Follows the bounds of an integer: JSON has one type of number, so 5.0 is an integer too."""
 
 Count = Annotated[int, Field(ge=1, le=MAX_K), AS_WHOLE]
 TokenBudget = Annotated[int, Field(ge=1, le=1_000_000), AS_WHOLE]
+Identifier = Annotated[str, Field(min_length=1, max_length=1100)]
+"""The id of a tool, or another text of at most its length."""
 
 Words = Annotated[
     str, Field(pattern=r"[^\W_]"), WithJsonSchema({"type": "string", "pattern": r"[\p{L}\p{N}]"})
 ]
-"""Text with at least one letter or digit; where a pattern is documented apart, that is how others
-than Python write the same."""
+"""Text with at least one letter or digit; the documented pattern is the same in JavaScript."""
 
 QueryText = Annotated[str, Field(pattern=r"[^\s\x1c-\x1f\x85\ufeff]")]
-"""Text with more than white space, as Python and as JavaScript have it."""
+"""Text with more than white space, by the definitions of Python and of JavaScript."""
 
 Call: TypeAlias = Callable[..., Awaitable[Response | None]]
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One operation: the docstring of `call` says what it does, its annotations what it takes.
+    """One operation, documented by the docstring of `call` and typed by its annotations.
 
-    `call` is given the context, the parameter of the path, the `query` and the `body`, as far as
-    it takes them; without an answer it is one of 204. With a body of JSON Lines `upload` is
-    called in its place, with its query and the request. `answer` is what a good answer looks
-    like; None for one without a body, and for one that is no JSON but of `media_type`. `errors`
-    are those that not every endpoint has. One that `writes` needs a key that may.
+    `call` takes the context, and as annotated the parameter of the path, `query` and `body`; it
+    returns None for an answer of 204. `upload` handles a body of JSON Lines, and takes its query
+    and the request. `answer` is the type of a good answer; None without a body, or for another
+    `media_type` than JSON. `errors` come beside those of every endpoint. `writes` requires a key
+    that may write.
     """
 
     method: Literal["GET", "POST", "DELETE"]
@@ -115,13 +102,13 @@ class Endpoint:
 
     @cached_property
     def takes(self) -> dict[str, Any]:
-        """The types of what is taken from a request, by name, in order."""
-        return _taken(self.call)
+        """Types of the parameters, by name, in order."""
+        return _parameters(self.call)
 
     @cached_property
     def upload_query(self) -> Any:
         """The type of the query of an upload, None without one."""
-        return None if self.upload is None else _taken(self.upload)["query"]
+        return None if self.upload is None else _parameters(self.upload)["query"]
 
     @property
     def body(self) -> Any:
@@ -141,17 +128,22 @@ class Endpoint:
 
     @property
     def is_empty(self) -> bool:
-        """Whether a good answer has no body."""
+        """True if a good answer has no body."""
         return self.answer is None and self.media_type == JSON
 
     @property
+    def is_guarded(self) -> bool:
+        """True if a request needs a key."""
+        return self.path.startswith(GUARDED_PREFIX)
+
+    @property
     def parameter(self) -> str:
-        """The parameter of the path; empty where it has none."""
+        """Name of the parameter of the path; empty without one."""
         return self.path.partition("{")[2].partition("}")[0].removesuffix(":path")
 
     @property
     def template(self) -> str:
-        """The path as it is documented, and counted."""
+        """The path as it is documented, and in metrics."""
         return _template(self.path)
 
 
@@ -159,18 +151,18 @@ def _template(path: str) -> str:
     return path.replace(":path", "")
 
 
-def _taken(call: Call) -> dict[str, Any]:
+def _parameters(call: Call) -> dict[str, Any]:
     hints = get_type_hints(call, include_extras=True)
     return {name: hint for name, hint in hints.items() if name not in {"context", "return"}}
 
 
 def answer(record: object, *, full: bool = False) -> Response:
-    """A good answer; a record is written as JSON once."""
+    """A good answer, as JSON."""
     return Response(dump(record, full=full), media_type=JSON)
 
 
 def make_routes(endpoints: Sequence[Endpoint]) -> list[Route]:
-    """One route for each path, in their order; it knows which methods it takes."""
+    """Routes in the order of endpoints, one for each path with all its methods."""
     by_path: dict[str, dict[str, Endpoint]] = {}
     for each in endpoints:
         by_path.setdefault(each.path, {})[each.method] = each
@@ -180,7 +172,7 @@ def make_routes(endpoints: Sequence[Endpoint]) -> list[Route]:
 def _route(path: str, methods: Mapping[str, Endpoint]) -> Route:
     async def respond(request: Request) -> Response:
         endpoint = methods[request.method]
-        context = context_of(request)
+        context = context_of(request.scope)
         context.route = endpoint.template
         return await _respond(endpoint, context, request)
 
@@ -191,7 +183,7 @@ def _route(path: str, methods: Mapping[str, Endpoint]) -> Route:
 
 
 def template_of(routes: Sequence[Route], scope: Scope) -> str | None:
-    """The documented path that a request's address fits, whatever its method; None for none."""
+    """The documented path of a request's address, for any method; None for an unknown address."""
     fits = (route for route in routes if route.matches(scope)[0] is not Match.NONE)
     return next((_template(route.path) for route in fits), None)
 
@@ -213,11 +205,11 @@ async def _arguments(endpoint: Endpoint, context: RequestContext, request: Reque
     found: list[Any] = []
     if endpoint.key is not None:
         name = endpoint.parameter
-        found.append(_checked(endpoint.key, request.path_params[name], name))
+        found.append(_validate(endpoint.key, request.path_params[name], name))
     if endpoint.query is not None:
         found.append(_query(endpoint.query, request))
     if endpoint.upload_query is not None:
-        # Of no use to a body of JSON, but not to be wrong either.
+        # A body of JSON does not use the query, but an invalid one is still refused.
         _query(endpoint.upload_query, request)
     if endpoint.body is not None:
         found.append(await _body(endpoint.body, context, request))
@@ -225,26 +217,26 @@ async def _arguments(endpoint: Endpoint, context: RequestContext, request: Reque
 
 
 def _query(kind: Any, request: Request) -> Any:
-    """The parameters behind the path.
+    """The query parameters.
 
     Raises:
-        InvalidRequestError: one is wrong, or given twice, since nobody can tell which is meant.
+        InvalidRequestError: a parameter is invalid, or is ambiguous because it is given twice.
     """
     given: dict[str, Any] = {}
-    twice: list[tuple[str, str]] = []
+    repeated: list[tuple[str, str]] = []
     for name, type_ in get_type_hints(kind).items():
         values = request.query_params.getlist(name)
         if get_origin(type_) is tuple:
             given[name] = values
         elif values:
             given[name] = values[0]
-            twice += [(name, "given more than once")] * (len(values) > 1)
-    if twice:
-        raise InvalidRequestError(sorted(twice))
-    return _checked(kind, given)
+            repeated += [(name, "given more than once")] * (len(values) > 1)
+    if repeated:
+        raise InvalidRequestError(sorted(repeated))
+    return _validate(kind, given)
 
 
-def _checked(kind: Any, value: Any, name: str = "query") -> Any:
+def _validate(kind: Any, value: Any, name: str = "query") -> Any:
     try:
         return adapter(kind).validate_python(value)
     except ValidationError as error:
@@ -252,42 +244,42 @@ def _checked(kind: Any, value: Any, name: str = "query") -> Any:
 
 
 async def _body(kind: Any, context: RequestContext, request: Request) -> Any:
-    """The body, as what it has to be.
+    """The body as the endpoint's type.
 
     Raises:
-        InvalidRequestError: it is no JSON, or not what the endpoint takes.
-        HTTPException: it says that it is none.
+        InvalidRequestError: the body is no valid JSON, or not of the endpoint's type.
+        HTTPException: the body's content type is not JSON.
     """
     if is_upload(request.scope):
         raise HTTPException(415, "send the body as application/json")
     content = await request.body()
     if content:
         _require_json(request)
-    if len(content) <= LARGE:
-        return _parsed(kind, content)
-    return await context.run(lambda: _parsed(kind, content))
+    if len(content) <= PARSE_IN_THREAD_ABOVE_BYTES:
+        return _parse_json(kind, content)
+    return await context.run(lambda: _parse_json(kind, content))
 
 
-def _parsed(kind: Any, content: bytes) -> Any:
+def _parse_json(kind: Any, content: bytes) -> Any:
     try:
         if b"NaN" in content or b"Infinity" in content:
-            # Inside of strings they are words, outside no JSON.
+            # In strings these are words; elsewhere they are invalid JSON.
             from_json(content, allow_inf_nan=False)
         return adapter(kind).validate_json(content, strict=True)
     except ValidationError as error:
-        found = [_of_json(*fault) for fault in faults(error, "body")]
+        found = [_json_fault(*fault) for fault in faults(error, "body")]
         raise InvalidRequestError(found) from None
     except ValueError as error:
         raise InvalidRequestError([("body", f"not valid JSON: {error}")]) from None
 
 
-def _of_json(place: str, reason: str) -> tuple[str, str]:
+def _json_fault(place: str, reason: str) -> tuple[str, str]:
     if not reason.startswith("Invalid JSON: "):
         return place, reason
-    said = reason.removeprefix("Invalid JSON: ")
-    if said.startswith("recursion limit exceeded"):
-        said = f"nested deeper than {MAX_NESTING} levels"
-    return place, f"not valid JSON: {said}"
+    cause = reason.removeprefix("Invalid JSON: ")
+    if cause.startswith("recursion limit exceeded"):
+        cause = f"nested deeper than {MAX_NESTING} levels"
+    return place, f"not valid JSON: {cause}"
 
 
 def _require_json(request: Request) -> None:
@@ -303,5 +295,5 @@ def _require_acceptable(request: Request) -> None:
     if accepted is None or accepted in {b"*/*", b"application/json"}:
         return
     kinds = {each.partition(";")[0].strip() for each in accepted.decode("latin-1").split(",")}
-    if kinds.isdisjoint(ANSWERED):
+    if kinds.isdisjoint(ACCEPTABLE_TYPES):
         raise HTTPException(406, "the answer is application/json; accept that, or */*")

@@ -1,4 +1,4 @@
-"""Server: the process around the application, with a socket, an event loop, and a clean end."""
+"""Server: socket, event loop and shutdown of the application's process."""
 
 from __future__ import annotations
 
@@ -23,17 +23,15 @@ if TYPE_CHECKING:
 
     from toolcrib.http.state import ServiceState
 
-__all__ = ["BACKLOG", "bind", "make_server", "require_loopback", "serve", "url_of"]
-
 KEEP_ALIVE_S = 60
 BACKLOG = 2048
-LAST_S = 2
-"""After what was to be drained is, connections have this long to take their answers."""
+LAST_ANSWERS_S = 2
+"""Time for connections to take their answers, after draining."""
 
-HEAD_BYTES = 64 * 1024
-"""What may stand before a body; a key, a namespace and a trace take a few hundred."""
+MAX_HEAD_BYTES = 64 * 1024
+"""Size of a request's headers; key, namespace and trace need a few hundred bytes."""
 
-TOO_LONG = (
+HEAD_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"connection: close\r\ncontent-length: 0\r\n\r\n"
 )
@@ -43,7 +41,7 @@ def bind(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes any that is free.
 
     Raises:
-        SettingsError: there is no such address here, or it is in use.
+        SettingsError: the address is not this machine's, or is in use.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -64,10 +62,10 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def require_loopback(host: str) -> None:
-    """See that a host is this machine alone, by every address that its name stands for.
+    """Require that all addresses of a host are loopback addresses.
 
     Raises:
-        SettingsError: it is not, so others could come in without a key.
+        SettingsError: other machines could connect without a key.
     """
     try:
         found = {str(each[4][0]) for each in socket.getaddrinfo(host, None)} if host else {host}
@@ -81,7 +79,7 @@ def require_loopback(host: str) -> None:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Where a socket is reached."""
+    """URL of a listening socket."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -89,12 +87,11 @@ def url_of(listening: socket.socket) -> str:
 def make_server(
     app: Starlette, ready: Callable[[], None] = lambda: None, source: Acceptor | None = None
 ) -> uvicorn.Server:
-    """A server whose `run([socket])` answers on that socket until it is told to end.
+    """A server whose `run([socket])` answers on that socket until a signal ends it.
 
-    `ready` is called when it can be reached, and told to end. It answers on the connections of
-    `source` as well.
-    After the first SIGTERM or SIGINT nothing new is taken, and what is under way is finished
-    within `service.drain_s`; a second one does not wait for that.
+    `ready` is called once the server can be reached, and stopped. It answers on the connections
+    of `source` too. After the first SIGTERM or SIGINT no request is admitted, and requests under
+    way are finished within `service.drain_s`; a second signal does not wait for them.
     """
     head_s = app.state.service.settings.service.timeout_s
     config = uvicorn.Config(
@@ -109,7 +106,7 @@ def make_server(
         server_header=False,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=LAST_S,
+        timeout_graceful_shutdown=LAST_ANSWERS_S,
     )
     return _Server(config, app.state.service, ready, source)
 
@@ -120,31 +117,31 @@ def serve(
     ready: Callable[[], None],
     source: Acceptor | None = None,
 ) -> None:
-    """Answer on sockets until a signal ends it; the rest is as of `make_server`."""
-    # What is loaded by now stays: no collection needs to look at it again.
+    """Run a server (`make_server`) on sockets until a signal ends it."""
+    # Objects loaded by now live until the end: exclude them from garbage collection.
     gc.collect()
     gc.freeze()
     make_server(app, ready, source).run(listening)
 
 
 class Acceptor(Protocol):
-    """Where connections come from that others have accepted."""
+    """Source of connections that another socket accepted."""
 
     def start(self, take: Callable[[socket.socket], None]) -> None:
-        """Hand each to `take`, in the running event loop."""
+        """Pass each connection to `take`, in the running event loop."""
         ...
 
     def drain(self) -> None:
-        """Prepare for the end, which has been asked for; asked each moment until then."""
+        """Prepare for the end; called repeatedly while the server drains."""
         ...
 
     def stop(self) -> None:
-        """Hand over no more."""
+        """Pass no more connections."""
         ...
 
 
 class _Server(uvicorn.Server):
-    """One that lets others know that it is ending before it does."""
+    """A server that drains its requests before it ends."""
 
     def __init__(
         self,
@@ -161,20 +158,20 @@ class _Server(uvicorn.Server):
         self._until: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer, and say so."""
+        """Start, and call `ready`."""
         await super().startup(sockets)
         if self._source is not None:
             self._source.start(self._take)
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End, as uvicorn does."""
+        """Stop the source, then uvicorn."""
         if self._source is not None:
             self._source.stop()
         await super().shutdown(sockets)
 
     def _take(self, connection: socket.socket) -> None:
-        """Answer on a connection that was accepted already."""
+        """Serve a connection that was accepted elsewhere."""
 
         def protocol() -> asyncio.Protocol:
             kind: Any = self.config.http_protocol_class
@@ -188,7 +185,7 @@ class _Server(uvicorn.Server):
         task.add_done_callback(self._beginning.discard)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        """Begin to end; at the second signal do not wait, at the third for nothing at all."""
+        """Drain at the first signal, stop at the second, drop connections at the third."""
         if self.should_exit:
             self.force_exit = True
         elif self._until is not None:
@@ -198,7 +195,7 @@ class _Server(uvicorn.Server):
             self._until = time.monotonic() + self._state.settings.service.drain_s
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether it is time to end; asked ten times a second."""
+        """True when it is time to end; called ten times a second."""
         if self._until is not None and self._source is not None:
             self._source.drain()
         is_late = self._until is not None and time.monotonic() > self._until
@@ -208,9 +205,9 @@ class _Server(uvicorn.Server):
 
 
 class _Connection(HttpToolsProtocol):
-    """A connection whose client has `head_s` for the head of a request, and `HEAD_BYTES`.
+    """A connection that bounds the head of a request, by `head_s` and `MAX_HEAD_BYTES`.
 
-    How long a body may take is its request's affair.
+    Admission of the request bounds its body.
     """
 
     def __init__(self, *, head_s: float, **given: Any) -> None:
@@ -220,37 +217,37 @@ class _Connection(HttpToolsProtocol):
         self._heads = 0
         self._ends = 0
         self._head_size = 0
-        self._waiting: asyncio.TimerHandle | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(  # pyright: ignore[reportIncompatibleMethodOverride] -- as uvicorn has it
         self, transport: asyncio.Transport
     ) -> None:
-        """Expect a request."""
+        """Start the time for a head."""
         super().connection_made(transport)
-        self._wait()
+        self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Expect nothing any more."""
-        self._stop_waiting()
+        """Stop the time."""
+        self._stop_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what comes, unless a head takes too long or is too long."""
+        """Receive data, unless a head is too slow or too large."""
         heads, ends = self._heads, self._ends
         super().data_received(data)
         if heads != self._heads:
             self._head_size = 0
-            self._stop_waiting()
+            self._stop_timer()
         elif self._begun and ends == self._ends:
-            # Where a body ended in the same piece, nobody knows how much of it is the next head.
+            # If a body ended in the same data, the size of the next head is unknown.
             self._head_size += len(data)
-        if self._head_size > HEAD_BYTES and not self.transport.is_closing():
-            self.transport.write(TOO_LONG)
+        if self._head_size > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.transport.write(HEAD_TOO_LARGE)
             self.transport.close()
         elif self._begun:
-            self._wait()
+            self._start_timer()
         else:
-            self._expect_no_more()
+            self._time_out_body()
 
     def on_message_begin(self) -> None:
         """A head begins."""
@@ -268,17 +265,17 @@ class _Connection(HttpToolsProtocol):
         self._ends += 1
         super().on_message_complete()
 
-    def _wait(self) -> None:
-        if self._waiting is None:
-            self._waiting = self.loop.call_later(self._head_s, self.timeout_keep_alive_handler)
+    def _start_timer(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self._head_s, self.timeout_keep_alive_handler)
 
-    def _stop_waiting(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
-    def _expect_no_more(self) -> None:
-        """Wait no longer for the rest of a body that was answered than for a new request."""
+    def _time_out_body(self) -> None:
+        """Bound the wait for the rest of a body that was answered already."""
         cycle: Any = self.cycle  # None before the first request, whatever its type says
         is_answered = cycle is not None and cycle.response_complete
         if is_answered and self.timeout_keep_alive_task is None and not self.transport.is_closing():

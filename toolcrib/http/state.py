@@ -1,4 +1,4 @@
-"""Service state: what every request shares, for the life of a process."""
+"""Service state: objects that all requests of a process share."""
 
 from __future__ import annotations
 
@@ -22,28 +22,25 @@ from toolcrib.settings import Settings
 from toolcrib.telemetry import Telemetry
 from toolcrib.tenants import Tenants
 
-__all__ = ["UPLOAD_FACTOR", "ServiceState"]
-
 UPLOAD_FACTOR = 32
-"""Times `service.max_body_bytes`: the most in a body of JSON Lines."""
+"""Largest body of JSON Lines, as a multiple of `service.max_body_bytes`."""
 
-HELD_FACTOR = 57
-"""Times `service.max_body_bytes`: what all bodies under way may hold of memory. The largest of JSON
-Lines fits into a key's share of its namespace's share."""
+BODY_MEMORY_FACTOR = 57
+"""Memory of all bodies under way, as a multiple of `service.max_body_bytes`. The largest fits
+into a key's share of its namespace's share."""
 
-FRESH_S = 0.5
-"""How long readiness stands: whoever asks needs no key, and is not to keep us busy."""
+READINESS_TTL_S = 0.5
+"""Lifetime of a readiness answer: requests for it need no key, and must not cause load."""
 
-SHORT_S = 0.0005
-"""The switch interval under load: a tenth of Python's."""
+SHORT_SWITCH_S = 0.0005
+"""Switch interval under load: a tenth of Python's."""
 
 
 class ServiceState:
     """Tenants, threads, processes, telemetry and readiness of one service.
 
-    `under_way` counts requests that are worked on or wait; while `draining` no new one is taken,
-    and where `hurried` none is waited for.
-    `places` and `bytes` are who holds them.
+    `under_way` counts the admitted requests. While `draining` no request is admitted; if
+    `hurried` the end waits for none. `places` and `bytes` are the shares of owners.
     """
 
     def __init__(self, namespaces: Tenants, settings: Settings, telemetry: Telemetry) -> None:
@@ -53,8 +50,8 @@ class ServiceState:
         service = settings.service
         self.workers = Workers(service.workers, service.concurrent)
         self.places = Shares(service.concurrent, service.share)
-        self.bytes = Shares(HELD_FACTOR * service.max_body_bytes, service.share)
-        # An answer is due: a document may take half of that, and text that fits beside others.
+        self.bytes = Shares(BODY_MEMORY_FACTOR * service.max_body_bytes, service.share)
+        # A request has a deadline: one document may take half of it, and a bounded text.
         limits = settings.documents.limits
         self.converters = Converters(
             replace(
@@ -69,19 +66,19 @@ class ServiceState:
         self.draining = False
         self.hurried = False
         self.logs: WeakSet[DatabaseLog] = WeakSet()
-        # A lock ends with its last user.
+        # Weak: a lock is dropped after its last use.
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 
     def dropped(self) -> int:
-        """How many decisions the logs that are open could not keep."""
+        """Number of decisions that open logs had to drop."""
         return sum(log.dropped for log in list(self.logs))
 
     def lock(self, namespace: str) -> AbstractContextManager[Any]:
-        """What is held while a namespace is looked at and then written to, by no other one."""
+        """Lock of a namespace, for a read that is followed by a write."""
         return self._locks.setdefault(namespace, threading.Lock())
 
     def close(self) -> None:
-        """Let go of threads and processes when what was begun is done."""
+        """End threads and processes, after their current work."""
         self.switch_interval.restore()
         self.workers.close()
         self.converters.close()
@@ -89,95 +86,95 @@ class ServiceState:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is still worked on."""
+        """True while any work is under way."""
         return bool(self.under_way or self.workers.abandoned)
 
 
-USUAL_S = sys.getswitchinterval()
-"""As Python has it. Asked once: of two services in a process one may have shortened it."""
+DEFAULT_SWITCH_S = sys.getswitchinterval()
+"""Python's own. Read once: another service in this process may have shortened it."""
 
 
 class SwitchInterval:
-    """How soon a searching thread hands the interpreter over when the event loop wants it.
+    """Switch interval of the interpreter between searching threads and the event loop.
 
-    As Python has it, five milliseconds, since every switch costs: searches come to a tenth more.
-    Shorter while requests are turned away: they need not wait for those that are not.
+    By default Python's five milliseconds: each switch costs time, a tenth of a search in sum.
+    Shorter while requests are refused, so that refusals do not wait for searches.
     """
 
     def __init__(self) -> None:
         self._is_short = False
 
     def shorten(self) -> None:
-        """Hand it over sooner, until `restore`."""
+        """Shorten the interval until `restore`."""
         if not self._is_short:
-            sys.setswitchinterval(SHORT_S)
+            sys.setswitchinterval(SHORT_SWITCH_S)
             self._is_short = True
 
     def restore(self) -> None:
-        """Do as before."""
+        """Restore Python's interval."""
         if self._is_short:
-            sys.setswitchinterval(USUAL_S)
+            sys.setswitchinterval(DEFAULT_SWITCH_S)
             self._is_short = False
 
 
 class Readiness:
-    """What store, model and index say of themselves; for one event loop.
+    """Readiness of store, model and index; for one event loop.
 
-    They are asked once at a time, and who wants to know meanwhile waits for the same answer: an
-    engine that hangs would otherwise take another thread with each question.
+    One check runs at a time, and concurrent callers share its answer: else each call would block
+    another thread while an engine hangs.
     """
 
     def __init__(self, namespaces: Tenants, workers: Workers) -> None:
         self._namespaces = namespaces
         self._workers = workers
         self._known: tuple[ServiceInfo, float] | None = None
-        self._asking: asyncio.Task[ServiceInfo] | None = None
+        self._check: asyncio.Task[ServiceInfo] | None = None
 
-    async def info(self, patience_s: float) -> ServiceInfo:
-        """What they say, as it was half a second ago at the earliest.
+    async def info(self, timeout_s: float) -> ServiceInfo:
+        """Facts of the service, at most `READINESS_TTL_S` old.
 
         Raises:
-            ServiceUnavailableError: they say nothing for so long.
+            ServiceUnavailableError: no answer within the timeout.
             StoreError: the store does not answer.
             EncoderError: the model fails.
         """
         if self._known is not None and time.monotonic() < self._known[1]:
             return self._known[0]
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._ask())
-            # All who asked may have gone by then.
-            self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
-        deadline = asyncio.timeout(patience_s)
+        if self._check is None:
+            self._check = asyncio.create_task(self._run_check())
+            # Retrieve the error, also if no caller waits any more.
+            self._check.add_done_callback(lambda task: task.cancelled() or task.exception())
+        deadline = asyncio.timeout(timeout_s)
         try:
             async with deadline:
-                return await asyncio.shield(self._asking)
+                return await asyncio.shield(self._check)
         except TimeoutError:
             if not deadline.expired():
                 raise
             raise ServiceUnavailableError(
-                f"the store has not answered for {patience_s:g} s", retry_after_s=1.0
+                f"the store has not answered for {timeout_s:g} s", retry_after_s=1.0
             ) from None
 
     def tools(self) -> int:
-        """How many tools the default namespace had when they last said so.
+        """Number of tools of the default namespace, at the last check.
 
         Raises:
-            LookupError: they did not, the last time that they were asked.
+            LookupError: the last check failed, or none was made.
         """
         if self._known is None:
-            raise LookupError("nobody has said how many")
+            raise LookupError("the number of tools is not known")
         return self._known[0].tools
 
-    async def _ask(self) -> ServiceInfo:
+    async def _run_check(self) -> ServiceInfo:
         try:
-            found = await self._workers.read(self._look)
-            self._known = found, time.monotonic() + FRESH_S
+            info = await self._workers.read(self._look)
+            self._known = info, time.monotonic() + READINESS_TTL_S
         except Exception:
             self._known = None
             raise
         finally:
-            self._asking = None
-        return found
+            self._check = None
+        return info
 
     def _look(self) -> ServiceInfo:
         self._namespaces.check()

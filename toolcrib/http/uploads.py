@@ -1,8 +1,8 @@
-"""Uploads: JSON Lines in, one entry each; progress and a report out, while they are written.
+"""Uploads: requests of JSON Lines with one entry a line, answered by progress and a report.
 
-A line is a JSON array of where an entry came from and what it is: a tool or a passage, or what
-was refused of the source before it was sent. A line of the answer is an object with `progress`,
-then one with `report`, or with `problem` where the work failed.
+A line is a JSON array: the source of an entry, and a tool, a passage, or a refusal that the client
+made. A line of the answer is an object with `progress`; the last has the `report`, or the
+`problem` of a failure.
 """
 
 from __future__ import annotations
@@ -26,30 +26,28 @@ from toolcrib.indexers.writer import Listener
 from toolcrib.records import IndexProgress, IndexReport, Refusal
 from toolcrib.records.codec import adapter, dump, in_words
 
-__all__ = ["Line", "UploadWork", "in_parts", "read_upload", "respond"]
-
 _Item = TypeVar("_Item")
 
-KEEP_ALIVE_S = 5.0
-"""An empty line is sent that often, so that nobody on the way takes the connection for dead."""
+EMPTY_LINE_EVERY_S = 5.0
+"""Period of empty lines, so that no proxy closes a silent connection."""
 
-STALL_S = 300.0
-"""How long nothing may become durable; an engine builds its graph of 50,000 tools in a minute."""
+STALL_TIMEOUT_S = 300.0
+"""Time without progress before an upload fails; a graph of 50,000 tools takes a minute."""
 
-PART = 256
-"""Entries that are written in one go: a second or two of work, after which others may write."""
+MAX_PART_ENTRIES = 256
+"""Entries in one write: a second or two of work, after which others may write."""
 
-PART_BYTES = 512 * 1024
-"""As JSON; what is written is also looked through."""
+MAX_PART_BYTES = 512 * 1024
+"""JSON in one write."""
 
 Entries: TypeAlias = list[tuple[str, _Item | Refusal]]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An entry that waits to be written, as the JSON that it came as: its object takes more.
+    """An entry that waits to be written, kept as JSON, which takes less memory than its object.
 
-    `name` is what it is one of several entries of, such as a document; None for a refusal.
+    `name` groups entries, such as the passages of one document; None for a refusal.
     """
 
     name: Hashable
@@ -58,7 +56,7 @@ class Line:
 
     @property
     def entry(self) -> tuple[str, Any]:
-        """The entry itself."""
+        """The entry as an object."""
         return adapter(self.kind).validate_json(self.content)
 
     @classmethod
@@ -68,26 +66,26 @@ class Line:
 
 
 class _Body:
-    """The lines of one body, each an entry of this kind, called by `name`."""
+    """Parser of one body; `name` gives the group of an entry."""
 
-    def __init__(self, kind: Any, name: Callable[[Any], Hashable], most: int) -> None:
+    def __init__(self, kind: Any, name: Callable[[Any], Hashable], max_bytes: int) -> None:
         self._kind = kind
         self._adapter: TypeAdapter[tuple[str, Any]] = adapter(kind)
         self._name = name
-        self._most = most
+        self._max_bytes = max_bytes
         self._rest = b""
         self._number = 0
 
     def lines(self, piece: bytes) -> Iterator[Line]:
-        """The lines that are complete with this piece; what is no entry is a refusal.
+        """The lines that this piece completes; an invalid line is a refusal.
 
         Raises:
-            TooLargeError: a line is longer than any may be.
+            TooLargeError: a line is too long.
         """
         *lines, self._rest = (self._rest + piece).split(b"\n")
-        if max(map(len, (*lines, self._rest))) > self._most:
+        if max(map(len, (*lines, self._rest))) > self._max_bytes:
             raise TooLargeError(
-                f"a line is larger than {self._most:,} bytes, the most that is taken"
+                f"a line is larger than {self._max_bytes:,} bytes, the most that is taken"
             )
         yield from map(self._line, filter(bytes.strip, lines))
 
@@ -105,7 +103,7 @@ class _Body:
 async def read_upload(
     context: RequestContext, request: Request, kind: Any, name: Callable[[Any], Hashable]
 ) -> list[Line]:
-    """All lines of a body, each an entry as `kind` says, of the thing that `name` gives.
+    """Read all lines of a body, entries of the type `kind`, grouped by `name`.
 
     Raises:
         TooLargeError: a line or the whole is too large.
@@ -120,11 +118,11 @@ async def read_upload(
 
 
 def in_parts(lines: Sequence[Line]) -> list[list[Line]]:
-    """Lines in parts, between which others may write; those of one name are never divided."""
+    """Divide lines into parts, between which others may write; one name stays in one part."""
     groups: dict[Hashable, list[Line]] = {}
     for line in lines:
         groups.setdefault(line.name, []).append(line)
-    # What is one part stays in its order.
+    # A single part keeps its order.
     wholes = [lines] if _is_part(lines) else groups.values()
     parts: list[list[Line]] = [[]]
     for group in wholes:
@@ -135,29 +133,34 @@ def in_parts(lines: Sequence[Line]) -> list[list[Line]]:
 
 
 def _is_part(lines: Sequence[Line]) -> bool:
-    return len(lines) <= PART and sum(len(line.content) for line in lines) <= PART_BYTES
+    return (
+        len(lines) <= MAX_PART_ENTRIES
+        and sum(len(line.content) for line in lines) <= MAX_PART_BYTES
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class UploadWork(Generic[_Item]):
-    """What is to be done: `write` for each part, then `finish` with the report of all of them."""
+    """Work of an upload: `write` for each part, then `finish` with the report of all."""
 
     parts: list[list[Line]]
     write: Callable[[Crib, Entries[_Item], Listener], IndexReport]
     finish: Callable[[Crib, IndexReport], IndexReport] = lambda _crib, report: report
 
     async def run(self, context: RequestContext, listener: Listener) -> IndexReport:
-        """The report of all of it."""
+        """Run the work; return its report."""
         report = IndexReport()
         done, total = 0, sum(map(len, self.parts))
         for part in self.parts:
 
-            def heard(progress: IndexProgress, done: int = done, size: int = len(part)) -> None:
+            def report_progress(
+                progress: IndexProgress, done: int = done, size: int = len(part)
+            ) -> None:
                 context.checkpoint()
                 share = (done + progress.share * size) / max(total, 1)
                 listener(replace(progress, done=done + progress.done, total=total, share=share))
 
-            report += await context.write(partial(self._write, part, heard))
+            report += await context.write(partial(self._write, part, report_progress))
             done += len(part)
         listener(IndexProgress(total, total, share=1.0))
         return await context.write(lambda crib: self.finish(crib, report))
@@ -167,8 +170,8 @@ class UploadWork(Generic[_Item]):
 
 
 async def respond(context: RequestContext, work: UploadWork[Any]) -> Response:
-    """Do the work, and tell of it line by line; what fails before any progress is a problem."""
-    context.extend(STALL_S)
+    """Run the work and answer in lines; an error before any progress is an ordinary problem."""
+    context.extend(STALL_TIMEOUT_S)
     lines = _lines(context, work)
     first = await anext(lines)
 
@@ -181,18 +184,18 @@ async def respond(context: RequestContext, work: UploadWork[Any]) -> Response:
 
 
 async def _lines(context: RequestContext, work: UploadWork[Any]) -> AsyncGenerator[bytes]:
-    heard: asyncio.Queue[IndexProgress | None] = asyncio.Queue()
+    queue: asyncio.Queue[IndexProgress | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
 
     def listener(progress: IndexProgress) -> None:
-        loop.call_soon_threadsafe(heard.put_nowait, progress)
+        loop.call_soon_threadsafe(queue.put_nowait, progress)
 
     job = asyncio.ensure_future(work.run(context, listener))
-    # Behind the last progress, which comes from a thread.
-    job.add_done_callback(lambda _: loop.call_soon(heard.put_nowait, None))
+    # After the last progress, which comes from a thread.
+    job.add_done_callback(lambda _: loop.call_soon(queue.put_nowait, None))
     has_begun = False
     try:
-        async for progress in _until_done(context, heard):
+        async for progress in _until_done(context, queue):
             has_begun = True
             yield b'{"progress":%b}\n' % dump(progress) if progress else b"\n"
         report = await job
@@ -207,23 +210,23 @@ async def _lines(context: RequestContext, work: UploadWork[Any]) -> AsyncGenerat
 
 
 async def _until_done(
-    context: RequestContext, heard: asyncio.Queue[IndexProgress | None]
+    context: RequestContext, queue: asyncio.Queue[IndexProgress | None]
 ) -> AsyncGenerator[IndexProgress | None]:
-    """Progress as it is made, and None where there was none for a while."""
+    """Progress as it is made; None after each period without."""
     silent_s = 0.0
     while True:
         try:
-            progress = await asyncio.wait_for(heard.get(), KEEP_ALIVE_S)
+            progress = await asyncio.wait_for(queue.get(), EMPTY_LINE_EVERY_S)
         except TimeoutError:
-            silent_s += KEEP_ALIVE_S
-            if silent_s > STALL_S:
+            silent_s += EMPTY_LINE_EVERY_S
+            if silent_s > STALL_TIMEOUT_S:
                 raise DeadlineError(
-                    f"nothing was written for {STALL_S:g} s; what is may be sent again"
+                    f"nothing was written for {STALL_TIMEOUT_S:g} s; what is may be sent again"
                 ) from None
             yield None
             continue
         if progress is None:
             return
         silent_s = 0.0
-        context.extend(STALL_S + KEEP_ALIVE_S)
+        context.extend(STALL_TIMEOUT_S + EMPTY_LINE_EVERY_S)
         yield progress

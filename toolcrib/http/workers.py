@@ -1,7 +1,7 @@
-"""Workers: threads for what blocks, whose turns go round among tenants, and among a tenant's keys.
+"""Worker threads, scheduled round-robin by tenant, then by key.
 
-One request may bring work for minutes, one key any number of requests. A queue in the order of
-arrival would make all others wait for them.
+One request may take minutes, and one key may send many requests. A queue in the order of arrival
+would make all others wait for them.
 """
 
 from __future__ import annotations
@@ -15,44 +15,42 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
-__all__ = ["SERVICE", "Owner", "Shares", "Workers"]
-
 _Made = TypeVar("_Made")
 
-CONVERSIONS = 2
-"""Documents that are converted at once, none of them of the same tenant: each may take much."""
+MAX_CONVERSIONS = 2
+"""Documents converted at once, one of each tenant: each may take much memory and time."""
 
-LOOK_S = 0.2
-"""How often work that gave way looks whether it is to end."""
+PAUSE_POLL_S = 0.2
+"""Period at which paused work checks that the pool is not closing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose work something is: a tenant's, by one of its keys."""
+    """Owner of work: a tenant, and one of its keys."""
 
     namespace: str = ""
     key_id: str = ""
 
 
 SERVICE = Owner()
-"""The service itself, and who has not been recognised yet."""
+"""Owner of the service's own work, and of requests before authentication."""
 
 _Turn: TypeAlias = asyncio.Future[None] | Future[None]
 
 
 @dataclass(slots=True)
 class _Tenant:
-    """A tenant's work in a pool: how much of it is begun, what gave way, and what waits."""
+    """A tenant's work in a pool: the number begun, paused turns, and waiting turns by key."""
 
     begun: int = 0
     paused: deque[_Turn] = field(default_factory=deque["_Turn"])
     waiting: dict[str, deque[_Turn]] = field(default_factory=dict[str, "deque[_Turn]"])
 
-    def next(self, most: int) -> _Turn | None:
-        """What is to go on, with at most so much of it begun."""
+    def next(self, max_begun: int) -> _Turn | None:
+        """The next turn to run, with at most `max_begun` begun; None without one."""
         if self.paused:
             return self.paused.popleft()
-        while self.waiting and self.begun < most:
+        while self.waiting and self.begun < max_begun:
             key_id, turns = next(iter(self.waiting.items()))
             del self.waiting[key_id]
             turn = turns.popleft()
@@ -67,7 +65,8 @@ class _Tenant:
 class _Pool:
     """Threads for one kind of work; for one event loop.
 
-    At most `threads` pieces of work are done at once, `per_tenant` of one tenant.
+    At most `threads` jobs run at once, `per_tenant` of one tenant. `abandoned` jobs go on though
+    nobody waits for them.
     """
 
     def __init__(self, name: str, threads: int, *, per_tenant: int, paused: int = 0) -> None:
@@ -78,8 +77,8 @@ class _Pool:
         self._closing = False
         self.abandoned = 0
 
-    async def run(self, owner: Owner, work: Callable[[], _Made]) -> _Made:
-        """Do something when its turn has come; raises what it raises."""
+    async def run(self, work: Callable[[], _Made], owner: Owner = SERVICE) -> _Made:
+        """Run work when its turn has come; raises the work's error."""
         loop = asyncio.get_running_loop()
         await self._turn(owner)
         job = self._executor.submit(work)
@@ -92,13 +91,13 @@ class _Pool:
         try:
             return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
-            # Whoever waited has given up; what has not begun is dropped, the rest goes on.
+            # Nobody waits any more: a job that has not begun is dropped, another goes on.
             if not job.done():
                 self._abandon(loop, job)
             raise
 
     def give_way(self, owner: Owner) -> None:
-        """Let other tenants who wait go first; called by work of this pool, from its thread."""
+        """Let waiting tenants go first; called by work of this pool, from its thread."""
         if self._closing or not any(
             name != owner.namespace and tenant.waiting
             for name, tenant in list(self._tenants.items())
@@ -108,10 +107,10 @@ class _Pool:
         self._loop.call_soon_threadsafe(self._pause, owner.namespace, turn)
         while not (turn.done() or self._closing):
             with suppress(TimeoutError):
-                turn.result(LOOK_S)
+                turn.result(PAUSE_POLL_S)
 
     def close(self) -> None:
-        """Wait until all that was begun is done."""
+        """Wait until all begun work is done."""
         self._closing = True
         self._executor.shutdown()
 
@@ -120,7 +119,7 @@ class _Pool:
         turn: asyncio.Future[None] = self._loop.create_future()
         tenant = self._tenants.setdefault(owner.namespace, _Tenant())
         tenant.waiting.setdefault(owner.key_id, deque()).append(turn)
-        self._go_on()
+        self._dispatch()
         try:
             await turn
         except asyncio.CancelledError:
@@ -130,18 +129,18 @@ class _Pool:
 
     def _pause(self, namespace: str, turn: _Turn) -> None:
         self._free += 1
-        # Behind all others.
+        # Put the tenant last.
         tenant = self._tenants[namespace] = self._tenants.pop(namespace)
         tenant.paused.append(turn)
-        self._go_on()
+        self._dispatch()
 
     def _end(self, namespace: str) -> None:
         self._free += 1
         self._tenants[namespace].begun -= 1
-        self._go_on()
+        self._dispatch()
 
-    def _go_on(self) -> None:
-        """Give every free thread to the tenant whose turn is next."""
+    def _dispatch(self) -> None:
+        """Give each free thread to the next tenant."""
         for name, tenant in list(self._tenants.items()):
             if not self._free:
                 return
@@ -165,56 +164,37 @@ class _Pool:
 
 
 class Workers:
-    """A pool of threads for reading, a smaller one for writing, and one for converting documents.
+    """Pools of threads for reading, writing, and converting documents.
 
-    Apart, because neither a write nor a document may keep searches waiting. One write of a
-    tenant is done at a time. `abandoned` are pieces of work that go on though nobody waits for
-    them any more.
+    They are separate, so that searches wait neither for a write nor for a document. A tenant has
+    one write at a time; within it, `give_way` lets the writes of other tenants go first.
     """
 
     def __init__(self, threads: int, places: int = 64) -> None:
-        self._reading = _Pool("read", threads, per_tenant=threads)
-        self._writing = _Pool("write", max(1, threads // 2), per_tenant=1, paused=places)
-        self._converting = _Pool("convert", CONVERSIONS, per_tenant=1)
+        reading = _Pool("read", threads, per_tenant=threads)
+        writing = _Pool("write", max(1, threads // 2), per_tenant=1, paused=places)
+        converting = _Pool("convert", MAX_CONVERSIONS, per_tenant=1)
+        self._pools = reading, writing, converting
+        self.read, self.write, self.convert = reading.run, writing.run, converting.run
+        self.give_way = writing.give_way
 
     @property
     def abandoned(self) -> int:
-        """How many pieces of work nobody waits for."""
+        """Number of jobs that nobody waits for."""
         return sum(each.abandoned for each in self._pools)
 
-    @property
-    def _pools(self) -> tuple[_Pool, ...]:
-        return self._reading, self._writing, self._converting
-
-    async def read(self, work: Callable[[], _Made], owner: Owner = SERVICE) -> _Made:
-        """Do what only reads; raises what it raises."""
-        return await self._reading.run(owner, work)
-
-    async def write(self, work: Callable[[], _Made], owner: Owner = SERVICE) -> _Made:
-        """Do what may write; raises what it raises."""
-        return await self._writing.run(owner, work)
-
-    async def convert(self, work: Callable[[], _Made], owner: Owner = SERVICE) -> _Made:
-        """Do what waits for the conversion of a document; raises what it raises."""
-        return await self._converting.run(owner, work)
-
-    def give_way(self, owner: Owner) -> None:
-        """Within a write, let the writes of other tenants go first."""
-        self._writing.give_way(owner)
-
     def close(self) -> None:
-        """Wait until all that was begun is done."""
+        """Wait until all begun work is done."""
         for each in self._pools:
             each.close()
 
 
 class Shares:
-    """Who holds how much of something limited, such as places or bytes.
+    """Shares of owners in a limited resource, such as places or bytes.
 
-    A tenant may hold a `share` of what all others leave: alone most of it, beside others less,
-    and there is always some left for who comes next (a dynamic threshold, after Choudhury and
-    Hahne, 1998). Of what its tenant may hold, a key may likewise, so that no key of a tenant
-    takes all from another.
+    A tenant may hold a `share` of what others leave free: alone most of it, beside others less,
+    so that a newcomer always finds some (a dynamic threshold, after Choudhury and Hahne, 1998).
+    Within its tenant's bound a key has the same rule, so that it leaves some to other keys.
     """
 
     def __init__(self, total: int, share: float) -> None:
@@ -224,20 +204,20 @@ class Shares:
         self._all = 0
 
     def has_room(self, owner: Owner, amount: int) -> bool:
-        """Whether so much more is there, and within the shares of who holds something already."""
+        """True if the amount is free, and within the shares of an owner that holds some already."""
         if self._all + amount > self._total:
             return False
         free = self._total - self._all
         for each in (owner.namespace, owner):
             own = self._held.get(each, 0)
-            most = math.ceil(self._share * (free + own))
-            if own and own + amount > most:
+            bound = math.ceil(self._share * (free + own))
+            if own and own + amount > bound:
                 return False
-            free = most - own
+            free = bound - own
         return True
 
     def take(self, owner: Owner, amount: int) -> None:
-        """Let it hold so much more, or less where that is negative."""
+        """Add an amount to an owner's share, or take it away if negative."""
         self._all += amount
         for each in (owner, owner.namespace):
             self._held[each] = self._held.get(each, 0) + amount

@@ -26,6 +26,7 @@ except ImportError as missing:
 from toolcrib.crib import Crib
 from toolcrib.indexers.readers.mcp import tool_specs
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
+from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import FindResult, ToolHit, ToolSpec
 from toolcrib.records.codec import as_json, is_object
 from toolcrib.retrieval.needs import MAX_NEEDS
@@ -34,8 +35,6 @@ from toolcrib.settings import Settings
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import HasId
 
-FIND = "find_tools"
-CALL = "call_tool"
 MAX_FOUND_TOOLS = 50
 MAX_COUNT_DIGITS = 6
 COUNT_PARAMETERS = frozenset({"k", "token_budget"})
@@ -82,8 +81,8 @@ class ToolcribSearchTransform(BaseSearchTransform):
         super().__init__(
             max_results=k,
             always_visible=list(always_visible),
-            search_tool_name=FIND,
-            call_tool_name=CALL,
+            search_tool_name=OwnTool.FIND_TOOLS,
+            call_tool_name=OwnTool.CALL_TOOL,
         )
         self._token_budget = token_budget
         self._index = VisibleTools(settings)
@@ -134,13 +133,17 @@ class ToolcribSearchTransform(BaseSearchTransform):
             },
         }
         one_of = ("query", "needs")
-        return SearchTool.of(FIND, FIND_DESCRIPTION, takes, find_tools, READS_ONLY, one_of=one_of)
+        return SearchTool.of(
+            OwnTool.FIND_TOOLS, FIND_DESCRIPTION, takes, find_tools, READS_ONLY, one_of=one_of
+        )
 
     def _calling(self) -> Tool:
         async def call_tool(given: dict[str, Any], context: Context) -> ToolResult:
             return await self._call(context, given["name"], given["arguments"])
 
-        return SearchTool.of(CALL, CALL_DESCRIPTION, CALL_PARAMETERS, call_tool, parse=_parse_call)
+        return SearchTool.of(
+            OwnTool.CALL_TOOL, CALL_DESCRIPTION, CALL_PARAMETERS, call_tool, parse=_parse_call
+        )
 
     # -- search and call ------------------------------------------------------------------------
 
@@ -158,7 +161,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
         """Call a tool that the caller may see; any other is unknown."""
         names = {tool.name for tool in await self.get_tool_catalog(ctx)}
         if name not in names:
-            return unknown_tool(name, names, FIND)
+            return unknown_tool(name, names, OwnTool.FIND_TOOLS)
         return await ctx.fastmcp.call_tool(name, dict(arguments or {}))
 
     async def _search(self, tools: Sequence[Tool], query: str) -> Sequence[Tool]:

@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 from toolcrib.errors import QueryError
@@ -23,23 +24,28 @@ from toolcrib.records.tools import default_id
 
 __all__ = [
     "FORMATS",
-    "RESERVED",
+    "RESERVED_NAMES",
     "SOURCES",
     "export",
     "named_ids",
     "provider_name",
 ]
 
-RESERVED = (
-    "find_tools",
-    "describe_tools",
-    "call_tool",
-    "check_tools",
-    "find_knowledge",
-    "find_skills",
-    "read_skill",
-)
-"""Tools of toolcrib's own, which a model gets beside those of an index."""
+
+class OwnTool(StrEnum):
+    """Tools of toolcrib's own, which a model gets beside those of an index."""
+
+    FIND_TOOLS = "find_tools"
+    DESCRIBE_TOOLS = "describe_tools"
+    CALL_TOOL = "call_tool"
+    CHECK_TOOLS = "check_tools"
+    FIND_KNOWLEDGE = "find_knowledge"
+    FIND_SKILLS = "find_skills"
+    READ_SKILL = "read_skill"
+
+
+RESERVED_NAMES: frozenset[str] = frozenset(OwnTool)
+"""Names that no tool of an index gets."""
 
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]+")
 _PLAIN = re.compile(r"(?!_)[a-zA-Z0-9_-]+(?<!_)")
@@ -145,7 +151,7 @@ def _exact_or_digest(tool: ToolSpec, *parts: str) -> str:
 def _is_exact(parts: Sequence[str]) -> bool:
     """Whether providers accept the joined parts, and no others are joined or digested to them."""
     name = "__".join(parts)
-    if len(name) > MAX_NAME or name in RESERVED or _DIGESTED.search(name):
+    if len(name) > MAX_NAME or name in RESERVED_NAMES or _DIGESTED.search(name):
         return False
     return all(_PLAIN.fullmatch(part) and "__" not in part for part in parts)
 

@@ -7,34 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolcrib.extras import import_extra
-from toolcrib.language_models.base import (
-    AnswerSchema,
-    ChatReply,
-    Mode,
-    failure_of,
-    read_reply,
-    role_of,
-    unconfigured,
-)
+from toolcrib.language_models.base import AnswerSchema, ChatReply, Mode, SdkChatModel, role_of
 from toolcrib.records import Message
 
-__all__ = ["HOSTED", "AnthropicChatModel"]
-
-HOSTED = "https://api.anthropic.com"
-MAX_TOKENS = 4096
-"""The protocol wants a limit; no answer that is asked for here comes near it."""
+ANTHROPIC_URL = "https://api.anthropic.com"
+MAX_ANSWER_TOKENS = 4096
+"""Limit that the protocol demands; no answer here comes near it."""
 
 
-class AnthropicChatModel:
-    """A model behind `/v1/messages` of a base URL.
-
-    It is sent no temperature: the SDK takes none.
+class AnthropicChatModel(SdkChatModel):
+    """Chat model behind `/v1/messages` of a base URL; the SDK takes no `temperature`.
 
     Raises:
         MissingExtraError: the extra `llm` is not installed.
     """
-
-    modes: Sequence[Mode] = ("tool", "schema", "text")
 
     def __init__(
         self,
@@ -42,31 +28,19 @@ class AnthropicChatModel:
         *,
         base_url: str | None = None,
         api_key: str | None = None,
+        temperature: float | None = None,  # noqa: ARG002 -- the SDK takes none
         max_tokens: int | None = None,
     ) -> None:
-        self.name = model
-        self.server = (base_url or HOSTED).rstrip("/").removesuffix("/v1")
-        self._max_tokens = max_tokens or MAX_TOKENS
+        options = {"max_tokens": max_tokens or MAX_ANSWER_TOKENS}
+        server = (base_url or ANTHROPIC_URL).rstrip("/").removesuffix("/v1")
         library = import_extra("anthropic", "a language model", "llm")
-        # Named, so that the SDK looks for neither in the environment; it adds the version itself.
-        self._client: Any = unconfigured(
-            library.AsyncAnthropic(
-                base_url=self.server,
-                api_key=api_key or "none",
-                max_retries=0,
-            )
-        )
-        # Imports most of the SDK, which would otherwise take the time of the first question.
-        self._messages = self._client.messages
+        super().__init__(model, server, library.AsyncAnthropic, api_key, options)
+        # Imports most of the SDK, which would otherwise take the time of the first request.
+        self._create = self._client.messages.create
 
-    async def complete(
+    def _body(
         self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
-    ) -> ChatReply:
-        """One request.
-
-        Raises:
-            ChatFailure: there is no reply.
-        """
+    ) -> dict[str, Any]:
         system = "\n\n".join(each.content for each in messages if role_of(each) == "system")
         turns = [
             {"role": role, "content": each.content}
@@ -75,41 +49,27 @@ class AnthropicChatModel:
         ]
         body: dict[str, Any] = {
             "model": self.name,
-            "max_tokens": self._max_tokens,
             "messages": turns,
+            **self._options,
             **({"system": system} if system else {}),
-            **_asked(answer, mode),
         }
-        try:
-            said = await self._messages.create(**body)
-        except Exception as error:  # noqa: BLE001 -- whatever it raises is a failure
-            raise failure_of(error) from None
-        return read_reply(_reply, said, mode)
+        if mode == "tool":
+            tool = {
+                "name": answer.name,
+                "description": answer.description,
+                "input_schema": answer.schema,
+            }
+            body |= {"tools": [tool], "tool_choice": {"type": "tool", "name": answer.name}}
+        elif mode == "schema":
+            body["output_config"] = {"format": {"type": "json_schema", "schema": answer.schema}}
+        return body
 
-    async def aclose(self) -> None:
-        """Close its connections."""
-        await self._client.close()
-
-
-def _asked(answer: AnswerSchema, mode: Mode) -> dict[str, Any]:
-    if mode == "tool":
-        tool = {
-            "name": answer.name,
-            "description": answer.description,
-            "input_schema": answer.schema,
-        }
-        return {"tools": [tool], "tool_choice": {"type": "tool", "name": answer.name}}
-    if mode == "schema":
-        return {"output_config": {"format": {"type": "json_schema", "schema": answer.schema}}}
-    return {}
-
-
-def _reply(message: Any, mode: Mode) -> ChatReply:
-    calls = [block for block in message.content if block.type == "tool_use"]
-    texts = [block.text for block in message.content if block.type == "text"]
-    return ChatReply(
-        json.dumps(calls[0].input) if calls else "\n".join(texts),
-        message.usage.input_tokens,
-        message.usage.output_tokens,
-        followed=mode != "tool" or bool(calls),
-    )
+    def _reply(self, response: Any, mode: Mode) -> ChatReply:
+        calls = [block for block in response.content if block.type == "tool_use"]
+        texts = [block.text for block in response.content if block.type == "text"]
+        return ChatReply(
+            json.dumps(calls[0].input) if calls else "\n".join(texts),
+            response.usage.input_tokens,
+            response.usage.output_tokens,
+            followed=mode != "tool" or bool(calls),
+        )

@@ -1,10 +1,11 @@
-"""Chat models: the protocol that each provider's client keeps, its replies and its failures."""
+"""Chat models: the protocol of providers' clients, their replies and failures."""
 
 from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -12,29 +13,17 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from toolcrib.records import Message
 
-__all__ = [
-    "AnswerSchema",
-    "ChatFailure",
-    "ChatModel",
-    "ChatReply",
-    "Mode",
-    "failure_of",
-    "read_reply",
-    "role_of",
-    "unconfigured",
-]
-
 Mode: TypeAlias = Literal["tool", "schema", "text"]
-"""How a structured answer is asked for: as arguments of a tool, by a JSON schema, or in words."""
+"""Mode of a structured answer: as arguments of a tool, by a JSON schema, or in words."""
 
-PASSING = {408, 409, 425, 429}
-"""Statuses, beside those of a failing server, after which asking again may help."""
+PASSING_STATUSES = {408, 409, 425, 429}
+"""Statuses, beside those of a failing server, after which a repetition may help."""
 
-NOT_IN_THIS_MODE = {400, 404, 422, 500, 501}
-"""Statuses of servers that do not take tools, or no schemas, and say so or nothing at all."""
+MODE_STATUSES = {400, 404, 422, 500, 501}
+"""Statuses of servers that refuse tools or schemas."""
 
-OF_MODES = ("tool", "function", "response_format", "output_config", "schema", "grammar", "jinja")
-"""Words of an error that is about the mode."""
+MODE_WORDS = ("tool", "function", "response_format", "output_config", "schema", "grammar", "jinja")
+"""Words of an error about the mode."""
 
 SERVER_ERROR = 500
 NO_PROTOCOL = "it did not answer in its protocol"
@@ -49,7 +38,7 @@ ADVICE: Mapping[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class AnswerSchema:
-    """What an answer must look like: a name of letters and `_`, what it is, its JSON schema."""
+    """Shape of an answer: a name of letters and `_`, a description, and its JSON schema."""
 
     name: str
     description: str
@@ -57,7 +46,7 @@ class AnswerSchema:
 
     @property
     def as_function(self) -> dict[str, Any]:
-        """A tool that takes it, in OpenAI's form."""
+        """Tool that takes the answer as its arguments, in OpenAI's form."""
         function = {
             "name": self.name,
             "description": self.description,
@@ -68,10 +57,9 @@ class AnswerSchema:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What a model said: the JSON of its answer, or a text that may hold it.
+    """Reply of a model: the JSON of its answer, or a text that may hold the answer.
 
-    `followed`: whether it came the way that it was asked for. Tokens are 0 where the server
-    reports none.
+    `followed`: the reply came in the mode of the request. Tokens are 0 if the server reports none.
     """
 
     text: str
@@ -81,11 +69,11 @@ class ChatReply:
 
 
 class ChatFailure(Exception):  # noqa: N818 -- it never leaves the package: see LanguageModelError
-    """A call without a reply.
+    """Failure of a call.
 
-    `reason` is in our own words, as a provider's may quote prompts and keys. `passing`: asking
-    again may help, after `retry_after_s` where that is known. `mode_refused`: another way to ask
-    for the answer may do. `refuses_temperature`: so does asking without one.
+    `reason` is in our own words, as a provider's may quote prompts and keys. `passing`: a
+    repetition may help, after `retry_after_s` if known. `mode_refused`: another mode may help.
+    `refuses_temperature`: so may a request without temperature.
     """
 
     def __init__(
@@ -106,27 +94,27 @@ class ChatFailure(Exception):  # noqa: N818 -- it never leaves the package: see 
 
 
 class ChatModel(Protocol):
-    """A model behind some provider's protocol; it is called in one event loop alone."""
+    """Chat model behind a provider's protocol; called in one event loop alone."""
 
     @property
     def name(self) -> str:
-        """Which model it is."""
+        """Name of the model."""
         ...
 
     @property
     def server(self) -> str:
-        """Where its requests go: all of one server share a limit."""
+        """Address of the server: all models of a server share a limit."""
         ...
 
     @property
     def modes(self) -> Sequence[Mode]:
-        """The ways of asking that it knows, the best first."""
+        """Modes that the client knows, the best first."""
         ...
 
     async def complete(
         self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
     ) -> ChatReply:
-        """One request, never made again here; with `text` the messages hold the schema.
+        """Send one request, without repetition; with `text` the messages hold the schema.
 
         Raises:
             ChatFailure: there is no reply.
@@ -138,27 +126,70 @@ class ChatModel(Protocol):
         ...
 
 
-def unconfigured(client: Any) -> Any:
-    """An SDK's client without the headers that it read from the environment.
+class SdkChatModel(ABC):
+    """Chat model by a provider's SDK; a subclass writes the request and reads the response."""
 
-    `OPENAI_CUSTOM_HEADERS`, `ANTHROPIC_CUSTOM_HEADERS` and the like may hold the keys of other
-    servers, and would go to whatever server the settings name.
-    """
-    client._custom_headers = {}  # noqa: SLF001 -- there is no public way
-    if hasattr(client, "organization"):
-        client.organization = client.project = None
-    return client
+    modes: Sequence[Mode] = ("tool", "schema", "text")
+    _create: Callable[..., Awaitable[Any]]
+
+    def __init__(
+        self,
+        name: str,
+        server: str,
+        client: Callable[..., Any],
+        api_key: str | None,
+        options: Mapping[str, float | None],
+    ) -> None:
+        self.name, self.server = name, server
+        self._options = {option: value for option, value in options.items() if value is not None}
+        # Given, so that the SDK reads neither from the environment; local servers need no key.
+        self._client: Any = client(base_url=server, api_key=api_key or "none", max_retries=0)
+        # Headers from the environment (`OPENAI_CUSTOM_HEADERS`) may hold keys of other servers.
+        self._client._custom_headers = {}  # noqa: SLF001 -- there is no public way
+        if hasattr(self._client, "organization"):
+            self._client.organization = self._client.project = None
+
+    @abstractmethod
+    def _body(
+        self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
+    ) -> dict[str, Any]:
+        """Fields of a request."""
+
+    @abstractmethod
+    def _reply(self, response: Any, mode: Mode) -> ChatReply:
+        """Reply in a response."""
+
+    async def complete(
+        self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
+    ) -> ChatReply:
+        """Send one request.
+
+        Raises:
+            ChatFailure: there is no reply.
+        """
+        try:
+            response = await self._create(**self._body(messages, answer, mode))
+        except Exception as error:  # noqa: BLE001 -- whatever the SDK raises is a failure
+            failure = failure_of(error)
+            if failure.refuses_temperature:
+                self._options.pop("temperature", None)
+            raise failure from None
+        return read_reply(self._reply, response, mode)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
 
 
 def role_of(message: Message) -> Literal["system", "user", "assistant"]:
-    """The role of a message in any chat protocol; unknown ones are the assistant's."""
+    """Role of a message in any chat protocol; unknown roles are the assistant's."""
     if message.role in {"system", "developer"}:
         return "system"
     return "user" if message.role == "user" else "assistant"
 
 
 def failure_of(error: Exception) -> ChatFailure:
-    """What an error of a provider's SDK means; they name statuses and headers alike."""
+    """Failure by an error of a provider's SDK; SDKs name statuses and headers alike."""
     status = getattr(error, "status_code", None)
     if not isinstance(status, int):
         kinds = {kind.__name__ for kind in type(error).__mro__}
@@ -168,40 +199,40 @@ def failure_of(error: Exception) -> ChatFailure:
             return ChatFailure(NO_PROTOCOL, passing=True)
         return ChatFailure(f"its client raised {type(error).__name__}{_place_of(error)}")
     body = getattr(error, "body", None)
-    said = str(body or "").casefold()
-    about_mode = any(word in said for word in OF_MODES)
+    text = str(body or "").casefold()
+    about_mode = any(word in text for word in MODE_WORDS)
     silent = not body and status not in {404, SERVER_ERROR}
-    refused = status in NOT_IN_THIS_MODE and (about_mode or silent)
+    refused = status in MODE_STATUSES and (about_mode or silent)
     return ChatFailure(
         f"it answered with status {status}{ADVICE.get(status, '')}",
-        passing=not refused and (status in PASSING or status >= SERVER_ERROR),
+        passing=not refused and (status in PASSING_STATUSES or status >= SERVER_ERROR),
         retry_after_s=_retry_after(getattr(error, "response", None)),
         mode_refused=refused,
-        refuses_temperature=status in {400, 422} and "temperature" in said,
+        refuses_temperature=status in {400, 422} and "temperature" in text,
     )
 
 
 def _place_of(error: Exception) -> str:
-    """Where an error was raised: what it says may quote prompts."""
+    """Place where an error was raised; its text may quote prompts."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     code = frames[-1].f_code if frames else None
     return f" in {Path(code.co_filename).name}, {code.co_name}" if code else ""
 
 
-def read_reply(read: Callable[[Any, Mode], ChatReply], said: Any, mode: Mode) -> ChatReply:
-    """What a server said, as `read` finds it.
+def read_reply(read: Callable[[Any, Mode], ChatReply], response: Any, mode: Mode) -> ChatReply:
+    """Read a server's response by `read`.
 
     Raises:
-        ChatFailure: it lacks what its protocol has.
+        ChatFailure: a field of the protocol is missing.
     """
     try:
-        return read(said, mode)
+        return read(response, mode)
     except (AttributeError, LookupError, TypeError):
         raise ChatFailure(NO_PROTOCOL, passing=True) from None
 
 
 def _retry_after(response: Any) -> float | None:
-    """Seconds after which to ask again, as the headers of a response have it."""
+    """Seconds to wait, by the headers of a response."""
     headers: Any = getattr(response, "headers", None) or {}
     try:
         if "retry-after-ms" in headers:

@@ -1,4 +1,4 @@
-"""LangChain chat models, passed in by who has one already."""
+"""LangChain chat models that a user passes in."""
 
 from __future__ import annotations
 
@@ -18,27 +18,25 @@ from toolcrib.language_models.base import (
 )
 from toolcrib.records import Message
 
-__all__ = ["LangChainChatModel"]
-
 
 class LangChainChatModel:
-    """A `BaseChatModel` of LangChain: by its tools, or in words where it has none.
+    """`BaseChatModel` of LangChain: by its tools, or in words if it has none.
 
-    It makes its calls again as it was told to; here they are not.
+    Its own settings decide on repetitions; here a call is not repeated.
     """
 
     modes: Sequence[Mode] = ("tool", "text")
 
     def __init__(self, chat: Any) -> None:
         self._chat = chat
-        named = getattr(chat, "model_name", None) or getattr(chat, "model", None)
-        self.name = named if isinstance(named, str) else type(chat).__name__
+        given_name = getattr(chat, "model_name", None) or getattr(chat, "model", None)
+        self.name = given_name if isinstance(given_name, str) else type(chat).__name__
         self.server = f"{type(chat).__name__}:{getattr(chat, 'openai_api_base', None) or self.name}"
 
     async def complete(
         self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
     ) -> ChatReply:
-        """One request.
+        """Send one request.
 
         Raises:
             ChatFailure: there is no reply.
@@ -49,23 +47,23 @@ class LangChainChatModel:
                 chat = chat.bind_tools([answer.as_function], tool_choice=answer.name)
             turns = [{"role": role_of(each), "content": each.content} for each in messages]
             # In a thread: its connections may be bound to the event loop of its owner.
-            said = await asyncio.to_thread(chat.invoke, turns)
+            message = await asyncio.to_thread(chat.invoke, turns)
         except NotImplementedError:
             raise ChatFailure("it takes no tools", mode_refused=True) from None
         except Exception as error:  # noqa: BLE001 -- whatever it raises is a failure
             failure = failure_of(error)
             failure.passing = False
             raise failure from None
-        return read_reply(_reply, said, mode)
+        return read_reply(_reply, message, mode)
 
     async def aclose(self) -> None:
-        """Nothing: its connections are its owner's."""
+        """Do nothing: the owner of the model closes its connections."""
 
 
 def _reply(message: Any, mode: Mode) -> ChatReply:
     calls: Any = getattr(message, "tool_calls", None)
     usage: Any = getattr(message, "usage_metadata", None)
-    # A method before langchain-core 1.0.
+    # `text` is a method before langchain-core 1.0.
     text = message.text if isinstance(message.text, str) else message.text()
     return ChatReply(
         json.dumps(calls[0]["args"]) if calls else str(text),

@@ -1,4 +1,4 @@
-"""Language model: asked for an answer of a given shape, it gives one in time, or an error."""
+"""Language model: answers of a given shape, in time, or an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -32,12 +32,10 @@ from toolcrib.records.codec import in_words
 from toolcrib.records.turns import ModelUsage, ModelUse, Price, totals
 from toolcrib.retries import Retries
 
-__all__ = ["FieldwiseAnswer", "LanguageModel", "UsageMeter", "metered"]
-
 logger = logging.getLogger(__name__)
 
 _Shape = TypeVar("_Shape", bound=BaseModel)
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 TIMEOUTS_S: Mapping[ModelUse, float] = {
     "enrich": 30.0,
@@ -50,27 +48,27 @@ TIMEOUTS_S: Mapping[ModelUse, float] = {
     "capabilities": 3.0,
     "questions": 3.0,
 }
-"""How long a use waits where neither the caller nor the settings say: whoever routes a turn has
-someone waiting, whoever indexes has not."""
+"""Timeout of each use without one from the caller or the settings; users wait while a turn is
+routed, and do not while tools are indexed."""
 
-SCHEMA = (
+SCHEMA_PROMPT = (
     "Answer with one JSON object and nothing else, neither words around it nor a code fence. It "
     "must fit this JSON schema:\n{schema}"
 )
-REPAIR = "That answer does not fit: {wrong}. Answer again. " + SCHEMA
-MAX_QUOTED = 4_000
-"""Characters of a wrong answer that the model is shown again."""
+REPAIR_PROMPT = "That answer does not fit: {wrong}. Answer again. " + SCHEMA_PROMPT
+MAX_QUOTED_CHARS = 4_000
+"""Part of a wrong answer that the model is shown again."""
 
 
 class UsageMeter:
-    """Adds up what calls took, by use and model; for several threads."""
+    """Sum of calls, tokens and costs, by use and model; safe for several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.usage: tuple[ModelUsage, ...] = ()
 
     def add(self, usage: ModelUsage) -> None:
-        """One more call."""
+        """Count one more call."""
         with self._lock:
             self.usage = totals((*self.usage, usage))
 
@@ -80,9 +78,9 @@ _METERS: ContextVar[tuple[UsageMeter, ...]] = ContextVar("toolcrib_usage_meters"
 
 @contextmanager
 def metered(meter: UsageMeter | None = None) -> Generator[UsageMeter]:
-    """A meter of the calls that are made within, also by tasks and `asyncio.to_thread`.
+    """Meter of the calls made within, also by tasks and `asyncio.to_thread`.
 
-    It may be one that is used elsewhere as well; no call is added to it twice.
+    The same meter may be given in nested contexts: no call is added to it twice.
     """
     meter, others = meter or UsageMeter(), _METERS.get()
     token = _METERS.set(others if meter in others else (*others, meter))
@@ -94,12 +92,11 @@ def metered(meter: UsageMeter | None = None) -> Generator[UsageMeter]:
 
 @dataclass(eq=False)
 class LanguageModel:
-    """A chat model that is asked for answers of a given shape.
+    """Chat model that gives answers of a given shape.
 
-    Calls of all callers, awaited or not, run in one event loop in a thread of its own: so they
-    share connections, and all models of one server the limit of `parallel` requests at once (that
-    of the first of them). `timeouts_s` hold where a caller names no time. With `log_text` prompts
-    and answers are logged, otherwise never.
+    All calls run in one event loop in a thread of its own, and share connections. All models of
+    one server share the limit of `parallel` requests of the first of them. `timeouts_s` are for
+    calls without a timeout. Prompts and answers are logged only with `log_text`.
     """
 
     chat: ChatModel
@@ -115,24 +112,24 @@ class LanguageModel:
         self.retries = Retries(self.attempts, first_s=0.1, longest_s=8.0, spread_s=0.1)
         self._mode: Mode = self.chat.modes[0]
         self.close = weakref.finalize(self, _close, self.chat)
-        """Closes connections; happens by itself once nobody holds the model."""
+        """Closes connections; also called when the model is collected as garbage."""
         self.close.atexit = False
 
     @property
     def name(self) -> str:
-        """Which model it is."""
+        """Name of the chat model."""
         return self.chat.name
 
     @property
     def free(self) -> asyncio.Semaphore:
-        """Limits requests to the server at once; only the event loop of all models asks for it.
+        """Limit of requests to the server at once, used within the event loop of all models.
 
-        A forked child has another event loop, and needs its own.
+        A forked child has another event loop, and needs another semaphore.
         """
         process = _EVENT_LOOP.process
         if self._free is None or self._free[0] != process:
             place = process, getattr(self.chat, "server", self.chat.name)
-            # Held here as well: of a server without models nothing is kept.
+            # The table holds weak references: a server without models leaves nothing there.
             self._free = process, _FREE.setdefault(place, asyncio.Semaphore(self.parallel))
         return self._free[1]
 
@@ -144,18 +141,18 @@ class LanguageModel:
         *,
         timeout_s: float | None = None,
     ) -> _Shape:
-        """The model's answer, of the given shape.
+        """Ask the model for an answer of the given shape.
 
         Raises:
-            LanguageModelLateError: it did not come within `timeout_s`.
+            LanguageModelLateError: there is no answer within `timeout_s`.
             LanguageModelRefusedError: the server does not answer, or refuses to.
-            LanguageModelAnswerError: it does not fit, also after one repair.
+            LanguageModelAnswerError: the answer does not fit, also after one repair.
         """
         time_s = self.time_s(use) if timeout_s is None else timeout_s
         call = _Call(self, use, time.monotonic() + time_s)
-        asked = _EVENT_LOOP.run(self._answer(call, messages, shape))
+        pending = _EVENT_LOOP.run(self._answer(call, messages, shape))
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(asked), time_s)
+            return await asyncio.wait_for(asyncio.wrap_future(pending), time_s)
         except TimeoutError:
             raise self._late(call, time_s) from None
         except asyncio.CancelledError:
@@ -172,31 +169,49 @@ class LanguageModel:
         *,
         timeout_s: float | None = None,
     ) -> _Shape:
-        """As `ask`, for who does not await: with or without an event loop in this thread."""
-        time_s = self.time_s(use) if timeout_s is None else timeout_s
-        call = _Call(self, use, time.monotonic() + time_s)
-        asked = _EVENT_LOOP.run(self._answer(call, messages, shape))
-        try:
-            return asked.result(time_s)
-        except TimeoutError:
-            asked.cancel()
-            raise self._late(call, time_s) from None
-        except CancelledError:
-            raise LanguageModelRefusedError(f"{self.name} was closed while asked") from None
+        """As `ask`, without awaiting: with or without an event loop in this thread."""
+        return _EVENT_LOOP.run(self.ask(use, messages, shape, timeout_s=timeout_s)).result()
 
-    def told(
+    def ask_each(
+        self,
+        use: ModelUse,
+        prompts: Sequence[Sequence[Message]],
+        shape: type[_Shape],
+        *,
+        timeout_s: float | None = None,
+    ) -> list[_Shape | LanguageModelError]:
+        """Ask several prompts at once; an error stands for an answer that did not come.
+
+        All share `timeout_s`. Without it each has the time of the use, from when one of the
+        `parallel` requests is free for it.
+        """
+        free = asyncio.Semaphore(self.parallel if timeout_s is None else max(1, len(prompts)))
+
+        async def ask_one(messages: Sequence[Message]) -> _Shape | LanguageModelError:
+            async with free:
+                try:
+                    return await self.ask(use, messages, shape, timeout_s=timeout_s)
+                except LanguageModelError as error:
+                    return error
+
+        async def ask_all() -> list[_Shape | LanguageModelError]:
+            return await asyncio.gather(*map(ask_one, prompts))
+
+        return _EVENT_LOOP.run(ask_all()).result()
+
+    def try_ask(
         self,
         use: ModelUse,
         messages: Sequence[Message],
         shape: type[_Shape],
-        room_s: float = float("inf"),
+        max_s: float = float("inf"),
     ) -> tuple[_Shape | None, tuple[str, ...]]:
-        """As `ask_sync`, for who does without where it fails: None, and what is lacking then.
+        """As `ask_sync`, with None in place of an error; and the marks of what is missing.
 
-        A field that an answer lacks is `USE-llm:FIELD`. It takes no longer than `room_s`, nor than
-        the time of the use.
+        Marks are `USE-llm` for no answer, `USE-llm-late` for none in time, `USE-llm:FIELD` for a
+        field. The call takes at most `max_s`, and at most the time of the use.
         """
-        timeout_s = max(0.001, min(room_s, self.time_s(use)))
+        timeout_s = max(0.001, min(max_s, self.time_s(use)))
         try:
             answer = self.ask_sync(use, messages, shape, timeout_s=timeout_s)
         except LanguageModelLateError:
@@ -207,7 +222,7 @@ class LanguageModel:
         return answer, lacking_fields(use, answer)
 
     def time_s(self, use: ModelUse) -> float:
-        """How long an answer is waited for, where the caller does not say."""
+        """Timeout of a use, for calls without one."""
         return self.timeouts_s.get(use, TIMEOUTS_S[use])
 
     def _late(self, call: _Call, time_s: float) -> LanguageModelLateError:
@@ -220,9 +235,9 @@ class LanguageModel:
     async def _answer(
         self, call: _Call, messages: Sequence[Message], shape: type[_Shape]
     ) -> _Shape:
-        """What `ask` gives; whatever a foreign model raises, it is one of our errors here."""
+        """As `ask`, without the timeout; errors of a foreign model become errors of ours."""
         try:
-            return await self._asked(call, messages, shape)
+            return await self._ask_and_repair(call, messages, shape)
         except LanguageModelError:
             raise
         except ChatFailure as failure:
@@ -232,7 +247,9 @@ class LanguageModel:
         except Exception as error:  # noqa: BLE001 -- an answer without it is better than none
             raise LanguageModelRefusedError(f"{self.name}: {type(error).__name__}") from None
 
-    async def _asked(self, call: _Call, messages: Sequence[Message], shape: type[_Shape]) -> _Shape:
+    async def _ask_and_repair(
+        self, call: _Call, messages: Sequence[Message], shape: type[_Shape]
+    ) -> _Shape:
         schema = AnswerSchema(
             "".join(each if each.isalnum() else "_" for each in shape.__name__)[:60],
             (shape.__doc__ or "").strip().partition("\n")[0] or "The answer.",
@@ -243,13 +260,13 @@ class LanguageModel:
         try:
             return read_answer(reply.text, shape)
         except _UnreadableError as wrong:
-            asked_again = REPAIR.format(wrong=wrong, schema=json.dumps(schema.schema))
+            repair = REPAIR_PROMPT.format(wrong=wrong, schema=json.dumps(schema.schema))
             messages = (
                 *messages,
-                Message(role="assistant", content=reply.text[:MAX_QUOTED] or "(nothing)"),
-                Message(role="user", content=asked_again),
+                Message(role="assistant", content=reply.text[:MAX_QUOTED_CHARS] or "(nothing)"),
+                Message(role="user", content=repair),
             )
-            # Who ignores how it is asked is asked another way, this time.
+            # A model that ignored the mode gets the next mode for this repair.
             begin: Mode = mode if reply.followed else self._after(mode)
             partial = wrong.partial
         try:
@@ -262,8 +279,8 @@ class LanguageModel:
             partial = wrong.partial or partial
             if partial is None:
                 raise LanguageModelAnswerError(
-                    f"{self.name}: what it answered for {call.use!r} is no {shape.__name__}, also "
-                    f"when asked again ({wrong.place}); a larger model may do"
+                    f"{self.name}: the answer for {call.use!r} is no {shape.__name__}, also after "
+                    f"one repair ({wrong.place}); a larger model may do"
                 ) from None
         logger.warning("%s answered %s without %s", self.name, call.use, ", ".join(partial.lacking))
         return cast("_Shape", partial)
@@ -275,9 +292,9 @@ class LanguageModel:
 
 @dataclass(slots=True)
 class _Call:
-    """What is asked of a model at once: its requests share a time, `until` by the monotonic clock.
+    """One call: its requests share a deadline, `until` by the monotonic clock.
 
-    `failed_by` says what came of its last request that failed.
+    `failed_by`: reason of the last request that failed.
     """
 
     model: LanguageModel
@@ -288,7 +305,7 @@ class _Call:
     async def in_some_mode(
         self, messages: Sequence[Message], schema: AnswerSchema, begin: Mode
     ) -> tuple[ChatReply, Mode]:
-        """The reply in the first mode from `begin` on that the server takes."""
+        """Reply in the first mode, from `begin` on, that the server takes."""
         modes = self.model.chat.modes
         for mode in modes[modes.index(begin) :]:
             try:
@@ -304,7 +321,7 @@ class _Call:
         self, messages: Sequence[Message], schema: AnswerSchema, mode: Mode
     ) -> ChatReply:
         if mode == "text":
-            words = SCHEMA.format(schema=json.dumps(schema.schema))
+            words = SCHEMA_PROMPT.format(schema=json.dumps(schema.schema))
             if not messages or words not in messages[-1].content:
                 messages = (*messages, Message(role="user", content=words))
 
@@ -333,8 +350,8 @@ class _Call:
                 raise
         self._meter(reply)
         if model.log_text:
-            said = [f"{each.role}: {each.content}" for each in messages]
-            logger.info("%s for %s: %s -> %s", model.name, self.use, said, reply.text)
+            prompt = [f"{each.role}: {each.content}" for each in messages]
+            logger.info("%s for %s: %s -> %s", model.name, self.use, prompt, reply.text)
         return reply
 
     def _meter(self, reply: ChatReply | None) -> None:
@@ -350,13 +367,13 @@ class _Call:
 
 # -- reading answers -------------------------------------------------------------------------
 
-MAX_ANSWER = 200_000
-MAX_FAILED_STARTS = 50
-"""Places of a text at which JSON seems to begin and does not."""
-MAX_VALUES = 50
+MAX_ANSWER_CHARS = 200_000
+MAX_FALSE_STARTS = 50
+"""Places of a text at which JSON seems to begin, and does not."""
+MAX_JSON_VALUES = 50
 """JSON values of a text that are looked at, from its end."""
 
-QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
+STRAIGHT_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
 
 _THOUGHT_TAG = r"(?:think|thinking|thoughts?|reasoning|reflection)"
 _THOUGHT = re.compile(
@@ -367,9 +384,9 @@ _THOUGHT_END = re.compile(rf"[<\[]/{_THOUGHT_TAG}\s{{0,9}}[>\]]", re.IGNORECASE)
 
 
 class FieldwiseAnswer(BaseModel):
-    """Answer whose fields stand for themselves: a wrong one falls back to its default alone.
+    """Answer of independent fields: a wrong field falls back to its default, the others stay.
 
-    `expected` names fields that every answer gives, though they have a default to fall back to.
+    `expected` names fields that every answer must give, although they have a default.
     """
 
     expected: ClassVar[frozenset[str]] = frozenset()
@@ -377,13 +394,14 @@ class FieldwiseAnswer(BaseModel):
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """Fields that the model gave wrongly, or not at all."""
+        """Names of fields that are wrong or missing in the model's answer."""
         missing = self.expected - self.model_fields_set
         return tuple(each for each in type(self).model_fields if each in missing | {*self._wrong})
 
     @classmethod
-    def of_fields(cls, value: Mapping[str, Any], wrong: set[str]) -> FieldwiseAnswer | None:
-        """The answer by the fields that are not wrong; None where it cannot do without."""
+    def of_fields(cls, value: Mapping[str, Any], error: ValidationError) -> FieldwiseAnswer | None:
+        """Answer by the fields that are not wrong; None if a field without a default is wrong."""
+        wrong = {str(each["loc"][0]) for each in error.errors() if each["loc"]}
         try:
             made = cls.model_validate({k: v for k, v in value.items() if k not in wrong})
         except ValidationError:
@@ -393,16 +411,16 @@ class FieldwiseAnswer(BaseModel):
 
 
 def lacking_fields(use: ModelUse, answer: BaseModel) -> tuple[str, ...]:
-    """The fields that an answer lacks, as a decision marks them: `context-llm:intent`."""
+    """Marks of the fields that an answer lacks, for `degraded`: `context-llm:intent`."""
     lacking = answer.lacking if isinstance(answer, FieldwiseAnswer) else ()
     return tuple(f"{use}-llm:{name}" for name in lacking)
 
 
 class _UnreadableError(ValueError):
-    """A text holds no answer of the shape; `place` says where, without what stood there.
+    """Text without an answer of the shape; `place` names fields, and quotes no value.
 
-    `partial`: an answer by some of its fields, where the shape allows that. `rank`: higher for
-    what comes nearer to an answer.
+    `partial`: an answer by some of its fields, where the shape allows that. `rank` is higher for
+    texts that are nearer to an answer.
     """
 
     def __init__(
@@ -415,29 +433,29 @@ class _UnreadableError(ValueError):
 
 
 def read_answer(text: str, shape: type[_Shape]) -> _Shape:
-    """The answer in a text: JSON, also in a fence, in quotes, with words around, or as Python.
+    """Read an answer: JSON, also in a fence, in quotes, within a sentence, or as Python writes it.
 
-    What a model thinks before it answers, between tags, is no answer. Of several values the last
-    one that fits is the answer; one with no field of the shape, as `{"error": ...}`, never fits.
+    Thoughts between tags are no answer. Of several values the last value that fits is the answer;
+    a value with no field of the shape, such as `{"error": ...}`, never fits.
 
     Raises:
-        ValueError: there is none of this shape; the message says what is wrong with the last.
+        ValueError: no value has this shape; the message says what is wrong with the nearest.
     """
-    spoken = _without_thoughts(text[:MAX_ANSWER])
+    answer = _without_thoughts(text[:MAX_ANSWER_CHARS])
     wrong = _UnreadableError("it is not JSON", "it is not JSON")
-    for value in _values(spoken):
+    for value in _values(answer):
         try:
-            return _fitted(value, shape)
+            return _validate(value, shape)
         except _UnreadableError as error:
             wrong = max(wrong, error, key=lambda each: each.rank)
     of_words: Callable[[str], _Shape | None] | None = getattr(shape, "of_words", None)
-    if of_words is not None and (worded := of_words(spoken)) is not None:
-        return worded
+    if of_words is not None and (named := of_words(answer)) is not None:
+        return named
     raise wrong
 
 
-def _fitted(value: Any, shape: type[_Shape]) -> _Shape:
-    """The value as an answer; an `_UnreadableError` where a field is wrong."""
+def _validate(value: Any, shape: type[_Shape]) -> _Shape:
+    """Value as an answer; raises `_UnreadableError` if a field is wrong."""
     if isinstance(value, dict) and not value.keys() & shape.model_fields.keys():
         raise _UnreadableError("it has no field of the answer", "it has no field of the answer", 1)
     try:
@@ -453,31 +471,23 @@ def _fitted(value: Any, shape: type[_Shape]) -> _Shape:
             for each in error.errors()
         }
         place = f"wrong: {', '.join(sorted(places)[:5])}"
-        partial = _by_fields(value, shape, error)
+        partial = None
+        if issubclass(shape, FieldwiseAnswer) and isinstance(value, dict):
+            partial = shape.of_fields(cast("dict[str, Any]", value), error)
         raise _UnreadableError(in_words(error, most=5), place, 2, partial) from None
 
 
-def _by_fields(
-    value: Any, shape: type[BaseModel], error: ValidationError
-) -> FieldwiseAnswer | None:
-    """The answer by the fields that fit; None where the shape, or what is lacking, rules it out."""
-    if not issubclass(shape, FieldwiseAnswer) or not isinstance(value, dict):
-        return None
-    wrong = {str(each["loc"][0]) for each in error.errors() if each["loc"]}
-    return shape.of_fields(cast("dict[str, Any]", value), wrong)
-
-
 def _without_thoughts(text: str) -> str:
-    """The text behind what a model thought aloud; a JSON text may speak of such tags."""
+    """Text behind the model's thoughts; tags within a text that is JSON as a whole stay."""
     if next(_whole(text), None) is not None:
         return text
-    spoken = _THOUGHT.sub("", text)
-    ends = list(_THOUGHT_END.finditer(spoken))
-    return spoken[ends[-1].end() :] if ends else spoken
+    rest = _THOUGHT.sub("", text)
+    ends = list(_THOUGHT_END.finditer(rest))
+    return rest[ends[-1].end() :] if ends else rest
 
 
 def _names_of(schema: Any) -> Iterator[str]:
-    """The names of all fields in a JSON schema."""
+    """Names of all fields in a JSON schema."""
     if isinstance(schema, dict):
         inner = cast("dict[str, Any]", schema)
         yield from inner.get("properties", {})
@@ -488,10 +498,10 @@ def _names_of(schema: Any) -> Iterator[str]:
 
 
 def _values(text: str) -> Iterator[Any]:
-    """What a text may mean as JSON or Python, the likeliest first: what stands last."""
-    for each in dict.fromkeys((text, text.translate(QUOTES))):
+    """Values in a text, as JSON or Python; the last value, the likeliest answer, comes first."""
+    for each in dict.fromkeys((text, text.translate(STRAIGHT_QUOTES))):
         for reading in (_whole, _within, _python):
-            yield from reversed(list(reading(each))[-MAX_VALUES:])
+            yield from reversed(list(reading(each))[-MAX_JSON_VALUES:])
 
 
 def _whole(text: str) -> Iterator[Any]:
@@ -506,9 +516,9 @@ def _whole(text: str) -> Iterator[Any]:
 
 
 def _within(text: str) -> Iterator[Any]:
-    """The JSON values that begin somewhere in a text, from its start."""
+    """JSON values anywhere in a text, from its start."""
     decode, at, failed = json.JSONDecoder().raw_decode, 0, 0
-    while failed < MAX_FAILED_STARTS:
+    while failed < MAX_FALSE_STARTS:
         begin = min((found for each in "{[" if (found := text.find(each, at)) >= 0), default=-1)
         if begin < 0:
             break
@@ -522,7 +532,7 @@ def _within(text: str) -> Iterator[Any]:
 
 
 def _python(text: str) -> Iterator[Any]:
-    """What a text holds between its outermost braces, as Python writes it."""
+    """Python literal between the outermost braces of a text."""
     begin, end = text.find("{"), text.rfind("}")
     if 0 <= begin < end:
         try:
@@ -535,19 +545,19 @@ def _python(text: str) -> Iterator[Any]:
 
 
 class _EventLoop:
-    """An event loop in a thread of its own, begun when first used."""
+    """Event loop in a thread of its own, started by the first call."""
 
     def __init__(self) -> None:
-        # A model that nobody holds any more may be closed while this thread holds it: see `_close`.
+        # Garbage collection may call `_close` in the thread that holds the lock.
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.process = 0
         self.thread: int | None = None
 
-    def run(self, work: Coroutine[Any, Any, _Made]) -> Future[_Made]:
-        """Begin to do what is to be awaited."""
+    def run(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
+        """Start a coroutine from any thread."""
         with self._lock:
-            # A forked child has the loop's memory, and not its thread.
+            # A forked child has a copy of the loop, and no thread that runs it.
             if self._loop is None or self.process != os.getpid():
                 self._loop, self.process = asyncio.new_event_loop(), os.getpid()
                 name = "toolcrib-language-models"
@@ -558,27 +568,27 @@ class _EventLoop:
 
     @property
     def is_running(self) -> bool:
-        """Whether anything was ever run in this process."""
+        """True if a coroutine was started in this process."""
         return self._loop is not None and self.process == os.getpid()
 
 
 _EVENT_LOOP = _EventLoop()
 
 _FREE = weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore]()
-"""By process and server."""
+"""Semaphores by process and server."""
 
 
 def _close(chat: ChatModel) -> None:
-    """Close connections, if there may be any; nobody waits for that."""
+    """Close connections without waiting; a loop that never ran has opened none."""
     if _EVENT_LOOP.is_running:
         _EVENT_LOOP.run(chat.aclose())
 
 
 class _NoPrompts(logging.Filter):
-    """Keeps from the logs of providers' clients what they say of our requests when debugging."""
+    """Filter that keeps our prompts out of the debug logs of providers' clients."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record may pass: those of other requests, and those that need attention."""
+        """True for records of other requests, and for records above the level DEBUG."""
         return record.levelno > logging.DEBUG or record.thread != _EVENT_LOOP.thread
 
 

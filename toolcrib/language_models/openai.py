@@ -6,32 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolcrib.extras import import_extra
-from toolcrib.language_models.base import (
-    AnswerSchema,
-    ChatReply,
-    Mode,
-    failure_of,
-    read_reply,
-    role_of,
-    unconfigured,
-)
+from toolcrib.language_models.base import AnswerSchema, ChatReply, Mode, SdkChatModel, role_of
 from toolcrib.records import Message
 
-__all__ = ["HOSTED", "OpenAIChatModel"]
-
-HOSTED = "https://api.openai.com/v1"
+OPENAI_URL = "https://api.openai.com/v1"
 
 
-class OpenAIChatModel:
-    """A model behind `/chat/completions` of a base URL.
+class OpenAIChatModel(SdkChatModel):
+    """Chat model behind `/chat/completions` of a base URL.
 
-    `temperature` is left out from then on where the model takes none.
+    A model that refuses the temperature is sent none from then on.
 
     Raises:
         MissingExtraError: the extra `llm` is not installed.
     """
-
-    modes: Sequence[Mode] = ("tool", "schema", "text")
 
     def __init__(
         self,
@@ -42,67 +30,35 @@ class OpenAIChatModel:
         temperature: float | None = 0.0,
         max_tokens: int | None = None,
     ) -> None:
-        self.name = model
-        self.server = (base_url or HOSTED).rstrip("/")
-        self._temperature = temperature
-        self._max_tokens = max_tokens
+        options = {"temperature": temperature, "max_tokens": max_tokens}
+        server = (base_url or OPENAI_URL).rstrip("/")
         library = import_extra("openai", "a language model", "llm")
-        # Named, so that the SDK looks for neither in the environment; local servers want no key.
-        self._client: Any = unconfigured(
-            library.AsyncOpenAI(base_url=self.server, api_key=api_key or "none", max_retries=0)
-        )
-        # Imports most of the SDK, which would otherwise take the time of the first question.
-        self._completions = self._client.chat.completions
+        super().__init__(model, server, library.AsyncOpenAI, api_key, options)
+        # Imports most of the SDK, which would otherwise take the time of the first request.
+        self._create = self._client.chat.completions.create
 
-    async def complete(
+    def _body(
         self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
-    ) -> ChatReply:
-        """One request.
-
-        Raises:
-            ChatFailure: there is no reply.
-        """
+    ) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.name,
             "messages": [{"role": role_of(each), "content": each.content} for each in messages],
-            **_asked(answer, mode),
+            **self._options,
         }
-        if self._temperature is not None:
-            body["temperature"] = self._temperature
-        if self._max_tokens is not None:
-            body["max_tokens"] = self._max_tokens
-        try:
-            said = await self._completions.create(**body)
-        except Exception as error:  # noqa: BLE001 -- whatever the SDK raises is a failure
-            failure = failure_of(error)
-            if "temperature" in body and failure.refuses_temperature:
-                self._temperature = None
-            raise failure from None
-        return read_reply(_reply, said, mode)
+        if mode == "tool":
+            body["tools"] = [answer.as_function]
+            body["tool_choice"] = {"type": "function", "function": {"name": answer.name}}
+        elif mode == "schema":
+            schema = {"name": answer.name, "schema": answer.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return body
 
-    async def aclose(self) -> None:
-        """Close its connections."""
-        await self._client.close()
-
-
-def _asked(answer: AnswerSchema, mode: Mode) -> dict[str, Any]:
-    if mode == "tool":
-        return {
-            "tools": [answer.as_function],
-            "tool_choice": {"type": "function", "function": {"name": answer.name}},
-        }
-    if mode == "schema":
-        schema = {"name": answer.name, "schema": answer.schema}
-        return {"response_format": {"type": "json_schema", "json_schema": schema}}
-    return {}
-
-
-def _reply(completion: Any, mode: Mode) -> ChatReply:
-    said, usage = completion.choices[0].message, completion.usage
-    calls = said.tool_calls or ()
-    return ChatReply(
-        calls[0].function.arguments if calls else said.content or "",
-        getattr(usage, "prompt_tokens", None) or 0,
-        getattr(usage, "completion_tokens", None) or 0,
-        followed=mode != "tool" or bool(calls),
-    )
+    def _reply(self, response: Any, mode: Mode) -> ChatReply:
+        message, usage = response.choices[0].message, response.usage
+        calls = message.tool_calls or ()
+        return ChatReply(
+            calls[0].function.arguments if calls else message.content or "",
+            getattr(usage, "prompt_tokens", None) or 0,
+            getattr(usage, "completion_tokens", None) or 0,
+            followed=mode != "tool" or bool(calls),
+        )

@@ -1,4 +1,4 @@
-"""Chat server: a double of a language model's server on this machine, that misbehaves on demand.
+"""Chat server: a double of a language model's server on this machine, with faults on demand.
 
 It speaks OpenAI's `/v1/chat/completions` and Anthropic's `/v1/messages`, also streamed:
 
@@ -23,8 +23,6 @@ from pydantic import BaseModel
 from toolcrib.language_models.base import Mode
 from toolcrib.records import Message
 
-__all__ = ["FAULTS", "ChatAnswer", "ChatFault", "ChatRequest", "ChatServer", "faulty_share"]
-
 ChatFault: TypeAlias = Literal[
     "slow",
     "busy",
@@ -36,22 +34,22 @@ ChatFault: TypeAlias = Literal[
     "made-up-labels",
     "refuses-tools",
 ]
-"""What may go wrong with one request: the answer takes `slow_s`; status 429 with Retry-After;
-status 500; the answer breaks off; it is a web page; the model says prose, or JSON of another
-shape, or words that were not to choose from; the server takes no tools."""
+"""Fault of one request: the answer takes `slow_s`; status 429 with Retry-After; status 500; the
+answer breaks off; it is a web page; it is prose, or JSON of another shape, or has labels that
+nobody offered; the server refuses tools."""
 
 FAULTS: tuple[ChatFault, ...] = get_args(ChatFault)
 
 ChatAnswer: TypeAlias = "str | Mapping[str, Any] | BaseModel"
-"""What the model says: words, or a structured answer, given the way that it was asked for."""
+"""Answer of the model: words, or a structured answer in the mode of the request."""
 
-PROSE = "I would be glad to help with that! Could you tell me a little more first?"
-PAGE = b"<!doctype html><title>502 Bad Gateway</title><h1>502 Bad Gateway</h1>"
+PROSE_ANSWER = "I would be glad to help with that! Could you tell me a little more first?"
+WEB_PAGE = b"<!doctype html><title>502 Bad Gateway</title><h1>502 Bad Gateway</h1>"
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A request as the server got it; `schema` is that of the answer asked for, if any."""
+    """Request that the server received; `schema` is that of a structured answer, if any."""
 
     number: int
     protocol: Literal["openai", "anthropic"]
@@ -63,14 +61,14 @@ class ChatRequest:
 
     @property
     def text(self) -> str:
-        """All that was said, system prompt and all."""
+        """Text of all messages, with the system prompt."""
         return "\n".join(each.content for each in self.messages)
 
 
 def faulty_share(
     share: float, *, seed: int = 0, kinds: Sequence[ChatFault] = FAULTS
 ) -> Callable[[ChatRequest], ChatFault | None]:
-    """Faults for a share of all requests, the same ones for the same seed."""
+    """Faults for a share of all requests, the same for the same seed."""
 
     def fault(request: ChatRequest) -> ChatFault | None:
         drawn = random.Random(f"{seed}:{request.number}")  # noqa: S311 -- it is no secret
@@ -80,12 +78,12 @@ def faulty_share(
 
 
 class ChatServer:
-    """Serves on a free port of this machine while it is a context.
+    """Server on a free port of this machine, while it is a context.
 
     `replies`: one for all requests, or one after the other, the last for all that follow, or a
-    function of the request; None makes an answer up that fits the schema. `faults`: one for each
-    request in their order, None for a good one, or a function of the request. `refuses`: ways of
-    asking, or `temperature`, that get status 400. `requests` keeps what came.
+    function of the request; None makes up an answer of the schema. `faults`: one for each request
+    in order, None for none, or a function of the request. `refuses`: modes, or `temperature`, that
+    get status 400. `requests` keeps the requests.
     """
 
     def __init__(
@@ -123,26 +121,28 @@ class ChatServer:
 
     @property
     def url(self) -> str:
-        """The base URL, for `llm.base_url`; Anthropic's protocol is at the same one."""
+        """Base URL for `llm.base_url`, of both protocols."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """A section `llm` of the settings that uses this server."""
+        """Section `llm` of the settings for this server."""
         return {"base_url": self.url, "model": "double", "api_key": "key-of-the-double"}
 
-    def received(self, protocol: Literal["openai", "anthropic"], body: Any, key: str) -> _Planned:
-        """Keep a request, and say what becomes of it."""
+    def receive(
+        self, protocol: Literal["openai", "anthropic"], body: Any, key: str
+    ) -> _PlannedResponse:
+        """Keep a request, and plan its response."""
         with self._lock:
             request = _request(len(self.requests), protocol, body, key)
             self.requests.append(request)
         fault = self._fault(request)
         refused = {request.mode, *(["temperature"] if "temperature" in body else [])}
         if refused & set(self.refuses) or (fault == "refuses-tools" and request.mode == "tool"):
-            return _Planned(request, fault, None)
+            return _PlannedResponse(request, fault, None)
         if fault in {"busy", "error", "garbage"}:
-            return _Planned(request, fault, "")
-        return _Planned(request, fault, _spoiled(self._reply(request), fault))
+            return _PlannedResponse(request, fault, "")
+        return _PlannedResponse(request, fault, _with_fault(self._reply(request), fault))
 
     def _fault(self, request: ChatRequest) -> ChatFault | None:
         faults = self._faults
@@ -153,7 +153,7 @@ class ChatServer:
     def _reply(self, request: ChatRequest) -> ChatAnswer:
         replies = self._replies
         if replies is None:
-            return PROSE if request.schema is None else _sample(request.schema)
+            return PROSE_ANSWER if request.schema is None else _example_of(request.schema)
         if callable(replies):
             return replies(request)
         if isinstance(replies, str | Mapping | BaseModel):
@@ -165,8 +165,8 @@ class ChatServer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
-    """What becomes of a request; without a reply it is refused."""
+class _PlannedResponse:
+    """Planned response to a request; without a reply the request is refused."""
 
     request: ChatRequest
     fault: ChatFault | None
@@ -174,27 +174,27 @@ class _Planned:
 
     @property
     def arguments(self) -> Mapping[str, Any] | None:
-        """The reply as arguments of the tool that was offered."""
+        """Reply as arguments of the offered tool."""
         in_tool = self.request.mode == "tool" and isinstance(self.reply, Mapping)
         return cast("Mapping[str, Any]", self.reply) if in_tool else None
 
     @property
     def words(self) -> str:
-        """The reply as text."""
+        """Reply as text."""
         return self.reply if isinstance(self.reply, str) else json.dumps(self.reply)
 
 
 def _request(
     number: int, protocol: Literal["openai", "anthropic"], body: Any, key: str
 ) -> ChatRequest:
-    said = [{"role": "system", "content": body["system"]}] if "system" in body else []
-    mode, schema = _asked(protocol, body)
-    messages = tuple(Message.model_validate(each) for each in [*said, *body["messages"]])
+    system = [{"role": "system", "content": body["system"]}] if "system" in body else []
+    mode, schema = _mode_and_schema(protocol, body)
+    messages = tuple(Message.model_validate(each) for each in [*system, *body["messages"]])
     return ChatRequest(number, protocol, key, body, messages, mode, schema)
 
 
-def _asked(protocol: str, body: Any) -> tuple[Mode, Any]:
-    """How a structured answer is asked for, and its schema where that is not in the words."""
+def _mode_and_schema(protocol: str, body: Any) -> tuple[Mode, Any]:
+    """Mode of the request, and the schema of the answer if it is not in the words."""
     if tools := body.get("tools"):
         function = tools[0] if protocol == "anthropic" else tools[0]["function"]
         return "tool", function.get("input_schema", function.get("parameters"))
@@ -209,36 +209,39 @@ def _asked(protocol: str, body: Any) -> tuple[Mode, Any]:
     return "text", None
 
 
-# -- what is said ----------------------------------------------------------------------------
+# -- answers ---------------------------------------------------------------------------------
 
 
-def _spoiled(reply: ChatAnswer, fault: ChatFault | None) -> str | Mapping[str, Any]:
-    said = reply.model_dump(mode="json") if isinstance(reply, BaseModel) else reply
+def _with_fault(reply: ChatAnswer, fault: ChatFault | None) -> str | Mapping[str, Any]:
+    value = reply.model_dump(mode="json") if isinstance(reply, BaseModel) else reply
     match fault:
         case "not-json":
-            return PROSE
+            return PROSE_ANSWER
         case "wrong-schema":
-            known = list(said) if isinstance(said, Mapping) else ["answer"]
+            known = list(value) if isinstance(value, Mapping) else ["answer"]
             return {each: {"unexpected": True} for each in known} or {"unexpected": True}
         case "made-up-labels":
-            return _made_up(said)
+            return _with_made_up_words(value)
         case _:
-            return dict(said) if isinstance(said, Mapping) else said
+            return dict(value) if isinstance(value, Mapping) else value
 
 
-def _made_up(value: Any) -> Any:
-    """The same with words that nobody offered in place of all words."""
+def _with_made_up_words(value: Any) -> Any:
+    """Value with made-up words in place of all words."""
     if isinstance(value, str):
         return f"made-up-{len(value)}"
     if isinstance(value, Mapping):
-        return {key: _made_up(inner) for key, inner in cast("Mapping[str, Any]", value).items()}
+        return {
+            key: _with_made_up_words(inner)
+            for key, inner in cast("Mapping[str, Any]", value).items()
+        }
     if isinstance(value, list | tuple):
-        return [_made_up(inner) for inner in cast("Sequence[Any]", value)]
+        return [_with_made_up_words(inner) for inner in cast("Sequence[Any]", value)]
     return value
 
 
-def _sample(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer that fits a schema of an object, as plain as can be."""
+def _example_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Simple answer that fits a schema of an object."""
     return _example(schema, schema.get("$defs", {}))
 
 
@@ -274,7 +277,7 @@ def _plain(schema: Mapping[str, Any]) -> Any:
 # -- the two protocols -----------------------------------------------------------------------
 
 
-def _openai(planned: _Planned) -> dict[str, Any]:
+def _openai(planned: _PlannedResponse) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": None}
     if planned.arguments is not None:
         name = planned.request.body["tools"][0]["function"]["name"]
@@ -283,19 +286,23 @@ def _openai(planned: _Planned) -> dict[str, Any]:
     else:
         message["content"] = planned.words
     reason = "stop" if planned.arguments is None else "tool_calls"
-    asked, said = _tokens(planned)
+    sent, received = _tokens(planned)
     return {
         "id": f"chatcmpl-{planned.request.number}",
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": planned.request.body.get("model", "double"),
         "choices": [{"index": 0, "message": message, "finish_reason": reason}],
-        "usage": {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said},
+        "usage": {
+            "prompt_tokens": sent,
+            "completion_tokens": received,
+            "total_tokens": sent + received,
+        },
     }
 
 
 def _openai_events(whole: dict[str, Any]) -> Iterator[str]:
-    """The same, as the events of a stream."""
+    """Events of a stream of a whole response."""
     (choice,) = whole.pop("choices")
     usage, delta = whole.pop("usage"), choice["message"]
     for number, call in enumerate(delta.get("tool_calls", ())):
@@ -312,14 +319,14 @@ def _openai_events(whole: dict[str, Any]) -> Iterator[str]:
     yield "data: [DONE]\n\n"
 
 
-def _anthropic(planned: _Planned) -> dict[str, Any]:
+def _anthropic(planned: _PlannedResponse) -> dict[str, Any]:
     block: Mapping[str, Any]
     if planned.arguments is not None:
         name = planned.request.body["tools"][0]["name"]
         block = {"type": "tool_use", "id": "toolu_1", "name": name, "input": planned.arguments}
     else:
         block = {"type": "text", "text": planned.words}
-    asked, said = _tokens(planned)
+    sent, received = _tokens(planned)
     return {
         "id": f"msg_{planned.request.number}",
         "type": "message",
@@ -328,7 +335,7 @@ def _anthropic(planned: _Planned) -> dict[str, Any]:
         "content": [block],
         "stop_reason": "end_turn" if planned.arguments is None else "tool_use",
         "stop_sequence": None,
-        "usage": {"input_tokens": asked, "output_tokens": said},
+        "usage": {"input_tokens": sent, "output_tokens": received},
     }
 
 
@@ -354,14 +361,14 @@ def _anthropic_events(whole: dict[str, Any]) -> Iterator[str]:
         yield f"event: {each['type']}\ndata: {json.dumps(each)}\n\n"
 
 
-def _tokens(planned: _Planned) -> tuple[int, int]:
-    """Words, which stand for tokens."""
+def _tokens(planned: _PlannedResponse) -> tuple[int, int]:
+    """Words of request and reply, counted as tokens."""
     return len(planned.request.text.split()), len(planned.words.split())
 
 
 # -- HTTP ------------------------------------------------------------------------------------
 
-PATHS: Mapping[str, Literal["openai", "anthropic"]] = {
+PROTOCOL_OF_PATH: Mapping[str, Literal["openai", "anthropic"]] = {
     "/v1/chat/completions": "openai",
     "/v1/messages": "anthropic",
 }
@@ -378,7 +385,7 @@ class _Listener(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """The next connection."""
+        """Accept the next connection."""
         accepted = super().get_request()
         self._open.add(accepted[0])
         return accepted
@@ -389,7 +396,7 @@ class _Listener(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def server_close(self) -> None:
-        """End all of them: clients keep theirs for the next request."""
+        """End all connections: clients keep theirs for the next request."""
         for each in list(self._open):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -405,36 +412,36 @@ class _Handler(BaseHTTPRequestHandler):
         return cast("_Listener", self.server).chat
 
     def do_POST(self) -> None:
-        """Answer a request, or do not."""
+        """Answer a request, or fail as planned."""
         with suppress(ConnectionError, TimeoutError):
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            protocol = PATHS.get(self.path.partition("?")[0])
+            protocol = PROTOCOL_OF_PATH.get(self.path.partition("?")[0])
             if protocol is None:
                 self._send(404, _error("not_found_error", f"there is nothing at {self.path}"))
                 return
             key = self.headers.get("x-api-key") or self.headers.get("authorization", "")
-            planned = self._chat.received(protocol, json.loads(body), key.removeprefix("Bearer "))
+            planned = self._chat.receive(protocol, json.loads(body), key.removeprefix("Bearer "))
             self._answer(planned)
 
-    def _answer(self, planned: _Planned) -> None:
+    def _answer(self, planned: _PlannedResponse) -> None:
         chat = self._chat
         if planned.reply is None:
             refused = "temperature" if "temperature" in chat.refuses else "tools"
-            told = f"this model does not support {refused}"
-            self._send(400, _error("invalid_request_error", told))
+            message = f"this model does not support {refused}"
+            self._send(400, _error("invalid_request_error", message))
         elif planned.fault == "busy":
             after = {"Retry-After": f"{chat.retry_after_s:g}"}
             self._send(429, _error("rate_limit_error", "too many requests"), after)
         elif planned.fault == "error":
             self._send(500, _error("api_error", "something went wrong"))
         elif planned.fault == "garbage":
-            self._send(200, PAGE, kind="text/html")
+            self._send(200, WEB_PAGE, kind="text/html")
         else:
             if planned.fault == "slow":
                 chat.closing.wait(chat.slow_s)
             self._say(planned)
 
-    def _say(self, planned: _Planned) -> None:
+    def _say(self, planned: _PlannedResponse) -> None:
         is_openai = planned.request.protocol == "openai"
         whole = _openai(planned) if is_openai else _anthropic(planned)
         if planned.request.body.get("stream"):
@@ -474,7 +481,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = self.close_connection or cut
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: `requests` of the server tells."""
+        """Log nothing: `requests` has everything."""
 
 
 def _error(kind: str, message: str) -> bytes:

@@ -42,7 +42,7 @@ class CapabilitySelection:
     and nothing was asked. `reclassifications`: how often the turn was selected for anew after a
     failure. `signals`: `bypassed`, `nothing_selected`, `reclassified`, `reclassification_limit`.
     `degraded` names what was asked for and did without: `llm`, `encoder`. `next`: where the loop
-    goes from there (`router.flow`), by `orchestration_mode`.
+    goes from there (`router.choices.flow`), by `orchestration_mode`.
     """
 
     active: tuple[str, ...]

@@ -26,6 +26,9 @@ from toolcrib.records.scope import Scope, Sensitivity, lowest
 MAX_HISTORY_MESSAGES = 20
 """Newest messages of a history that are read."""
 
+MAX_ATTACHMENTS = 20
+"""Attachments of a turn that are read."""
+
 MAX_TRAJECTORY_EVENTS = 1_000
 """Events that a turn may carry; of a longer trajectory send the end, as 200 are read."""
 

@@ -1,4 +1,4 @@
-"""Budget: the milliseconds of a turn, and which of its stages still fit into them."""
+"""Budget: the time of a turn in milliseconds, and the stages that still fit."""
 
 from __future__ import annotations
 
@@ -10,45 +10,43 @@ from typing import TypeVar
 from toolcrib.clock import Clock
 from toolcrib.router.settings import STAGES, Limits
 
-__all__ = ["LEARNING", "Budget", "Costs"]
+ANSWER_TIME_SHARE = 0.05
+"""Share of the time left that is kept for the answer itself."""
 
-SPARE = 0.05
-"""Of the time that is left, what is kept for handing the answer over."""
-
-LEARNING = 0.2
-"""How much one more run moves what a stage is expected to cost."""
+LAST_RUN_WEIGHT = 0.2
+"""Weight of the last run in the expected cost of a stage, a moving average."""
 
 
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 
 class Costs:
-    """What each stage is expected to cost, learnt from what it took; for several threads."""
+    """Expected cost of each stage, learnt from its runs; safe for several threads."""
 
     def __init__(self) -> None:
         self._known: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def of(self, stage: str) -> float:
-        """Expected milliseconds; 0 for a stage that never ran: it is given its chance."""
+        """Expected milliseconds of a stage; 0 for a stage that never ran, so that it runs once."""
         return self._known.get(stage, 0.0)
 
     def learn(self, stage: str, took_ms: float) -> None:
-        """Take one more run into account."""
+        """Add a run to the moving average."""
         with self._lock:
             before = self._known.get(stage)
-            moved = took_ms if before is None else before + LEARNING * (took_ms - before)
+            moved = took_ms if before is None else before + LAST_RUN_WEIGHT * (took_ms - before)
             self._known[stage] = moved
 
     def forget(self, stage: str) -> None:
-        """Expect a little less of a stage that was left out, so that it gets another chance."""
+        """Lower the cost of a stage that was left out, so that it gets another chance."""
         with self._lock:
             if stage in self._known:
-                self._known[stage] *= 1 - LEARNING
+                self._known[stage] *= 1 - LAST_RUN_WEIGHT
 
 
 class Budget:
-    """The time of one turn, by the injected clock."""
+    """Time of one turn, by the injected clock."""
 
     def __init__(
         self, limits: Limits, costs: Costs, clock: Clock, total_ms: float | None = None
@@ -68,32 +66,32 @@ class Budget:
         return (self._clock() - self._start) * 1000
 
     def left_ms(self, stage: str) -> float:
-        """Milliseconds that a stage may take that others are not waited for meanwhile."""
+        """Milliseconds that a stage may take beside others that run meanwhile."""
         left = self._limits.stage_ms.get(stage, math.inf)
         if self._total is not None:
-            left = min(left, (self._total - self.spent_ms) * (1 - SPARE))
+            left = min(left, (self._total - self.spent_ms) * (1 - ANSWER_TIME_SHARE))
         return max(0.0, left)
 
     def admits(self, stage: str) -> bool:
-        """Whether a stage still fits, beside those to come whose loss would be dearer."""
+        """True if a stage fits beside the more important stages to come."""
         has_time = self._total is None or self._total > self.spent_ms
         return has_time and self._costs.of(stage) <= self.room_ms(stage)
 
     def room_ms(self, stage: str) -> float:
-        """What a stage may take, beside those to come whose loss would be dearer."""
-        limit = self._limits.stage_ms.get(stage, float("inf"))
+        """Milliseconds that a stage may take beside the more important stages to come."""
+        limit = self._limits.stage_ms.get(stage, math.inf)
         if self._total is None:
             return limit
         left = max(0.0, self._total - self.spent_ms)
-        for dearer in reversed(STAGES[STAGES.index(stage) + 1 :]):
-            expected = self._costs.of(dearer)
-            # What would not fit in any case keeps no time from the others.
-            if dearer in self._waiting and expected <= left:
+        for other in reversed(STAGES[STAGES.index(stage) + 1 :]):
+            expected = self._costs.of(other)
+            # A stage that would not fit in any case takes no time from this one.
+            if other in self._waiting and expected <= left:
                 left -= expected
         return min(left, limit)
 
-    def admitted(self, stage: str) -> bool:
-        """As `admits`, for a part of another stage: when it does not fit, that is noted."""
+    def admit(self, stage: str) -> bool:
+        """As `admits`, and mark a stage that does not fit as degraded."""
         self._waiting.discard(stage)
         if self.admits(stage):
             return True
@@ -101,26 +99,26 @@ class Budget:
         self._costs.forget(stage)
         return False
 
-    def run(self, stage: str, work: Callable[[], _Made], otherwise: _Made) -> _Made:
-        """Do a stage's work if it still fits, else name it and give `otherwise`."""
-        return self.timed(stage, work) if self.admitted(stage) else otherwise
+    def run(self, stage: str, work: Callable[[], _Result], otherwise: _Result) -> _Result:
+        """Run a stage if it fits, else give `otherwise`."""
+        return self.measure(stage, work) if self.admit(stage) else otherwise
 
     def skip(self, stage: str) -> None:
-        """Say that a stage is not needed for this turn: nothing is kept free for it."""
+        """Keep no time free for a stage that this turn does not need."""
         self._waiting.discard(stage)
 
-    def timed(self, stage: str, work: Callable[[], _Made]) -> _Made:
-        """Do what cannot be left out, and note what it took."""
+    def measure(self, stage: str, work: Callable[[], _Result]) -> _Result:
+        """Run a stage that cannot be left out, and note its time."""
         started, before = self._clock(), sum(self.took_ms.values())
         try:
             return work()
         finally:
-            # What other stages took within is theirs.
+            # The time of stages within counts as theirs.
             within = sum(self.took_ms.values()) - before
             self._note(stage, (self._clock() - started) * 1000 - within)
 
     def took(self, stage: str, took_ms: float) -> None:
-        """Note what a part of another stage took."""
+        """Note the time of a stage that ran within another stage."""
         if took_ms:
             self._note(stage, took_ms)
 

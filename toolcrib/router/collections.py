@@ -1,4 +1,4 @@
-"""Collections that can be asked, and how near a question is to what each says of itself."""
+"""Collections of passages, and their cosine to a question."""
 
 from __future__ import annotations
 
@@ -18,15 +18,6 @@ from toolcrib.errors import QueryError, SettingsError
 from toolcrib.indexers.points import clean
 from toolcrib.records import Collection, Scope
 
-__all__ = [
-    "CollectionIndex",
-    "index_collections",
-    "merged",
-    "preset",
-    "read_collection_index",
-    "read_collections",
-]
-
 _PRESETS = Path(__file__).with_name("collections.yaml")
 
 
@@ -34,7 +25,7 @@ _PRESETS = Path(__file__).with_name("collections.yaml")
 class CollectionIndex:
     """Collections with the vectors of their descriptions and examples.
 
-    `vectors`: float32 [n, dimensions], `owners`: the collection's place of each row.
+    `vectors`: float32 [n, dimensions]; `owners`: position of the collection of each row.
     """
 
     collections: tuple[Collection, ...]
@@ -42,16 +33,16 @@ class CollectionIndex:
     owners: tuple[int, ...]
 
     def __bool__(self) -> bool:
-        """Whether there is anything to ask."""
+        """True if there is a collection."""
         return bool(self.collections)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every collection's name, in their order."""
+        """Names of all collections, in order."""
         return tuple(collection.name for collection in self.collections)
 
     def similarity(self, query: FloatArray | None) -> dict[str, float]:
-        """The cosine of a query to the nearest thing that each collection says of itself."""
+        """Cosine of a query to the nearest description or example of each collection."""
         near = dict.fromkeys(self.names, 0.0)
         if query is None or not len(self.vectors):
             return near
@@ -61,7 +52,7 @@ class CollectionIndex:
         return near
 
     def within(self, scope: Scope | None) -> tuple[Collection, ...]:
-        """The collections that a caller may ask."""
+        """Collections that a scope allows."""
         caller = scope or Scope()
         return tuple(
             each
@@ -70,7 +61,7 @@ class CollectionIndex:
         )
 
     def as_meta(self) -> dict[str, Any]:
-        """As it is kept in a store's small document."""
+        """Index as the JSON of a store's metadata."""
         return {
             "collections": [each.model_dump(mode="json") for each in self.collections],
             "digest": _digest(self.collections),
@@ -78,7 +69,7 @@ class CollectionIndex:
         }
 
     def with_changes(self, given: Iterable[Collection], dense: DenseEncoder) -> CollectionIndex:
-        """With these put in or replaced; what does not change is not encoded again."""
+        """Index with collections added or replaced; unchanged ones are not encoded again."""
         merged = {each.name: each for each in self.collections}
         changed = {each.name: each for each in given if merged.get(each.name) != each}
         if not changed:
@@ -88,38 +79,38 @@ class CollectionIndex:
         return self._joined(merged.values(), [fresh if n in changed else self for n in merged])
 
     def without(self, name: str) -> CollectionIndex:
-        """The same without one collection."""
+        """Index without one collection."""
         kept = [each for each in self.collections if each.name != name]
         return self._joined(kept, [self] * len(kept))
 
     def _joined(
         self, collections: Iterable[Collection], sources: Sequence[CollectionIndex]
     ) -> CollectionIndex:
-        """An index of collections, each with the rows that one of the sources has for it."""
+        """Index of collections, each with its rows from one of the sources."""
         found = tuple(collections)
         parts = [own.rows_of(each.name) for each, own in zip(found, sources, strict=True)]
         owners = tuple(place for place, rows in enumerate(parts) for _ in rows)
         return CollectionIndex(found, np.concatenate([self.vectors[:0], *parts]), owners)
 
     def rows_of(self, name: str) -> FloatArray:
-        """The vectors of one collection."""
+        """Vectors of one collection."""
         place = self.names.index(name)
         return self.vectors[[row for row, own in enumerate(self.owners) if own == place]]
 
 
 def index_collections(collections: Iterable[Collection], dense: DenseEncoder) -> CollectionIndex:
-    """Encode what collections say of themselves."""
+    """Encode the descriptions and examples of collections."""
     found = tuple(collections)
     flat = [text for each in found for text in _texts(each)]
-    vectors = dense.encode_documents(flat) if flat else _nothing(dense)
+    vectors = dense.encode_documents(flat) if flat else _no_vectors(dense)
     return CollectionIndex(found, vectors, _owners(found))
 
 
 def read_collection_index(meta: Mapping[str, Any], dense: DenseEncoder) -> CollectionIndex:
-    """The catalogue that a store's small document holds, empty where it holds none."""
+    """Read the index of a store's metadata; empty if the store has none."""
     kept = meta.get("catalogue")
     if kept is None:
-        return CollectionIndex((), _nothing(dense), ())
+        return CollectionIndex((), _no_vectors(dense), ())
     collections = read_collections(meta)
     if kept["digest"] != _digest(collections):
         return index_collections(collections, dense)
@@ -128,13 +119,13 @@ def read_collection_index(meta: Mapping[str, Any], dense: DenseEncoder) -> Colle
 
 
 def read_collections(meta: Mapping[str, Any]) -> tuple[Collection, ...]:
-    """The collections that a store keeps, whatever encoder their vectors are of."""
+    """Read the collections of a store's metadata, without their vectors."""
     kept = meta.get("catalogue", {"collections": ()})
     return tuple(Collection.model_validate(each) for each in kept["collections"])
 
 
 def preset(name: str) -> Collection:
-    """What ships for a collection of this name; one with nothing but the name where none does.
+    """Preset of a collection by its name; without a preset, a collection with only the name.
 
     Raises:
         QueryError: no collection can have this name.
@@ -148,7 +139,7 @@ def preset(name: str) -> Collection:
 
 
 def merged(given: Collection, known: Collection) -> Collection:
-    """A collection with what is known of it wherever nothing is said."""
+    """Collection with the fields of a known one where none is given."""
     return known.model_copy(update={name: getattr(given, name) for name in given.model_fields_set})
 
 
@@ -167,8 +158,8 @@ def _owners(collections: Sequence[Collection]) -> tuple[int, ...]:
 
 def _texts(collection: Collection) -> Sequence[str]:
     name = collection.name.replace("_", " ")
-    said = f"{name}: {collection.description}" if collection.description else name
-    return [clean(text) for text in (said, *collection.examples)]
+    described = f"{name}: {collection.description}" if collection.description else name
+    return [clean(text) for text in (described, *collection.examples)]
 
 
 def _digest(collections: Iterable[Collection]) -> str:
@@ -176,5 +167,5 @@ def _digest(collections: Iterable[Collection]) -> str:
     return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
 
 
-def _nothing(dense: DenseEncoder) -> FloatArray:
+def _no_vectors(dense: DenseEncoder) -> FloatArray:
     return np.empty((0, dense.dimensions), dtype=np.float32)

@@ -1,7 +1,7 @@
-"""Decision log: one record of every decision, without a word of the user's unless asked to.
+"""Decision log: a record of every decision, without a user's words unless asked to keep them.
 
-Records are JSON objects of three kinds: `decision`, `feedback` (what would have been right) and
-`outcome` (how a call of a tool ended); the last two name their decision.
+Records are JSON objects of three kinds: `decision`, `feedback` (the right decision) and `outcome`
+(the end of a call of a tool); the last two name their decision.
 """
 
 from __future__ import annotations
@@ -27,68 +27,55 @@ from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeReco
 from toolcrib.records.turns import Decision, Outcome, RouteKind
 from toolcrib.router.settings import TelemetrySettings
 
-__all__ = [
-    "DecisionLog",
-    "FailureLog",
-    "Failures",
-    "Feedback",
-    "FeedbackKeywords",
-    "JsonLinesLog",
-    "decision_record",
-    "feedback_record",
-    "open_log",
-    "outcome_record",
-]
-
-QUOTES = re.compile(r"[:=\"'`“”„‘’«»(\[{<]")
+QUOTE_STARTS = re.compile(r"[:=\"'`“”„‘’«»(\[{<]")
 PLAIN_WORD = re.compile(r"[a-z]+(?:[-_][a-z]+)*[,;.]?", re.IGNORECASE | re.ASCII)
 BLANK = "…"
 
-PATIENCE_S = 1.0
-"""How long somebody else's rotation is waited for."""
+ROTATION_TIMEOUT_S = 1.0
+"""Timeout for the rotation by another process."""
 
-OWNER_ONLY = 0o600
-HOLES = 2
-"""While files are being moved up one number may be free; two in a row are the end."""
+OWNER_ONLY_MODE = 0o600
+MAX_MISSING_FILES = 2
+"""Missing numbers in a row that end the files: a rotation leaves one number free for a moment."""
 
 
 class DecisionLog(Protocol):
-    """Where records are kept; for several threads."""
+    """Log of records; safe for several threads."""
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Append a record; raises StoreWriteError where it cannot be kept."""
+        """Append a record; raises StoreWriteError if the log cannot keep it."""
         ...
 
     def read(self) -> Iterator[Mapping[str, Any]]:
-        """Every record, oldest first; nothing where nothing was written yet."""
+        """Records, oldest first; none before the first write."""
         ...
 
     def find(self, decision_id: str) -> Mapping[str, Any] | None:
-        """The decision of this id, None where there is none."""
+        """Decision of an id; None if unknown."""
         ...
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Close the log."""
         ...
 
 
 @runtime_checkable
 class FailureLog(Protocol):
-    """A log that also tells which tools failed, whichever process was told."""
+    """Log that also knows which tools failed, in any process."""
 
     def failed(self, decision_id: str) -> tuple[str, ...]:
-        """The tools whose last reported outcome for a decision is a failure."""
+        """Tools whose last reported outcome for a decision is a failure."""
         ...
 
 
 MAX_DECISIONS = 10_000
-MAX_TOOLS = 100
+MAX_FAILED_TOOLS = 100
 
 
 class Failures:
-    """Remembers which tools failed for a decision; safe for several threads.
+    """Tools that failed, by decision; safe for several threads.
 
-    The last `decisions` that something failed for are kept, and the last `MAX_TOOLS` of each.
+    The last `decisions` with a failure are kept, and the last `MAX_FAILED_TOOLS` of each.
     """
 
     def __init__(self, decisions: int = MAX_DECISIONS) -> None:
@@ -96,28 +83,28 @@ class Failures:
         self._lock = threading.Lock()
 
     def report(self, decision_id: str, tool: str, outcome: Outcome) -> None:
-        """Take down how a call of a tool (by id) ended; a success makes up for its failures."""
+        """Report the outcome of a call of a tool (by id); a success clears its failures."""
         with self._lock:
             failed = self._failed.pop(decision_id, {})
             failed.pop(tool, None)
             if outcome == "failure":
                 failed[tool] = None
-            if len(failed) > MAX_TOOLS:
+            if len(failed) > MAX_FAILED_TOOLS:
                 del failed[next(iter(failed))]
             if failed:
                 self._failed[decision_id] = failed
 
     def of(self, decision_id: str) -> tuple[str, ...]:
-        """The ids of the tools that failed for a decision, in the order of failing."""
+        """Ids of the tools that failed for a decision, in the order of failing."""
         with self._lock:
             return tuple(self._failed.get(decision_id, ()))
 
 
 class Feedback(BaseModel):
-    """What would have been right, as far as somebody says so; None is "not said".
+    """Feedback on a decision: the right values, as far as stated; None is "not stated".
 
-    `tools` and `collections` are the ids of all that are right, none where nothing fits;
-    `intent` and `domain` are empty where no label fits.
+    `tools` and `collections` are the ids of all right ones, empty if none fits; `intent` and
+    `domain` are empty if no label fits.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -138,7 +125,7 @@ class Feedback(BaseModel):
 
 
 class FeedbackKeywords(TypedDict, total=False):
-    """The fields of `Feedback`, as keywords of `feedback`."""
+    """Fields of `Feedback`, as keywords of `feedback`."""
 
     route: RouteKind | None
     tools: Sequence[str] | None
@@ -150,18 +137,18 @@ class FeedbackKeywords(TypedDict, total=False):
 
 
 def open_log(settings: TelemetrySettings) -> DecisionLog | None:
-    """The log that is set, None where none is; nothing is made before the first write."""
+    """Log of the settings, None without a path; the first write makes the file."""
     if settings.path is None:
         return None
     return JsonLinesLog(Path(settings.path), max_bytes=settings.max_bytes, kept=settings.kept)
 
 
 def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, Any]:
-    """A decision made at `at` (Unix time) as it is logged.
+    """Record of a decision made at `at` (Unix time).
 
-    All that a user wrote, and all that may quote it, stands under `text`, which is there only
-    when asked for: the turn, what was searched with, entities, signals, reasons. What is left
-    of signals outside of it are words that the turn does not have.
+    Everything that a user wrote, or that may quote it, stands under `text`, which is there only if
+    asked for: the turn, the text searched with, entities, signals, reasons. Signals outside of
+    `text` hold only words that the turn does not have.
     """
     made = as_json(decision)
     entities = made["context"]["entities"]
@@ -174,10 +161,10 @@ def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, A
         "at": _iso(at),
         "context": {**made["context"], "entities": [each["type"] for each in entities]},
         "tools": {**made["tools"], "items": items},
-        "signals": _own_words(decision, _signals(decision)),
+        "signals": _without_quotes(decision, _signals(decision)),
         "agent": _agent(decision),
         "guidance": [each.key for each in decision.guidance],
-        "text": _texts(decision, made) if text else None,
+        "text": _text_fields(decision, made) if text else None,
     }
     return as_json(adapter(DecisionRecord).validate_python(known))
 
@@ -185,7 +172,7 @@ def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, A
 def feedback_record(
     decision_id: str, feedback: Feedback, *, text: bool, at: float
 ) -> dict[str, Any]:
-    """What somebody said of a decision at `at` (Unix time); the note only with `text`."""
+    """Record of feedback on a decision at `at` (Unix time); the note only with `text`."""
     given = feedback.model_dump(exclude=None if text else {"note"})
     return as_json(FeedbackRecord(decision_id, _iso(at), **given))
 
@@ -193,11 +180,11 @@ def feedback_record(
 def outcome_record(
     decision_id: str, tool: str, outcome: Outcome, *, at: float, took_ms: float | None = None
 ) -> dict[str, Any]:
-    """How a call of a tool, named by its id, ended at `at` (Unix time)."""
+    """Record of the outcome of a call of a tool, by its id, at `at` (Unix time)."""
     return as_json(OutcomeRecord(decision_id, _iso(at), tool, outcome, took_ms))
 
 
-def _texts(decision: Decision, made: dict[str, Any]) -> dict[str, Any]:
+def _text_fields(decision: Decision, made: dict[str, Any]) -> dict[str, Any]:
     return {
         "turn": decision.context.text,
         "search": decision.search_text,
@@ -219,21 +206,21 @@ def _agent(decision: Decision) -> dict[str, Any] | None:
     agent = decision.agent
     if agent is None:
         return None
-    signals = _own_words(decision, agent.signals)
+    signals = _without_quotes(decision, agent.signals)
     return {"target": agent.target, "confidence": agent.confidence, "signals": signals}
 
 
-def _own_words(decision: Decision, signals: Iterable[str]) -> list[str]:
-    """Each signal up to where it quotes; before that, blanks for words that may be the user's."""
+def _without_quotes(decision: Decision, signals: Iterable[str]) -> list[str]:
+    """Signals up to a quote, with blanks for words that may be the user's."""
     context = decision.context
     texts = (context.text, decision.search_text, *(entity.text for entity in context.entities))
-    said = {word for text in texts for word in re.findall(r"[a-z]+", text.casefold())}
+    users = {word for text in texts for word in re.findall(r"[a-z]+", text.casefold())}
 
     def own(word: str) -> bool:
         parts = re.findall(r"[a-z]+", word.casefold())
-        return PLAIN_WORD.fullmatch(word) is not None and said.isdisjoint(parts)
+        return PLAIN_WORD.fullmatch(word) is not None and users.isdisjoint(parts)
 
-    shortened = [QUOTES.split(signal, maxsplit=1)[0].split() for signal in signals]
+    shortened = [QUOTE_STARTS.split(signal, maxsplit=1)[0].split() for signal in signals]
     blanked = [" ".join(w if own(w) else BLANK for w in words) for words in shortened]
     return list(dict.fromkeys(filter(None, blanked)))
 
@@ -243,11 +230,11 @@ def _iso(at: float) -> str:
 
 
 class JsonLinesLog:
-    """One record a line in `path`; what is full becomes `path.1`, `path.2`, up to `path.KEPT`.
+    """Log of one record a line in `path`; a full file becomes `path.1`, up to `path.KEPT`.
 
-    A record is one write to a file opened for appending, so that those of several threads and
-    processes never mix. What a killed process left of a line costs that line only. The file can
-    be read by its owner alone, and is made with its folder at the first write.
+    A record is one write to a file opened for appending, so that records of several threads and
+    processes never mix. A killed process can break its last line only. Only the owner can read the
+    file; the first write makes it, with its folder.
     """
 
     def __init__(self, path: Path, *, max_bytes: int = 16 * 2**20, kept: int = 5) -> None:
@@ -273,7 +260,7 @@ class JsonLinesLog:
             ) from error
 
     def read(self) -> Iterator[Mapping[str, Any]]:
-        """Every record, oldest first; lines that are no record are passed over.
+        """Records, oldest first; lines that are no record are skipped.
 
         Raises:
             StoreDamagedError: a file cannot be opened.
@@ -283,7 +270,7 @@ class JsonLinesLog:
                 yield from filter(None, map(_record, file))
 
     def find(self, decision_id: str) -> Mapping[str, Any] | None:
-        """The decision of this id, None where there is none.
+        """Decision of an id; None if unknown.
 
         Raises:
             StoreDamagedError: a file cannot be opened.
@@ -298,11 +285,11 @@ class JsonLinesLog:
         return None
 
     def close(self) -> None:
-        """Nothing is held between writes."""
+        """Do nothing: no file stays open between writes."""
 
     def _append(self, line: bytes) -> None:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self._path, flags, OWNER_ONLY)
+        descriptor = os.open(self._path, flags, OWNER_ONLY_MODE)
         try:
             end = os.fstat(descriptor).st_size
             if end and os.pread(descriptor, 1, end - 1) != b"\n":
@@ -318,8 +305,8 @@ class JsonLinesLog:
         from filelock import FileLock, Timeout
 
         try:
-            with FileLock(f"{self._path}.lock", timeout=PATIENCE_S):
-                # Another process may have done it in the meantime.
+            with FileLock(f"{self._path}.lock", timeout=ROTATION_TIMEOUT_S):
+                # Another process may have rotated in the meantime.
                 if self._is_full(more):
                     self._rotate()
         except Timeout:
@@ -334,20 +321,20 @@ class JsonLinesLog:
         return size > 0 and size + more > self._max_bytes
 
     def _rotate(self) -> None:
-        free = next(n for n in itertools.count(1) if not self._numbered(n).exists())
+        free = next(n for n in itertools.count(1) if not self._path_of(n).exists())
         for number in range(self._kept + 1, free):
-            self._numbered(number).unlink()
+            self._path_of(number).unlink()
         for number in range(min(free, self._kept), 0, -1):
-            self._numbered(number - 1).replace(self._numbered(number))
+            self._path_of(number - 1).replace(self._path_of(number))
         if not self._kept:
             self._path.unlink()
 
     def _open_all(self, stack: ExitStack) -> list[BinaryIO]:
-        """The files, newest first: one that is moved up meanwhile is met again under its number."""
+        """Files, newest first; a file that a rotation moves meanwhile is taken once."""
         found: dict[int, BinaryIO] = {}
         number = missing = 0
-        while missing < HOLES:
-            path = self._numbered(number)
+        while missing < MAX_MISSING_FILES:
+            path = self._path_of(number)
             number += 1
             try:
                 file = stack.enter_context(path.open("rb"))
@@ -362,12 +349,12 @@ class JsonLinesLog:
                 found.setdefault(os.fstat(file.fileno()).st_ino, file)
         return list(found.values())
 
-    def _numbered(self, number: int) -> Path:
+    def _path_of(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
 
 
 def _record(line: bytes) -> Mapping[str, Any]:
-    """The record of a line; empty where it is none."""
+    """Record of a line; empty if the line is no record."""
     try:
         return object_of(json.loads(line))
     except (ValueError, RecursionError):

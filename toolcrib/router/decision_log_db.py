@@ -22,47 +22,47 @@ from toolcrib.store.records_db.base import DbRow, RecordsDb
 
 logger = logging.getLogger(__name__)
 
-CAPACITY = 4096
-PAUSE_S = 0.02
-RETRY_S = 1.0
+MAX_WAITING_ROWS = 4096
+WRITE_DELAY_S = 0.02
+WRITE_RETRY_S = 1.0
 
 PRUNE_EVERY_S = 600.0
 WARN_EVERY_S = 1.0
-PATIENCE_S = 5.0
-"""How long closing waits for records that are being removed."""
+PRUNE_TIMEOUT_S = 5.0
+"""Timeout of closing for a prune that runs."""
 
-PAGE = 200
-AROUND_S = 1.0
-"""What is said of a decision that another process has made but not written yet stands at its own
-time: within this of the decision's."""
+PAGE_ROWS = 200
+CLOCK_SKEW_S = 1.0
+"""Tolerance between the times of a decision and of its reports: another process may report on a
+decision that is not written yet, at its own time."""
 
-OWN_WORDS = {"decision": "text", "feedback": "note"}
-"""What of a record may be a user's words."""
+TEXT_FIELDS = {"decision": "text", "feedback": "note"}
+"""Fields of records that may hold a user's words, by kind."""
 
-TABLES = {"decision": "decisions", "feedback": "feedback", "outcome": "outcomes"}
-MAY_PASS = (StoreUnavailableError, StoreLockedError, StoreWriteError)
+TABLE_OF_KIND = {"decision": "decisions", "feedback": "feedback", "outcome": "outcomes"}
+PASSING_ERRORS = (StoreUnavailableError, StoreLockedError, StoreWriteError)
 
 Record = Mapping[str, Any]
 
 
-class Said(NamedTuple):
-    """What was said of a decision, oldest first."""
+class DecisionReports(NamedTuple):
+    """Feedback and outcomes of a decision, oldest first."""
 
     feedback: list[Record]
     outcomes: list[Record]
 
 
 class DatabaseLog:
-    """The `DecisionLog` of a namespace, which every process of a service reads and writes.
+    """`DecisionLog` of a namespace, which every process of a service reads and writes.
 
-    Decisions are written a moment later and many at a time: no turn waits for it, and where the
-    database does not keep up, some are dropped and counted. What callers hand in, feedback and
-    outcomes, is durable when `write` returns. `text`: also keep users' words. Records older than
-    `keep_s` are removed now and then. The database is not closed with the log.
+    Decisions are written a moment later and many at a time, so no turn waits; if the database does
+    not keep up, some are dropped and counted. Feedback and outcomes are durable when `write`
+    returns. `text`: also keep users' words. Records older than `keep_s` are pruned. Closing the log
+    leaves the database open.
     """
 
-    # Feedback and outcomes stand at the time of their decision, under ids that begin with its
-    # id: all that is about one decision then lies in one stretch of a table.
+    # Feedback and outcomes have the time of their decision, and ids that begin with its id: all
+    # reports on a decision are then neighbours in a table.
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class DatabaseLog:
         clock: Clock | None = None,
     ) -> None:
         self._db = db
-        self._tables = {kind: f"{table}/{namespace}" for kind, table in TABLES.items()}
+        self._tables = {kind: f"{table}/{namespace}" for kind, table in TABLE_OF_KIND.items()}
         self._text = text
         self._keep_s = keep_s
         self._now = now
@@ -90,20 +90,20 @@ class DatabaseLog:
 
     @property
     def dropped(self) -> int:
-        """How many decisions could not be kept since this was made."""
+        """Number of decisions that could not be kept."""
         return self._dropped
 
     # -- writing ---------------------------------------------------------------------------
 
     def write(self, record: Record) -> None:
-        """Take a record of JSON values that has `kind`, `at`, and `id` or `decision`.
+        """Write a record of JSON values that has `kind`, `at`, and `id` or `decision`.
 
         Raises:
             StoreError: feedback or an outcome cannot be kept. (A decision is taken at once.)
         """
         kind = record["kind"]
         if not self._text:
-            record = {key: value for key, value in record.items() if key != OWN_WORDS.get(kind)}
+            record = {key: value for key, value in record.items() if key != TEXT_FIELDS.get(kind)}
         if kind == "decision":
             if not self._queue.add(DbRow(record["id"], _seconds(record["at"]), record)):
                 self._drop(1, "the database does not keep up")
@@ -115,13 +115,13 @@ class DatabaseLog:
         self._db.put(self._tables[kind], DbRow(row_id, at, record))
 
     def _stamp(self) -> int:
-        """Nanoseconds that only grow, also where the clock is set back."""
+        """Nanoseconds that only grow, even if the clock is set back."""
         with self._counting:
             self._last_stamp = max(time.time_ns(), self._last_stamp + 1)
             return self._last_stamp
 
     def flush(self) -> None:
-        """Write what is still waiting.
+        """Write the waiting decisions.
 
         Raises:
             StoreError: the database does not take it; it stays, and is tried again.
@@ -129,17 +129,17 @@ class DatabaseLog:
         self._queue.flush()
 
     def close(self) -> None:
-        """Write what is still waiting; what cannot be written is given up and counted."""
+        """Write the waiting decisions; those that cannot be written are dropped and counted."""
         lost = self._queue.close()
         if lost:
             self._drop(lost, "the log was closed")
         if self._pruning is not None:
-            self._pruning.join(PATIENCE_S)
+            self._pruning.join(PRUNE_TIMEOUT_S)
 
     # -- reading; each raises StoreError where the database cannot be read ---------------------
 
     def read(self) -> Iterator[Record]:
-        """Every record: decisions oldest first, each followed by what was said of it."""
+        """Records: decisions oldest first, each followed by its reports."""
         waiting = self._unwritten()
         each = [
             (row for row in self._db.read(table) if row.id not in waiting)
@@ -149,17 +149,17 @@ class DatabaseLog:
         return (row.body for row in heapq.merge(last, *each, key=lambda row: row.at))
 
     def find(self, decision_id: str) -> Record | None:
-        """The decision of this id, None where there is none."""
+        """Decision of an id; None if unknown."""
         found = self._find(decision_id)
         return found.body if found else None
 
     def recent(self, limit: int = 50, before: str | None = None) -> list[Record]:
-        """The last decisions, newest first; with `before`, only those before that decision."""
+        """Last decisions, newest first; with `before`, only older ones than that decision."""
         waiting = self._unwritten()
         mark = None
         if before is not None:
             last = self._find(before)
-            # What is no longer there was older than all that is.
+            # A pruned decision was older than all that are left.
             if last is None:
                 return []
             mark = last.at, last.id
@@ -169,17 +169,17 @@ class DatabaseLog:
         last = sorted((at for at in places if mark is None or at < mark), reverse=True)
         return [known[row_id].body for _, row_id in last[:limit]]
 
-    def about(self, decision_id: str) -> Said:
-        """What was said of a decision; nothing of one that is not known."""
+    def about(self, decision_id: str) -> DecisionReports:
+        """Reports on a decision; empty for an unknown decision."""
         found = self._find(decision_id)
         if found is None:
-            return Said([], [])
-        return Said(self._said("feedback", found), self._said("outcome", found))
+            return DecisionReports([], [])
+        return DecisionReports(self._reports("feedback", found), self._reports("outcome", found))
 
     def failed(self, decision_id: str) -> tuple[str, ...]:
-        """The tools whose last reported outcome for a decision is a failure."""
+        """Tools whose last reported outcome for a decision is a failure."""
         found = self._find(decision_id)
-        outcomes = self._said("outcome", found) if found else []
+        outcomes = self._reports("outcome", found) if found else []
         last = {outcome["tool"]: outcome["outcome"] for outcome in outcomes}
         return tuple(tool for tool, outcome in last.items() if outcome == "failure")
 
@@ -188,18 +188,18 @@ class DatabaseLog:
         return waiting or self._db.get(self._tables["decision"], decision_id)
 
     def _unwritten(self) -> dict[str, DbRow]:
-        """Decisions that wait, since the disk is full or another process writes; by id."""
+        """Decisions by id that wait for a full disk or a writing process."""
         try:
             self.flush()
         except (StoreWriteError, StoreLockedError):
             return {row.id: row for row in self._queue.waiting()}
         return {}
 
-    def _said(self, kind: str, decision: DbRow) -> list[Record]:
-        """The records of a kind about a decision, from the last that may be one backwards."""
-        mark, end = (decision.at + AROUND_S, ""), decision.at - AROUND_S
+    def _reports(self, kind: str, decision: DbRow) -> list[Record]:
+        """Records of a kind about a decision, read from the last possible one backwards."""
+        mark, end = (decision.at + CLOCK_SKEW_S, ""), decision.at - CLOCK_SKEW_S
         found: list[DbRow] = []
-        while page := self._db.newest(self._tables[kind], limit=PAGE, before=mark):
+        while page := self._db.newest(self._tables[kind], limit=PAGE_ROWS, before=mark):
             found += [row for row in page if row.id.startswith(f"{decision.id}:")]
             mark = page[-1].at, page[-1].id
             if mark[0] < end:
@@ -209,10 +209,10 @@ class DatabaseLog:
     # -- in the background -----------------------------------------------------------------
 
     def _put_decisions(self, rows: list[DbRow]) -> None:
-        """Write them; what the database will never take is dropped, the rest tried again."""
+        """Write decisions; those that the database never takes are dropped."""
         try:
             self._db.put_all(self._tables["decision"], rows)
-        except MAY_PASS:
+        except PASSING_ERRORS:
             raise
         except StoreError as error:
             if len(rows) == 1:
@@ -226,7 +226,7 @@ class DatabaseLog:
         if self._clock() < self._next_prune:
             return
         self._next_prune = self._clock() + PRUNE_EVERY_S
-        # On its own, since much may have to go, and decisions are waiting.
+        # In a thread: a prune may take long, and decisions are waiting.
         self._pruning = threading.Thread(target=self._prune, daemon=True)
         self._pruning.start()
 
@@ -248,9 +248,9 @@ class DatabaseLog:
 
 
 class _WriteBehind:
-    """Rows that `write` is given in their order, a moment later and many at a time.
+    """Queue of rows, which `write` gets a moment later, in order and many at a time.
 
-    What `write` fails at with a `StoreError` stays, and is tried again. Safe for several threads.
+    Rows that `write` fails at with a `StoreError` stay in the queue. Safe for several threads.
     """
 
     def __init__(self, write: Callable[[list[DbRow]], None]) -> None:
@@ -262,16 +262,16 @@ class _WriteBehind:
         self._is_failing = False
 
     def add(self, row: DbRow) -> bool:
-        """Take a row; False where too many are waiting already."""
+        """Add a row; False if the queue is full."""
         with self._guard:
-            if len(self._waiting) >= CAPACITY:
+            if len(self._waiting) >= MAX_WAITING_ROWS:
                 return False
             self._waiting.append(row)
-            self._start(PAUSE_S)
+            self._start(WRITE_DELAY_S)
         return True
 
     def flush(self) -> None:
-        """Write all that was taken until now; what `write` raises is raised here."""
+        """Write all rows; raises what `write` raises."""
         with self._writing:
             with self._guard:
                 taken, self._waiting = self._waiting, []
@@ -284,12 +284,12 @@ class _WriteBehind:
                 raise
 
     def waiting(self) -> list[DbRow]:
-        """What was taken and is not written yet, in its order."""
+        """Rows that are not written yet, in order."""
         with self._writing, self._guard:
             return list(self._waiting)
 
     def close(self) -> int:
-        """Write what is left; how many rows had to be given up. More may be added afterwards."""
+        """Write the rows that are left, and return the number of lost rows."""
         with self._guard:
             timer, self._timer = self._timer, None
         if timer is not None:
@@ -304,7 +304,7 @@ class _WriteBehind:
         return 0
 
     def _start(self, pause_s: float) -> None:
-        """See that a thread will write; it lives only while there is something to be written."""
+        """Start the writing thread; it ends when the queue is empty."""
         if self._timer is None:
             self._timer = threading.Timer(pause_s, self._run)
             self._timer.daemon = True
@@ -321,9 +321,9 @@ class _WriteBehind:
                 logger.warning("decisions cannot be written now, are tried again", exc_info=True)
             self._is_failing = True
             with self._guard:
-                self._start(RETRY_S)
+                self._start(WRITE_RETRY_S)
         except Exception:
-            # A fault of ours costs these rows, and not all that follow.
+            # A fault of the program costs these rows, and not all that follow.
             logger.exception("decisions were lost")
 
 

@@ -28,50 +28,39 @@ from toolcrib.router.route import Reason
 from toolcrib.router.settings import KnowledgeSettings
 from toolcrib.store.filters import AnyOf
 
-__all__ = [
-    "ALL",
-    "FIRST",
-    "MAPPED",
-    "SHARE_FLOOR",
-    "KnowledgeRouter",
-    "passage_shares",
-    "select_passages",
-]
-
-MOST_PASSAGES = 30
-WORD_SCALE = 15.0
-TEMPERATURE = 0.05
+MAX_SHARE_PASSAGES = 30
+SHARE_BM25_SCALE = 15.0
+SHARE_TEMPERATURE = 0.05
 SHARE_FLOOR = 0.01
-"""How the best passages speak for their collections: softmax of the mean of cosine and
-`1 - exp(-bm25 / 15)`. The words weigh more here than in the ranking of passages: a collection is
-told by its vocabulary."""
+"""Parameters of the shares of collections: softmax of the mean of cosine and `1 - exp(-bm25 / 15)`.
+Words weigh more here than in the ranking of passages: a vocabulary tells a collection."""
 
-SHARE = (1.29, 8.9)
-"""Log-odds of a collection: of its log-share of the passages, and of its similarity."""
+COLLECTION_WEIGHTS = (1.29, 8.9)
+"""Log-odds of a collection: weights of its log-share of the passages and of its similarity."""
 
-FIT = (8.85, 4.93, 3.9, 11.32, -9.94)
-"""Log-odds that any collection fits: of the score of the first passage, of the mean of the first
-five, of the first collection's share of the passages, of its similarity; and the offset. Fitted
-as if half of all questions fitted nothing."""
+FIT_WEIGHTS = (8.85, 4.93, 3.9, 11.32, -9.94)
+"""Log-odds that any collection fits: weights of the score of the first passage, of the mean of the
+first five, of the first collection's share and of its similarity; and the offset. Fitted as if half
+of all questions fitted nothing."""
 
-FIT_BY_WORDS = (4.0, -2.8, 4.3, -6.3)
-"""The same where the encoder fails: of the logarithms of the best BM25 and of the mean of the
+FIT_WEIGHTS_BY_WORDS = (4.0, -2.8, 4.3, -6.3)
+"""Log-odds without an encoder: weights of the logarithms of the best BM25 and of the mean of the
 first five, and of the first collection's share; and the offset."""
 
-FIRST = 5
+FIT_PASSAGES = 5
 
 
 def passage_shares(found: Sequence[RankedPassage], names: Sequence[str]) -> dict[str, float]:
-    """Each collection's share of the best passages, weighed by how well they fit."""
+    """Share of each collection in the best passages, weighed by their fit."""
     strengths = [
-        ((each.legs.dense + 1 - math.exp(-each.legs.lexical / WORD_SCALE)) / 2, each)
+        ((each.legs.dense + 1 - math.exp(-each.legs.lexical / SHARE_BM25_SCALE)) / 2, each)
         for each in found
     ]
     strengths.sort(key=lambda pair: -pair[0])
     top = strengths[0][0]
     shares = dict.fromkeys(names, 0.0)
-    for strength, each in strengths[:MOST_PASSAGES]:
-        shares[each.passage.collection] += math.exp((strength - top) / TEMPERATURE)
+    for strength, each in strengths[:MAX_SHARE_PASSAGES]:
+        shares[each.passage.collection] += math.exp((strength - top) / SHARE_TEMPERATURE)
     total = sum(shares.values())
     return {name: share / total for name, share in shares.items()}
 
@@ -79,8 +68,8 @@ def passage_shares(found: Sequence[RankedPassage], names: Sequence[str]) -> dict
 def collection_probabilities(
     shares: Mapping[str, float], similarity: Mapping[str, float], priorities: Mapping[str, float]
 ) -> dict[str, float]:
-    """How likely each collection is the right one, if any is; priorities are log-odds."""
-    of_share, of_similarity = SHARE
+    """Probability that each collection is right, if any is; priorities are log-odds."""
+    of_share, of_similarity = COLLECTION_WEIGHTS
     return exclusive_probabilities(
         {
             name: of_share * math.log(shares[name] + SHARE_FLOOR)
@@ -92,23 +81,23 @@ def collection_probabilities(
 
 
 def _fit(weights: Sequence[float], *known: float) -> float:
-    """How likely any collection fits."""
+    """Probability that any collection fits."""
     return sigmoid(
         sum(weight * value for weight, value in zip(weights, (*known, 1.0), strict=True))
     )
 
 
-ALIKE = 0.85
-"""Share of words in common from which a passage is taken for another version of one above it."""
+VERSION_WORD_SHARE = 0.85
+"""Share of common words from which a passage is a version of a higher one."""
 
 
 def select_passages(
     found: Sequence[RankedPassage], per_collection: int, token_budget: int, k: int | None = None
 ) -> list[RankedPassage]:
-    """The passages to show, in their order.
+    """Select the passages to show, in their order.
 
-    At most `k` in all, else so many of a collection; none that says again what one above it says;
-    and as many as fit into the budget. The first is always kept, however long it is.
+    At most `k` in all, else `per_collection` of each collection; no version of a higher passage;
+    and only what fits into the budget. The first passage always stays, however long it is.
     """
     kept: list[RankedPassage] = []
     words: list[frozenset[str]] = []
@@ -120,7 +109,7 @@ def select_passages(
         full = taken[each.passage.collection] == per_collection if k is None else len(kept) == k
         if full or (kept and cost > left):
             continue
-        if any(_alike(own, other) for other in words):
+        if any(_is_version(own, other) for other in words):
             continue
         kept.append(each)
         words.append(own)
@@ -129,41 +118,41 @@ def select_passages(
     return kept
 
 
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    return len(one & other) >= ALIKE * max(1, len(one | other))
+def _is_version(one: frozenset[str], other: frozenset[str]) -> bool:
+    return len(one & other) >= VERSION_WORD_SHARE * max(1, len(one | other))
 
 
 MAPPED = "mapped"
-"""The signal that the map has chosen the collections."""
+"""Signal of collections chosen by the map."""
 
-ALL = "all"
-"""What an answer from every collection calls itself."""
+ALL_COLLECTIONS = "all"
+"""Name that stands for all collections in an answer."""
 
-FLOOR = 0.02
-"""A collection this much less likely than the first is named, and gives no passages."""
+MIN_SHARE_OF_FIRST = 0.02
+"""Share of the first collection's probability below which a collection gives no passages."""
 
 
-GROUNDED = 0.4
-"""The part of `least` that is asked of a turn that names written rules."""
+GROUNDED_LEAST_FACTOR = 0.4
+"""Factor of `least` for a turn that names written rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """The collections to ask, best first, and what the answer says of that.
+    """Collections to search, best first, and their answer without passages.
 
-    Of a collection that is less likely than the first by `floor`, no passage is taken.
+    Collections below the share `floor` of the first one's probability give no passages.
     """
 
     hits: tuple[CollectionHit, ...]
     result: KnowledgeResult
-    floor: float = FLOOR
+    floor: float = MIN_SHARE_OF_FIRST
 
 
 class KnowledgeRouter:
-    """Chooses collections and passages for an encoded question.
+    """Router of an encoded question to collections and passages.
 
-    `aliases` are other words for intents that the map may use, with the intents' own names.
-    A `reranker` looks at the passages of the chosen collections again.
+    `aliases` are other words for intents in the map, by alias. A `reranker` orders the passages of
+    the chosen collections again.
     """
 
     def __init__(
@@ -182,7 +171,7 @@ class KnowledgeRouter:
 
     @property
     def reranks(self) -> bool:
-        """Whether passages are looked at twice, where there is time."""
+        """True if passages can be reranked."""
         return self._reranker is not None
 
     def find(
@@ -195,77 +184,76 @@ class KnowledgeRouter:
         reranking: bool = True,
         grounded: bool = False,
     ) -> KnowledgeResult:
-        """The passages that fit a question, out of the collections `among` (all by default).
+        """Find the passages that fit a question, in the collections `among` (all by default).
 
-        `options` say how many; whoever names collections hands them in as `among`. Without
-        `reranking` the first look stands. What is `grounded` in written rules, as it says itself,
-        gets passages that fit less well.
+        `options` say how many; collections named there must come as `among`. `grounded`: the
+        question names written rules, so passages may fit less well.
 
         Raises:
             StoreError: the store does not answer.
         """
         reach = self.catalogue.collections if among is None else tuple(among)
         if not reach:
-            return KnowledgeResult(reason=Reason.NO_COLLECTION.said())
+            return KnowledgeResult(reason=Reason.NO_COLLECTION.text())
         best = self.best_passages(query, reach)
         if not best and query.dense is None:
-            fits = _fit(FIT_BY_WORDS, 0.0, 0.0, 0.0)
-            reason = Reason.NOTHING_NEAR.said(*distinct_numbers(fits, self._settings.least))
+            fits = _fit(FIT_WEIGHTS_BY_WORDS, 0.0, 0.0, 0.0)
+            reason = Reason.NOTHING_NEAR.text(*distinct_numbers(fits, self._settings.least))
             return KnowledgeResult(fit=fits, reason=reason)
         if not best:
-            return KnowledgeResult(reason=Reason.NO_PASSAGES.said())
+            return KnowledgeResult(reason=Reason.NO_PASSAGES.text())
         held = {each.passage.collection for each in best}
         shares, fits = self.collection_scores(query, best, [c for c in reach if c.name in held])
         reranker = self._reranker if reranking else None
-        answered = partial(self._answered, query, best, reranker, options)
-        mapped, signals = self._mapped(context, reach)
+        answer_of = partial(self._with_passages, query, best, reranker, options)
+        mapped, signals = self._by_map_entries(context, reach)
         if mapped:
-            answer = answered(_by_map(mapped, shares, fits))
+            answer = answer_of(_by_map(mapped, shares, fits))
             if answer.passages:
                 return replace(answer, signals=(*signals, MAPPED))
             signals = (*signals, *(f"map-empty:{each.name}" for each in mapped))
-        least = self._settings.least * (GROUNDED if grounded else 1)
-        answer = answered(self._by_scores(shares, fits, reach, least))
+        least = self._settings.least * (GROUNDED_LEAST_FACTOR if grounded else 1)
+        answer = answer_of(self._by_scores(shares, fits, reach, least))
         if answer.verdict == "fallback" and not answer.passages:
-            answer = answered(self._by_scores(shares, fits, (), least))
+            answer = answer_of(self._by_scores(shares, fits, (), least))
         return replace(answer, signals=signals)
 
     def best_passages(
         self, query: EncodedQuery, reach: Sequence[Collection] | None = None
     ) -> list[RankedPassage]:
-        """The best passages of all collections in reach: what hop one goes by."""
+        """Best passages of all collections in reach, by which collections are chosen."""
         every = self.catalogue.collections
         names = sorted(each.name for each in (every if reach is None else reach))
         where = None if len(names) == len(every) else AnyOf("collection", names)
-        found = self._retriever.find(query, 2 * MOST_PASSAGES, where)
-        # Another thread may be filling a collection that this catalogue does not know yet.
+        found = self._retriever.find(query, 2 * MAX_SHARE_PASSAGES, where)
+        # Another thread may fill a collection that this catalogue does not have yet.
         return [each for each in found if each.passage.collection in names]
 
     def collection_scores(
         self, query: EncodedQuery, best: Sequence[RankedPassage], reach: Sequence[Collection]
     ) -> tuple[dict[str, float], float]:
-        """How likely each collection is the right one if any is, and how likely any is."""
+        """Probability that each collection is right if any is, and that any is."""
         shares = passage_shares(best, [each.name for each in reach])
         similarity = self.catalogue.similarity(query.dense)
         priorities = {each.name: each.priority for each in reach}
         likely = collection_probabilities(shares, similarity, priorities)
         first = max(likely, key=lambda name: likely[name])
         if query.dense is None:
-            words = [each.legs.lexical for each in best[:FIRST]]
+            words = [each.legs.lexical for each in best[:FIT_PASSAGES]]
             mean = sum(words) / len(words)
             known = math.log1p(words[0]), math.log1p(mean), shares[first]
-            return likely, _fit(FIT_BY_WORDS, *known)
-        scores = [each.score for each in best[:FIRST]]
+            return likely, _fit(FIT_WEIGHTS_BY_WORDS, *known)
+        scores = [each.score for each in best[:FIT_PASSAGES]]
         mean = sum(scores) / len(scores)
-        return likely, _fit(FIT, scores[0], mean, shares[first], similarity[first])
+        return likely, _fit(FIT_WEIGHTS, scores[0], mean, shares[first], similarity[first])
 
-    def _mapped(
+    def _by_map_entries(
         self, context: Context | None, reach: Sequence[Collection]
     ) -> tuple[tuple[Collection, ...], tuple[str, ...]]:
-        """The collections that the map names for this context, and signals of what it lacks."""
+        """Collections of the map for this context, and signals of missing ones."""
         if context is None or context.domain is None:
             return (), ()
-        # Of an intent that was not seen nothing can be sure but the domain.
+        # Without an intent only the domain has a confidence.
         domain_sure = context.confidences.get("domain", context.confidence)
         sure = domain_sure if context.intent is None else context.confidence
         if sure < self._settings.map_confidence:
@@ -289,29 +277,28 @@ class KnowledgeRouter:
         self, shares: Mapping[str, float], fits: float, reach: Sequence[Collection], least: float
     ) -> _Choice:
         ranked = names_by_score(shares)
-        sure = fits * shares[ranked[0]]
+        confidence = fits * shares[ranked[0]]
         settings = self._settings
 
         def hits_of(names: Sequence[str]) -> tuple[CollectionHit, ...]:
             return tuple(CollectionHit(name, fits * shares.get(name, 0.0)) for name in names)
 
         hits = hits_of(ranked[: settings.collections])
-        base = KnowledgeResult(hits, confidence=sure, fit=fits, threshold=settings.threshold)
+        base = KnowledgeResult(hits, confidence=confidence, fit=fits, threshold=settings.threshold)
         if fits < least:
-            reason = Reason.NOTHING_NEAR.said(*distinct_numbers(fits, least))
+            reason = Reason.NOTHING_NEAR.text(*distinct_numbers(fits, least))
             return _Choice((), replace(base, reason=reason))
-        if sure >= settings.threshold:
+        if confidence >= settings.threshold:
             return _Choice(hits, replace(base, verdict="accept"))
         general = [each.name for each in reach if each.fallback] or ranked
         is_part = len(general) < len(ranked)
         hits = hits_of(general)
-        named = hits if is_part else (CollectionHit(ALL, fits),)
+        named = hits if is_part else (CollectionHit(ALL_COLLECTIONS, fits),)
         shown = ", ".join(hit.id for hit in named)
-        told = distinct_numbers(sure, settings.threshold)
-        reason = Reason.NOT_SURE.said(*told, shown)
+        reason = Reason.NOT_SURE.text(*distinct_numbers(confidence, settings.threshold), shown)
         return _Choice(hits, replace(base, verdict="fallback", reason=reason, collections=named))
 
-    def _answered(
+    def _with_passages(
         self,
         query: EncodedQuery,
         best: Sequence[RankedPassage],
@@ -319,16 +306,16 @@ class KnowledgeRouter:
         options: KnowledgeOptions,
         choice: _Choice,
     ) -> KnowledgeResult:
-        """The answer with the passages of the chosen collections."""
+        """Answer with the passages of the chosen collections."""
         if not choice.hits:
             return choice.result
-        # Of a collection that is next to surely wrong no passage is worth its tokens.
+        # A passage of a collection that is almost surely wrong is not worth its tokens.
         least = choice.floor * choice.hits[0].confidence
         names = [hit.id for hit in choice.hits if hit.confidence >= least]
         found = [each for each in best if each.passage.collection in names]
         if names and names[0] not in {each.passage.collection for each in found}:
-            # The best passages have none of the one that the map names: ask it alone.
-            found = self._retriever.find(query, 2 * MOST_PASSAGES, AnyOf("collection", names))
+            # The best passages have none of the first collection: search the chosen ones alone.
+            found = self._retriever.find(query, 2 * MAX_SHARE_PASSAGES, AnyOf("collection", names))
         degraded: tuple[str, ...] = ()
         if reranker is not None:
             found, degraded = reranker.rerank(query.text, found)
@@ -350,6 +337,6 @@ def _by_map(mapped: Sequence[Collection], shares: Mapping[str, float], fits: flo
         confidence=hits[0].confidence,
         fit=fits,
         verdict="accept",
-        reason=Reason.MAPPED.said(", ".join(names)),
+        reason=Reason.MAPPED.text(", ".join(names)),
     )
     return _Choice(hits, result, floor=0.0)

@@ -1,4 +1,4 @@
-"""Recovery: what kind of failure an error is, and what an agent's loop does after it.
+"""Recovery: the class of an error, and the next step of an agent's loop after it.
 
 The loop asks for one step at a time; nothing here waits.
 """
@@ -27,19 +27,9 @@ from toolcrib.errors import (
 )
 from toolcrib.router.settings import RecoverySettings
 
-__all__ = [
-    "USER_MESSAGES",
-    "Diagnosis",
-    "ErrorClass",
-    "RecoveryPolicy",
-    "Step",
-    "classify",
-    "diagnose",
-]
-
 ErrorClass: TypeAlias = Literal["retriable", "critical", "reclassify", "replan", "fatal"]
-"""The same call may work later; the turn may not go on; another tool is needed; other arguments
-are; the program may not go on, which only who raises an error can say."""
+"""Class of an error: the same call may work later; the turn may not go on; another tool is needed;
+other arguments are needed; the program may not go on, which only the raiser can say."""
 
 USER_MESSAGES: Mapping[ErrorClass, str] = {
     "retriable": "Something that is needed does not answer. Please try again in a while.",
@@ -48,9 +38,9 @@ USER_MESSAGES: Mapping[ErrorClass, str] = {
     "replan": "This did not work out. Please say a little more about what you need.",
     "fatal": "Something went wrong, and the work has stopped.",
 }
-"""What a user may be told where an error says nothing for them (`user_message`)."""
+"""Message for a user if the error has none of its own (`user_message`)."""
 
-MAX_TEXT_CHARS = 4_000
+MAX_ERROR_CHARS = 4_000
 MAX_CAUSES = 8
 
 EXCEPTIONS: Mapping[ErrorClass, tuple[type[BaseException], ...]] = {
@@ -64,7 +54,7 @@ EXCEPTIONS: Mapping[ErrorClass, tuple[type[BaseException], ...]] = {
     ),
     "reclassify": (UnknownToolError, NotImplementedError, ImportError),
 }
-"""The first that fits. `ValueError` and its kin say too little: their text is read."""
+"""Exceptions by class; the first match counts. `ValueError` and the like are told by their text."""
 
 _HTTP = range(400, 600)
 _JSON_RPC = range(-32768, -31999)
@@ -76,26 +66,26 @@ STATUSES: dict[int, ErrorClass] = {
     **dict.fromkeys((408, 423, 425, 429, -32000, -32001, -32603), "retriable"),
     **dict.fromkeys((-32020, -32600, -32602, -32700), "replan"),
 }
-"""HTTP statuses, and error codes of JSON-RPC and MCP. Of the others, a server's own
-failures may work later, and the rest needs another call."""
+"""Class by HTTP status, or by error code of JSON-RPC and MCP. Of other codes, failures of a server
+may pass, and the rest need another call."""
 
-VAGUE = frozenset({400, 422, 500, -32000, -32600, -32602, -32603})
-"""Codes that servers send for whatever went wrong: the text has the first word."""
+VAGUE_CODES = frozenset({400, 422, 500, -32000, -32600, -32602, -32603})
+"""Codes that servers send for any failure: the text counts before them."""
 
-REFUSED = frozenset({425, 429})
-"""Turned away before any work was done, so that nothing can be done twice."""
+REFUSED_CODES = frozenset({425, 429})
+"""Codes of calls refused before any work, so that nothing can be done twice."""
 
 
 class TextRule(NamedTuple):
-    """What an error's text says, where `pattern` is found in it."""
+    """Class of errors with `pattern` in their text; `says` is its meaning."""
 
     says: str
     kind: ErrorClass
     pattern: re.Pattern[str]
 
 
-REFUSED_ARGUMENTS = frozenset({400, 422, -32602})
-"""Statuses and codes of the same."""
+WRONG_ARGUMENT_CODES = frozenset({400, 422, -32602})
+"""Statuses and codes of wrong arguments."""
 
 WRONG_ARGUMENTS = "that the arguments are wrong"
 
@@ -104,7 +94,7 @@ def _rule(says: str, kind: ErrorClass, *patterns: str) -> TextRule:
     return TextRule(says, kind, re.compile("|".join(patterns), re.IGNORECASE))
 
 
-TEXTS: tuple[TextRule, ...] = (
+TEXT_RULES: tuple[TextRule, ...] = (
     _rule(
         "that it is not allowed",
         "critical",
@@ -147,8 +137,8 @@ TEXTS: tuple[TextRule, ...] = (
         r"connect(ion)?[ _]?(error|refused|reset|closed|abort|lost)|bad gateway|broken pipe",
     ),
 )
-"""The first that fits. Wrong arguments come before what may work later: they name fields, and
-one may be called `timeout`."""
+"""Rules by text; the first match counts. Wrong arguments come before errors that may pass: their
+text names fields, and a field may be called `timeout`."""
 
 _CODE = re.compile(
     r"\b(?:http(?:/[\d.]+)?|status(?:[ _]?code)?|error(?:[ _]?code)?)[\s:=#('\"]{0,4}"
@@ -166,10 +156,10 @@ _HEADERS_AT = ("response.headers", "headers")
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What an error is, and by what that was told; never words of the error itself.
+    """Class of an error and the rule that told it, without words of the error itself.
 
-    `status` is the code that it carries, and `retry_after_s` how long its sender asks to wait.
-    `user_message` is fit for a user: the error's own one, or what is said of its class.
+    `status` is the code of the error, and `retry_after_s` the wait that its sender asks for.
+    `user_message` is fit for a user: the error's own, or the message of its class.
     """
 
     kind: ErrorClass
@@ -180,12 +170,12 @@ class Diagnosis:
 
     @property
     def blames_arguments(self) -> bool:
-        """Whether the same call with other arguments may work."""
-        return WRONG_ARGUMENTS in self.why or self.status in REFUSED_ARGUMENTS
+        """True if the same call with other arguments may work."""
+        return WRONG_ARGUMENTS in self.why or self.status in WRONG_ARGUMENT_CODES
 
 
 def classify(error: BaseException | int | str) -> ErrorClass:
-    """The class of an exception, of a status or error code, or of an error's text."""
+    """Class of an exception, of a status or error code, or of an error's text."""
     return diagnose(error).kind
 
 
@@ -195,14 +185,13 @@ def diagnose(
     severity: ErrorClass | None = None,
     in_classification: bool = False,
 ) -> Diagnosis:
-    """Say what an error is: by its type, its code, its text, or what caused it.
+    """Diagnose an error by its type, its code, its text, or its causes.
 
-    `severity`, of who raises it (or its own attribute of that name), goes before everything.
-    `in_classification`: a `ValueError` or `TypeError` is a mistake in a program or a setting
-    there, and not of a model that might do better: it is critical. What no rule knows is
-    `replan`: the agent reads the message and thinks again.
+    `severity`, given or an attribute of the error, goes before everything. `in_classification`: a
+    `ValueError` or `TypeError` is a mistake in a program or a setting, which no model can mend: it
+    is critical. An error without a rule is `replan`: the agent reads the message and thinks again.
     """
-    found = _diagnosed(error)
+    found = _diagnose_chain(error)
     own = getattr(error, "severity", None)
     if severity is None and own in USER_MESSAGES:
         severity = own
@@ -210,15 +199,16 @@ def diagnose(
         found = replace(found, kind=severity, why="as it was declared")
     elif in_classification and isinstance(error, ValueError | TypeError):
         found = replace(found, kind="critical", why=f"{type(error).__name__} in classification")
-    said = getattr(error, "user_message", None)
-    told = said if isinstance(said, str) and said else USER_MESSAGES[found.kind]
-    return replace(found, user_message=told)
+    message = getattr(error, "user_message", None)
+    if not isinstance(message, str) or not message:
+        message = USER_MESSAGES[found.kind]
+    return replace(found, user_message=message)
 
 
-def _diagnosed(error: BaseException | int | str) -> Diagnosis:
+def _diagnose_chain(error: BaseException | int | str) -> Diagnosis:
     first: Diagnosis | None = None
     for link in _chain(error):
-        found = _look_at(link)
+        found = _diagnose_one(link)
         if found.why:
             return found
         first = first or found
@@ -227,7 +217,7 @@ def _diagnosed(error: BaseException | int | str) -> Diagnosis:
 
 
 def _chain(error: BaseException | int | str) -> Iterator[BaseException | int | str]:
-    """An error and its causes; of a group, the first of its members."""
+    """Error and its causes; of a group, its first member."""
     link: BaseException | int | str | None = error
     for _ in range(MAX_CAUSES):
         while isinstance(link, BaseExceptionGroup):
@@ -238,9 +228,9 @@ def _chain(error: BaseException | int | str) -> Iterator[BaseException | int | s
         link = link.__cause__ if isinstance(link, BaseException) else None
 
 
-def _look_at(error: BaseException | int | str) -> Diagnosis:
-    """What the error itself tells; `why` is empty where no rule knows it."""
-    text = _text(error)[:MAX_TEXT_CHARS]
+def _diagnose_one(error: BaseException | int | str) -> Diagnosis:
+    """Diagnosis by one error without its causes; `why` is empty without a rule."""
+    text = _text(error)[:MAX_ERROR_CHARS]
     codes = [*_codes(error), *map(int, _CODE.findall(text))]
     kind, why = _kind(error, codes, text)
     return Diagnosis(kind, why, codes[-1] if codes else None, _retry_after(error, text))
@@ -252,9 +242,9 @@ def _kind(error: BaseException | int | str, codes: list[int], text: str) -> tupl
             if isinstance(error, expected):
                 return kind, expected.__name__
     for code in codes:
-        if code not in VAGUE:
+        if code not in VAGUE_CODES:
             return _kind_of_status(code), f"status {code}"
-    for rule in TEXTS:
+    for rule in TEXT_RULES:
         if rule.pattern.search(text):
             return rule.kind, f"it says {rule.says}"
     # The innermost code comes last: "MCP error -32603: request failed with status code 422".
@@ -266,7 +256,7 @@ def _kind_of_status(code: int) -> ErrorClass:
 
 
 def _text(error: BaseException | int | str) -> str:
-    """The words of an error; the names of an exception's classes say as much as its message."""
+    """Text of an error, with the names of an exception's classes."""
     if not isinstance(error, BaseException):
         return error if isinstance(error, str) else ""
     names = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ != "builtins"]
@@ -279,7 +269,7 @@ def _codes(error: BaseException | int | str) -> list[int]:
 
 
 def _retry_after(error: BaseException | int | str, text: str) -> float | None:
-    """The seconds that the sender asks to wait, by its header, else by its words."""
+    """Seconds to wait, by the error's header, else by its text."""
     if isinstance(error, ServiceError) and error.retry_after_s is not None:
         return error.retry_after_s
     for path in _HEADERS_AT:
@@ -288,12 +278,12 @@ def _retry_after(error: BaseException | int | str, text: str) -> float | None:
             named = {str(name).lower(): str(value) for name, value in headers.items()}
             if "retry-after" in named:
                 return _seconds(named["retry-after"], named.get("date", ""))
-    said = _RETRY_AFTER.search(text)
-    return float(said[1] or said[2]) if said else None
+    found = _RETRY_AFTER.search(text)
+    return float(found[1] or found[2]) if found else None
 
 
 def _seconds(value: str, sent: str) -> float | None:
-    """A header's seconds; a date is read against that of its own answer, so needs no clock."""
+    """Seconds of a header; a date is compared with the date of its own response."""
     try:
         seconds = float(value)
     except ValueError:
@@ -313,10 +303,10 @@ def _at(error: object, path: str) -> Any:
 
 
 Action: TypeAlias = Literal["retry", "alternate", "reclassify", "replan", "stop"]
-"""Call the same again; call another tool that does the same; search anew; let the agent think
-again with the error before it; end the turn."""
+"""Next action: repeat the call; call an equal tool; search anew; let the agent think again about
+the error; end the turn."""
 
-AGAIN: dict[ErrorClass, Action] = {
+ACTION_OF_CLASS: dict[ErrorClass, Action] = {
     "retriable": "retry",
     "reclassify": "reclassify",
     "replan": "replan",
@@ -325,9 +315,9 @@ AGAIN: dict[ErrorClass, Action] = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do next, after how many seconds, and why, in words fit for a log.
+    """Next step, after how many seconds, and why, in words fit for a log.
 
-    `user_message` may be told to a user, where nothing more can be done.
+    `user_message` is for the user, if nothing more can be done.
     """
 
     action: Action
@@ -337,7 +327,7 @@ class Step:
 
 
 class RecoveryPolicy:
-    """Says what follows a failed call; holds nothing but settings and the source of jitter."""
+    """Policy of the steps after a failed call; holds only settings and the source of jitter."""
 
     def __init__(
         self, settings: RecoverySettings | None = None, random: Random | None = None
@@ -355,14 +345,12 @@ class RecoveryPolicy:
         severity: ErrorClass | None = None,
         in_classification: bool = False,
     ) -> Step:
-        """The step after the failure of an attempt, the first being 1.
+        """Step after the failure of an attempt; the first attempt is 1.
 
-        `error`: an exception, an HTTP status or MCP error code, the error's text, or what
-        `diagnose` made of one of these.
-        `alternates`: whether there is another tool to turn to. `repeatable`: whether it does
-        no harm if the call is carried out twice; where it does, a call that may have been
-        carried out is neither repeated nor given to another tool. `severity` and
-        `in_classification`: as of `diagnose`.
+        `error`: an exception, an HTTP status or MCP error code, the error's text, or a `Diagnosis`.
+        `alternates`: whether there is an equal tool. `repeatable`: whether the call does no harm if
+        carried out twice; otherwise a call that may have been carried out is neither repeated nor
+        given to another tool. `severity` and `in_classification`: as of `diagnose`.
         """
         found = (
             error
@@ -373,26 +361,28 @@ class RecoveryPolicy:
         return replace(step, user_message=found.user_message)
 
     def _after(self, found: Diagnosis, attempt: int, *, alternates: bool, repeatable: bool) -> Step:
-        told = f"{found.kind} ({found.why}), attempt {attempt} of {self._settings.max_attempts}"
+        summary = f"{found.kind} ({found.why}), attempt {attempt} of {self._settings.max_attempts}"
         if found.kind in {"critical", "fatal"}:
-            return Step("stop", 0.0, told)
-        if found.kind == "retriable" and not repeatable and found.status not in REFUSED:
-            return self._once_only(attempt, told)
+            return Step("stop", 0.0, summary)
+        if found.kind == "retriable" and not repeatable and found.status not in REFUSED_CODES:
+            return self._once_only(attempt, summary)
         if attempt >= self._settings.max_attempts:
-            return _elsewhere(alternates, f"{told}: the last")
+            return _elsewhere(alternates, f"{summary}: the last")
         if found.kind != "retriable":
-            return Step(AGAIN[found.kind], 0.0, told)
-        return self._retry(found, attempt, told, alternates=alternates)
+            return Step(ACTION_OF_CLASS[found.kind], 0.0, summary)
+        return self._retry(found, attempt, summary, alternates=alternates)
 
-    def _once_only(self, attempt: int, told: str) -> Step:
+    def _once_only(self, attempt: int, summary: str) -> Step:
         action: Action = "replan" if attempt < self._settings.max_attempts else "stop"
-        return Step(action, 0.0, f"{told}: it may have been carried out, and must not be twice")
+        return Step(action, 0.0, f"{summary}: it may have been carried out, and must not be twice")
 
-    def _retry(self, found: Diagnosis, attempt: int, told: str, *, alternates: bool) -> Step:
-        asked = found.retry_after_s or 0.0
-        if asked > self._settings.cap_s:
-            return _elsewhere(alternates, f"{told}: a wait of {asked:g} s is asked for, too long")
-        return Step("retry", max(asked, self._wait(attempt)), told)
+    def _retry(self, found: Diagnosis, attempt: int, summary: str, *, alternates: bool) -> Step:
+        asked_s = found.retry_after_s or 0.0
+        if asked_s > self._settings.cap_s:
+            return _elsewhere(
+                alternates, f"{summary}: a wait of {asked_s:g} s is asked for, too long"
+            )
+        return Step("retry", max(asked_s, self._wait(attempt)), summary)
 
     def _wait(self, attempt: int) -> float:
         chosen = self._settings

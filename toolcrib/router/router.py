@@ -1,18 +1,16 @@
-"""One turn, from what was said to one decision.
+"""Router: one turn, from its text to one decision.
 
-text ─► what it leans on ─► encoded once ─┬─► context ──► none (small talk)
-                                          ├─► tools ─────┬─► route ─► Decision ─► log
-                                          └─► knowledge ─┘
+text ─► what it refers to ─► encoded once ─┬─► context ──► none (small talk)
+                                           ├─► tools ─────┬─► route ─► Decision ─► log
+                                           └─► knowledge ─┘
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import uuid
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
 from typing import Literal
 
 import numpy as np
@@ -22,6 +20,7 @@ from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder, FloatArray, SparseVector
 from toolcrib.encoders.onnx import clauses
 from toolcrib.errors import QueryError, ToolcribError, did_you_mean, nearest
+from toolcrib.language_models.turns import shown_messages
 from toolcrib.records import (
     AgentDecision,
     Collection,
@@ -32,16 +31,13 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.records.scope import is_above
-from toolcrib.retrieval.hybrid import has_words
-from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.retrieval.legs import EncodedQuery, has_words
 from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
-from toolcrib.router.agents.router import AgentRouter, Pending
 from toolcrib.router.budget import Budget, Costs
+from toolcrib.router.choices.agents import AgentRouter, Pending
 from toolcrib.router.context.by_model import ContextReader
 from toolcrib.router.context.model import Detector
 from toolcrib.router.conversation import (
-    MAX_ATTACHMENTS,
-    SHOWN,
     ConversationReader,
     SearchText,
     by_itself,
@@ -49,44 +45,13 @@ from toolcrib.router.conversation import (
     search_text,
 )
 from toolcrib.router.knowledge import KnowledgeRouter
+from toolcrib.router.probes import text_signals
 from toolcrib.router.route import Reason, RouteEvidence, choose_route
 from toolcrib.router.settings import Limits
-from toolcrib.router.sql import find_sql
 from toolcrib.router.tools import Selection, ToolStage
 from toolcrib.store.filters import from_scope
 
-__all__ = ["Router", "text_signals"]
-
 logger = logging.getLogger(__name__)
-
-LOOKED_AT = 8_000
-
-_TRACE = re.compile(
-    r"^Traceback \(most recent call last\)|^[^\S\n]+at [\w.$<>]+\(|^panic: |\bCaused by: ",
-    re.MULTILINE,
-)
-_FENCE = re.compile(r"^```", re.MULTILINE)
-
-
-def text_signals(turn: Turn) -> tuple[str, ...]:
-    """What was found, as short signals: `attachment:csv`, `sql`, `stack-trace`, `code-block`."""
-    return tuple(dict.fromkeys(_signals(turn)))
-
-
-def _signals(turn: Turn) -> Iterator[str]:
-    text = turn.text[:LOOKED_AT]
-    for attachment in turn.attachments[:MAX_ATTACHMENTS]:
-        suffix = PurePosixPath(attachment.name.replace("\\", "/")).suffix.lstrip(".").casefold()
-        kind = suffix or attachment.mime.rpartition("/")[2].casefold()
-        yield f"attachment:{kind[:20] or 'unknown'}"
-    if turn.unreadable:
-        yield f"attachments-unreadable:{turn.unreadable}"
-    if find_sql(text) is not None:
-        yield "sql"
-    for signal, shape in (("stack-trace", _TRACE), ("code-block", _FENCE)):
-        if shape.search(text):
-            yield signal
-
 
 SMALLTALK = {
     "greeting": "a greeting",
@@ -95,40 +60,39 @@ SMALLTALK = {
     "assistant": "a question about the assistant itself",
 }
 
-MIN_WORDS = 5
-"""A shorter clause says too little of what it wants. With 2 to 6 words the turns to fit on were
-routed alike, within a point."""
+MIN_CLAUSE_WORDS = 5
+"""A shorter clause says too little of its need. With 2 to 6 words the turns for fitting were routed
+alike, within a point."""
 
-SURE = 0.8
-"""From this probability on a route stands as it is: reading the clauses of a turn as well changes
-none of those that were fitted on."""
+SURE_ROUTE = 0.8
+"""Probability from which the clauses of a turn are not read: they changed no route of the turns
+for fitting."""
 
-NO_WORDS = SparseVector(np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.float32))
-"""Stands for the words of what is only read, and not searched with."""
+NO_TERMS = SparseVector(np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.float32))
+"""Terms of a clause that is classified, and not searched with."""
 
-PROBES = 0.1
-"""Of the time that a turn has left, what looking for facts in it may take."""
+PROBES_TIME_SHARE = 0.1
+"""Share of the time left that probes for facts may take."""
 
-MAX_MESSAGES_BYTES = 4 * 2**20
-"""Earlier messages whose vectors are kept, some 2,000: a conversation sends them every turn."""
+MAX_VECTORS_BYTES = 4 * 2**20
+"""Size of the vectors of earlier messages that are kept, some 2,000: a conversation sends its
+history with every turn."""
 
 
 @dataclass(eq=False)
 class Router:
-    """Decides turns; reads stores, writes none. `knowledge` is None where there are no collections.
+    """Router of turns; reads stores, and writes none.
 
-    `agents` is None where no targets are configured, `reader` where no language model reads turns,
-    `conversation` where none tells what they refer to.
-    `version` is that of tools and collections.
-
-    `stranger` reads turns like `detector`, but knows no names of the registry: it is for callers
-    who may not use all of it. `gate_decides`: a user has said when tools are good enough, or
-    withholds them, and no turn goes to others alone.
+    `knowledge` is None without collections, `agents` without targets, `reader` without a language
+    model for contexts, `conversation` without one for references. `version` is that of tools and
+    collections. `public_detector` knows no names of the registry: it is for callers with a scope.
+    `gate_decides`: the settings say when a tool is good enough, so no turn goes to doubted tools
+    alone.
     """
 
     tools: ToolStage
     detector: Detector
-    stranger: Detector
+    public_detector: Detector
     dense: DenseEncoder
     limits: Limits
     clock: Clock
@@ -141,32 +105,32 @@ class Router:
     conversation: ConversationReader | None = None
 
     def __post_init__(self) -> None:
-        self._known: BoundedMap[str, FloatArray] = BoundedMap(
-            MAX_MESSAGES_BYTES, lambda text, vector: len(text) + vector.nbytes
+        self._message_vectors: BoundedMap[str, FloatArray] = BoundedMap(
+            MAX_VECTORS_BYTES, lambda text, vector: len(text) + vector.nbytes
         )
 
     def detect(self, turn: Turn) -> Context:
-        """What kind of turn it is: encodes and classifies, and does nothing else."""
+        """Detect the context of a turn: encodes and classifies, and does nothing else."""
         query = self.tools.encode(gist(turn.text)) if has_words(turn.text) else None
         known = self._detector(turn).detect(turn.text, query)
         reader = self._reader(turn, known)
         return known if reader is None else reader.read(turn, known)[0]
 
     def _detector(self, turn: Turn) -> Detector:
-        """Who reads a turn; its reach keeps from it what is named beyond."""
-        return self.detector if from_scope(turn.reach) is None else self.stranger
+        """Detector for a turn; a scope must not show names beyond it."""
+        return self.detector if from_scope(turn.reach) is None else self.public_detector
 
     def find_knowledge(
         self, turn: Turn, options: KnowledgeOptions = BY_SETTINGS
     ) -> KnowledgeResult:
-        """The passages for a question, whatever kind of turn it is.
+        """Find the passages for a question, whatever its context.
 
         Raises:
-            QueryError: a collection is named that is not in reach.
+            QueryError: a named collection is not in reach.
         """
         knowledge = self.knowledge
         if knowledge is None:
-            return KnowledgeResult(reason=Reason.NO_COLLECTION.said())
+            return KnowledgeResult(reason=Reason.NO_COLLECTION.text())
         reach, query = self._reach(turn, options), self.tools.encode(gist(turn.text))
         return knowledge.find(query, None, reach, options=options)
 
@@ -181,18 +145,18 @@ class Router:
     ) -> Decision:
         """Decide a turn.
 
-        `k` tools, or `auto`, in place of the settings'; `budget_ms` in place of the limits';
-        `passages` say how many of those, and of which collections; `shown` are the ids of tools
-        that earlier turns of the conversation had, for an append-only order.
+        `k` and `budget_ms` go before the settings; `passages` are the options for knowledge;
+        `shown` are the ids of tools that earlier turns of the conversation had, for an append-only
+        order.
 
         Raises:
-            QueryError: `k` is less than 1, `budget_ms` is no time, or a collection is named that is
-                not in reach.
+            QueryError: `k` is less than 1, `budget_ms` is negative, or a named collection is not
+                in reach.
             CalibrationError: `k="auto"` needs a calibration that is not there.
             StoreError: a store does not answer.
         """
         _check(k, budget_ms)
-        asked = self._reach(turn, passages), passages
+        reach = self._reach(turn, passages)
         budget = Budget(self.limits, self.costs, self.clock, budget_ms)
         decision_id = uuid.uuid4().hex
         if turn.needs and not has_words(turn.text):
@@ -200,8 +164,8 @@ class Router:
         if not has_words(turn.text):
             return self._wordless(decision_id, turn, budget, shown)
         searched = self._search_text(turn, budget)
-        query, wanted = budget.timed("encode", lambda: self._encoded(searched))
-        # What may not be said everywhere is known with the context; else the model need not wait.
+        query, for_tools = budget.measure("encode", lambda: self._encode(searched))
+        # A turn with a ceiling must wait for its context before a model may be asked.
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
         context = self._context(turn, query, budget)
         may_ask = not is_above(context.sensitivity, turn.max_sensitivity)
@@ -209,44 +173,55 @@ class Router:
         signals = (*text_signals(turn), *_ceilings(turn, context))
         grounds = self._detector(turn).grounds(turn.text)
         if context.smalltalk is None:
-            selection = self._tools(decision_id, turn, wanted, budget, k, shown, may_ask=may_ask)
-            knowledge = self._knowledge(query, context, budget, grounds, asked)
+            selection = self._tools(decision_id, turn, for_tools, budget, k, shown, may_ask=may_ask)
+            knowledge = self._knowledge(query, context, budget, grounds, reach, passages)
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
-        withholds = self.tools.retriever.withholds
-        seen = (context, found, knowledge, self.gate_decides, frozenset(budget.degraded), withholds)
-        evidence = RouteEvidence(*seen, grounds=grounds)
-        route = choose_route(evidence)
-        wishes: tuple[Context, ...] = ()
-        if found.tools and knowledge.passages and (route.confidence or 0.0) < SURE:
-            wishes = self._clauses(turn, budget)
-            route = choose_route(replace(evidence, clauses=wishes)) if wishes else route
+        known = context, found, knowledge, self.gate_decides, frozenset(budget.degraded)
+        evidence = RouteEvidence(*known, self.tools.retriever.withholds, grounds=grounds)
+        route, route_signals = self._choose_route(evidence, turn, budget)
         return Decision(
             id=decision_id,
             context=context,
             route=route,
-            tools=self.tools.judged(turn, route, selection),
-            knowledge=_kept(route, knowledge),
+            tools=self.tools.for_route(turn, route, selection),
+            knowledge=_for_route(route, knowledge),
             search_text=searched.text,
             agent=self._agent(pending, knowledge, budget),
-            signals=_once(
+            signals=_without_repeats(
                 searched.signals,
                 signals,
                 selection.signals,
                 knowledge.signals,
-                (f"clauses:{','.join(each.need or '?' for each in wishes)}",) if wishes else (),
+                route_signals,
             ),
             took_ms={**budget.took_ms, "total": budget.spent_ms},
-            degraded=_once(budget.degraded, query.degraded, found.degraded, knowledge.degraded),
+            degraded=_without_repeats(
+                budget.degraded, query.degraded, found.degraded, knowledge.degraded
+            ),
             max_tool_calls=self.limits.max_tool_calls,
             tool_timeout_s=self.limits.tool_timeout_s,
         )
 
+    def _choose_route(
+        self, evidence: RouteEvidence, turn: Turn, budget: Budget
+    ) -> tuple[Route, tuple[str, ...]]:
+        """Route of a turn, by its clauses too if they may change the route; and signals."""
+        route = choose_route(evidence)
+        has_both = evidence.tools.tools and evidence.knowledge.passages
+        if not has_both or (route.confidence or 0.0) >= SURE_ROUTE:
+            return route, ()
+        clauses = self._clauses(turn, budget)
+        if not clauses:
+            return route, ()
+        signal = f"clauses:{','.join(each.need or '?' for each in clauses)}"
+        return choose_route(replace(evidence, clauses=clauses)), (signal,)
+
     def _wordless(
         self, decision_id: str, turn: Turn, budget: Budget, shown: Sequence[str]
     ) -> Decision:
-        reason, context = Reason.NO_WORDS.said(), Context(turn.text)
+        reason, context = Reason.NO_WORDS.text(), Context(turn.text)
         selection = self.tools.always(turn, reason, shown)
         return Decision(
             id=decision_id,
@@ -256,7 +231,9 @@ class Router:
             knowledge=KnowledgeResult(reason=reason),
             search_text="",
             agent=self._agent(self._begin_agent(turn, None, budget), None, budget),
-            signals=_once(text_signals(turn), _ceilings(turn, context), selection.signals),
+            signals=_without_repeats(
+                text_signals(turn), _ceilings(turn, context), selection.signals
+            ),
             took_ms={"total": budget.spent_ms},
             degraded=("no-words",),
             max_tool_calls=self.limits.max_tool_calls,
@@ -266,17 +243,17 @@ class Router:
     def _begin_agent(
         self, turn: Turn, query: EncodedQuery | None, budget: Budget
     ) -> Pending | None:
-        """Begin to choose a target: a model is asked while all else is done, if there is time."""
+        """Begin to choose a target; a model is asked while other stages run, if there is time."""
         agents = self.agents
         if agents is None:
             return None
         time_s = 0.0
         if agents.classifier is None or query is None:
             budget.skip("llm")
-        elif budget.admitted("llm"):
+        elif budget.admit("llm"):
             time_s = min(agents.time_s, budget.left_ms("llm") / 1000)
         vector = None if query is None else query.dense
-        probes_s = PROBES * budget.left_ms("probes") / 1000
+        probes_s = PROBES_TIME_SHARE * budget.left_ms("probes") / 1000
         pending = agents.begin(
             turn, time_s=time_s, probes_s=probes_s, version=self.version, vector=vector
         )
@@ -285,11 +262,11 @@ class Router:
     def _agent(
         self, pending: Pending | None, knowledge: KnowledgeResult | None, budget: Budget
     ) -> AgentDecision | None:
-        """The target of a turn; without a model that takes less than a millisecond."""
+        """Target of a turn, once its knowledge is found."""
         agents = self.agents
         if agents is None or pending is None:
             return None
-        made, failed = budget.timed("agents", lambda: agents.finish(pending, knowledge))
+        made, failed = budget.measure("agents", lambda: agents.finish(pending, knowledge))
         budget.degraded += failed
         if pending.answer is not None:
             took = budget.spent_ms - pending.began_ms
@@ -299,27 +276,27 @@ class Router:
 
     def _context(self, turn: Turn, query: EncodedQuery, budget: Budget) -> Context:
         detector, text = self._detector(turn), turn.text
-        entities = budget.admitted("entities")
+        entities = budget.admit("entities")
         known = budget.run(
             "context", lambda: detector.detect(text, query, entities=entities), Context(text)
         )
         reader = self._reader(turn, known)
-        if reader is None or not budget.admitted("llm"):
+        if reader is None or not budget.admit("llm"):
             return known
-        room_s = budget.room_ms("llm") / 1000
-        context, lacking = budget.timed("llm", lambda: reader.read(turn, known, room_s))
+        max_s = budget.room_ms("llm") / 1000
+        context, lacking = budget.measure("llm", lambda: reader.read(turn, known, max_s))
         budget.degraded += lacking
         return context
 
     def _reader(self, turn: Turn, known: Context) -> ContextReader | None:
-        """The language model that reads turns; none may where the turn must not leave the house."""
+        """Language model that reads turns; None if the turn is above its destination's ceiling."""
         return None if is_above(known.sensitivity, turn.max_sensitivity) else self.reader
 
     def _clauses(self, turn: Turn, budget: Budget) -> tuple[Context, ...]:
-        """What each clause of a turn wants by itself; none where it is one wish, or too late."""
+        """Context of each clause of a turn; empty for a single clause, or for lack of time."""
         own, detector = gist(turn.text), self._detector(turn)
         parts = [own[start:end] for start, end in clauses(own)]
-        parts = [part for part in parts if len(part.split()) >= MIN_WORDS]
+        parts = [part for part in parts if len(part.split()) >= MIN_CLAUSE_WORDS]
         if len(parts) <= 1 or not budget.admits("context"):
             return ()
 
@@ -329,12 +306,12 @@ class Router:
             except ToolcribError:
                 return []
             return [
-                detector.detect(part, EncodedQuery(part, vector, NO_WORDS), entities=False)
+                detector.detect(part, EncodedQuery(part, vector, NO_TERMS), entities=False)
                 for part, vector in zip(parts, vectors, strict=True)
             ]
 
-        wanting = tuple(each for each in budget.timed("context", read) if each.smalltalk is None)
-        return wanting if len(wanting) > 1 else ()
+        found = tuple(each for each in budget.measure("context", read) if each.smalltalk is None)
+        return found if len(found) > 1 else ()
 
     def _search_text(self, turn: Turn, budget: Budget) -> SearchText:
         alone = by_itself(turn)
@@ -347,25 +324,25 @@ class Router:
             try:
                 return search_text(turn, leans, self._vectors)
             except ToolcribError:
-                logger.warning("the history could not be read", exc_info=True)
+                logger.warning("the history could not be encoded", exc_info=True)
                 budget.degraded.append("follow_up")
                 return alone
 
         known = budget.run("follow_up", join, alone)
         reader = self.conversation
-        if reader is None or not self.may_be_told(turn) or not budget.admitted("llm"):
+        if reader is None or not self.may_show_to_model(turn) or not budget.admit("llm"):
             return known
-        room_s = budget.room_ms("llm") / 1000
-        searched, lacking = budget.timed("llm", lambda: reader.read(turn, known, room_s))
+        max_s = budget.room_ms("llm") / 1000
+        searched, lacking = budget.measure("llm", lambda: reader.read(turn, known, max_s))
         budget.degraded += lacking
         return searched
 
-    def may_be_told(self, turn: Turn) -> bool:
-        """Whether a language model may be shown a turn: no message is above its ceiling."""
+    def may_show_to_model(self, turn: Turn) -> bool:
+        """True if no message of a turn that a language model is shown is above its ceiling."""
         if turn.max_sensitivity is None:
             return True
         detector = self._detector(turn)
-        texts = (*(each.content for each in turn.history[-SHOWN:]), turn.text)
+        texts = (*(each.content for each in shown_messages(turn)), turn.text)
         known = (
             detector.detect(text, self.tools.encode(gist(text)))
             for text in texts
@@ -374,17 +351,17 @@ class Router:
         return not any(is_above(each.sensitivity, turn.max_sensitivity) for each in known)
 
     def _vectors(self, texts: Sequence[str]) -> FloatArray:
-        """The vectors of messages, each encoded once as long as it is remembered."""
-        kept = ((text, self._known.get(text)) for text in texts)
+        """Vectors of messages, from the cache or encoded."""
+        kept = ((text, self._message_vectors.get(text)) for text in texts)
         known = {text: vector for text, vector in kept if vector is not None}
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
             known |= dict(zip(missing, self.dense.encode_documents(missing), strict=True))
-            self._known.update(known)
+            self._message_vectors.update(known)
         return np.stack([known[text] for text in texts])
 
-    def _encoded(self, searched: SearchText) -> tuple[EncodedQuery, EncodedQuery]:
-        """The query, and that for tools: there a turn's own words lead what was said before."""
+    def _encode(self, searched: SearchText) -> tuple[EncodedQuery, EncodedQuery]:
+        """Queries for knowledge and for tools; for tools the turn's own words weigh more."""
         query = self.tools.encode(searched.text)
         if not searched.own:
             return query, query
@@ -401,24 +378,24 @@ class Router:
         *,
         may_ask: bool,
     ) -> Selection:
-        """The tools; a language model may rank them where it `may_ask` about the turn."""
-        reranking = self.tools.retriever.reranks and budget.admitted("rerank")
-        asking = self.tools.retriever.asks_model and may_ask and budget.admitted("llm")
-        if not budget.admitted("tools"):
-            return self.tools.always(turn, Reason.NO_TIME.said(), shown)
+        """Tools of a turn; with `may_ask` a language model may rank them."""
+        reranking = self.tools.retriever.reranks and budget.admit("rerank")
+        asking = self.tools.retriever.asks_model and may_ask and budget.admit("llm")
+        if not budget.admit("tools"):
+            return self.tools.always(turn, Reason.NO_TIME.text(), shown)
 
-        asked = turn, query, budget, k, shown
-        return budget.timed(
-            "tools",
-            lambda: self.tools.find(*asked, reranking=reranking, asking=asking, seed=decision_id),
-        )
+        def find() -> Selection:
+            given = turn, query, budget, k, shown
+            return self.tools.find(*given, reranking=reranking, asking=asking, seed=decision_id)
+
+        return budget.measure("tools", find)
 
     def _for_smalltalk(
         self, turn: Turn, kind: str, budget: Budget, shown: Sequence[str]
     ) -> tuple[Selection, KnowledgeResult]:
         budget.skip("tools")
         budget.skip("knowledge")
-        reason = Reason.SMALLTALK.said(SMALLTALK.get(kind, kind))
+        reason = Reason.SMALLTALK.text(SMALLTALK.get(kind, kind))
         return self.tools.always(turn, reason, shown), KnowledgeResult(reason=reason)
 
     def _knowledge(
@@ -427,13 +404,14 @@ class Router:
         context: Context,
         budget: Budget,
         grounds: int,
-        asked: tuple[Sequence[Collection], KnowledgeOptions],
+        reach: Sequence[Collection],
+        options: KnowledgeOptions,
     ) -> KnowledgeResult:
-        """The passages of a turn; a store that fails costs them, and not the tools."""
-        knowledge, (reach, options) = self.knowledge, asked
+        """Passages of a turn; a store that fails costs the passages alone."""
+        knowledge = self.knowledge
         if knowledge is None or not reach:
             budget.skip("knowledge")
-            return KnowledgeResult(reason=Reason.NO_COLLECTION.said())
+            return KnowledgeResult(reason=Reason.NO_COLLECTION.text())
 
         reranking = knowledge.reranks and budget.admits("rerank")
 
@@ -448,14 +426,14 @@ class Router:
                     grounded=grounds > 0,
                 )
             except ToolcribError:
-                logger.warning("the collections could not be asked", exc_info=True)
+                logger.warning("the collections could not be searched", exc_info=True)
                 budget.degraded.append("knowledge")
-                return KnowledgeResult(reason=Reason.FAILED.said())
+                return KnowledgeResult(reason=Reason.FAILED.text())
 
-        return budget.run("knowledge", find, KnowledgeResult(reason=Reason.NO_TIME.said()))
+        return budget.run("knowledge", find, KnowledgeResult(reason=Reason.NO_TIME.text()))
 
     def _reach(self, turn: Turn, options: KnowledgeOptions) -> tuple[Collection, ...]:
-        """The collections that may be asked; what a scope keeps out is as unknown as the rest."""
+        """Collections to search; a collection beyond the scope counts as unknown."""
         reach = self.knowledge.catalogue.within(turn.reach) if self.knowledge else ()
         named = options.collections
         if named is None or self.knowledge is None:
@@ -464,7 +442,7 @@ class Router:
         for name in named:
             if name not in known:
                 meant = did_you_mean(nearest(name, known))
-                raise QueryError(f"there is no collection {name!r} to ask{meant}")
+                raise QueryError(f"there is no collection {name!r}{meant}")
         return tuple(known[name] for name in dict.fromkeys(named))
 
 
@@ -476,26 +454,22 @@ def _check(k: int | Literal["auto"] | None, budget_ms: float | None) -> None:
 
 
 def _ceilings(turn: Turn, context: Context) -> tuple[str, ...]:
-    """What the decision says of ceilings: that they held, never what they kept out.
-
-    And a warning where the turn itself is more sensitive than its destination may be.
-    """
+    """Signals of the ceilings that apply, and a warning for a turn above its destination's."""
     own = turn.scope.max_sensitivity if turn.scope else None
-    there = turn.max_sensitivity
-    named = (("caller", own), ("destination", there))
-    held = tuple(f"ceiling:{who}:{level}" for who, level in named if level is not None)
-    if is_above(context.sensitivity, there):
-        return (*held, f"turn-above-ceiling:{context.sensitivity}")
-    return held
+    levels = {"caller": own, "destination": turn.max_sensitivity}
+    signals = tuple(f"ceiling:{who}:{level}" for who, level in levels.items() if level is not None)
+    if is_above(context.sensitivity, turn.max_sensitivity):
+        return (*signals, f"turn-above-ceiling:{context.sensitivity}")
+    return signals
 
 
-def _once(*groups: Iterable[str]) -> tuple[str, ...]:
-    """Everything in the groups, in their order, each once."""
+def _without_repeats(*groups: Iterable[str]) -> tuple[str, ...]:
+    """Members of all groups in their order, each once."""
     return tuple(dict.fromkeys(each for group in groups for each in group))
 
 
-def _kept(route: Route, knowledge: KnowledgeResult) -> KnowledgeResult:
-    """What the route leaves of the knowledge; which collections would be asked is said anyway."""
+def _for_route(route: Route, knowledge: KnowledgeResult) -> KnowledgeResult:
+    """Knowledge without its passages if the route needs none; the collections stay."""
     if route.kind in ("knowledge", "both", "none"):
         return knowledge
     return replace(knowledge, passages=(), verdict="abstain", reason=route.reason)

@@ -1,4 +1,4 @@
-"""Settings of the router: what a turn may take, what it gets, and what is logged of it."""
+"""Settings of the router: limits of a turn, its choices, and its log."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _AtLeast0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 STAGES = ("interleave", "llm", "rerank", "entities", "follow_up", "context", "knowledge", "tools")
-"""What a turn can do without, the cheapest loss first."""
+"""Stages that may be left out, the cheapest loss first."""
 
 
 PRESET: Literal["preset"] = "preset"
-"""Stands for the targets, or the map, that come with the package."""
+"""Name of the targets, or the map, of the package."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a turn may take.
+    """Limits of a turn.
 
-    `total_ms` for the whole decision, `stage_ms` for single stages; None and absent are no
-    limit. `max_tool_calls` and `tool_timeout_s` are what the agent is told to keep to.
+    `total_ms` for the whole decision, `stage_ms` for single stages; None and absent are no limit.
+    `max_tool_calls` and `tool_timeout_s` are limits for the agent.
     """
 
     total_ms: _Above0 | None = None
@@ -61,16 +61,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ToolSettings:
-    """Which tools an agent may get, and how many.
+    """Settings of the tools that an agent gets.
 
-    `k`: tools a turn, beside those that are always active and those that the chosen ones
-    require (at most `max_required`); `auto`: as many as hold all that are needed with the
-    probability `coverage`. Of `k` tools those of a probability below `least` are left out, but
-    never the first nor one called by its name. Where no more than `pass_through` tools are in
-    reach, all are given; 0 for never. With `append_only` tools stay where they stood in earlier
-    turns, which keeps a provider's prompt cache. `max_cost` and `max_latency_ms` keep out what
-    states a higher `cost_estimate` or `avg_latency_ms`; what states none passes. `servers` are
-    the only ones allowed; None allows all.
+    `k`: tools a turn, beside those that are always active and those that the chosen tools require
+    (at most `max_required`); `auto`: as many as hold all needed tools with the probability
+    `coverage`. Of `k` tools those of a probability below `least` are left out, but never the first
+    nor one called by its name. If at most `pass_through` tools are in reach, all are given; 0 for
+    never. With `append_only` tools keep their places from earlier turns, which keeps a provider's
+    prompt cache. `max_cost` and `max_latency_ms` exclude tools with a higher `cost_estimate` or
+    `avg_latency_ms`; tools without these pass. `servers` are the only ones allowed; None allows
+    all.
     """
 
     k: Annotated[int, Field(ge=1)] | Literal["auto"] = 5
@@ -87,9 +87,9 @@ class ToolSettings:
 
 @dataclass(frozen=True, slots=True)
 class MapEntry:
-    """Turns of this domain and intent go to these collections, whatever else speaks.
+    """Entry of the map: turns of this domain and intent go to these collections.
 
-    Without an intent these are turns of which none was seen.
+    An entry without an intent is for turns whose intent is unknown.
     """
 
     domain: str
@@ -109,18 +109,17 @@ PRESET_MAP = (
     MapEntry("api", None, _OFFICIAL),
     MapEntry("agile", "ask", ("agile",)),
 )
-"""Where the turns of a software team go, by the collections that ship."""
+"""Map for the turns of a software team, to collections of the package."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeSettings:
-    """How knowledge is chosen.
+    """Settings of the choice of knowledge.
 
-    `collections` at most are asked, `passages` at most taken of each, `token_budget` tokens in
-    all. `threshold`: the probability of the first collection below which all are asked.
-    `least`: the probability that any fits below which none is. `map` adds to what collections
-    say of themselves (`answers`); `preset` is the one that ships. `map_confidence`: how sure the
-    context must be before either is believed.
+    At most `collections` are searched, at most `passages` taken of each, with `token_budget` tokens
+    in all. Below the probability `threshold` of the first collection, all are searched; below the
+    probability `least` that any fits, none. `map` adds to the `answers` of collections; `preset` is
+    the map of the package. `map_confidence`: confidence of the context from which the map counts.
     """
 
     collections: Annotated[int, Field(ge=1)] = 2
@@ -134,26 +133,26 @@ class KnowledgeSettings:
 
     @property
     def entries(self) -> tuple[MapEntry, ...]:
-        """What the map says, also where it is the preset."""
+        """Entries of the map, also of the preset."""
         return PRESET_MAP if self.map == PRESET else self.map
 
 
 LIKENESS = 0.48
-"""Of 50 tools and as many of other servers that do the same in other words, 80 in 100 are as near
-by the bundled encoder's cosine; 7 in 100 tools have one as near that does something else, mostly
-something close (currentWeather, get_forecast)."""
+"""Likeness by the bundled encoder's cosine: 80 in 100 of 50 pairs of equal tools in other words are
+as near; so are 7 in 100 tools to one that does something else, mostly something close
+(currentWeather, get_forecast)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoverySettings:
-    """How often a call is tried, how long is waited between, and what may stand in for a tool.
+    """Settings of attempts, waits, and tools that stand in for a failed one.
 
-    The wait before attempt n + 1 is `base_s * factor ** (n - 1)`, at most `cap_s`, give or take
-    the share `jitter` of it. Nobody waits longer than `cap_s`, whatever a server asks.
-    With `first_at_once` the first repetition follows at once, and these waits begin after it.
+    The wait before attempt n + 1 is `base_s * factor ** (n - 1)`, at most `cap_s`, give or take the
+    share `jitter` of it. No wait is longer than `cap_s`, whatever a server asks. With
+    `first_at_once` the first repetition follows at once, and the waits begin after it.
     `reclassifications` and `replans`: how often a turn may select other capabilities or make
-    another plan after a failure. `likeness`: how near an alternate must be to the failed tool, as
-    a share of how near that is to its own text; 0 takes whatever comes next.
+    another plan after a failure. `likeness`: cosine of an alternate to the failed tool, as a share
+    of that of the failed tool to its own text; 0 takes any.
     """
 
     max_attempts: Annotated[int, Field(ge=1)] = 3
@@ -176,17 +175,17 @@ class RecoverySettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """Which target of an agent a turn is for.
+    """Settings of the choice of an agent's target.
 
     `targets`: `preset` (analytics, knowledge, commerce, triage) or a YAML file of the same shape;
     None chooses none. `allowlist`: a YAML file of tables with their columns, in place of the
-    embedded example. The first `hits` passages count as evidence, where the probability that any
-    collection fits is `least_hit` or more.
+    example of the package. The first `hits` passages count as evidence if the probability that any
+    collection fits is at least `least_hit`.
 
-    The rest holds where a language model is configured. `ensemble` prompts are asked at once; a
-    tie goes to a `scorer`. `secondary`: say which target comes next. `calibration`: points of a
-    map from the model's confidence to a probability. Decisions are kept for turns as near as
-    `cache_similarity` (a cosine), `cache_size` of them for `cache_ttl_s`; 0 keeps none.
+    The rest is for a language model. `ensemble` prompts are asked at once; a tie goes to a
+    `scorer`. `secondary`: name the target that comes next. `calibration`: points of a map from the
+    model's confidence to a probability. Decisions are cached for turns as near as
+    `cache_similarity` (a cosine), `cache_size` of them for `cache_ttl_s`; 0 caches none.
     """
 
     targets: str | None = None
@@ -210,16 +209,16 @@ class AgentSettings:
 
 
 OrchestrationMode: TypeAlias = Literal["plan_first", "reactive"]
-"""Whether an agent's loop plans all of its steps first, or chooses one at a time."""
+"""Mode of an agent's loop: it plans all steps first, or chooses one at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class CapabilitySettings:
-    """How the capabilities of a turn are selected.
+    """Settings of the selection of capabilities.
 
-    `file`: where they are described. `bypass`: all are active, and nothing is asked. `threshold`:
-    the probability from which one is active where no language model decides. `seed`: of the order
-    in which examples are shown.
+    `file`: their descriptions. `bypass`: all are active without a selection. `threshold`:
+    probability from which a capability is active without a language model. `seed`: of the order of
+    examples in prompts.
     """
 
     file: str | None = None
@@ -230,7 +229,7 @@ class CapabilitySettings:
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
-    """Whether decisions are logged, and how much of them.
+    """Settings of the log of decisions.
 
     `path`: none for no log, or a file of JSON Lines that ends in `.jsonl`. `text`: also keep what
     users wrote. The file is rotated at `max_bytes`, and the last `kept` rotated files are kept.

@@ -1,4 +1,4 @@
-"""Tools of a turn: searched, completed by what belongs to them, and what the route leaves."""
+"""Tools of a turn: search, completion by rules, and the share that the route leaves."""
 
 from __future__ import annotations
 
@@ -29,24 +29,16 @@ from toolcrib.store.filters import (
 )
 from toolcrib.store.payload import read_tool
 
-__all__ = [
-    "Reach",
-    "Selection",
-    "ToolSelector",
-    "ToolStage",
-    "compatible",
-]
-
 _ACTIVE = Equals("always_active", value=True)
 
-MOMENT_S = 0.001
-"""Too little for any language model."""
+MIN_MODEL_TIME_S = 0.001
+"""Time in which no language model answers."""
 
 
 def compatible(settings: ToolSettings) -> Filter | None:
-    """What the settings let through; None for everything.
+    """Filter of the settings; None if every tool passes.
 
-    It belongs inside the legs: what is cut from an answer has taken a place in it.
+    The filter belongs inside the legs: a tool cut from an answer has taken a place there.
 
     Raises:
         QueryError: a ceiling is not a finite number.
@@ -66,10 +58,10 @@ def _not_above(field: str, most: float | None) -> Filter | None:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What is known before a search: who comes anyway, and how many to search for.
+    """Reach of a search: the tools that come anyway, and the number to search for.
 
-    `active` are the tools in reach that are always active, by id. `everything`: every tool in
-    reach, by id, where they are few enough to be given all; None where they are not.
+    `active` are the tools in reach that are always active, by id. `everything`: all tools in reach,
+    by id, if few enough to give all; else None.
     """
 
     k: int | Literal["auto"]
@@ -78,17 +70,17 @@ class Reach:
 
     @property
     def limit(self) -> int | Literal["auto"]:
-        """The `k` of the search: a found tool that is always active takes no other's place."""
+        """`k` of the search: a found tool that is always active takes no place of others."""
         if self.everything is not None:
             return max(1, len(self.everything))
         return self.k if self.k == "auto" else self.k + len(self.active)
 
 
 class ToolSelector:
-    """Completes rankings out of a store, which it only reads.
+    """Selector that completes rankings out of a store, which it only reads.
 
-    `allowed` is everywhere the caller's scope and limits together; no tool beyond it, and no
-    disabled one, is ever added.
+    `allowed` is the filter of scope and settings together; no tool beyond it, and no disabled tool,
+    is ever added.
     """
 
     def __init__(self, store: Store, settings: ToolSettings | None = None) -> None:
@@ -96,9 +88,9 @@ class ToolSelector:
         self.settings = settings or ToolSettings()
 
     def reach(self, allowed: Filter | None, k: int | Literal["auto"] | None = None) -> Reach:
-        """Look at what is in reach; `k` in place of the settings'.
+        """Find out the tools in reach; `k` goes before the settings.
 
-        Where everything is given, ask the search to withhold nothing.
+        If everything is given, the search should withhold nothing.
 
         Raises:
             StoreError: the store does not answer.
@@ -112,11 +104,11 @@ class ToolSelector:
     def complete(
         self, hits: Sequence[ToolHit], allowed: Filter | None, reach: Reach | None = None
     ) -> tuple[list[ToolHit], tuple[str, ...]]:
-        """The hits with what belongs to them, ranked anew, and signals of what was left out.
+        """Complete the hits by rules, rank them, and give signals of tools left out.
 
-        First come the tools that are always active, by id, then the others, each followed by
-        what it requires. With `reach` no more than its `k` others, or all that there are.
-        What was not found has a score of 0, and says in `legs` why it is there.
+        Tools that are always active come first, by id, then the others, each followed by its
+        requirements. With `reach`, at most its `k` others, or all tools. A tool that was not found
+        has a score of 0; `legs` has the rule.
 
         Raises:
             StoreError: the store does not answer.
@@ -135,10 +127,10 @@ class ToolSelector:
     def append_only(
         self, previous_ids: Sequence[str], hits: Sequence[ToolHit], allowed: Filter | None
     ) -> list[ToolHit]:
-        """The hits behind the tools of earlier turns, which keep their places; ranked anew.
+        """Put hits behind the tools of earlier turns, which keep their places, and rank them.
 
-        A prompt cache holds as long as what stood in front stays, so a tool that was given
-        before stays although this turn did not find it. It goes when it is no longer allowed.
+        A prompt cache holds while the front of a prompt stays, so a tool of an earlier turn stays
+        even if this turn did not find it. A tool goes when it is no longer allowed.
 
         Raises:
             StoreError: the store does not answer.
@@ -153,7 +145,7 @@ class ToolSelector:
         return _ranked(known[tool_id] for tool_id in order if tool_id in known)
 
     def _is_small(self, allowed: Filter | None) -> bool:
-        """Whether all may be given; looks no further than it must, where a count grows."""
+        """True if all tools may be given; reads no more records than that needs."""
         most = self.settings.pass_through
         if most == 0:
             return False
@@ -164,13 +156,13 @@ class ToolSelector:
         return self._specs(all_of(_ACTIVE, allowed))
 
     def _specs(self, where: Filter | None) -> tuple[ToolSpec, ...]:
-        """The enabled tools that match, by id."""
+        """Enabled tools that match, by id."""
         records = self._store.scroll(all_of(ENABLED, where), ("spec",))
         return tuple(sorted((read_tool(r.payload) for r in records), key=lambda spec: spec.id))
 
 
 def _cut(hits: list[ToolHit], reach: Reach | None) -> list[ToolHit]:
-    """As many hits as may be given, or all tools where all may."""
+    """First hits within the limit, or all tools if all may be given."""
     if reach is None:
         return hits
     k = len(hits) if reach.k == "auto" else reach.k
@@ -183,7 +175,7 @@ def _cut(hits: list[ToolHit], reach: Reach | None) -> list[ToolHit]:
 
 
 def _by_rule(found: ToolHit | None, spec: ToolSpec, rule: str) -> ToolHit:
-    """The tool as it was found, if it was, and by which rule it comes anyway."""
+    """Hit of a tool, found or not, with the rule by which it comes anyway."""
     hit = found or ToolHit(rank=0, score=0.0, tool=spec)
     return replace(hit, legs=hit.legs | {rule: 1.0}, team=None)
 
@@ -194,7 +186,7 @@ def _ranked(hits: Iterable[ToolHit]) -> list[ToolHit]:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was found, what was noticed, and whether that is all that there is in reach.
+    """Tools that were found, signals, and whether these are all tools in reach.
 
     `shown` are the ids of tools that earlier turns had.
     """
@@ -206,7 +198,7 @@ class Selection:
 
 
 class ToolStage:
-    """Chooses the tools of turns by a `retriever`; with `interleave`, those of two rankings."""
+    """Stage that chooses tools by a `retriever`, or by two rankings with `interleave`."""
 
     def __init__(
         self,
@@ -233,10 +225,10 @@ class ToolStage:
         asking: bool = False,
         seed: str = "",
     ) -> Selection:
-        """The tools that fit, whatever the gate says of them.
+        """Find the tools that fit, whatever the gate says of them.
 
-        `reranking`: look at them twice. `asking`: let a language model order them. `seed`: by
-        which two rankings are interleaved, where the budget has room for a second one.
+        `reranking`: rerank them. `asking`: let a language model order them. `seed` decides how two
+        rankings are interleaved, if the budget has room for the second.
 
         Raises:
             QueryError: an impossible `k`.
@@ -255,23 +247,23 @@ class ToolStage:
             needs=turn.needs or None,
         )
 
-        def ranked(by: HybridRetriever, asked: SearchOptions) -> FindResult:
+        def rank(by: HybridRetriever, options: SearchOptions) -> FindResult:
             looking = by if reranking or asking else by.first_stage()
-            # With a moment left a model is late, and the answer says so; with none it would not.
-            room_s = max(MOMENT_S, budget.room_ms("llm") / 1000) if asking else 0.0
-            result = looking.with_model_time(room_s).find(query, asked)
+            # With this minimum a late model is marked; without time it would not be asked.
+            max_s = max(MIN_MODEL_TIME_S, budget.room_ms("llm") / 1000) if asking else 0.0
+            result = looking.with_model_time(max_s).find(query, options)
             for stage in ("llm", "rerank"):
                 budget.took(stage, result.took_ms.get(stage, 0.0))
             return result
 
-        found = ranked(self.retriever, options)
+        found = rank(self.retriever, options)
         if self._name is not None and found.tools and not turn.needs:
             same = replace(options, k=len(found.tools) + len(reach.active), least=None)
             if asking and self._second.asks_model and not budget.admits("llm"):
                 budget.degraded.append("interleave")
-            elif other := budget.run("interleave", lambda: ranked(self._second, same), None):
+            elif other := budget.run("interleave", lambda: rank(self._second, same), None):
                 found = interleaved(found, other, self._name, seed)
-        # What authors require comes beside the k tools, not among them.
+        # Requirements stated by authors come beside the k tools, not among them.
         found = self.retriever.with_prerequisites(found, options, authors=False)
         hits, signals = self._selector.complete(found.tools, allowed, reach)
         if self._settings.append_only:
@@ -280,7 +272,7 @@ class ToolStage:
         return Selection(result, signals, reach.everything is not None, frozenset(shown))
 
     def always(self, turn: Turn, reason: str, shown: Sequence[str]) -> Selection:
-        """The tools that come with every turn, where nothing was looked for."""
+        """Tools that come with every turn, without a search."""
         _, allowed = self._limits(turn)
         hits, signals = self._selector.complete((), allowed)
         if self._settings.append_only:
@@ -288,18 +280,17 @@ class ToolStage:
         result = FindResult(turn.text, tuple(hits), {}, verdict="abstain", reason=reason)
         return Selection(result, signals, shown=frozenset(shown))
 
-    def judged(self, turn: Turn, route: Route, selection: Selection) -> FindResult:
-        """What the route leaves, with a verdict that is `accept` only where gate and route agree.
+    def for_route(self, turn: Turn, route: Route, selection: Selection) -> FindResult:
+        """Tools that the route leaves; `accept` only if gate and route agree.
 
-        For knowledge those stay that are always active, and those of earlier turns where the
-        order is to be append-only; so does a registry that is small enough to be given whole.
-        The same where nothing fits, if the gate withholds. What may not fit is followed by the
-        general tool.
+        For knowledge, tools stay that are always active, that earlier turns had (if append-only),
+        or that are the whole registry; the same for a route without a fit, if the gate withholds.
+        The general tool follows doubted tools.
         """
         found, is_general = selection.result, route.kind == "general"
         if route.kind == "none" or (found.verdict == "accept" and route.kind in ("tools", "both")):
             return found
-        stay = self._staying(selection)
+        stay = self._staying_tools(selection)
         if route.kind == "knowledge":
             return replace(found, tools=stay, verdict="abstain", reason=route.reason)
         general = self.retriever.general(self._limits(turn)[1])
@@ -312,8 +303,8 @@ class ToolStage:
             fallback=general is not None,
         )
 
-    def _staying(self, selection: Selection) -> tuple[ToolHit, ...]:
-        """The tools that come whatever the route."""
+    def _staying_tools(self, selection: Selection) -> tuple[ToolHit, ...]:
+        """Tools that stay on any route."""
         hits = selection.result.tools
         if selection.is_everything:
             return hits
@@ -321,6 +312,6 @@ class ToolStage:
         return tuple(_ranked(hit for hit in hits if hit.tool.always_active or hit.id in shown))
 
     def _limits(self, turn: Turn) -> tuple[Filter | None, Filter | None]:
-        """What the settings let through, and that within the turn's reach."""
+        """Filter of the settings, and the filter of settings and scope together."""
         limits = compatible(self._settings)
         return limits, all_of(from_scope(turn.reach), limits)

@@ -79,7 +79,7 @@ def test_what_fails_leaves_the_others_answer(fault):
 
 
 def test_what_is_late_leaves_it_too():
-    context, lacking, _ = read(SAID, lambda _: "slow", room_s=0.05)
+    context, lacking, _ = read(SAID, lambda _: "slow", max_s=0.05)
     assert (context, lacking) == (KNOWN, ("context-llm-late",))
 
 

@@ -1,4 +1,4 @@
-"""Administration over HTTP: who asks, what is held back, and evaluation reports."""
+"""Administration over HTTP: the caller's key, the quarantine, and evaluation reports."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ from toolcrib.records import Scope
 from toolcrib.records.audit import Held, HeldTools
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 
-__all__ = ["ENDPOINTS"]
-
-# -- who asks --------------------------------------------------------------------------------
+# -- the caller ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Me:
-    """Whose key it is and what it allows; `namespace` is the one of this request."""
+    """The caller's key and its grant; `namespace` is that of this request."""
 
     name: str
     access: Literal["read", "write"]
@@ -39,18 +37,18 @@ class Me:
 
 
 async def describe_me(context: RequestContext) -> Response:
-    """Say whose key this is, and what it allows."""
+    """Describe the caller's key and its grant."""
     grant, name = context.caller.grant, context.caller.name
     return answer(Me(name, grant.access, grant.namespaces, context.namespace, context.scope()))
 
 
-# -- what is held back -----------------------------------------------------------------------
+# -- quarantine ------------------------------------------------------------------------------
 
 
 class VerdictBody(Body):
-    """What becomes of a held tool: it is served from now on, or forgotten.
+    """Verdict on a held tool: approve serves it from now on, reject forgets it.
 
-    An approval names the `digest` that was shown; a rejection may.
+    An approval needs the `digest` that was shown; a rejection may have it.
     """
 
     model_config = documented(
@@ -67,27 +65,27 @@ class VerdictBody(Body):
 
     @field_validator("digest")
     @classmethod
-    def _approval_names_it(cls, digest: str | None, info: ValidationInfo) -> str | None:
+    def _require_digest(cls, digest: str | None, info: ValidationInfo) -> str | None:
         if digest is None and info.data.get("verdict") == "approve":
             raise ValueError("an approval names the digest that was shown")
         return digest
 
 
 async def list_quarantine(context: RequestContext) -> Response:
-    """List the tools that are held back, with what the audit found."""
-    return answer(await context.run(lambda: HeldTools(_in_reach(context))))
+    """List the tools that are held back, with findings of the audit."""
+    return answer(await context.run(lambda: HeldTools(_held_in_scope(context))))
 
 
-def _in_reach(context: RequestContext) -> tuple[Held, ...]:
+def _held_in_scope(context: RequestContext) -> tuple[Held, ...]:
     scope = context.scope()
     return tuple(held for held in context.quarantine().list() if is_allowed(scope, held.spec))
 
 
 async def judge_tool(context: RequestContext, tool_id: ToolId, body: VerdictBody) -> None:
-    """Approve a tool that is held back, so that it is served from now on, or forget it.
+    """Approve a held tool, so that it is served from now on, or reject it.
 
-    An approval names the digest that was shown: what is held under another one by now is not
-    approved. The key that sent the tool may not approve it, unless `service.approve_own` is on.
+    An approval needs the digest that was shown: a version with another digest is not approved. The
+    key that sent the tool may not approve it, unless `service.approve_own` is on.
     """
     await context.write(partial(_judge, context, tool_id, body))
 
@@ -97,7 +95,7 @@ def _judge(context: RequestContext, tool_id: str, body: VerdictBody, crib: Crib)
     with context.state.lock(context.namespace):
         held = quarantine.get(tool_id)
         if held is None or not is_allowed(context.scope(), held.spec):
-            reach = [each.tool_id for each in _in_reach(context)]
+            reach = [each.tool_id for each in _held_in_scope(context)]
             raise UnknownToolError(tool_id, nearest(tool_id, reach))
         if body.digest is not None:
             held = quarantine.get_reviewed(tool_id, body.digest)
@@ -105,7 +103,7 @@ def _judge(context: RequestContext, tool_id: str, body: VerdictBody, crib: Crib)
             quarantine.reject(tool_id)
             return
         _require_other(context, held)
-        # In this order: what dies in between is held back still, and can be approved again.
+        # In this order: after a crash between, the tool is still held and can be approved again.
         written, _ = write_tools(crib, [("the quarantine", held.spec)], context.scope(), None)
         if written.refused:
             raise ForbiddenError(written.refused[0].reason)
@@ -113,10 +111,10 @@ def _judge(context: RequestContext, tool_id: str, body: VerdictBody, crib: Crib)
 
 
 def _require_other(context: RequestContext, held: Held) -> None:
-    """See that nobody approves what they sent themselves.
+    """Require another key than the one that sent the tool.
 
     Raises:
-        ForbiddenError: they do.
+        ForbiddenError: the caller's key sent the tool.
     """
     is_own = held.written_by and held.written_by == context.caller.key_id
     if is_own and not context.state.settings.service.approve_own:
@@ -126,12 +124,12 @@ def _require_other(context: RequestContext, held: Held) -> None:
         )
 
 
-# -- evaluation reports: pages that were written elsewhere, shown without being trusted --------
+# -- evaluation reports: untrusted pages -----------------------------------------------------
 
-NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_. -]{0,199}\.html\Z"
+REPORT_NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_. -]{0,199}\.html\Z"
 
 POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""A report is read, and does nothing: no script, no form, no request."""
+"""A report can be read only: no script, no form, no request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +143,7 @@ class ReportFile:
 
 @dataclass(frozen=True, slots=True)
 class ReportFiles:
-    """The evaluation reports that can be read."""
+    """The evaluation reports."""
 
     reports: tuple[ReportFile, ...]
 
@@ -163,7 +161,7 @@ def _reports(context: RequestContext) -> tuple[ReportFile, ...]:
         files = [
             (entry.name, entry.stat())
             for entry in entries
-            if re.match(NAME, entry.name) and entry.is_file(follow_symlinks=False)
+            if re.match(REPORT_NAME, entry.name) and entry.is_file(follow_symlinks=False)
         ]
     files.sort(key=lambda file: (-file[1].st_mtime, file[0]))
     return tuple(ReportFile(name, round(at.st_mtime, 3), at.st_size) for name, at in files)
@@ -172,24 +170,24 @@ def _reports(context: RequestContext) -> tuple[ReportFile, ...]:
 async def get_report(
     context: RequestContext, name: Annotated[str, Field(max_length=205)]
 ) -> Response:
-    """Give a report: a page of HTML that may run nothing."""
+    """Get a report: an HTML page that may run nothing."""
     page = await context.run(lambda: _page(context, name))
     return Response(page, media_type="text/html", headers={"Content-Security-Policy": POLICY})
 
 
 def _page(context: RequestContext, name: str) -> bytes:
     folder = _folder(context)
-    path = folder / name if folder is not None and re.match(NAME, name) else None
+    path = folder / name if folder is not None and re.match(REPORT_NAME, name) else None
     if path is None or path.is_symlink() or not path.is_file():
         raise HTTPException(404, "there is no such report")
     return path.read_bytes()
 
 
 def _folder(context: RequestContext) -> Path | None:
-    """Where reports are, for whom they are: they tell of all tools of the default namespace."""
-    named = context.state.settings.service.reports
+    """Folder of reports, for keys that see all tools of the default namespace; else None."""
+    folder = context.state.settings.service.reports
     sees_all = context.namespace == DEFAULT_NAMESPACE and context.scope() == Scope()
-    return Path(named) if named is not None and sees_all else None
+    return Path(folder) if folder is not None and sees_all else None
 
 
 PATH = "/v1/quarantine"

@@ -1,4 +1,4 @@
-"""Knowledge over HTTP: collections and documents, in, out and asked."""
+"""Knowledge over HTTP: collections, documents and searches in them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Annotated, Any, Self, TypeAlias, cast
+from typing import Annotated, Any, Self, TypeAlias, TypeVar, cast
 
 from pydantic import Field, WithJsonSchema, model_validator
 from starlette.requests import Request
@@ -47,10 +47,8 @@ from toolcrib.records import (
 )
 from toolcrib.router.collections import preset
 
-__all__ = ["ENDPOINTS"]
-
-MAX_TOKENS = 200
-"""The most in a passage, as where documents are read from files."""
+MAX_PASSAGE_TOKENS = 200
+"""The same as for documents from files."""
 
 
 _CollectionName = Annotated[
@@ -82,7 +80,7 @@ EXAMPLE_COLLECTION: dict[str, Any] = {
 
 
 class CollectionBody(Body):
-    """What a collection is about, and who may be sent there."""
+    """A collection: its subject, examples and sensitivity."""
 
     name: _CollectionName
     description: str = ""
@@ -94,7 +92,7 @@ class CollectionBody(Body):
 
 
 class CollectionsBody(Body):
-    """Collections to make known, or to describe anew."""
+    """Collections to add, or to describe anew."""
 
     model_config = documented(examples=[{"collections": [EXAMPLE_COLLECTION]}])
 
@@ -102,12 +100,12 @@ class CollectionsBody(Body):
 
 
 async def list_collections(context: RequestContext) -> Response:
-    """List the collections in reach, and how many passages they hold."""
+    """List the collections in scope, with their numbers of passages."""
     scope = context.scope()
-    return answer(await context.read(lambda crib: _known(crib, scope)))
+    return answer(await context.read(lambda crib: _collections(crib, scope)))
 
 
-def _known(crib: Crib, scope: Scope) -> CollectionList:
+def _collections(crib: Crib, scope: Scope) -> CollectionList:
     return CollectionList(
         tuple(
             CountedCollection(**each.model_dump(), passages=count)
@@ -117,18 +115,18 @@ def _known(crib: Crib, scope: Scope) -> CollectionList:
 
 
 async def put_collections(context: RequestContext, body: CollectionsBody) -> Response:
-    """Make collections known, or describe them anew; all of them or none."""
+    """Add collections, or describe them anew; all or none."""
     scope = context.scope()
 
     def work(crib: Crib) -> CollectionList:
         given = [Collection.model_validate(each.model_dump()) for each in body.collections]
         known = {each.name: each for each, _ in crib.list_collections()}
         for each in given:
-            # One that is in scope may not stand in the place of one that is not, either.
-            _require(scope, each)
-            _require(scope, known.get(each.name, each))
+            # A collection in scope must not replace one out of scope either.
+            _require_in_scope(scope, each)
+            _require_in_scope(scope, known.get(each.name, each))
         crib.add_collections(*given)
-        return _known(crib, scope)
+        return _collections(crib, scope)
 
     return answer(await context.write(work))
 
@@ -142,30 +140,38 @@ async def delete_collection(
 
 
 def _remove(crib: Crib, name: str, documents: Iterable[str], scope: Scope) -> int:
-    """Remove documents; without any, the whole collection. Counts passages.
+    """Remove documents; without any, the whole collection. Returns the number of passages.
 
     Raises:
-        UnknownCollectionError: there is none of this name in reach.
+        UnknownCollectionError: no collection in scope has this name.
     """
-    reach = [each.name for each, _ in crib.list_collections(scope=scope)]
-    if name not in reach:
-        raise UnknownCollectionError(name, nearest(name, reach))
+    names = [each.name for each, _ in crib.list_collections(scope=scope)]
+    if name not in names:
+        raise UnknownCollectionError(name, nearest(name, names))
     return crib.remove_docs(name, *documents)
 
 
-def _require(scope: Scope, collection: Collection) -> None:
-    """The same words whether there is such a collection or not."""
+def _require_in_scope(scope: Scope, collection: Collection) -> None:
+    """Require a collection in scope; the error does not reveal if it exists."""
     if not scope.allows_collection(collection.name, collection.sensitivity):
         raise ForbiddenError(f"this key's scope does not allow to write {collection.name!r}")
 
 
 # -- documents -------------------------------------------------------------------------------
 
+_Given = TypeVar("_Given", bound=Body)
+
+
+def _with_one_of(body: _Given, first: str, second: str) -> _Given:
+    if len(body.model_fields_set & {first, second}) != 1:
+        raise ValueError(f"give one of {first} and {second}")
+    return body
+
 
 class DocumentBody(Body):
     """A document: its text, or the bytes of its file as base64.
 
-    `name` says what kind of document it is (`.md`, `.pdf`), and is what passages are cited by.
+    The ending of `name` gives the kind of document (`.md`, `.pdf`); citations contain `name`.
     """
 
     model_config = documented(oneOf=[{"required": ["text"]}, {"required": ["base64"]}])
@@ -175,13 +181,11 @@ class DocumentBody(Body):
     base64: Base64 = ""
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if len(self.model_fields_set & {"text", "base64"}) != 1:
-            raise ValueError("give one of text and base64")
-        return self
+    def _require_one(self) -> Self:
+        return _with_one_of(self, "text", "base64")
 
     def document(self) -> RawDocument | Refusal:
-        """What is to be converted; nothing that is named in it is opened."""
+        """The document to convert; paths and links in it are not opened."""
         kind = kind_of_name(self.name)
         if "text" in self.model_fields_set:
             content = self.text.encode()
@@ -195,7 +199,7 @@ class DocumentBody(Body):
 
 
 class PassageBody(Body):
-    """A passage that was split elsewhere; `position` is its number within the document."""
+    """A passage that the client split; `position` is its number within the document."""
 
     document: DocumentName
     text: str
@@ -204,13 +208,13 @@ class PassageBody(Body):
     start: _Place = 0
 
     def as_passage(self, collection: str) -> Passage:
-        """The passage that this is."""
+        """The passage, in a collection."""
         title = tuple(self.title)
         return Passage(collection, self.document, self.text, title, self.position, self.start)
 
 
 class UploadedPassage(PassageBody):
-    """One of an upload, which says its collection itself."""
+    """A passage of an upload, with its collection."""
 
     collection: _CollectionName
 
@@ -219,10 +223,9 @@ UploadedEntry: TypeAlias = tuple[str, UploadedPassage | Refusal]
 
 
 class DocumentsBody(Body):
-    """Documents, or passages, to put into a collection; it becomes known if it is not yet.
+    """Documents or passages to write into a collection, which is added if it is new.
 
-    What has not changed is left alone. `prune` removes the collection's documents that are not
-    named here.
+    Unchanged ones are skipped. `prune` removes the collection's other documents.
     """
 
     model_config = documented(
@@ -241,14 +244,12 @@ class DocumentsBody(Body):
     prune: bool = False
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if len(self.model_fields_set & {"documents", "passages"}) != 1:
-            raise ValueError("give one of documents and passages")
-        return self
+    def _require_one(self) -> Self:
+        return _with_one_of(self, "documents", "passages")
 
 
 async def put_documents(context: RequestContext, body: DocumentsBody) -> Response:
-    """Put documents into a collection, or bring it up to date; what cannot be read is refused."""
+    """Write documents into a collection; unreadable ones are refused in the report."""
     scope, name = context.scope(), body.collection
     await context.read(lambda crib: _require_writable(crib, [name], scope))
     lines = await context.run(
@@ -258,12 +259,12 @@ async def put_documents(context: RequestContext, body: DocumentsBody) -> Respons
         require_docs()
     for each in body.documents:
         document = await context.run(each.document)
-        found = (
+        items = (
             [document]
             if isinstance(document, Refusal)
-            else await context.convert(document, name, MAX_TOKENS)
+            else await context.convert(document, name, MAX_PASSAGE_TOKENS)
         )
-        lines += [_line(each.name, item) for item in found]
+        lines += [_line(each.name, item) for item in items]
     work = _work(context, lines, name if body.prune else None, {name})
     return answer(await work.run(context, ignore), full=True)
 
@@ -279,20 +280,20 @@ def _work(
     prune: str | None,
     collections: AbstractSet[str],
 ) -> UploadWork[Passage]:
-    """What is to be done with passages of these collections, one of which may be pruned."""
+    """Work that writes passages of these collections, one of which may be pruned."""
     names, scope = sorted(collections), context.scope()
 
     def write(crib: Crib, part: list[PassageEntry], listener: Listener) -> IndexReport:
         _require_writable(crib, names, scope)
         return crib.knowledge.put(part, prune=prune, progress=listener)
 
-    # What is not named can be told only of all at once.
+    # Pruning needs all names, so the whole upload is one part.
     return UploadWork([lines] if prune is not None else in_parts(lines), write)
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentUpload:
-    """Of an upload: `prune` names the collection whose other documents go."""
+    """Query of an upload; `prune` names a collection, whose other documents are removed."""
 
     prune: Annotated[str, Field(max_length=200)] | None = None
 
@@ -300,11 +301,11 @@ class DocumentUpload:
 async def upload_documents(
     context: RequestContext, query: DocumentUpload, request: Request
 ) -> Response:
-    """Put passages in as JSON Lines.
+    """Write passages from JSON Lines.
 
-    A line is an array: where a passage came from, and the passage with its `collection`, or what
-    was refused (`source`, `place`, `reason`). Lines of the answer tell the `progress`, and at
-    the end the `report`, or the `problem`.
+    A line is an array: the source of a passage, and the passage with its `collection`, or a
+    refusal (`source`, `place`, `reason`). Lines of the answer have the `progress`; the last has
+    the `report`, or the `problem`.
     """
     lines = await read_upload(context, request, UploadedEntry, attrgetter("collection", "document"))
     names = {cast("tuple[str, str]", line.name)[0] for line in lines if line.name is not None}
@@ -322,19 +323,19 @@ async def upload_documents(
 
 
 def _require_writable(crib: Crib, names: Iterable[str], scope: Scope) -> None:
-    """See that documents may be put into collections, which need not be there yet.
+    """Require that collections, which may be new, are in scope.
 
     Raises:
-        ForbiddenError: one is out of scope.
-        QueryError: no collection can be called so.
+        ForbiddenError: a collection is out of scope.
+        QueryError: a name is invalid.
     """
     known = {each.name: each for each, _ in crib.list_collections()}
     for name in names:
-        _require(scope, known.get(name) or preset(name))
+        _require_in_scope(scope, known.get(name) or preset(name))
 
 
 class RemoveBody(Body):
-    """Documents to take out of a collection, by name."""
+    """Documents to remove from a collection, by name."""
 
     model_config = documented(examples=[{"collection": "handbook", "documents": ["holidays.md"]}])
 
@@ -343,7 +344,7 @@ class RemoveBody(Body):
 
 
 async def delete_documents(context: RequestContext, body: RemoveBody) -> Response:
-    """Take documents out of a collection; names that it does not hold are passed over."""
+    """Remove documents from a collection; unknown names are ignored."""
     scope = context.scope()
     removed = await context.write(
         lambda crib: _remove(crib, body.collection, body.documents, scope)
@@ -351,14 +352,11 @@ async def delete_documents(context: RequestContext, body: RemoveBody) -> Respons
     return answer(Removed(removed))
 
 
-# -- questions -------------------------------------------------------------------------------
+# -- search ----------------------------------------------------------------------------------
 
 
 class KnowledgeBody(Body):
-    """A question to the collections: at most `k` passages and `token_budget` tokens.
-
-    Only `collections` of these names are asked.
-    """
+    """A search for at most `k` passages, of `token_budget` tokens, in `collections` by name."""
 
     model_config = documented(examples=[{"query": "how many days off do I have", "k": 3}])
 
@@ -370,11 +368,11 @@ class KnowledgeBody(Body):
 
 
 async def find_knowledge(context: RequestContext, body: KnowledgeBody) -> Response:
-    """Find the passages that answer a question, out of the collections that fit it."""
+    """Find the passages that answer a question, in the collections that fit."""
     scope = context.scope(body.scope)
-    asked = body.model_dump(include={"query", "k", "collections", "token_budget"})
-    found = await context.read(lambda crib: crib.find_knowledge(**asked, scope=scope))
-    context.answered({}, verdict=found.verdict, degraded=found.degraded, text=body.query)
+    options = body.model_dump(include={"query", "k", "collections", "token_budget"})
+    found = await context.read(lambda crib: crib.find_knowledge(**options, scope=scope))
+    context.record_answer({}, verdict=found.verdict, degraded=found.degraded, text=body.query)
     return answer(found)
 
 

@@ -1,61 +1,56 @@
-"""Learning over HTTP: what use taught of a namespace's tools, from whom, and taking it back."""
+"""Learning over HTTP: status, switch, replay and undo of a namespace's lessons."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
 from starlette.responses import Response
 
 from toolcrib.errors import ForbiddenError, LearningOffError
 from toolcrib.http.context import RequestContext
-from toolcrib.http.routing import Body, Endpoint, answer, documented
+from toolcrib.http.routing import Body, Endpoint, Identifier, answer, documented
 from toolcrib.records import Scope
 from toolcrib.records.learning import LearningStatus, Undone
 
-__all__ = ["ENDPOINTS"]
-
 
 class SwitchBody(Body):
-    """Whether what was learned re-orders answers."""
+    """Switch of learning: on if lessons re-order answers."""
 
     on: bool
 
 
 class UndoBody(Body):
-    """What to take back: a day (`2026-01-31`), the id of a key, or that of a tool."""
+    """Lessons to undo: of a day (`2026-01-31`), of a key or of a tool, by id."""
 
     model_config = documented(examples=[{"what": "mail/send_mail"}])
 
-    what: Annotated[str, Field(min_length=1, max_length=1100)]
+    what: Identifier
 
 
 async def get_learning(context: RequestContext) -> Response:
-    """Show what was learned, from whom, and what it is worth; for keys that write everywhere."""
+    """Show the lessons, their keys and their worth; for keys that may write everything."""
     _require_all(context)
     return answer(await context.read(lambda crib: crib.learning_status()))
 
 
 async def switch_learning(context: RequestContext, body: SwitchBody) -> None:
-    """Let what was learned re-order answers, or leave it aside; nothing is lost."""
+    """Switch the use of lessons on or off; the lessons stay."""
     _require_all(context)
     await context.write(lambda crib: crib.switch_learning(on=body.on))
 
 
 async def replay_learning(context: RequestContext) -> Response:
-    """Ask past requests again; what of each server helps goes live, the rest into shadow."""
+    """Replay past requests; lessons of a server that help go live, the others into shadow."""
     _require_all(context)
     return answer(await context.write(lambda crib: crib.replay_learning()))
 
 
 async def undo_learning(context: RequestContext, body: UndoBody) -> Response:
-    """Take back what was learned on a day, from a key, or of a tool."""
+    """Undo the lessons of a day, a key or a tool."""
     _require_all(context)
     return answer(Undone(await context.write(lambda crib: crib.undo_learning(body.what))))
 
 
 def _require_all(context: RequestContext) -> None:
-    """Stop who may not see all of the namespace: it tells of its keys and all of its tools.
+    """Require a key that may write and see all tools: lessons name keys and tools.
 
     Raises:
         ForbiddenError: the key only reads, or has a scope.

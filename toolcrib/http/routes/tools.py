@@ -1,4 +1,4 @@
-"""Tools over HTTP: found, put in, taken out, listed and counted."""
+"""Tools over HTTP: search, write, remove, list and count."""
 
 from __future__ import annotations
 
@@ -18,7 +18,17 @@ from toolcrib.access.quarantine import Quarantine
 from toolcrib.crib import Crib
 from toolcrib.errors import CalibrationError, SpecError, UnknownToolError
 from toolcrib.http.context import RequestContext
-from toolcrib.http.routing import AS_WHOLE, Body, Count, Endpoint, QueryText, answer, documented
+from toolcrib.http.routing import (
+    AS_WHOLE,
+    Body,
+    Count,
+    Endpoint,
+    Identifier,
+    QueryText,
+    TokenBudget,
+    answer,
+    documented,
+)
 from toolcrib.http.uploads import Line, UploadWork, in_parts, read_upload, respond
 from toolcrib.indexers.readers.registry import formats, read_data
 from toolcrib.indexers.sync import Entry, ReadSources
@@ -54,8 +64,6 @@ from toolcrib.store.filters import (
 )
 from toolcrib.store.payload import tool_payload
 
-__all__ = ["ENDPOINTS", "Shape", "ToolId", "is_allowed", "shaped", "write_tools"]
-
 Shape = Literal[
     "summary",
     "full",
@@ -69,22 +77,14 @@ Shape = Literal[
     "typescript",
     "python-stub",
 ]
-"""How found tools are written: ours in short or with the whole specification, or definitions
-for a provider."""
+"""Form of found tools: short or full specifications, or definitions for a provider."""
 
 MAX_PAGE = 500
-MAX_BUDGET = 1_000_000
 
-NOT_ALLOWED = "this key's scope does not allow to write this tool"
+OUT_OF_SCOPE = "this key's scope does not allow to write this tool"
 HELD_BACK = "held back until somebody approves it: "
 
-
-Cursor = Annotated[str, Field(min_length=1, max_length=1100)]
-"""The id of the last tool of the page before."""
-
-ToolId = Annotated[
-    str, Field(min_length=1, max_length=1100, description="`server/name`, slashes and all.")
-]
+ToolId = Annotated[Identifier, Field(description="`server/name`, slashes and all.")]
 
 EXAMPLE_TOOL: dict[str, Any] = {
     "name": "send_mail",
@@ -103,22 +103,22 @@ QUERY_OR_NEEDS = [
     {"required": ["needs"], "properties": {"needs": {"type": "array", "minItems": 1}}},
 ]
 
-# -- finding ---------------------------------------------------------------------------------
+# -- search ----------------------------------------------------------------------------------
 
 
 @checked_dataclass(
     frozen=True, kw_only=True, config=documented(examples=SEARCHES, anyOf=QUERY_OR_NEEDS)
 )
 class SearchBody(SearchOptions):
-    """What the tools must do: a query, or `needs`, one line for each tool that is wished for.
+    """A search: a query, or `needs`, one line for each wished tool.
 
-    Each need is searched and judged by itself; a query beside them fills up what they leave.
-    `k` tools, or with `auto` as many as hold all that are needed with the probability
-    `coverage`. Those of a probability below `least` are left out, but never the first. Without
-    `gate` comes the ranking as it is. `explain` adds what each leg contributed. With a
-    `token_budget` come, in place of `k`, as many of the best tools as fit, at least one: a token
-    for every three characters of a tool in its `form`, which the shape `signature` has by itself.
-    In the `order` of ids the same tools always stand alike.
+    Each need is searched and judged by itself; a query fills the places that needs leave. The
+    answer has `k` tools; with `auto`, as many as contain all needed tools with the probability
+    `coverage`. Tools with a probability below `least` are left out, except the first. Without
+    `gate` the ranking comes unjudged. `explain` adds the contribution of each leg. A
+    `token_budget` replaces `k` by as many of the best tools as fit, at least one: a token is three
+    characters of a tool in its `form`, which the shape `signature` sets. In the `order` of ids
+    equal tools always come in the same order.
     """
 
     query: QueryText | None = None
@@ -126,16 +126,15 @@ class SearchBody(SearchOptions):
     k: Count | Literal["auto"] = 5
     coverage: Annotated[float, Field(ge=0, le=1)] | None = None
     least: Annotated[float, Field(ge=0, le=1)] | None = None
-    token_budget: Annotated[int, Field(ge=1, le=MAX_BUDGET), AS_WHOLE] | None = None
+    token_budget: TokenBudget | None = None
     shape: Shape = "summary"
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTools(FindResult):
-    """The answer to a query, as the command line gives it.
+    """The answer to a search.
 
-    In a provider's shape `tools` holds its definitions, and `names` says which tool's id each
-    of their names stands for.
+    In a provider's shape `tools` holds its definitions, and `names` maps their names to ids.
     """
 
     tools: tuple[ToolHit, ...] | tuple[dict[str, Any], ...]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -153,24 +152,24 @@ async def find_tools(context: RequestContext, body: SearchBody) -> Response:
     options = SearchOptions(**given)
     found = await context.read(lambda crib: crib.tools.find(body.query, options))
     text = "\n".join(each for each in (body.query, *(body.needs or ())) if each is not None)
-    context.answered(found.took_ms, verdict=found.verdict, degraded=found.degraded, text=text)
+    context.record_answer(found.took_ms, verdict=found.verdict, degraded=found.degraded, text=text)
     return shaped(found, found.tools, body.shape, "tools")
 
 
-def shaped(record: object, hits: Sequence[ToolHit], shape: Shape, *way: str) -> Response:
-    """A record that stands for these hits, with them in a shape, at the end of a way."""
+def shaped(record: object, hits: Sequence[ToolHit], shape: Shape, *path: str) -> Response:
+    """Answer with a record whose hits, at a path of fields, are in a shape."""
     if shape in {"summary", "full"}:
         return answer(record, full=shape == "full")
     shown = as_json(record)
     place = shown
-    for step in way[:-1]:
+    for step in path[:-1]:
         place = place[step]
     tools = [hit.tool for hit in hits]
-    place |= {way[-1]: export(tools, shape), "names": named_ids(tools, shape)}
+    place |= {path[-1]: export(tools, shape), "names": named_ids(tools, shape)}
     return answer(shown)
 
 
-# -- tools in --------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------
 
 
 def _known_format(value: str) -> str:
@@ -188,11 +187,11 @@ ServerName = Annotated[str, Field(min_length=1, max_length=512)]
 
 
 class IndexBody(Body):
-    """Tools to put in, in any format that is read.
+    """Tools to write, in any format that the index reads.
 
     `tools` is a list of definitions (ours, MCP, OpenAI, Anthropic) or one document: an answer
     to `tools/list`, an OpenAPI document, an object with a list under `tools`. `server` overrides
-    every tool's. `prune` removes what is not named (of `server` only, when given).
+    every tool's. `prune` removes all other tools (of `server` only, if given).
     """
 
     model_config = documented(examples=[{"tools": [EXAMPLE_TOOL], "server": "mail"}])
@@ -205,39 +204,40 @@ class IndexBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class ToolReport(IndexReport):
-    """What became of tools; `quarantined` ones are held back until somebody approves them."""
+    """Report of written tools; `quarantined` tools are held back until they are approved."""
 
     quarantined: tuple[Held, ...] = ()
 
 
 async def index_tools(context: RequestContext, body: IndexBody) -> Response:
-    """Put tools in, or bring them up to date.
+    """Write new and changed tools.
 
-    What has not changed is left alone. What is wrong, or out of the key's scope, is refused in
-    the report and keeps nothing else out; what the audit finds dangerous is held back.
+    Unchanged tools are skipped. A tool that is invalid or out of the key's scope is refused in the
+    report, and the others are written; tools that the audit finds dangerous are held back.
     """
 
-    # Where writes take turns: there may be tens of thousands.
+    # As a write, so that tenants take turns: there may be tens of thousands of tools.
     def read(_crib: Crib) -> list[Line]:
         name = "the request"
         lines: list[Line] = []
         for item in read_data(body.tools, name, format=body.format, server=body.server):
             context.checkpoint()
-            called = None if isinstance(item, Refusal) else item.id
-            lines.append(Line.of((name, item), called, Entry))
+            tool_id = None if isinstance(item, Refusal) else item.id
+            lines.append(Line.of((name, item), tool_id, Entry))
         return lines
 
     work, held = _work(context, await context.write(read), body.server, prune=body.prune)
     report = await work.run(context, ignore)
-    return answer(_tool_report(report, held), full=True)
+    counts = {each.name: getattr(report, each.name) for each in fields(report)}
+    return answer(ToolReport(**counts, quarantined=tuple(held)), full=True)
 
 
 def _work(
     context: RequestContext, lines: list[Line], server: str | None, *, prune: bool
 ) -> tuple[UploadWork[ToolSpec], list[Held]]:
-    """What is to be done with tools, and a list of what will be held back of them.
+    """Work that writes tools, and a list that it fills with held tools.
 
-    As embedded, nothing is pruned while anything is refused; what is held back counts as named.
+    As in the library, a refusal prevents pruning; held tools are not pruned.
     """
     named = {line.name for line in lines if line.name is not None}
     held: list[Held] = []
@@ -254,25 +254,25 @@ def _work(
         if not prune:
             return report
         with context.state.lock(context.namespace):
-            return _pruned(crib, report, context.scope(), server, named)
+            return _prune(crib, report, context.scope(), server, named)
 
     return UploadWork(in_parts(lines), write, finish), held
 
 
 @dataclass(frozen=True, slots=True)
 class ToolUpload:
-    """Of an upload: `prune` removes what it does not name (of `server` only, when given)."""
+    """Query of an upload; `prune` removes all other tools (of `server` only, if given)."""
 
     prune: bool = False
     server: str | None = None
 
 
 async def upload_tools(context: RequestContext, query: ToolUpload, request: Request) -> Response:
-    """Put tools in as JSON Lines.
+    """Write tools from JSON Lines.
 
-    A line is an array: where a tool came from, and a specification, or what was refused
-    (`source`, `place`, `reason`). Lines of the answer tell the `progress`, and at the end the
-    `report`, or the `problem`.
+    A line is an array: the source of a tool, and its specification, or a refusal (`source`,
+    `place`, `reason`). Lines of the answer have the `progress`; the last has the `report`, or the
+    `problem`.
     """
     lines = await read_upload(context, request, Entry, attrgetter("id"))
     work, held = _work(context, lines, query.server, prune=query.prune)
@@ -302,14 +302,14 @@ def write_tools(
     listener: Listener = ignore,
     written_by: str = "",
 ) -> tuple[IndexReport, list[Held]]:
-    """Put in the tools that the scope allows and the audit lets pass; the others are held.
+    """Write the tools within the scope that pass the audit; hold those that do not pass.
 
-    `written_by` is the id of the key that sends them. Nothing out of scope is replaced.
+    `written_by` is the id of the key that sends them. No tool out of scope is replaced.
 
     Raises:
-        StoreError: the store refused; part of it may be written all the same.
+        StoreError: the store failed; a part may be written.
     """
-    kept, refused = _sorted_out(crib, entries, scope)
+    kept, refused = _allowed_and_refused(crib, entries, scope)
     held: list[Held] = []
     if quarantine is not None:
         _, held = quarantine.screen([spec for _, spec in kept], written_by=written_by)
@@ -319,13 +319,8 @@ def write_tools(
     return replace(report, refused=(*refused, *report.refused)), held
 
 
-def _tool_report(report: IndexReport, held: Iterable[Held]) -> ToolReport:
-    made = {each.name: getattr(report, each.name) for each in fields(report)}
-    return ToolReport(**made, quarantined=tuple(held))
-
-
 def is_allowed(scope: Scope, spec: ToolSpec) -> bool:
-    """Whether a tool is within a scope."""
+    """True for a tool within a scope."""
     return _is_within(from_scope(scope), spec)
 
 
@@ -335,17 +330,17 @@ def _is_within(allowed: Filter | None, spec: ToolSpec) -> bool:
     try:
         return matches(allowed, point_id(spec.id), tool_payload(spec))
     except SpecError:
-        # No store keeps it, which whoever puts it in is told.
+        # No store accepts the tool; the index refuses it with the reason.
         return True
 
 
-def _sorted_out(
+def _allowed_and_refused(
     crib: Crib, entries: Iterable[Entry], scope: Scope
 ) -> tuple[list[tuple[str, ToolSpec]], list[Refusal]]:
-    """What may be put in, and what is refused; the same words whatever the reason in the scope."""
-    found = list(entries)
-    refused = [item for _, item in found if isinstance(item, Refusal)]
-    specs = [(source, item) for source, item in found if isinstance(item, ToolSpec)]
+    """Tools to write, and refusals, which do not reveal the part of the scope that matters."""
+    given = list(entries)
+    refused = [item for _, item in given if isinstance(item, Refusal)]
+    specs = [(source, item) for source, item in given if isinstance(item, ToolSpec)]
     allowed = from_scope(scope)
     if allowed is None:
         return specs, refused
@@ -356,11 +351,11 @@ def _sorted_out(
         if spec.id not in foreign and _is_within(allowed, spec):
             kept.append((source, spec))
         else:
-            refused.append(Refusal(source, spec.id, NOT_ALLOWED))
+            refused.append(Refusal(source, spec.id, OUT_OF_SCOPE))
     return kept, refused
 
 
-def _pruned(
+def _prune(
     crib: Crib,
     report: IndexReport,
     scope: Scope,
@@ -382,30 +377,30 @@ def _pruned(
     return replace(report, removed=(*report.removed, *gone))
 
 
-# -- tools listed, counted and taken out -----------------------------------------------------
+# -- lists, counts and removal ---------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """Which tools to list, from which one on; of several servers or tags, any of them."""
+    """A page of tools; of several servers or tags, any. `cursor` is the last page's last id."""
 
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
-    cursor: Cursor | None = None
+    cursor: Identifier | None = None
     server: Annotated[tuple[str, ...], Field(description="May be repeated: any of them.")] = ()
     tag: Annotated[tuple[str, ...], Field(description="May be repeated: any of them.")] = ()
 
 
 class ListBody(Body):
-    """Which tools to list, from which one on."""
+    """A page of the tools that a filter accepts; `cursor` is the last page's last id."""
 
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE), AS_WHOLE] = 50
-    cursor: Cursor | None = None
+    cursor: Identifier | None = None
     where: FilterField | None = None
     scope: Scope | None = None
 
 
 async def list_tools(context: RequestContext, query: ListQuery) -> Response:
-    """List the tools in reach, disabled ones too, page by page in an order of the store's own."""
+    """List the tools in scope, with disabled ones, page by page in the store's order."""
     where = all_of(
         AnyOf("server", query.server) if query.server else None,
         AnyOf("tags", query.tag) if query.tag else None,
@@ -414,7 +409,7 @@ async def list_tools(context: RequestContext, query: ListQuery) -> Response:
 
 
 async def list_some(context: RequestContext, body: ListBody) -> Response:
-    """List the tools in reach that a filter lets pass; the pages are those of the plain list."""
+    """List the tools in scope that a filter accepts, in the order of the plain list."""
     scope = context.scope(body.scope)
     return await _page(context, scope, body.where, body.cursor, body.limit)
 
@@ -431,7 +426,7 @@ async def _page(
 
 
 async def get_tool(context: RequestContext, tool_id: ToolId) -> Response:
-    """Give everything that is known of one tool."""
+    """Get the whole specification of a tool."""
     scope = context.scope()
     return answer(await context.read(lambda crib: crib.get_tool(tool_id, scope=scope)))
 
@@ -461,7 +456,7 @@ class CheckBody(Body):
 
 
 async def check_tools(context: RequestContext, body: CheckBody) -> Response:
-    """Say of each tool whether it can be called, or why not, before an agent relies on it."""
+    """Check for each tool if it can be called, or why not, before an agent relies on it."""
     quarantine = context.quarantine()
 
     def work(crib: Crib) -> CheckedTools:
@@ -476,11 +471,11 @@ async def check_tools(context: RequestContext, body: CheckBody) -> Response:
 
 
 async def delete_tool(context: RequestContext, tool_id: ToolId) -> None:
-    """Take a tool out."""
+    """Remove a tool."""
     scope = context.scope()
 
     def work(crib: Crib) -> None:
-        # One out of scope is as unknown as any other.
+        # A tool out of scope is unknown.
         crib.get_tool(tool_id, scope=scope)
         crib.remove_tools(tool_id)
 
@@ -488,29 +483,23 @@ async def delete_tool(context: RequestContext, tool_id: ToolId) -> None:
 
 
 async def count_facets(context: RequestContext) -> Response:
-    """Count the tools in reach, by server, tag, category and sensitivity."""
+    """Count the tools in scope, by server, tag, category and sensitivity."""
     scope = context.scope()
     return answer(await context.read(lambda crib: crib.facets(scope=scope)))
 
 
+TAG = "tools"
+TOOL_PATH = "/v1/tools/{id:path}"
+UNKNOWN = (UnknownToolError,)
+
 ENDPOINTS = (
-    Endpoint("POST", "/v1/tools/search", find_tools, "tools", FoundTools, (CalibrationError,)),
-    Endpoint(
-        "POST", "/v1/tools", index_tools, "tools", ToolReport, writes=True, upload=upload_tools
-    ),
-    Endpoint("GET", "/v1/tools", list_tools, "tools", ToolPage),
-    Endpoint("POST", "/v1/tools/list", list_some, "tools", ToolPage),
-    Endpoint("POST", "/v1/tools/links", find_links, "tools", ToolLinks, (UnknownToolError,)),
-    Endpoint("POST", "/v1/tools/check", check_tools, "tools", CheckedTools),
-    Endpoint("GET", "/v1/tools/{id:path}", get_tool, "tools", ToolSpec, (UnknownToolError,)),
-    Endpoint(
-        "DELETE",
-        "/v1/tools/{id:path}",
-        delete_tool,
-        "tools",
-        None,
-        (UnknownToolError,),
-        writes=True,
-    ),
-    Endpoint("GET", "/v1/facets", count_facets, "tools", Facets),
+    Endpoint("POST", "/v1/tools/search", find_tools, TAG, FoundTools, (CalibrationError,)),
+    Endpoint("POST", "/v1/tools", index_tools, TAG, ToolReport, writes=True, upload=upload_tools),
+    Endpoint("GET", "/v1/tools", list_tools, TAG, ToolPage),
+    Endpoint("POST", "/v1/tools/list", list_some, TAG, ToolPage),
+    Endpoint("POST", "/v1/tools/links", find_links, TAG, ToolLinks, UNKNOWN),
+    Endpoint("POST", "/v1/tools/check", check_tools, TAG, CheckedTools),
+    Endpoint("GET", TOOL_PATH, get_tool, TAG, ToolSpec, UNKNOWN),
+    Endpoint("DELETE", TOOL_PATH, delete_tool, TAG, None, UNKNOWN, writes=True),
+    Endpoint("GET", "/v1/facets", count_facets, TAG, Facets),
 )

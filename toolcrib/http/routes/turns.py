@@ -1,4 +1,4 @@
-"""Turns over HTTP: read, decided, helped on after a failure, looked back at, and judged."""
+"""Turns over HTTP: context, decisions, alternates, guidance, history and feedback."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from toolcrib.http.routing import (
     Body,
     Count,
     Endpoint,
+    Identifier,
     QueryText,
     TokenBudget,
     answer,
@@ -49,20 +50,17 @@ from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeReco
 from toolcrib.records.turns import MAX_HISTORY_MESSAGES, MAX_TRAJECTORY_EVENTS
 from toolcrib.retrieval.needs import MAX_NEEDS
 from toolcrib.retrieval.options import KnowledgeOptions
+from toolcrib.router.choices.flow import LoopState
 from toolcrib.router.decision_log import Feedback
-from toolcrib.router.flow import LoopState
 
-__all__ = ["ENDPOINTS"]
-
-PATIENCE_S = 0.1
-"""Another process writes its decisions a moment after it has answered."""
+LOG_DELAY_S = 0.1
+"""Delay until another process has written a decision that it answered."""
 
 MAX_PAGE = 200
-MAX_PAGES = 20
-"""How far back a page is looked for, for a caller who sees few of a namespace's decisions."""
+MAX_PAGES_READ = 20
+"""Pages of the log that are read for one page of a caller who sees few decisions."""
 
 DecisionId = Annotated[str, Field(min_length=1, max_length=200)]
-Id = Annotated[str, Field(min_length=1, max_length=1100)]
 
 EXAMPLE_ID = "0d4c1c1e2f6a4f0b9d5a4d1d0a7b8c9e"
 EXAMPLE_TURN: dict[str, Any] = {
@@ -96,30 +94,27 @@ class MessageBody(Body):
     content: str | list[Any] | None = ""
 
 
-def _last(messages: Any) -> Any:
-    """The messages that are looked at: of the others none is checked, there may be many."""
-    return (
-        cast("list[Any]", messages)[-MAX_HISTORY_MESSAGES:]
-        if isinstance(messages, list)
-        else messages
-    )
+def _recent_messages(messages: Any) -> Any:
+    """The last messages; older ones are not even validated, since there may be many."""
+    if not isinstance(messages, list):
+        return messages
+    return cast("list[Any]", messages)[-MAX_HISTORY_MESSAGES:]
 
 
 class TurnBody(Body):
-    """What a user says now, and what is known around it.
+    """A user's text, with its surroundings.
 
-    What is no attachment in `attachments` is left out. `needs`: one line for each tool that the
-    agent wishes for. `scope` narrows what the key allows;
-    `max_sensitivity` is the ceiling of where the answer goes. `trajectory`: what the agent did so
-    far, as events of the types `tool` (`name`, `parameters`, `success`, `error`, `result`),
-    `prompt` (`text`) and `search` (`text`, `found`), each with `at` in seconds; what cannot be
-    read is not looked at. `thread_id`: the conversation it belongs to, handed back.
+    Invalid `attachments` are left out. `needs`: one line for each tool that the agent wishes for.
+    `scope` narrows the key's; `max_sensitivity` is the limit of the answer's destination.
+    `trajectory`: the agent's events so far, of the types `tool` (`name`, `parameters`, `success`,
+    `error`, `result`), `prompt` (`text`) and `search` (`text`, `found`), each with `at` in
+    seconds; invalid events are ignored. `thread_id`: id of the conversation, returned as it is.
     """
 
     model_config = documented(examples=[EXAMPLE_TURN])
 
     text: str = ""
-    history: Annotated[list[MessageBody], BeforeValidator(_last)] = Field(default=[])
+    history: Annotated[list[MessageBody], BeforeValidator(_recent_messages)] = Field(default=[])
     attachments: list[Any] | None = None
     metadata: dict[str, Any] = Field(default={})
     scope: Scope | None = None
@@ -130,16 +125,16 @@ class TurnBody(Body):
     unreadable: Annotated[int, Field(ge=0, le=2**31), AS_WHOLE] = 0
 
     def as_turn(self, context: RequestContext) -> Turn:
-        """The turn, within what the caller may use; for a thread, since it may be long."""
-        told = {name: getattr(self, name) for name in Turn.model_fields}
+        """The turn within the caller's scope; to be called in a thread, since it may be long."""
+        given = {name: getattr(self, name) for name in Turn.model_fields}
         history = [each.model_dump() for each in self.history]
-        return Turn.model_validate(told | {"history": history, "scope": context.scope(self.scope)})
+        return Turn.model_validate(given | {"history": history, "scope": context.scope(self.scope)})
 
 
 class RouteBody(TurnBody):
-    """A turn to decide: `k` tools or `auto`, within `budget_ms`; `shown` are of earlier turns.
+    """A turn to decide: `k` tools or `auto`, within `budget_ms`; `shown` are earlier turns' tools.
 
-    At most so many `passages`, of `token_budget` tokens, out of `collections` of these names.
+    `passages` bounds their number, `token_budget` their tokens, `collections` names their sources.
     """
 
     k: Count | Literal["auto"] | None = None
@@ -152,10 +147,10 @@ class RouteBody(TurnBody):
 
 
 class ClassifyBody(TurnBody):
-    """A turn, and the name of the question of the service's settings that it is classified by.
+    """A turn to classify by a question of the service's settings.
 
-    `variables` are for the question's template, `outputs` what earlier nodes of an agent's graph
-    gave, by their names.
+    `variables` are for the question's template; `outputs` are those of earlier nodes of an agent's
+    graph, by name.
     """
 
     model_config = documented(examples=[{"question": "support", "text": "where is my parcel?"}])
@@ -166,10 +161,10 @@ class ClassifyBody(TurnBody):
 
 
 class CapabilitiesBody(TurnBody):
-    """A turn to select capabilities for, of those of the service's settings.
+    """A turn to select capabilities of the service's settings for.
 
-    `bypass`: whether all are active, in place of what the conversation or the settings say.
-    `state`: of an agent's loop; where it says what failed, they are selected anew.
+    `bypass`: activates all, or overrides a bypass of the conversation or the settings. `state`: of
+    an agent's loop; after a failure in it, capabilities are selected again.
     """
 
     model_config = documented(examples=[{"text": "plot the revenue of March as bars"}])
@@ -179,13 +174,13 @@ class CapabilitiesBody(TurnBody):
 
 
 class AlternatesBody(Body):
-    """A tool that failed in a turn, given whole or as its text."""
+    """A tool that failed in a turn, which is a body or only a text."""
 
     model_config = documented(
         examples=[{"failed_tool": "mail/send_mail", "turn": "write to Ana", "k": 2}]
     )
 
-    failed_tool: Id
+    failed_tool: Identifier
     turn: TurnBody | str
     decision_id: DecisionId | None = None
     k: Count = 3
@@ -202,7 +197,7 @@ class GuidanceBody(TurnBody):
 
 @dataclass(frozen=True, slots=True)
 class ShapedSelection(ToolSelection):
-    """The tools of a turn, in the shape that was asked for."""
+    """The tools of a turn, in the requested shape."""
 
     tools: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
         tuple[ToolHit, ...] | tuple[dict[str, Any], ...], Field(alias="items")
@@ -220,14 +215,14 @@ class RoutedTurn(Decision):
 
 
 async def detect_context(context: RequestContext, body: TurnBody) -> Response:
-    """Say what kind of turn it is; nothing is called or written for it."""
+    """Detect the context of a turn; calls and writes nothing."""
     found = await context.read(lambda crib: crib.detect(body.as_turn(context)))
-    context.answered({}, text=body.text)
+    context.record_answer({}, text=body.text)
     return answer(found)
 
 
 async def route_turn(context: RequestContext, body: RouteBody) -> Response:
-    """Decide a turn: what kind it is, which tools and which passages it needs."""
+    """Decide a turn: its context, tools and passages."""
 
     def work(crib: Crib) -> Decision:
         context.state.logs.add(context.log())
@@ -243,34 +238,34 @@ async def route_turn(context: RequestContext, body: RouteBody) -> Response:
 
     made = await context.read(work)
     verdict = made.tools.verdict
-    context.answered(made.took_ms, verdict=verdict, degraded=made.degraded, text=body.text)
+    context.record_answer(made.took_ms, verdict=verdict, degraded=made.degraded, text=body.text)
     return shaped(made, made.tools.tools, body.shape, "tools", "items")
 
 
 async def classify_turn(context: RequestContext, body: ClassifyBody) -> Response:
-    """Say which class of a question a turn belongs to."""
+    """Classify a turn by a question."""
 
     def work(crib: Crib) -> Classification:
         turn = body.as_turn(context)
         return crib.classify(body.question, turn, variables=body.variables, outputs=body.outputs)
 
     found = await context.read(work)
-    context.answered({}, degraded=found.degraded, text=body.text)
+    context.record_answer({}, degraded=found.degraded, text=body.text)
     return answer(found)
 
 
 async def select_capabilities(context: RequestContext, body: CapabilitiesBody) -> Response:
-    """Say which capabilities a turn needs, each judged by itself."""
+    """Select the capabilities that a turn needs, each judged by itself."""
     turn = body.as_turn(context)
     found = await context.read(
         lambda crib: crib.select_capabilities(turn, bypass=body.bypass, state=body.state)
     )
-    context.answered({}, degraded=found.degraded, text=body.text)
+    context.record_answer({}, degraded=found.degraded, text=body.text)
     return answer(found)
 
 
 async def find_alternates(context: RequestContext, body: AlternatesBody) -> Response:
-    """Find the next best tools for what a failed one was to do, never one that failed before."""
+    """Find the next best tools instead of a failed one, without tools that failed before."""
     given = TurnBody(text=body.turn) if isinstance(body.turn, str) else body.turn
     if body.decision_id is not None:
         await _require_visible(context, body.decision_id)
@@ -284,17 +279,17 @@ async def find_alternates(context: RequestContext, body: AlternatesBody) -> Resp
 
 
 async def give_guidance(context: RequestContext, body: GuidanceBody) -> Response:
-    """Give the one useful hint for an agent that is stuck, if there is one."""
+    """Get the one useful hint for an agent that is stuck, if there is one."""
     found = await context.read(lambda crib: crib.guidance(body.as_turn(context), given=body.given))
     return answer(found)
 
 
-# -- decisions of the past -------------------------------------------------------------------
+# -- decision log ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionsQuery:
-    """How many decisions to list, older than which one."""
+    """A page of decisions, older than the `cursor`."""
 
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
     cursor: Annotated[str, Field(max_length=200)] | None = None
@@ -310,7 +305,7 @@ class DecisionPage:
 
 @dataclass(frozen=True, slots=True)
 class DecisionHistory:
-    """A decision as it was logged, and what was said of it."""
+    """A logged decision, with its feedback and outcomes."""
 
     decision: DecisionRecord
     feedback: tuple[FeedbackRecord, ...]
@@ -318,20 +313,20 @@ class DecisionHistory:
 
 
 class OutcomeBody(Body):
-    """How a call of a tool ended."""
+    """Outcome of a call of a tool."""
 
     model_config = documented(
         examples=[{"decision_id": EXAMPLE_ID, "tool": "mail/send_mail", "outcome": "failure"}]
     )
 
     decision_id: DecisionId
-    tool: Id
+    tool: Identifier
     outcome: Outcome
     took_ms: float | None = Field(default=None, ge=0)
 
 
 class FeedbackBody(Feedback):
-    """What would have been right for a decision, as far as somebody says so."""
+    """Feedback on a decision: the right answers, as far as known."""
 
     model_config = documented(
         anyOf=[
@@ -350,47 +345,47 @@ async def list_decisions(context: RequestContext, query: DecisionsQuery) -> Resp
 
 
 def _recent(context: RequestContext, limit: int, before: str | None) -> dict[str, Any]:
-    """The caller's last decisions, and behind which one older ones begin."""
+    """A page of the caller's decisions, with the cursor of the next."""
     log = context.log()
-    found: list[Mapping[str, Any]] = []
-    for _ in range(MAX_PAGES):
+    visible: list[Mapping[str, Any]] = []
+    for _ in range(MAX_PAGES_READ):
         page = log.recent(limit, before)
         for record in page:
             if _is_visible(context, record):
-                found.append(record)
+                visible.append(record)
             before = record["id"]
-            if len(found) == limit:
-                return {"decisions": found, "next": before}
+            if len(visible) == limit:
+                return {"decisions": visible, "next": before}
         if len(page) < limit:
-            return {"decisions": found, "next": None}
-    return {"decisions": found, "next": before}
+            return {"decisions": visible, "next": None}
+    return {"decisions": visible, "next": before}
 
 
 async def get_decision(
     context: RequestContext, decision_id: Annotated[str, Field(max_length=200)]
 ) -> Response:
-    """Give a decision as it was logged, with the feedback and outcomes that were told of it."""
+    """Get a logged decision, with its feedback and outcomes."""
     record = await _require_visible(context, decision_id)
-    said = await context.run(lambda: context.log().about(decision_id))
-    return answer({"decision": record, "feedback": said.feedback, "outcomes": said.outcomes})
+    notes = await context.run(lambda: context.log().about(decision_id))
+    return answer({"decision": record, "feedback": notes.feedback, "outcomes": notes.outcomes})
 
 
 async def report_outcome(context: RequestContext, body: OutcomeBody) -> None:
-    """Say how a call of a tool ended; alternates avoid what failed."""
+    """Report the outcome of a call of a tool; alternates avoid failed tools."""
     await _require_visible(context, body.decision_id)
-    told = body.decision_id, body.tool, body.outcome
-    await context.read(lambda crib: crib.report_outcome(*told, took_ms=body.took_ms))
+    call = body.decision_id, body.tool, body.outcome
+    await context.read(lambda crib: crib.report_outcome(*call, took_ms=body.took_ms))
 
 
 async def give_feedback(context: RequestContext, body: FeedbackBody) -> None:
-    """Say what would have been right for a decision."""
+    """Give feedback on a decision: the right answers."""
     await _require_visible(context, body.decision_id)
-    said = body.model_dump(exclude={"decision_id"}, exclude_none=True)
-    await context.read(lambda crib: crib.feedback(body.decision_id, **said))
+    feedback = body.model_dump(exclude={"decision_id"}, exclude_none=True)
+    await context.read(lambda crib: crib.feedback(body.decision_id, **feedback))
 
 
 def _is_visible(context: RequestContext, record: Mapping[str, Any]) -> bool:
-    """Whether the caller may know of a decision: one of its own, or any where it may write."""
+    """True for the caller's own decisions, and for all if its key may write."""
     return context.caller.may_write or record.get("by") == context.caller.key_id
 
 
@@ -398,12 +393,12 @@ async def _require_visible(context: RequestContext, decision_id: str) -> Mapping
     """The record of a decision.
 
     Raises:
-        UnknownDecisionError: there is none, or none of the caller's.
+        UnknownDecisionError: no decision that is visible to the caller has this id.
     """
     record = await context.run(lambda: context.log().find(decision_id))
     if record is None and not context.state.namespaces.is_alone:
         # Awaited: a thread that slept would keep others from answering.
-        await asyncio.sleep(PATIENCE_S)
+        await asyncio.sleep(LOG_DELAY_S)
         record = await context.run(lambda: context.log().find(decision_id))
     if record is None or not _is_visible(context, record):
         raise UnknownDecisionError(f"there is no decision {decision_id!r}")
@@ -411,19 +406,13 @@ async def _require_visible(context: RequestContext, decision_id: str) -> Mapping
 
 
 UNKNOWN = (UnknownDecisionError,)
+NOT_CLASSIFIED = (UnknownQuestionError, QuestionRenderError)
 NO_ALTERNATES = (UnknownToolError, UnknownDecisionError, CalibrationError)
 
 ENDPOINTS = (
     Endpoint("POST", "/v1/detect", detect_context, "turns", Context),
     Endpoint("POST", "/v1/route", route_turn, "turns", RoutedTurn, (CalibrationError,)),
-    Endpoint(
-        "POST",
-        "/v1/classify",
-        classify_turn,
-        "turns",
-        Classification,
-        (UnknownQuestionError, QuestionRenderError),
-    ),
+    Endpoint("POST", "/v1/classify", classify_turn, "turns", Classification, NOT_CLASSIFIED),
     Endpoint("POST", "/v1/capabilities", select_capabilities, "turns", CapabilitySelection),
     Endpoint("POST", "/v1/alternates", find_alternates, "turns", Alternates, NO_ALTERNATES),
     Endpoint("POST", "/v1/guidance", give_guidance, "turns", Guidance),

@@ -38,10 +38,12 @@ class _CueModel(BaseModel):
 class IntentCues(_CueModel):
     """One intent: what a clause begins with (`leads`), what stands anywhere (`phrases`).
 
-    `weak_leads` say less: many a review begins with `is` as a question does. `need` is what
+    `weak_leads` say less: many a review begins with `is` as a question does. `openings` state the
+    intent beyond doubt where a turn begins with them, whatever a classifier says. `need` is what
     answers such a turn as a rule: `act` or `know`.
     """
 
+    openings: Phrases = ()
     leads: Phrases = ()
     weak_leads: Phrases = ()
     phrases: Phrases = ()
@@ -133,6 +135,7 @@ class CueIndexes:
     def __init__(self, cues: Cues) -> None:
         intents = cues.intents.items()
         self.politeness = _index({"": cues.politeness})
+        self.openings = _index({label: intent.openings for label, intent in intents})
         self.leads = _index({label: intent.leads for label, intent in intents})
         self.weak_leads = _index({label: intent.weak_leads for label, intent in intents})
         self.intents = _index({label: intent.phrases for label, intent in intents})

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray
-from toolcrib.encoders.language import language_of
+from toolcrib.encoders.language import is_english, language_of
 from toolcrib.errors import EncoderError
 from toolcrib.records import SENSITIVITIES, Context, Entity, Sensitivity
 from toolcrib.records.scope import is_above
@@ -35,7 +35,12 @@ from toolcrib.router.context.entities import EntityFinder, head_of
 from toolcrib.router.context.labels import LabelSet
 from toolcrib.router.context.phrases import PhraseIndex
 from toolcrib.router.context.pii import PERSONAL, graded
-from toolcrib.router.context.rules import remainder_of
+from toolcrib.router.context.rules import (
+    STATED_CONFIDENCE,
+    remainder_of,
+    smalltalk_of,
+    stated_intent,
+)
 from toolcrib.text import TextWords, split_words
 
 if TYPE_CHECKING:
@@ -458,13 +463,19 @@ class SemanticDetector:
         confidences = {name: each.confidence for name, each in told.items()}
         held, holds, _ = graded(found, ())
         confidences["smalltalk"] = sum(told["smalltalk"].shares)
-        said["smalltalk"] = self._smalltalk(told["smalltalk"].shares, reading.words)
+        said["smalltalk"] = self._smalltalk(text, query.text, told["smalltalk"].shares)
         if said["smalltalk"] is not None:
             # It asks for nothing: what it contains is all that can matter.
             level, signals = held, holds
             said |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
         else:
-            level, signals = _level(told["sensitivity"]), _out_of_scope(told)
+            stated = stated_intent(reading.words, self._model.features.cues.indexes)
+            if stated is not None:
+                confidence = confidences["intent"] if said["intent"] in stated.labels else 0.0
+                said["intent"] = stated.labels[0]
+                confidences["intent"] = max(confidence, STATED_CONFIDENCE)
+            level = _level(told["sensitivity"])
+            signals = tuple(f"out-of-scope:{n}" for n in ("intent", "domain") if said[n] is None)
             if held == "pii" and is_above(held, level):
                 # A card number is one, whatever the words around it sound like.
                 level, signals = held, (*signals, *holds)
@@ -490,9 +501,16 @@ class SemanticDetector:
         told = self._turns.tell(reading.letters) if self._is_told else {}
         return told | self._model.predict(vector, reading)
 
-    def _smalltalk(self, shares: Sequence[float], words: TextWords) -> str | None:
-        """The likeliest kind of small talk; None where a request is likelier than any."""
-        rest = remainder_of(words, self._model.features.cues.indexes)
+    def _smalltalk(self, text: str, searched: str, shares: Sequence[float]) -> str | None:
+        """Likeliest kind of small talk; None where a request is likelier than any.
+
+        Words alone decide where the vector does not show the turn: it was encoded with earlier
+        turns, or its language is not the encoder's.
+        """
+        words, indexes = split_words(head_of(text)), self._model.features.cues.indexes
+        rest = remainder_of(words, indexes)
+        if searched != text or not is_english(text) or (rest.smalltalk and not rest.count):
+            return smalltalk_of(words, indexes).label
         least = EVEN_BESIDE if rest.smalltalk and rest.apart >= A_REQUEST else EVEN
         kinds = self._model.classifiers["smalltalk"].labels
         return kinds[int(np.argmax(shares))] if sum(shares) >= least else None
@@ -516,10 +534,3 @@ class SemanticDetector:
 def _level(told: Prediction) -> Sensitivity:
     levels: dict[str | None, Sensitivity] = {each: each for each in SENSITIVITIES}
     return levels.get(told.label, SENSITIVITIES[0])
-
-
-def _out_of_scope(told: dict[str, Prediction]) -> tuple[str, ...]:
-    """The fields that no label fits."""
-    return tuple(
-        f"out-of-scope:{name}" for name in ("intent", "domain") if told[name].label is None
-    )

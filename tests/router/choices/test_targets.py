@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from toolcrib.errors import SettingsError
-from toolcrib.router.agents.targets import load_targets
+from toolcrib.router.choices.targets import load_targets
 
 TWO = {"targets": {"a": {"description": "A"}, "b": {"description": "B"}}, "fallback": "a"}
 RULE = {"to": "b", "says": "so"}

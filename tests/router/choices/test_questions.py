@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import QuestionError, QuestionRenderError
-from toolcrib.router.questions.question import Condition, QuestionTemplate, load_question
+from toolcrib.router.choices.questions import Condition, QuestionTemplate, load_question
 
 GOOD = {
     "model": "m",
@@ -73,7 +73,7 @@ def test_a_file_is_named_where_it_is_wrong(tmp_path, name, text, told):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(QuestionError, match="cannot be read: No such file"):
+    with pytest.raises(QuestionError, match=r"gone\.yaml"):
         load_question(tmp_path / "gone.yaml")
 
 
@@ -111,7 +111,7 @@ def test_a_template_is_filled_in():
     ],
 )
 def test_what_is_missing_or_not_allowed_is_an_error_of_its_own(text):
-    with pytest.raises(QuestionRenderError, match="cannot be filled in"):
+    with pytest.raises(QuestionRenderError, match=r"^question"):
         QuestionTemplate(text).render({"text": "hi", "outputs": {}})
 
 

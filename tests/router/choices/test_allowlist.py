@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy
 
 from toolcrib.errors import MissingExtraError, SettingsError, SourceError
-from toolcrib.router.agents.allowlist import EMBEDDED, Allowlist, load_allowlist, reflect
+from toolcrib.router.choices.allowlist import EMBEDDED, Allowlist, load_allowlist, reflect
 from toolcrib.text import split_words
 
 SHOP = Allowlist.model_validate(
@@ -38,10 +38,10 @@ def test_texts_name_tables_by_whole_words(text, tables, columns):
 
 
 def test_only_what_is_on_the_list_is_kept():
-    kept = SHOP.kept(["ORDERITEMS", "secrets", "customers"], ["o.unit_price", "password"])
+    kept = SHOP.keep(["ORDERITEMS", "secrets", "customers"], ["o.unit_price", "password"])
     assert kept == (("orderItems", "customers"), ("unit_price",))
-    assert SHOP.kept(["public.orderitems"], []) == (("orderItems",), ())
-    assert SHOP.kept(['"public"."orderitems"'], []) == (("orderItems",), ())
+    assert SHOP.keep(["public.orderitems"], []) == (("orderItems",), ())
+    assert SHOP.keep(['"public"."orderitems"'], []) == (("orderItems",), ())
 
 
 def test_a_database_gives_its_tables_and_views(tmp_path):
@@ -57,7 +57,7 @@ def test_a_database_gives_its_tables_and_views(tmp_path):
 
 
 def test_a_database_that_does_not_answer_keeps_its_password():
-    with pytest.raises(SourceError, match="its schema cannot be read") as raised:
+    with pytest.raises(SourceError, match="schema") as raised:
         reflect("nodatabase://ada:hush@localhost/shop")
     assert "hush" not in str(raised.value)
     assert raised.value.__cause__ is None

@@ -10,10 +10,10 @@ import pytest
 
 from toolcrib.build import make_agents
 from toolcrib.records import KnowledgeResult, Message, PassageHit, Turn
-from toolcrib.router.agents.allowlist import load_allowlist
-from toolcrib.router.agents.evidence import EvidenceReader
-from toolcrib.router.agents.router import AgentRouter, Pending
-from toolcrib.router.agents.targets import load_targets
+from toolcrib.router.choices.agents import AgentRouter, Pending
+from toolcrib.router.choices.allowlist import load_allowlist
+from toolcrib.router.choices.evidence import EvidenceReader
+from toolcrib.router.choices.targets import load_targets
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.settings import AgentSettings
 from toolcrib.settings import Settings

@@ -16,9 +16,12 @@ from toolcrib.errors import EncoderError
 from toolcrib.evaluation.choices import read_labelled
 from toolcrib.language_models.testing import ChatServer, faulty_share
 from toolcrib.records import Message, Turn
-from toolcrib.router.capabilities.registry import Capability, CapabilityRegistry
-from toolcrib.router.capabilities.selector import CapabilitySelector
-from toolcrib.router.flow import LoopState
+from toolcrib.router.choices.capabilities import (
+    Capability,
+    CapabilityRegistry,
+    CapabilitySelector,
+)
+from toolcrib.router.choices.flow import LoopState
 from toolcrib.settings import Settings
 
 DATA = Path(__file__).parents[3] / "data" / "capabilities"

@@ -7,9 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.records import AgentDecision
-from toolcrib.router.agents.evidence import AgentEvidence
-from toolcrib.router.agents.supervisor import CORRECTED, FALLBACK, MOST_REASON, supervise
-from toolcrib.router.agents.targets import CONFIDENT, FACTS, UNSURE, Targets, load_targets
+from toolcrib.router.choices.agents import CORRECTED_SIGNAL, FALLBACK_SIGNAL, supervise
+from toolcrib.router.choices.evidence import AgentEvidence
+from toolcrib.router.choices.targets import (
+    CONFIDENT,
+    FACTS,
+    MAX_DECISION_REASON_CHARS,
+    UNSURE,
+    Targets,
+    load_targets,
+)
 
 PRESET = load_targets()
 CUES = tuple(PRESET.cues)
@@ -64,12 +71,12 @@ def test_supervising_holds_for_any_decision(decision, facts, targets):
     assert supervise(once, evidence, targets) == once
     assert once.target in targets.targets
     assert 0 <= once.confidence <= 1
-    assert len(once.reason) <= MOST_REASON
-    assert once.signals.count(FALLBACK) <= 1
+    assert len(once.reason) <= MAX_DECISION_REASON_CHARS
+    assert once.signals.count(FALLBACK_SIGNAL) <= 1
     if decision.target not in targets.targets:
         assert once.target == targets.fallback
     elif once.target != decision.target:
-        assert {CORRECTED, FALLBACK} <= set(once.signals)
+        assert {CORRECTED_SIGNAL, FALLBACK_SIGNAL} <= set(once.signals)
 
 
 def judged(target: str, confidence: float, *facts: str) -> AgentDecision:

@@ -11,9 +11,8 @@ from toolcrib.build import make_agents
 from toolcrib.errors import SettingsError
 from toolcrib.language_models.testing import ChatServer, faulty_share
 from toolcrib.records import AgentDecision, KnowledgeResult, PassageHit, Turn
-from toolcrib.router.agents.cache import DecisionCache
-from toolcrib.router.agents.classifier import UNDECIDED
-from toolcrib.router.agents.router import AgentRouter
+from toolcrib.router.choices.agent_model import UNDECIDED_CONFIDENCE
+from toolcrib.router.choices.agents import AgentRouter, DecisionCache
 from toolcrib.router.settings import AgentSettings
 from toolcrib.settings import Settings
 
@@ -55,7 +54,7 @@ def test_an_answer_without_a_confidence_counts_as_undecided_and_is_marked():
     with ChatServer(lambda _: {"reasoning": "so", "target": "analytics", "tables": "x"}) as server:
         made, failed = router(server).route(TURN)
     assert made.target == "analytics"
-    assert made.confidence == pytest.approx(UNDECIDED)
+    assert made.confidence == pytest.approx(UNDECIDED_CONFIDENCE)
     assert set(failed) == {"agents-llm:confidence", "agents-llm:tables"}
 
 
@@ -105,7 +104,7 @@ def test_doubts_seconds_and_the_calibration_are_heard():
 
 
 def test_a_calibration_that_falls_is_refused():
-    with pytest.raises(SettingsError, match="the points must rise"):
+    with pytest.raises(SettingsError, match="calibration"):
         AgentSettings(calibration=((0.2, 0.5), (0.6, 0.3)))
 
 

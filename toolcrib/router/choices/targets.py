@@ -1,4 +1,4 @@
-"""Targets: what turns are sent to, the cues and rules by which, as data that can be replaced."""
+"""Targets of turns, with the cues, heuristics and rules that choose them, as data."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Annotated, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from toolcrib.records.codec import read_yaml
-from toolcrib.router.agents.allowlist import fold
+from toolcrib.router.choices.allowlist import fold
 from toolcrib.router.context.phrases import PhraseIndex
 
-__all__ = ["CONFIDENT", "FACTS", "UNSURE", "AgentRule", "Targets", "load_targets"]
-
-PRESET = Path(__file__).parent / "presets" / "targets.yaml"
+PRESET_TARGETS = Path(__file__).parent / "presets" / "targets.yaml"
 
 CONFIDENT, UNSURE = "confident", "unsure"
 
@@ -26,31 +24,34 @@ FACTS = frozenset(
         *("greeting", "farewell", "thanks", "meta", "smalltalk", "empty", "short"),
     }
 )
-"""What is known of a turn without cues.
+"""Facts of a turn that need no cues.
 
-Every list of cues is two facts more: by its name, that the text has one of its phrases; with
-`file_` before it, that the name of an attachment has.
+Every list of cues is two more facts: its name, for a phrase of the list in the text; and its name
+behind `file_`, for one in the name of an attachment.
 """
+
+MAX_DECISION_REASON_CHARS = 200
+"""Length of a decision's reason."""
 
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]
 
 
 class _TargetModel(BaseModel):
-    """What all parts have in common."""
+    """Base of all parts: frozen, and strict about unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class FewShot(_TargetModel):
-    """An example for a model's prompt: what is said, and why it goes where it goes."""
+    """Example for a model's prompt: a text, and the reason for its target."""
 
     text: str
     reason: str = ""
 
 
 class AgentTarget(_TargetModel):
-    """One target: what it is for, examples, and whether tables and columns mean anything to it."""
+    """Target: its purpose, examples, and whether it takes tables and columns."""
 
     description: str
     examples: tuple[FewShot, ...] = ()
@@ -58,14 +59,14 @@ class AgentTarget(_TargetModel):
 
 
 class EvidenceCondition(_TargetModel):
-    """Facts of a turn: all of `if`, one of `any` where there are any, and none of `unless`."""
+    """Condition on facts: all of `if`, one of `any` unless empty, and none of `unless`."""
 
     if_: _Names = Field(default=(), alias="if")
     any_: _Names = Field(default=(), alias="any")
     unless: _Names = ()
 
     def holds(self, facts: frozenset[str]) -> bool:
-        """Whether it does."""
+        """True if the condition holds for these facts."""
         return (
             facts.issuperset(self.if_)
             and (not self.any_ or not facts.isdisjoint(self.any_))
@@ -73,13 +74,13 @@ class EvidenceCondition(_TargetModel):
         )
 
     @property
-    def named(self) -> frozenset[str]:
-        """The facts it speaks of."""
+    def facts(self) -> frozenset[str]:
+        """All facts in the condition."""
         return frozenset((*self.if_, *self.any_, *self.unless))
 
 
 class Heuristic(EvidenceCondition):
-    """What speaks for a target, and how much: weights are added, and compared by softmax."""
+    """Weight for a target where the condition holds; weights are added, then go into a softmax."""
 
     target: str
     weight: float
@@ -87,9 +88,10 @@ class Heuristic(EvidenceCondition):
 
 
 class AgentRule(EvidenceCondition):
-    """What a decision for one of `targets` (any, where there are none) is corrected to, and why.
+    """Correction of decisions for one of `targets`, or for any if empty, to the target `to`.
 
-    `confidence` is that of the correction; a decision for `to` itself gets it at least.
+    `confidence` is the correction's; a decision for `to` itself gets at least that. `says` is the
+    reason.
     """
 
     targets: _Names = ()
@@ -100,26 +102,26 @@ class AgentRule(EvidenceCondition):
 
     @model_validator(mode="after")
     def _confidence_only_shields(self) -> Self:
-        # So that a decision that was raised by a rule meets no rule that it had not met before.
+        # A decision that a rule has raised must not meet a rule that it did not meet before.
         if CONFIDENT in (*self.if_, *self.any_) or UNSURE in (*self.any_, *self.unless):
             raise ValueError(f"{CONFIDENT} may only stand in `unless`, {UNSURE} only in `if`")
         return self
 
 
 class Cap(EvidenceCondition):
-    """The most that a decision for one of `targets` may be sure of."""
+    """Upper bound of the confidence of decisions for one of `targets`."""
 
     targets: _Names = ()
     most: _Share
 
 
 class Targets(_TargetModel):
-    """All targets, and how they are chosen without a model and corrected in any case.
+    """Targets, heuristics that choose one without a model, and rules that correct any decision.
 
-    `fallback` takes what is unclear. `overrides` hold whatever a model says; `rules` are the
-    supervisor's. Below `unsure` and from `confident` on a confidence is a
-    fact for rules. `always` are weights that need no fact. `before`: the most that what the
-    user said before weighs, in a turn that wholly leans on it; `beside`: in one that does not.
+    `fallback` takes unclear turns. `overrides` go before a model's decision; `rules` are the
+    supervisor's. A confidence below `unsure`, or from `confident` on, is a fact for rules.
+    `always` are weights without a condition. `before` is the weight of the turn before for a turn
+    that wholly refers to it; `beside` for a turn that does not.
     """
 
     targets: dict[str, AgentTarget]
@@ -137,13 +139,13 @@ class Targets(_TargetModel):
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
-        heard = {self.fallback, *self.always}
-        heard |= {each.target for each in self.heuristics}
-        heard |= {
+        used = {self.fallback, *self.always}
+        used |= {each.target for each in self.heuristics}
+        used |= {
             name for each in (*self.overrides, *self.rules) for name in (*each.targets, each.to)
         }
-        heard |= {name for each in self.caps for name in each.targets}
-        if unknown := sorted(heard - set(self.targets)):
+        used |= {name for each in self.caps for name in each.targets}
+        if unknown := sorted(used - set(self.targets)):
             raise ValueError(f"there is no target {unknown[0]!r}; there are {list(self.targets)}")
         conditions: tuple[EvidenceCondition, ...] = (
             *self.heuristics,
@@ -152,27 +154,27 @@ class Targets(_TargetModel):
             *self.caps,
         )
         facts = {*FACTS, *self.cues, *(f"file_{n}" for n in self.cues), CONFIDENT, UNSURE}
-        if wrong := sorted({name for each in conditions for name in each.named} - facts):
+        if wrong := sorted({name for each in conditions for name in each.facts} - facts):
             raise ValueError(f"there is no fact {wrong[0]!r}; there are {sorted(facts)}")
         return self
 
     @cached_property
     def index(self) -> PhraseIndex:
-        """The cues as they are looked up: the label of a phrase is the name of its list."""
+        """Index of cues; the label of a phrase is the name of its list."""
         return PhraseIndex(
             ((phrase, name) for name, phrases in self.cues.items() for phrase in phrases), fold
         )
 
 
 def load_targets(file: str | Path | None = None) -> Targets:
-    """Read targets from YAML; without a file those that come with the package.
+    """Read targets from YAML; without a file, the preset of the package.
 
     Raises:
-        SettingsError: the file cannot be read, or names what there is not.
+        SettingsError: the file cannot be read, or names an unknown target or fact.
     """
     return read_yaml(file, Targets, "the targets") if file else _preset()
 
 
 @cache
 def _preset() -> Targets:
-    return read_yaml(PRESET, Targets, "the targets")
+    return read_yaml(PRESET_TARGETS, Targets, "the targets")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.records.choices import CapabilitySelection
-from toolcrib.router.flow import LAST_STEPS, MAX_ITERATIONS, LoopState, NextNode, next_node
+from toolcrib.router.choices.flow import LAST_STEPS, MAX_ITERATIONS, LoopState, NextNode, next_node
 from toolcrib.router.recovery import ErrorClass
 from toolcrib.router.settings import RecoverySettings
 

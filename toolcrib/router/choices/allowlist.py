@@ -1,4 +1,4 @@
-"""Allowlist: the tables and columns that a decision may name, and how texts name them."""
+"""Allowlist: tables and columns that a decision may name, and the words for them in texts."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ from toolcrib.records.codec import read_yaml
 from toolcrib.router.context.phrases import PhraseIndex
 from toolcrib.text import TextWords, singular
 
-__all__ = ["EMBEDDED", "Allowlist", "fold", "load_allowlist", "reflect"]
-
 EMBEDDED = Path(__file__).parent / "presets" / "allowlist.yaml"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _QUOTES = str.maketrans("", "", '`"[]')
 
 
 def fold(word: str) -> str:
-    """A word as it is compared: without accents and the ending of a plural."""
+    """Word for comparison: without accents and the ending of a plural."""
     if word.isascii():
         return singular(word)
     bare = "".join(each for each in normalize("NFKD", word) if not combining(each))
@@ -34,7 +32,7 @@ def fold(word: str) -> str:
 
 
 class AllowedTable(BaseModel):
-    """One table: its columns, what it holds, and other words for it, in any language."""
+    """Table: its columns, a description, and other words for the table, in any language."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,7 +42,7 @@ class AllowedTable(BaseModel):
 
 
 class Allowlist(BaseModel):
-    """Tables by name; what is none of these is dropped from decisions."""
+    """Tables by name; decisions drop every other table."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -52,63 +50,62 @@ class Allowlist(BaseModel):
 
     @field_validator("tables", mode="before")
     @classmethod
-    def _columns_alone(cls, given: Any) -> Any:
-        """A list stands for a table of these columns."""
+    def _table_of_columns(cls, given: Any) -> Any:
+        """Tables of the given columns, where a list stands for a table."""
         if not isinstance(given, Mapping):
             return given
-        tables = cast("Mapping[Any, Any]", given)
+        tables = cast("Mapping[str, Any]", given)
+        lists = (list, tuple, type(None))
         made: dict[str, Any] = {
-            str(name): told if isinstance(told, Mapping | AllowedTable) else {"columns": told or ()}
-            for name, told in tables.items()
+            str(name): {"columns": table or ()} if isinstance(table, lists) else table
+            for name, table in tables.items()
         }
         return made
 
     @cached_property
     def _indexes(self) -> tuple[PhraseIndex, PhraseIndex]:
         return (
-            PhraseIndex(self._named(), fold),
-            PhraseIndex(
-                ((said, column) for column in self.columns for said in _spoken(column)), fold
-            ),
+            PhraseIndex(self._table_phrases(), fold),
+            PhraseIndex(((text, name) for name in self.columns for text in _phrases(name)), fold),
         )
 
-    def _named(self) -> Iterator[tuple[str, str]]:
+    def _table_phrases(self) -> Iterator[tuple[str, str]]:
         for name, table in self.tables.items():
-            yield from ((said, name) for said in _spoken(name))
-            yield from ((alias, name) for alias in table.aliases)
-            yield from (
-                (said, name) for said in nouns().get(fold(name.casefold().rpartition("_")[2]), ())
-            )
+            noun = fold(name.casefold().rpartition("_")[2])
+            for phrase in (*_phrases(name), *table.aliases, *nouns().get(noun, ())):
+                yield phrase, name
 
     @cached_property
     def columns(self) -> frozenset[str]:
-        """The columns of all tables."""
+        """Columns of all tables."""
         return frozenset(each for table in self.tables.values() for each in table.columns)
 
     def named_in(self, words: TextWords) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The tables and the columns that a text names, as whole words, in its order."""
+        """Tables and columns that a text names as whole words, in the order of the text."""
         tables, columns = self._indexes
         return (
             tuple(dict.fromkeys(label for m in tables.find(words) for label in m.labels)),
             tuple(dict.fromkeys(label for m in columns.find(words) for label in m.labels)),
         )
 
-    def kept(
+    def keep(
         self, tables: Iterable[str], columns: Iterable[str]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What of these is allowed, written as the list has it; a column may be `table.column`."""
+        """Allowed tables and columns, spelt as in the list; a column may be `table.column`."""
         known = {name.casefold(): name for name in self.tables}
         known |= {name.casefold().rpartition(".")[2]: name for name in self.tables}
         own = {name.casefold(): name for name in self.columns}
-        found = (_named(known, _plain(each)) for each in tables)
-        said = (own.get(_plain(each).rpartition(".")[2]) for each in columns)
+        plain = [_without_quotes(each) for each in tables]
+        # A table counts with or without its schema in front.
+        found = (known.get(each) or known.get(each.rpartition(".")[2]) for each in plain)
+        found_columns = (own.get(_without_quotes(each).rpartition(".")[2]) for each in columns)
         return (
-            tuple(dict.fromkeys(each for each in found if each)),
-            tuple(dict.fromkeys(each for each in said if each)),
+            tuple(dict.fromkeys(filter(None, found))),
+            tuple(dict.fromkeys(filter(None, found_columns))),
         )
 
     def as_file(self) -> dict[str, Any]:
-        """What a file of it holds: a list of columns where nothing else is said of a table."""
+        """Content of an allowlist file; a table with nothing but columns is a list."""
         return {
             "tables": {
                 name: table.model_dump(mode="json", exclude_defaults=True)
@@ -118,8 +115,8 @@ class Allowlist(BaseModel):
             }
         }
 
-    def described(self) -> str:
-        """The list for a prompt: a line a table."""
+    def describe(self) -> str:
+        """Describe the tables for a prompt, a line each."""
         return "\n".join(
             f"- {name}({', '.join(table.columns)})"
             + (f": {table.description}" if table.description else "")
@@ -127,8 +124,8 @@ class Allowlist(BaseModel):
         )
 
 
-def _spoken(name: str) -> Iterator[str]:
-    """How an identifier may be said: as it is, and in words."""
+def _phrases(name: str) -> Iterator[str]:
+    """Phrases for an identifier: the identifier itself, and its words."""
     bare = name.rpartition(".")[2]
     yield bare
     words = _CAMEL.sub(" ", bare).replace("_", " ").strip()
@@ -138,37 +135,37 @@ def _spoken(name: str) -> Iterator[str]:
 
 @cache
 def nouns() -> dict[str, tuple[str, ...]]:
-    """Words of Portuguese and Spanish for what business tables are mostly called in English."""
+    """Portuguese and Spanish words by the English name that a business table mostly has."""
     file = EMBEDDED.with_name("nouns.yaml")
-    told = cast("dict[str, list[str]]", yaml.safe_load(file.read_text(encoding="utf-8")))
-    return {fold(name): tuple(words) for name, words in told.items()}
+    known = cast("dict[str, list[str]]", yaml.safe_load(file.read_text(encoding="utf-8")))
+    return {fold(name): tuple(words) for name, words in known.items()}
 
 
 def load_allowlist(file: str | Path = EMBEDDED) -> Allowlist:
     """Read an allowlist from YAML or JSON.
 
     Raises:
-        SettingsError: the file cannot be read, or is none.
+        SettingsError: the file cannot be read, or is no allowlist.
     """
     return read_yaml(file, Allowlist, "the allowlist")
 
 
 def reflect(url: str, schema: str | None = None) -> Allowlist:
-    """The tables and views of a database, with their columns and comments.
+    """Read the tables and views of a database, with their columns and comments.
 
     Raises:
         MissingExtraError: SQLAlchemy is not installed.
-        SourceError: the database does not answer, its driver is missing, or the URL is none.
+        SourceError: the database does not answer, its driver is missing, or the URL is wrong.
     """
     alchemy = import_extra("sqlalchemy", "reading a database's schema", "sql")
     try:
         engine = alchemy.create_engine(url)
         try:
-            return _reflected(alchemy.inspect(engine), schema)
+            return _read_tables(alchemy.inspect(engine), schema)
         finally:
             engine.dispose()
     except (alchemy.exc.SQLAlchemyError, ImportError) as error:
-        # Neither its text nor its cause: they may hold the URL with its password.
+        # The error's text and cause may hold the URL with its password.
         raise SourceError(
             "the database",
             type(error).__name__,
@@ -176,7 +173,7 @@ def reflect(url: str, schema: str | None = None) -> Allowlist:
         ) from None
 
 
-def _reflected(inspector: Any, schema: str | None) -> Allowlist:
+def _read_tables(inspector: Any, schema: str | None) -> Allowlist:
     names = [*inspector.get_table_names(schema), *inspector.get_view_names(schema)]
     return Allowlist(
         tables={
@@ -196,11 +193,6 @@ def _comment(inspector: Any, name: str, schema: str | None) -> str:
         return ""
 
 
-def _plain(name: str) -> str:
-    """A name without the quotes that SQL puts around it or around its parts."""
+def _without_quotes(name: str) -> str:
+    """Name in lower case, without SQL's quotes around it or around its parts."""
     return name.casefold().translate(_QUOTES)
-
-
-def _named(known: Mapping[str, str], name: str) -> str | None:
-    """A table as the list has it, with or without its schema in front."""
-    return known.get(name) or known.get(name.rpartition(".")[2])

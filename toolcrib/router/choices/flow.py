@@ -1,8 +1,7 @@
-"""Flow: the next step of an agent's loop, told from its state alone.
+"""Flow: the next step of an agent's loop, by its state alone.
 
 `plan_first`: a task, capabilities, a plan, then its steps one after the other. `reactive`: the
-orchestrator chooses one step at a time. Nothing here waits, calls or counts: the loop does, and
-hands in what it knows.
+orchestrator chooses one step at a time. Nothing here waits, calls or counts: the loop does.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from pydantic import Field
 from toolcrib.router.recovery import ErrorClass
 from toolcrib.router.settings import OrchestrationMode, RecoverySettings
 
-__all__ = ["LAST_STEPS", "MAX_ITERATIONS", "FlowStep", "LoopState", "NextNode", "next_node"]
-
 NextNode: TypeAlias = Literal[
     "direct_chat",
     "retry",
@@ -30,15 +27,15 @@ NextNode: TypeAlias = Literal[
     "abort",
     "end",
 ]
-"""Where the loop goes: answer without tools; do the same again, when the policy's wait is over;
-find out what is wanted; select capabilities; plan; do a step of the plan; choose the next step;
-tell the user what failed; raise; stop."""
+"""Next node of the loop: answer without tools; repeat the step after the policy's wait; find out
+the task; select capabilities; plan; do a step of the plan; choose the next step; tell the user what
+failed; raise; stop."""
 
 LAST_STEPS = frozenset({"respond", "clarify"})
-"""A plan ends in an answer, or in a question to the user."""
+"""Steps that may end a plan: an answer, or a question to the user."""
 
 MAX_ITERATIONS = 100
-"""Of a loop, in either mode; a plan of more steps is a planner that repeats itself."""
+"""Limit of iterations in either mode, and of steps in a plan: a longer plan repeats itself."""
 
 
 Count: TypeAlias = Annotated[int, Field(ge=0)]
@@ -46,12 +43,12 @@ Count: TypeAlias = Annotated[int, Field(ge=0)]
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """What a loop knows of a turn.
+    """State of an agent's loop in a turn.
 
-    `capabilities`: those selected, None before that (none selected is a selection). `plan`: names
-    of steps; `step`: how many are done. `error`: the class of the last failure, None where nothing
-    failed since; `failure` says it in words, for prompts. `attempts`: failures of the same step so
-    far. `reclassifications`, `replans` and `iterations` are counted over the turn.
+    `capabilities`: those selected, None before the selection (an empty one counts). `plan`: names
+    of steps; `step`: number of steps done. `error`: class of the last failure, None after a
+    success; `failure`: its words, for prompts. `attempts`: failures of the same step.
+    `reclassifications`, `replans` and `iterations` are counted over the turn.
     """
 
     task: str | None = None
@@ -68,9 +65,9 @@ class LoopState:
     finished: bool = False
 
     def planned(self, plan: Sequence[str]) -> LoopState:
-        """The state after a planner was asked; a plan after the first one counts as a replan.
+        """State after planning; a second plan counts as a replan.
 
-        `plan` is empty where the planner failed.
+        `plan` is empty if the planner failed.
         """
         again = self.replans + (self.plan is not None)
         begun = replace(self, plan=tuple(plan), step=0, replans=again)
@@ -79,7 +76,7 @@ class LoopState:
 
 @dataclass(frozen=True, slots=True)
 class FlowStep:
-    """Where the loop goes next, which step of the plan that is (empty for none), and why."""
+    """Next node of the loop, its step of the plan (empty for none), and the reason."""
 
     node: NextNode
     step: str = ""
@@ -91,15 +88,15 @@ def next_node(
     mode: OrchestrationMode = "plan_first",
     limits: RecoverySettings | None = None,
 ) -> FlowStep:
-    """The next step of a loop; `limits`: how often things are tried again."""
+    """Choose the next step of a loop; `limits` has the number of repetitions."""
     limits = limits or RecoverySettings()
-    found = _ended(state) or _tried_again(state, limits)
+    found = _final_step(state) or _retry_step(state, limits)
     if found is not None:
         return found
     return _reactive(state) if mode == "reactive" else _plan_first(state, limits)
 
 
-def _ended(state: LoopState) -> FlowStep | None:
+def _final_step(state: LoopState) -> FlowStep | None:
     if state.finished:
         return FlowStep("end", reason="it is finished")
     if state.iterations >= MAX_ITERATIONS:
@@ -109,7 +106,7 @@ def _ended(state: LoopState) -> FlowStep | None:
     return None
 
 
-def _tried_again(state: LoopState, limits: RecoverySettings) -> FlowStep | None:
+def _retry_step(state: LoopState, limits: RecoverySettings) -> FlowStep | None:
     if state.error == "fatal":
         return FlowStep("abort", reason="a fatal error")
     if state.error == "retriable" and state.attempts < limits.max_attempts:
@@ -121,7 +118,7 @@ def _tried_again(state: LoopState, limits: RecoverySettings) -> FlowStep | None:
 
 def _plan_first(state: LoopState, limits: RecoverySettings) -> FlowStep:
     if state.error is None:
-        return _before_plan(state) or _of_plan(state, limits)
+        return _step_before_plan(state) or _step_of_plan(state, limits)
     if state.error == "reclassify" and state.reclassifications < limits.reclassifications:
         return FlowStep("capabilities", reason="other capabilities are needed")
     if state.error == "replan" and state.replans < limits.replans:
@@ -129,7 +126,7 @@ def _plan_first(state: LoopState, limits: RecoverySettings) -> FlowStep:
     return FlowStep("error", reason=f"{state.error}, and nothing is left to try")
 
 
-def _before_plan(state: LoopState) -> FlowStep | None:
+def _step_before_plan(state: LoopState) -> FlowStep | None:
     if state.task is None:
         return FlowStep("task", reason="it is not known what is wanted")
     if state.capabilities is None:
@@ -137,8 +134,8 @@ def _before_plan(state: LoopState) -> FlowStep | None:
     return None
 
 
-def _of_plan(state: LoopState, limits: RecoverySettings) -> FlowStep:
-    """The next step of a plan; a planner that gives none of use is asked again, so often."""
+def _step_of_plan(state: LoopState, limits: RecoverySettings) -> FlowStep:
+    """Next step of a plan; a planner without a usable plan is asked again, within limits."""
     if state.plan is None and state.replans <= limits.replans:
         return FlowStep("plan", reason="there is no plan")
     plan = state.plan or ()
@@ -162,7 +159,7 @@ def _fault_of(plan: Sequence[str]) -> str:
 def _reactive(state: LoopState) -> FlowStep:
     if state.error is not None:
         return FlowStep("orchestrator", reason=f"{state.error}: it decides what to do")
-    if (before := _before_plan(state)) is not None:
+    if (before := _step_before_plan(state)) is not None:
         return before
     if state.plan is not None and state.step < len(state.plan):
         return FlowStep("step", state.plan[state.step], "the step that was chosen")

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.conftest import encoded_once
 from toolcrib.build import question_classifier
@@ -18,7 +16,6 @@ from toolcrib.errors import QuestionRenderError
 from toolcrib.evaluation.choices import read_labelled
 from toolcrib.language_models.testing import ChatServer, faulty_share
 from toolcrib.records import Turn
-from toolcrib.router.questions.classifier import match_answer
 from toolcrib.settings import Settings
 
 DATA = Path(__file__).parents[3] / "data" / "questions"
@@ -208,33 +205,3 @@ def test_a_question_may_have_a_server_of_its_own_which_never_gets_anothers_key(d
     assert not other.requests
     assert {each.body["model"] for each in own.requests} == {"m"}
     assert [each.key for each in own.requests] == ["none", "of-the-question"]
-
-
-# -- reading answers -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("said", "found"),
-    [
-        ("tech", "tech"),
-        (" Tech\n", "tech"),
-        ("biotech", None),
-        ("non-tech", None),
-        ("The answer is tech.", "tech"),
-        ("`tech-support`", "tech-support"),
-        ("Tech-Support, not tech", "tech-support"),
-        ("neither", None),
-        ("", None),
-        ("A.1", "a.1"),
-    ],
-)
-def test_an_answer_is_matched_whole_then_by_word_the_longest_first(said, found):
-    assert match_answer(said, ["tech", "tech-support", "a.1"]) == found
-
-
-@given(st.lists(st.text(min_size=1), min_size=1, unique=True), st.data())
-def test_an_id_that_is_said_exactly_is_found(ids, data):
-    ids = [each.strip() for each in ids if each.strip()]
-    if ids:
-        said = data.draw(st.sampled_from(ids))
-        assert match_answer(said, ids) == said

@@ -1,0 +1,141 @@
+"""Approval: the tools that may be served, by the lock file, an operator, or the audit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from toolcrib.access.lock_file import LockFile
+from toolcrib.access.quarantine import Quarantine
+from toolcrib.errors import UnknownToolError
+from toolcrib.indexers.audit import audit_all, blocks
+from toolcrib.records import ToolSpec
+from toolcrib.records.audit import Finding, Held
+
+NEW = "new on a server that is known"
+CHANGED = "changed since it was approved"
+UNLOCKED = "its server was locked, and the lock file names it no more; restore that, or approve it"
+DANGEROUS = "its text is dangerous to a model"
+
+MARK = "#"
+"""Follows the server's name in the id of what is screened and is no tool."""
+
+Specs: TypeAlias = tuple[ToolSpec, ...]
+
+
+def is_tool(spec: ToolSpec) -> bool:
+    """True for a tool; False for a prompt, a resource or instructions, screened as tools are."""
+    return not spec.id.startswith(spec.server + MARK)
+
+
+@dataclass(frozen=True, slots=True)
+class Screening:
+    """Result for one server: specs to serve, specs to hold, number of tools newly locked."""
+
+    served: Specs = ()
+    held: tuple[Held, ...] = ()
+    locked: int = field(default=0, compare=False)
+
+
+class Approval:
+    """Approval of tools by the lock file, by an operator, or by the audit at the first meeting.
+
+    A server that was never met is audited: what passes is served, everything is recorded, and
+    `locks` adds it to the lock file. Later, tools without their recorded digest are held. A server
+    that is or was in the lock file serves only what stands there, whatever the audit finds. All
+    servers are audited together: a tool may meddle with another server's. Without `audits`
+    everything is served. Safe for several threads.
+    """
+
+    def __init__(
+        self, lock: LockFile, quarantine: Quarantine, *, locks: bool = False, audits: bool = True
+    ) -> None:
+        self._lock, self._quarantine, self._locks = lock, quarantine, locks
+        self._audits = audits
+        self._one_at_a_time = threading.Lock()
+        self._held: dict[str, str] = {}
+
+    def screen(self, listings: Mapping[str, Sequence[ToolSpec]]) -> dict[str, Screening]:
+        """Screen all specs that the servers list, by server.
+
+        Raises:
+            ToolcribError: lock file or records cannot be read.
+        """
+        with self._one_at_a_time:
+            self._lock.read()
+            if not self._audits:
+                return {name: Screening(tuple(specs)) for name, specs in listings.items()}
+            held_before = self._quarantine.list()
+            findings: dict[str, list[Finding]] = {}
+            for finding in audit_all(spec for specs in listings.values() for spec in specs):
+                findings.setdefault(finding.tool, []).append(finding)
+            locked = self._ever_locked()
+            screened = {
+                name: self._screen_server(name, specs, findings, is_locked=name in locked)
+                for name, specs in listings.items()
+            }
+            self._ever_locked()
+            self._held = {h.tool_id: h.digest for one in screened.values() for h in one.held}
+            for stale in held_before:
+                is_ours = stale.server in listings and stale.spec.kind != "skill"
+                if is_ours and stale.tool_id not in self._held:
+                    # An operator may have rejected the tool meanwhile.
+                    with suppress(UnknownToolError):
+                        self._quarantine.reject(stale.tool_id)
+            return screened
+
+    def _ever_locked(self) -> frozenset[str]:
+        return self._quarantine.record_locked(str(self._lock.path.absolute()), self._lock.servers())
+
+    def _screen_server(
+        self,
+        server: str,
+        specs: Sequence[ToolSpec],
+        findings: Mapping[str, list[Finding]],
+        *,
+        is_locked: bool,
+    ) -> Screening:
+        locked = self._lock.read().get(server)
+        unknown = NEW if locked is not None or not is_locked else UNLOCKED
+        pins = (locked or {}) if is_locked else self._quarantine.first_digests(server)
+        served: list[ToolSpec] = []
+        held: list[Held] = []
+        for spec in specs:
+            own = findings.get(spec.id, [])
+            pinned = None if pins is None else pins.get(spec.id)
+            is_known = pins is None or spec.digest == pinned
+            may_pass = is_known and (locked is not None or not blocks(own))
+            if may_pass or self._quarantine.approved_digest(spec.id) == spec.digest:
+                served.append(spec)
+            else:
+                reason = CHANGED if pinned else unknown
+                if blocks(own) and not is_locked:
+                    reason = DANGEROUS
+                held.append(self._hold(spec, reason, own, pinned))
+        if pins is None and specs:
+            self._quarantine.keep_first_digests(server, specs)
+        locks = self._locks and not is_locked and bool(served)
+        if locks:
+            self._lock.approve(served)
+        return Screening(tuple(served), tuple(held), sum(map(is_tool, served)) if locks else 0)
+
+    def _hold(
+        self, spec: ToolSpec, reason: str, findings: list[Finding], pinned: str | None
+    ) -> Held:
+        known = self._quarantine.get(spec.id)
+        if known is not None and (known.digest, known.reason) == (spec.digest, reason):
+            return known
+        return self._quarantine.hold(spec, reason, findings, was_digest=pinned)
+
+    def state(self) -> tuple[object, ...]:
+        """Value that differs whenever approvals may have changed; cheap to compute."""
+        written = None
+        with suppress(OSError):
+            stat = self._lock.path.stat()
+            written = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        held = list(self._held.items())
+        approved = (each for each, d in held if self._quarantine.approved_digest(each) == d)
+        return written, tuple(approved)

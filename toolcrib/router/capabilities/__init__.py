@@ -1,1 +1,0 @@
-"""Capabilities: what an agent can switch on for a turn, any number of them."""

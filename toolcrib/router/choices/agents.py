@@ -1,0 +1,357 @@
+"""Agent router: the target of a turn, by a language model or heuristics, then supervised."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import math
+import threading
+import time
+from collections.abc import Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b
+
+import numpy as np
+
+from toolcrib.caches import BoundedMap
+from toolcrib.clock import Clock
+from toolcrib.encoders.base import FloatArray
+from toolcrib.numerics import exclusive_probabilities
+from toolcrib.records import AgentDecision, KnowledgeResult, Turn
+from toolcrib.records.codec import dump
+from toolcrib.router.choices.agent_model import AgentClassifier, ModelDecision
+from toolcrib.router.choices.evidence import AgentEvidence, EvidenceReader
+from toolcrib.router.choices.targets import (
+    CONFIDENT,
+    MAX_DECISION_REASON_CHARS,
+    UNSURE,
+    AgentRule,
+    Targets,
+)
+from toolcrib.router.conversation import MAX_SEARCHED_CHARS
+from toolcrib.router.settings import AgentSettings
+
+logger = logging.getLogger(__name__)
+
+CORRECTED_SIGNAL, FALLBACK_SIGNAL = "semantic_validation_corrected", "supervisor_fallback"
+OVERRIDE_SIGNAL, RECLASSIFIED_SIGNAL = "critical_override", "reclassified_by_probe"
+CACHE_SIGNAL = "semantic_cache_hit"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pending:
+    """Turn whose target is being chosen: its evidence, and the model's answer to come.
+
+    `until` by the monotonic clock; `version` and `vector` are for the cache.
+    """
+
+    turn: Turn
+    evidence: AgentEvidence
+    until: float = 0.0
+    answer: Future[ModelDecision] | None = None
+    version: Hashable = None
+    vector: FloatArray | None = None
+    began_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AgentRouter:
+    """Router of turns to targets; reads no store and no file.
+
+    With a `classifier` its language model decides, and heuristics are the fallback; `cache` keeps
+    the model's decisions. `time_s` is the model's time unless a caller gives one.
+    """
+
+    reader: EvidenceReader
+    targets: Targets
+    settings: AgentSettings
+    classifier: AgentClassifier | None = None
+    cache: DecisionCache | None = None
+    time_s: float = 0.0
+
+    def route(
+        self, turn: Turn, knowledge: KnowledgeResult | None = None
+    ) -> tuple[AgentDecision, tuple[str, ...]]:
+        """Target of a turn, and what failed; `knowledge` holds the passages found for it."""
+        return self.finish(self.begin(turn), knowledge)
+
+    def begin(
+        self,
+        turn: Turn,
+        *,
+        time_s: float | None = None,
+        probes_s: float = math.inf,
+        version: Hashable = None,
+        vector: FloatArray | None = None,
+    ) -> Pending:
+        """Read a turn, and ask the model without waiting for its answer.
+
+        The model has `time_s` seconds; it is not asked with none, nor for small talk. No probe is
+        begun after `probes_s`. For the cache: `version` of all that decisions rest on, and the
+        turn's `vector`, float32 [dimensions].
+        """
+        time_s = self.time_s if time_s is None else time_s
+        evidence = self.reader.read(turn, probes_s)
+        pending = Pending(turn, evidence, time.monotonic() + time_s, None, version, vector)
+        if self.classifier is None or time_s <= 0 or evidence.facts & {"smalltalk", "empty"}:
+            return pending
+        return replace(pending, answer=self._ask(pending, evidence))
+
+    def finish(
+        self, pending: Pending, knowledge: KnowledgeResult | None = None
+    ) -> tuple[AgentDecision, tuple[str, ...]]:
+        """Supervised decision, and what failed.
+
+        That is `agents`, the model; `agents-ensemble`, some of its prompts; `probes`, left out for
+        lack of time. A model that chose the fallback is asked once more if documents have hits.
+        """
+        evidence = pending.evidence
+        if knowledge is not None:
+            hits = len(knowledge.passages[: self.settings.hits])
+            evidence = evidence.with_hits(hits, knowledge.fit, self.settings.least_hit)
+        made, failed = self._decide(pending, evidence)
+        late = ("probes",) if evidence.late else ()
+        made = supervise(made, evidence, self.targets)
+        return replace(made, thread_id=pending.turn.thread_id), (*late, *failed)
+
+    def _decide(
+        self, pending: Pending, evidence: AgentEvidence
+    ) -> tuple[AgentDecision, tuple[str, ...]]:
+        if pending.answer is None:
+            return decide_by_heuristics(evidence, self.targets), ()
+        first = _wait_for(pending.answer, pending.until)
+        made, signals = first.decision, ()
+        if made is not None and made.target == self.targets.fallback and "hits" in evidence.facts:
+            again = _wait_for(self._ask(pending, evidence), pending.until)
+            if again.decision is not None:
+                made, signals = again.decision, (RECLASSIFIED_SIGNAL,)
+        if made is None:
+            return decide_by_heuristics(evidence, self.targets), ("agents",)
+        made = replace(
+            made,
+            tables=made.tables or evidence.tables,
+            columns=made.columns or evidence.columns,
+            signals=(*signals, *made.signals, *evidence.signals),
+        )
+        ensemble = ("agents-ensemble",) if first.failed else ()
+        return self._override(made, evidence), (*ensemble, *first.lacking)
+
+    def _ask(self, pending: Pending, evidence: AgentEvidence) -> Future[ModelDecision]:
+        """Model's answer to come, or the cached answer for a turn like this one."""
+        answer: Future[ModelDecision] = Future()
+        key = cache_key(pending, evidence)
+        if self.cache is not None and pending.vector is not None:
+            known = self.cache.get(key, pending.vector)
+            if known is not None:
+                # The reason may quote another user.
+                signals = (*known.signals, CACHE_SIGNAL)
+                made = replace(known, reason="as a turn like it", signals=signals)
+                answer.set_result(ModelDecision(made, 0))
+                return answer
+        work = partial(contextvars.copy_context().run, self._classify, pending, evidence, answer)
+        threading.Thread(target=work, name="toolcrib-agents", daemon=True).start()
+        return answer
+
+    def _classify(
+        self, pending: Pending, evidence: AgentEvidence, answer: Future[ModelDecision]
+    ) -> None:
+        left_s = pending.until - time.monotonic()
+        assert self.classifier is not None
+        try:
+            found = self.classifier.classify(pending.turn, evidence, left_s)
+        except Exception:  # a decision without the model is better than none
+            logger.warning("the model could not be asked for a target", exc_info=True)
+            found = ModelDecision(None, 1)
+        made, cache, vector = found.decision, self.cache, pending.vector
+        is_whole = not found.failed and not found.lacking
+        if made is not None and is_whole and cache is not None and vector is not None:
+            cache.put(cache_key(pending, evidence), vector, made)
+        answer.set_result(found)
+
+    def _override(self, made: AgentDecision, evidence: AgentEvidence) -> AgentDecision:
+        """Model's decision, or that of the first of the targets' overrides that holds."""
+        for rule in self.targets.overrides:
+            if rule.holds(evidence.facts) and made.target in (rule.targets or (made.target,)):
+                if made.target == rule.to:
+                    return made
+                return _redirect(made, rule, OVERRIDE_SIGNAL)
+        return made
+
+
+def _wait_for(answer: Future[ModelDecision], until: float) -> ModelDecision:
+    try:
+        return answer.result(max(0.0, until - time.monotonic()))
+    except TimeoutError:
+        return ModelDecision(None, 1)
+
+
+# -- heuristics --------------------------------------------------------------------------------
+
+
+def weigh_targets(evidence: AgentEvidence, targets: Targets) -> dict[str, float]:
+    """Sum of the weights for each target, by the heuristics that hold.
+
+    Evidence of the turn before counts too, by the probability that the turn refers to it.
+    """
+    weights = dict.fromkeys(targets.targets, 0.0) | targets.always
+    for each in targets.heuristics:
+        if each.holds(evidence.facts):
+            weights[each.target] += each.weight
+    if evidence.before is not None and not evidence.facts & {"smalltalk", "meta"}:
+        part = targets.beside + (targets.before - targets.beside) * evidence.leans
+        for target, weight in weigh_targets(evidence.before, targets).items():
+            weights[target] += part * weight
+    return weights
+
+
+def decide_by_heuristics(evidence: AgentEvidence, targets: Targets) -> AgentDecision:
+    """Target of the highest weight; its confidence is the softmax of the weights.
+
+    Of equals the first wins, except that a turn without evidence goes to the fallback.
+    """
+    weights = weigh_targets(evidence, targets)
+    likely = exclusive_probabilities(weights)
+    best = max(weights, key=lambda name: (round(weights[name], 9), name == targets.fallback))
+    reasons = [
+        each.says
+        for each in targets.heuristics
+        if each.target == best and each.says and each.holds(evidence.facts)
+    ]
+    reason = "; ".join(dict.fromkeys(reasons)) or "nothing speaks for another target"
+    signals = ("heuristic", *evidence.signals)
+    if evidence.before is not None and evidence.leans > 0:
+        signals = (*signals, "conversation_follow_up")
+    confidence = likely[best] if math.isfinite(likely[best]) else 0.0
+    return AgentDecision(best, confidence, reason, evidence.tables, evidence.columns, signals)
+
+
+# -- supervisor --------------------------------------------------------------------------------
+
+
+def supervise(decision: AgentDecision, evidence: AgentEvidence, targets: Targets) -> AgentDecision:
+    """Decision with its confidence capped, and its target corrected at most once, by a rule.
+
+    An unknown target becomes the fallback. Supervising twice changes nothing more.
+    """
+    made = replace(decision, confidence=min(1.0, max(0.0, decision.confidence)))
+    if made.target not in targets.targets:
+        made = replace(
+            made,
+            target=targets.fallback,
+            confidence=min(made.confidence, targets.unsure),
+            signals=_add(made.signals, "unknown_target", CORRECTED_SIGNAL, FALLBACK_SIGNAL),
+        )
+    made = _cap(made, evidence, targets)
+    if FALLBACK_SIGNAL not in made.signals:
+        rule = _first_rule(made, evidence, targets)
+        if rule is not None:
+            made = _cap(_correct(made, rule), evidence, targets)
+    if not targets.targets[made.target].uses_tables:
+        made = replace(made, tables=(), columns=())
+    return replace(made, reason=made.reason[:MAX_DECISION_REASON_CHARS])
+
+
+def _first_rule(
+    decision: AgentDecision, evidence: AgentEvidence, targets: Targets
+) -> AgentRule | None:
+    facts = evidence.facts
+    if decision.confidence >= targets.confident:
+        facts |= {CONFIDENT}
+    if decision.confidence < targets.unsure:
+        facts |= {UNSURE}
+    for rule in targets.rules:
+        if (not rule.targets or decision.target in rule.targets) and rule.holds(facts):
+            return rule
+    return None
+
+
+def _correct(decision: AgentDecision, rule: AgentRule) -> AgentDecision:
+    if decision.target == rule.to:
+        confidence = max(decision.confidence, rule.confidence)
+        signals = _add(decision.signals, *rule.signals)
+        return replace(decision, confidence=confidence, signals=signals)
+    return _redirect(decision, rule, CORRECTED_SIGNAL, FALLBACK_SIGNAL)
+
+
+def _redirect(decision: AgentDecision, rule: AgentRule, *signals: str) -> AgentDecision:
+    """Decision with the rule's target, confidence and reason."""
+    return replace(
+        decision,
+        target=rule.to,
+        confidence=rule.confidence,
+        reason=rule.says,
+        signals=_add(decision.signals, *rule.signals, *signals),
+    )
+
+
+def _cap(decision: AgentDecision, evidence: AgentEvidence, targets: Targets) -> AgentDecision:
+    confidence = decision.confidence
+    for cap in targets.caps:
+        if (not cap.targets or decision.target in cap.targets) and cap.holds(evidence.facts):
+            confidence = min(confidence, cap.most)
+    return replace(decision, confidence=confidence)
+
+
+def _add(signals: tuple[str, ...], *more: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*signals, *more)))
+
+
+# -- cache -------------------------------------------------------------------------------------
+
+
+def cache_key(pending: Pending, evidence: AgentEvidence) -> Hashable:
+    """Everything but the vector that must be equal for two turns to share a decision."""
+    facts = evidence.facts, evidence.tables, evidence.columns, evidence.signals
+    turn = pending.turn
+    history = [(each.role, each.content) for each in turn.history]
+    files = [(each.name, each.mime) for each in turn.attachments]
+    # The vector of a longer text is of its ends alone.
+    whole = turn.text if len(turn.text) > MAX_SEARCHED_CHARS else ""
+    # A digest, since the cache would keep a thousand whole conversations and scopes.
+    rest = repr((history, files, whole, dump(turn.reach)))
+    digest = blake2b(rest.encode("utf-8", "replace")).digest()
+    return *facts, digest, pending.version
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    vector: FloatArray
+    decision: AgentDecision
+    until: float
+
+
+class DecisionCache:
+    """Cache of `size` decisions for `ttl_s` seconds; safe for several threads.
+
+    A turn gets the decision of another turn with the same key, if the cosine of their vectors,
+    float32 [dimensions] of length 1, is at least `similarity`.
+    """
+
+    def __init__(self, clock: Clock, *, size: int, ttl_s: float, similarity: float) -> None:
+        self._clock = clock
+        self._size, self._ttl_s, self._similarity = size, ttl_s, similarity
+        self._entries: BoundedMap[Hashable, tuple[_Entry, ...]] = BoundedMap(
+            size, lambda _, entries: len(entries)
+        )
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, vector: FloatArray) -> AgentDecision | None:
+        """Decision of the nearest turn; None if no turn is near enough, or all are too old."""
+        entries = self._fresh(key)
+        if not entries:
+            return None
+        near = np.stack([each.vector for each in entries]) @ vector
+        best = int(np.argmax(near))
+        return entries[best].decision if near[best] >= self._similarity else None
+
+    def put(self, key: Hashable, vector: FloatArray, decision: AgentDecision) -> None:
+        """Keep a decision; keys that were used longest ago are evicted for it."""
+        entry = _Entry(np.array(vector, copy=True), decision, self._clock() + self._ttl_s)
+        with self._lock:
+            self._entries[key] = (*self._fresh(key), entry)[-self._size :]
+
+    def _fresh(self, key: Hashable) -> tuple[_Entry, ...]:
+        now = self._clock()
+        return tuple(each for each in self._entries.get(key, ()) if each.until > now)

@@ -1,0 +1,430 @@
+"""Capabilities: what an agent can switch on, and the selection of those that a turn needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any, TypeVar, cast
+
+import numpy as np
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    StrictBool,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from toolcrib.awaitable import in_thread
+from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray
+from toolcrib.errors import (
+    CapabilityError,
+    EncoderError,
+    LanguageModelError,
+    did_you_mean,
+    nearest,
+)
+from toolcrib.language_models import FieldwiseAnswer, LanguageModel
+from toolcrib.language_models.turns import prompt, show_turn
+from toolcrib.numerics import Floats, sigmoid
+from toolcrib.records import Turn
+from toolcrib.records.choices import CapabilitySelection, FailedCapability
+from toolcrib.records.codec import in_words
+from toolcrib.retrieval.examples import few
+from toolcrib.retrieval.legs import has_words
+from toolcrib.router.choices.flow import LoopState, next_node
+from toolcrib.router.recovery import ErrorClass
+from toolcrib.router.settings import CapabilitySettings, OrchestrationMode, RecoverySettings
+
+ENTRY_POINTS = "toolcrib.capabilities"
+"""Group of entry points of packages; each names a capability, a registry, or a list of both."""
+
+_Filled = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+_Work = TypeVar("_Work", bound=Callable[..., Any])
+
+
+class CapabilityExample(BaseModel):
+    """Request that needs the capability or not, and why; also written `[query, use, reason]`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    query: _Filled
+    use: StrictBool
+    reason: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_list(cls, given: Any) -> Any:
+        if isinstance(given, list | tuple):
+            return dict(zip(cls.model_fields, cast("Iterable[Any]", given), strict=False))
+        return given
+
+
+class Capability(BaseModel):
+    """Capability that an agent can switch on for a turn.
+
+    `description` is for the selection, `instructions` for the agent if the capability is active.
+    `requires` names other capabilities, or what they provide; they become active too. An
+    `always_active` capability is not selected for. `severity`: the class of its errors, for
+    `RecoveryPolicy.next_step`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: _Filled
+    description: _Filled
+    instructions: str = ""
+    examples: tuple[CapabilityExample, ...] = ()
+    requires: tuple[str, ...] = ()
+    provides: tuple[str, ...] = ()
+    always_active: bool = False
+    severity: ErrorClass | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Name, description, and requests that need the capability, for the encoder."""
+        name = self.name.replace("_", " ").replace("-", " ")
+        queries = (each.query for each in self.examples if each.use)
+        return (name, self.description, f"{name}: {self.description}", *queries)
+
+
+class CapabilityRegistry:
+    """Capabilities in their order, by name."""
+
+    def __init__(self, capabilities: Iterable[Capability] = ()) -> None:
+        self._known: dict[str, Capability] = {}
+        self.work: dict[str, Callable[..., Any]] = {}
+        """Decorated functions, by the capability's name."""
+        self.add(*capabilities)
+
+    @classmethod
+    def load(cls, file: str | Path) -> CapabilityRegistry:
+        """Read a YAML or JSON file with a list under `capabilities`.
+
+        Raises:
+            CapabilityError: the file cannot be read, or a place in it is wrong.
+        """
+        try:
+            found: Any = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise CapabilityError(f"{file}: cannot be read: {error.strerror}") from error
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise CapabilityError(f"{file}: is not YAML: {error}") from error
+        listed = cast("Any", found).get("capabilities") if isinstance(found, Mapping) else None
+        if not isinstance(listed, list):
+            raise CapabilityError(f"{file}: must hold a list under `capabilities`")
+        made = cls()
+        for place, each in enumerate(cast("list[Any]", listed)):
+            made.add(_capability(f"{file}: capabilities.{place}", each))
+        made.check()
+        return made
+
+    @classmethod
+    def installed(cls) -> CapabilityRegistry:
+        """Load the capabilities of installed packages, by their entry points.
+
+        Raises:
+            CapabilityError: an entry point cannot be loaded, or is no capability.
+        """
+        made = cls()
+        for point in entry_points(group=ENTRY_POINTS):
+            try:
+                loaded = point.load()
+            except Exception as error:
+                raise CapabilityError(f"{point.value}: cannot be loaded: {error}") from error
+            made.add(*_all_of(loaded, point.value))
+        return made
+
+    @classmethod
+    def of(cls, source: str | Path | CapabilityRegistry | None) -> CapabilityRegistry:
+        """Registry of a file, of installed packages (None), or as given."""
+        if isinstance(source, CapabilityRegistry):
+            return source
+        return cls.installed() if source is None else cls.load(source)
+
+    def add(self, *capabilities: Capability) -> None:
+        """Append capabilities.
+
+        Raises:
+            CapabilityError: two capabilities have the same name.
+        """
+        for each in capabilities:
+            if each.name in self._known:
+                raise CapabilityError(f"there are two capabilities {each.name!r}")
+            self._known[each.name] = each
+
+    def capability(self, name: str = "", **fields: Any) -> Callable[[_Work], _Work]:
+        """Register the decorated function; its name and docstring are the defaults."""
+
+        def register(work: _Work) -> _Work:
+            about = fields.get("description") or (work.__doc__ or "").strip()
+            own_name = name or getattr(work, "__name__", "")
+            self.add(_capability(own_name, {**fields, "name": own_name, "description": about}))
+            self.work[own_name] = work
+            return work
+
+        return register
+
+    def check(self) -> None:
+        """Check that a capability provides whatever another requires.
+
+        Raises:
+            CapabilityError: a requirement is not provided.
+        """
+        known = [*self._known, *(what for each in self for what in each.provides)]
+        for each in self:
+            for what in each.requires:
+                if what not in known:
+                    near = did_you_mean(nearest(what, known))
+                    raise CapabilityError(f"{each.name}: nothing provides {what!r}{near}")
+
+    def __iter__(self) -> Iterator[Capability]:
+        return iter(self._known.values())
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __getitem__(self, name: str) -> Capability:
+        if name not in self._known:
+            near = did_you_mean(nearest(name, self._known))
+            raise CapabilityError(f"there is no capability {name!r}{near}")
+        return self._known[name]
+
+    def with_required(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Names with all that they require: always active first, then in the registry's order.
+
+        If several capabilities provide a requirement, an active one is taken, else the first.
+        """
+        names = tuple(names)
+        active = set(names)
+        open_ = [self[name] for name in dict.fromkeys(names)]
+        while open_:
+            for what in open_.pop().requires:
+                giving = [each.name for each in self if what in (each.name, *each.provides)]
+                if giving and active.isdisjoint(giving):
+                    active.add(giving[0])
+                    open_.append(self[giving[0]])
+        chosen = [each for each in self if each.name in active]
+        return tuple(each.name for each in sorted(chosen, key=lambda each: not each.always_active))
+
+
+def _capability(where: str, fields: Any) -> Capability:
+    try:
+        return Capability.model_validate(fields)
+    except ValidationError as error:
+        raise CapabilityError(f"{where}: {in_words(error, 'the capability')}") from error
+
+
+def _all_of(loaded: Any, where: str) -> Iterator[Capability]:
+    if isinstance(loaded, Capability):
+        yield loaded
+    elif isinstance(loaded, Iterable):
+        for each in cast("Iterable[Any]", loaded):
+            yield from _all_of(each, where)
+    else:
+        raise CapabilityError(f"{where}: is neither a capability nor a list of them")
+
+
+# -- selection -------------------------------------------------------------------------------
+
+OWN_LOG_ODDS_WEIGHT, LEAD_WEIGHT, SELECTION_OFFSET = 0.662, 0.292, -3.82
+"""Logistic regression of whether a capability is needed: weights of its log-odds (`few`) and of
+their lead over the best other capability, and the offset. Fitted on the 42 development turns of
+`data/capabilities`; with seven folds left out in turn, 81 % of the pairs were right (F1)."""
+
+BACKGROUND_LOG_ODDS = 4.0
+"""Log-odds of a capability that does not concern the text: the least that others lead over."""
+
+NEGATIVE_EXAMPLE_PENALTY = 45.0
+"""Log-odds lost per unit of cosine by which a negative example is nearer than all positive ones."""
+
+_SWITCH = re.compile(r"(?<!\S)/caps:(on|off)(?!\S)")
+
+CAPABILITY_RULES = (
+    "Decide whether the user's request needs the capability {name!r}, in whole or in part. Only a "
+    "clear need counts.\n\n{name}: {description}"
+)
+MAX_FAILURE_CHARS = 1_000
+
+
+class CapabilityVerdict(FieldwiseAnswer):
+    """Verdict on the need of a capability: a short reason, then yes or no."""
+
+    reason: str = ""
+    active: StrictBool
+
+
+class CapabilitySelector:
+    """Selector of the capabilities that are active for a turn; safe for several threads.
+
+    With a `model` each capability is one call, in parallel as far as the model allows. A capability
+    whose call fails is off, and reported. If all calls fail, or without a model, examples and
+    descriptions decide.
+    """
+
+    def __init__(
+        self,
+        registry: CapabilityRegistry,
+        dense: DenseEncoder,
+        model: LanguageModel | None = None,
+        *,
+        settings: CapabilitySettings | None = None,
+        limits: RecoverySettings | None = None,
+        mode: OrchestrationMode = "plan_first",
+    ) -> None:
+        registry.check()
+        self._registry = registry
+        self._dense = dense
+        self._model = model
+        self._settings = settings or CapabilitySettings()
+        self._limits = limits or RecoverySettings()
+        self._mode: OrchestrationMode = mode
+        self._optional = [each for each in registry if not each.always_active]
+        self.always = frozenset(each.name for each in registry if each.always_active)
+        self._rows = self._encode([each.texts for each in self._optional])
+        negative = [[ex.query for ex in each.examples if not ex.use] for each in self._optional]
+        self._negative_rows = self._encode(negative)
+        self._head = few(self._rows) if self._optional else None
+
+    def _encode(self, texts: Sequence[Sequence[str]]) -> list[FloatArray]:
+        rows = self._dense.encode_documents([text for own in texts for text in own])
+        return list(np.split(rows, np.cumsum([len(own) for own in texts])[:-1]))
+
+    def select(
+        self,
+        turn: Turn | str,
+        *,
+        bypass: bool | None = None,
+        state: LoopState | None = None,
+        by_model: bool = True,
+    ) -> CapabilitySelection:
+        """Capabilities that are active for a turn.
+
+        `bypass`: whether all are active, in place of the conversation's switch (`/caps:off`,
+        `/caps:on`) or the settings. `state`: of an agent's loop; if it has a failure, capabilities
+        are selected anew, up to `recovery.reclassifications`. Without `by_model` no model is asked.
+        """
+        turn = Turn(text=turn) if isinstance(turn, str) else turn
+        state = state or LoopState()
+        made = self._select(turn, bypass, state, self._model if by_model else None)
+        if "reclassification_limit" in made.signals:
+            after = replace(state, error=state.error or "reclassify")
+        else:
+            after = replace(state, task=state.task or turn.text, **made.update)
+        return replace(made, next=next_node(after, self._mode, self._limits).node)
+
+    aselect = in_thread(select)
+
+    def _select(
+        self,
+        turn: Turn,
+        bypass: bool | None,  # noqa: FBT001 -- private
+        state: LoopState,
+        model: LanguageModel | None,
+    ) -> CapabilitySelection:
+        count = state.reclassifications + bool(state.failure)
+        if state.failure and count > self._limits.reclassifications:
+            return CapabilitySelection(
+                state.capabilities or self._registry.with_required(self.always),
+                reclassifications=state.reclassifications,
+                signals=("reclassification_limit",),
+            )
+        signals = ("reclassified",) if state.failure else ()
+        if self._is_bypassed(turn, bypass):
+            everything = self._registry.with_required(each.name for each in self._registry)
+            return CapabilitySelection(
+                everything, bypassed=True, reclassifications=count, signals=(*signals, "bypassed")
+            )
+        turn = turn.model_copy(update={"text": _SWITCH.sub("", turn.text).strip()})
+        made = self._by_model(model, turn, state.failure) if model and self._optional else None
+        made = made or self._by_examples(turn.text)
+        signals = signals if made.active else (*signals, "nothing_selected")
+        active = self._registry.with_required([*self.always, *made.active])
+        return replace(made, active=active, reclassifications=count, signals=signals)
+
+    def _is_bypassed(self, turn: Turn, bypass: bool | None) -> bool:  # noqa: FBT001 -- private
+        if bypass is not None:
+            return bypass
+        texts = (*(each.content for each in turn.history if each.role == "user"), turn.text)
+        switches = [found for text in texts for found in _SWITCH.findall(text)]
+        return switches[-1] == "off" if switches else self._settings.bypass
+
+    def _by_model(
+        self, model: LanguageModel, turn: Turn, failure: str
+    ) -> CapabilitySelection | None:
+        """Selection by one call for each capability; None if all calls fail."""
+        shown = show_turn(turn)
+        prompts = [prompt(self._rules(each, failure), shown) for each in self._optional]
+        answers = model.ask_each("capabilities", prompts, CapabilityVerdict)
+        by_name = dict(zip((each.name for each in self._optional), answers, strict=True))
+        failed = tuple(
+            FailedCapability(name, str(answer))
+            for name, answer in by_name.items()
+            if isinstance(answer, LanguageModelError)
+        )
+        if len(failed) == len(answers):
+            return None
+        active = tuple(
+            name
+            for name, answer in by_name.items()
+            if isinstance(answer, CapabilityVerdict) and answer.active
+        )
+        return CapabilitySelection(active, failed=failed, degraded=("llm",) if failed else ())
+
+    def _rules(self, capability: Capability, failure: str) -> str:
+        name, description = capability.name, capability.description
+        parts = [CAPABILITY_RULES.format(name=name, description=description)]
+        examples = list(capability.examples)
+        # Models lean to the first and the last example; the same seed gives the same order.
+        Random(f"{self._settings.seed}:{name}").shuffle(examples)  # noqa: S311 -- no secret
+        for each in examples:
+            answer = "yes" if each.use else "no"
+            parts.append(f"Request: {each.query}\nNeeded: {answer}. {each.reason}".rstrip())
+        if failure:
+            failure = failure[:MAX_FAILURE_CHARS]
+            parts.append(f"Capabilities were selected before, and it failed: {failure}")
+        return "\n\n".join(parts)
+
+    def _by_examples(self, text: str) -> CapabilitySelection:
+        degraded = ("llm",) if self._optional else ()
+        if self._head is None or not has_words(text):
+            return CapabilitySelection((), degraded=degraded)
+        try:
+            likely = self._probabilities(text)
+        except EncoderError as error:
+            failed = tuple(FailedCapability(each.name, str(error)) for each in self._optional)
+            return CapabilitySelection((), failed=failed, degraded=(*degraded, "encoder"))
+        active = tuple(name for name, each in likely.items() if each >= self._settings.threshold)
+        return CapabilitySelection(active, likely, degraded=degraded)
+
+    def _probabilities(self, text: str) -> dict[str, float]:
+        """Probability that each capability is needed, by the clause that needs it most."""
+        dense = self._dense
+        if isinstance(dense, ClauseEncoder):
+            queries = dense.encode_clauses(text)
+        else:
+            queries = dense.encode_query(text)[np.newaxis]
+        logits: Floats = np.max([self._logits(query) for query in queries], axis=0)
+        likely = sigmoid(logits)
+        return {each.name: float(p) for each, p in zip(self._optional, likely, strict=True)}
+
+    def _logits(self, query: FloatArray) -> Floats:
+        assert self._head is not None
+        odds = self._head.odds(query, range(len(self._optional)))
+        for place, (needed, negative) in enumerate(
+            zip(self._rows, self._negative_rows, strict=True)
+        ):
+            if len(negative):
+                lead = float((negative @ query).max() - (needed @ query).max())
+                odds[place] -= NEGATIVE_EXAMPLE_PENALTY * max(0.0, lead)
+        leads = [
+            own - max((BACKGROUND_LOG_ODDS, *odds[:place], *odds[place + 1 :]))
+            for place, own in enumerate(odds)
+        ]
+        return OWN_LOG_ODDS_WEIGHT * odds + LEAD_WEIGHT * np.array(leads) + SELECTION_OFFSET

@@ -1,0 +1,179 @@
+"""Evidence: facts of a turn by probes and cues, for rules and heuristics."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from toolcrib.language_models.turns import both_ends
+from toolcrib.records import Attachment, Turn
+from toolcrib.records.turns import MAX_ATTACHMENTS
+from toolcrib.router.choices.allowlist import Allowlist
+from toolcrib.router.choices.targets import Targets
+from toolcrib.router.context.cues import CueIndexes, Cues
+from toolcrib.router.context.phrases import TextWords, split_words
+from toolcrib.router.context.rules import follow_up_score, meta_of, smalltalk_of
+from toolcrib.router.probes import MAX_FILE_NAME_CHARS, file_kind, file_words, find_sql
+
+MAX_READ_CHARS, READ_HEAD_CHARS, READ_TAIL_CHARS = 3_000, 3_000, 500
+"""Facts are read from both ends of a longer text."""
+
+MAX_SHORT_WORDS = 2
+MAX_FEW_AMOUNTS = 2
+COURTESIES = ("greeting", "farewell", "thanks")
+
+_AMOUNT = re.compile(
+    r"(?:[€$£¥₹]|\b(?:usd|eur|gbp|brl|mxn|chf|r\$))\s?+\d[\d.,]*+"
+    r"|(?<![\d.,])\d[\d.,]*+\s?+(?:[€$£¥₹]|(?:usd|eur|euros?|gbp|brl|reais|mxn|pesos|chf|dollars?|pounds)\b)"
+    r"|(?<!\d)\d++[.,]\d\d\b",
+    re.IGNORECASE,
+)
+_CURRENCY = re.compile(
+    r"[€$£¥₹]|\b(?:usd|eur|euros?|gbp|brl|reais|mxn|pesos|chf|dollars?|pounds)\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentEvidence:
+    """Facts of one turn, and `signals`: findings of the probes in short words.
+
+    `tables` and `columns` are on the allowlist. `before`: evidence of the last turn that says
+    something itself; `leans`: probability that this turn refers to it. `late`: some probes were
+    left out for lack of time.
+    """
+
+    facts: frozenset[str]
+    tables: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
+    before: AgentEvidence | None = None
+    leans: float = 0.0
+    late: bool = False
+
+    def with_hits(self, hits: int, fit: float | None, least: float) -> AgentEvidence:
+        """Evidence with the `hits` in documents.
+
+        `fit`: the probability that any collection fits, None if unknown; weak below `least`.
+        """
+        if not hits:
+            return self
+        weak = fit is not None and fit < least
+        signals = (f"rag_hits:{hits}",)
+        if fit is not None:
+            signals += (f"rag_min_score:{least:.2f}",)
+        if not weak:
+            signals = ("rag_probe_hit", *signals)
+        return replace(
+            self,
+            facts=self.facts | {"weak_hits" if weak else "hits"},
+            signals=(*self.signals, *signals),
+        )
+
+
+class EvidenceReader:
+    """Reader of turns; reads no store and no file."""
+
+    def __init__(
+        self,
+        targets: Targets,
+        allowlist: Allowlist,
+        cues: Cues,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._now = now
+        self._targets = targets
+        self._allowlist = allowlist
+        self._cues = cues
+
+    def read(self, turn: Turn, time_s: float = math.inf) -> AgentEvidence:
+        """Evidence of a turn, and of the last turn before it that says something itself.
+
+        No probe is begun after `time_s`: neither the search for SQL, nor a look at the history.
+        """
+        until = self._now() + time_s
+        own = self._read_text(turn.text, turn.attachments, until)
+        for message in reversed(turn.history):
+            if message.role != "user" or not message.content.strip():
+                continue
+            if self._now() >= until:
+                return replace(own, late=True)
+            before = self._read_text(message.content, (), until)
+            # Small talk alone carries nothing on.
+            if "smalltalk" not in before.facts and before.facts:
+                leans = follow_up_score(split_words(_cut(turn.text)), self._cues.indexes)
+                known = {"facts": own.facts | {"follow_up"}, "late": own.late or before.late}
+                return replace(own, before=before, leans=leans, **known)
+        return own
+
+    def _read_text(
+        self, text: str, attachments: Sequence[Attachment], until: float
+    ) -> AgentEvidence:
+        text = _cut(text)
+        words = split_words(text)
+        late = self._now() >= until
+        sql = None if late else find_sql(text)
+        tables, columns = self._allowlist.named_in(words)
+        if sql is not None:
+            in_sql = self._allowlist.keep(sql.tables, sql.columns)
+            tables = tuple(dict.fromkeys((*in_sql[0], *tables)))
+            columns = tuple(dict.fromkeys((*in_sql[1], *columns)))
+        cues = {label for match in self._targets.index.find(words) for label in match.labels}
+        smalltalk = dict(self._smalltalk_facts(words))
+        amounts = len(_AMOUNT.findall(text)) if any(map(str.isdigit, text)) else 0
+        facts = {
+            *cues,
+            *smalltalk,
+            *(name for name, there in (("tables", tables), ("columns", columns)) if there),
+            *(["sql"] if sql is not None else ()),
+            *(["money"] if amounts and _CURRENCY.search(text) else ()),
+            *(["amounts"] if amounts > MAX_FEW_AMOUNTS else ()),
+            *(
+                ["short"]
+                if sum(word[0].isalnum() for word in words.bare) <= MAX_SHORT_WORDS
+                else ()
+            ),
+            *(["question"] if "?" in text or "¿" in text else ()),
+        }
+        file_facts, file_signals = self._read_attachments(attachments)
+        signals = (
+            *file_signals,
+            *(("sql_probe_true",) if sql is not None else ()),
+            *(f"allowlist:{name}" for name in tables[:3]),
+            *(signal for signals in smalltalk.values() for signal in signals),
+        )
+        return AgentEvidence(frozenset(facts | file_facts), tables, columns, signals, late=late)
+
+    def _smalltalk_facts(self, words: TextWords) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Facts of small talk, and of questions about the assistant, each with its signals."""
+        if not any(word[0].isalnum() for word in words.bare):
+            yield "empty", ()
+            return
+        indexes: CueIndexes = self._cues.indexes
+        meta = meta_of(words, indexes)
+        if meta:
+            yield "meta", meta
+        kind = smalltalk_of(words, indexes).label
+        if kind is not None:
+            yield "smalltalk", ()
+        found = (match.labels[0] for match in indexes.smalltalk.find(words))
+        yield from ((name, ()) for name in (kind, *found) if name in COURTESIES)
+
+    def _read_attachments(
+        self, attachments: Sequence[Attachment]
+    ) -> tuple[set[str], tuple[str, ...]]:
+        facts: set[str] = set()
+        signals: list[str] = []
+        for each in attachments[:MAX_ATTACHMENTS]:
+            kind = file_kind(each)
+            facts |= {"attachment"} if kind is None or not kind.fact else {"attachment", kind.fact}
+            found = self._targets.index.find(split_words(file_words(each)))
+            facts |= {f"file_{label}" for match in found for label in match.labels}
+            signals.append(f"attachment_mime:{each.mime[:MAX_FILE_NAME_CHARS] or 'unknown'}")
+        return facts, (("attachment_present", *dict.fromkeys(signals)) if signals else ())
+
+
+def _cut(text: str) -> str:
+    return both_ends(text, MAX_READ_CHARS, READ_HEAD_CHARS, READ_TAIL_CHARS)

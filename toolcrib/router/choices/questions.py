@@ -1,0 +1,429 @@
+"""Questions: one of several classes is chosen for a turn, by a language model or by examples.
+
+A wrong question is refused when it is read; the error names the first wrong place, in the order
+model, question, classes, template.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, cast
+
+import numpy as np
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from toolcrib.encoders.base import DenseEncoder
+from toolcrib.errors import QuestionError, QuestionRenderError, did_you_mean, nearest
+from toolcrib.extras import import_extra
+from toolcrib.language_models import LanguageModel
+from toolcrib.language_models.turns import prompt, read_label
+from toolcrib.numerics import softmax
+from toolcrib.records import Message, Turn
+from toolcrib.records.choices import Classification
+from toolcrib.records.codec import faults
+from toolcrib.retrieval.examples import few
+from toolcrib.retrieval.legs import has_words
+
+Outputs: TypeAlias = Mapping[str, Any]
+"""Outputs of earlier nodes of an agent's graph, by the node's name."""
+
+WHOLE_QUESTION = "the whole"
+MAX_TEMPLATE_CHARS = 20_000
+COMPARISONS = ("eq", "ne", "in", "gt", "lt", "exists")
+COMBINATIONS = ("and", "or", "not")
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError(  # noqa: TRY004 -- pydantic takes no other
+            "put it in quotes: YAML takes yes, no, on and off for true and false"
+        )
+    return str(value) if isinstance(value, int | float) else value
+
+
+_Text = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TEMPLATE_CHARS)
+]
+_Id = Annotated[_Text, BeforeValidator(_no_bool)]
+
+
+class Condition(BaseModel):
+    """Condition on the outputs of earlier nodes, under which a question is asked.
+
+    Either one of `eq`, `ne`, `in`, `gt`, `lt` and `exists`, for the value at `path` (steps with
+    dots between them; without a path the whole output) of the node `from`; or `and`, `or` of
+    conditions, or `not` of one condition. A missing value is unequal to everything.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    node: str | None = Field(default=None, alias="from", min_length=1)
+    path: str = ""
+    eq: Any = None
+    ne: Any = None
+    among: tuple[Any, ...] | None = Field(default=None, alias="in")
+    gt: float | str | None = None
+    lt: float | str | None = None
+    exists: bool | None = None
+    every: tuple[Condition, ...] | None = Field(default=None, alias="and", min_length=1)
+    some: tuple[Condition, ...] | None = Field(default=None, alias="or", min_length=1)
+    negated: Condition | None = Field(default=None, alias="not")
+
+    @model_validator(mode="after")
+    def _has_one_operator(self) -> Condition:
+        if len(self._operators()) != 1:
+            known = ", ".join((*COMPARISONS, *COMBINATIONS))
+            raise ValueError(f"give exactly one of {known}")
+        is_leaf = self._operators()[0] in COMPARISONS
+        if is_leaf != (self.node is not None):
+            raise ValueError(
+                "`from` must name a node" if is_leaf else "`from` goes with a comparison alone"
+            )
+        return self
+
+    def _operators(self) -> list[str]:
+        given = {
+            field.alias or name
+            for name, field in type(self).model_fields.items()
+            if name in self.model_fields_set
+        }
+        return [name for name in (*COMPARISONS, *COMBINATIONS) if name in given]
+
+    def holds(self, outputs: Outputs) -> bool:
+        """True if the condition holds for these outputs."""
+        if self.every is not None:
+            return all(each.holds(outputs) for each in self.every)
+        if self.some is not None:
+            return any(each.holds(outputs) for each in self.some)
+        if self.negated is not None:
+            return not self.negated.holds(outputs)
+        found = _at(outputs, [cast("str", self.node), *filter(None, self.path.split("."))])
+        return self._compare(self._operators()[0], found)
+
+    def _compare(self, operator: str, found: Sequence[Any]) -> bool:
+        """Compare the value in a list of one; the list is empty if there is no value."""
+        if operator == "exists":
+            return bool(found) == self.exists
+        if operator == "ne":
+            return self.ne not in found
+        if operator == "in":
+            return any(each in (self.among or ()) for each in found)
+        if operator == "eq":
+            return self.eq in found
+        return any(_is_beyond(each, self.gt, self.lt) for each in found)
+
+
+def _is_beyond(found: Any, above: float | str | None, below: float | str | None) -> bool:
+    """True for a value above or below a bound; `above` or `below` is given, not both.
+
+    A value of another type is neither.
+    """
+    bound = below if above is None else above
+    if bound is None or isinstance(found, bool):
+        return False
+    if isinstance(found, str) is not isinstance(bound, str):
+        return False
+    try:
+        return found < bound if above is None else found > bound
+    except TypeError:
+        return False
+
+
+def _at(found: Any, steps: Sequence[str]) -> list[Any]:
+    """Value at a path, in a list of one; an empty list if there is no value."""
+    for step in steps:
+        if isinstance(found, Mapping) and step in found:
+            found = cast("Mapping[str, Any]", found)[step]
+        elif (
+            isinstance(found, list | tuple)
+            and step.isdecimal()
+            and int(step) < len(items := cast("Sequence[Any]", found))
+        ):
+            found = items[int(step)]
+        else:
+            return []
+    return [found]
+
+
+class QuestionClass(BaseModel):
+    """Class of a question: its id, and the texts that describe it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: _Id
+    name: str = ""
+    description: str = ""
+    examples: tuple[_Text, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Name, description and examples, for the encoder."""
+        name, about = self.name or self.id, self.description
+        described = (f"{name}: {about}", about) if about.strip() else ()
+        return (name, *described, *self.examples)
+
+    @property
+    def line(self) -> str:
+        """Class in one line, for a model's prompt."""
+        line = ": ".join(filter(None, (self.id, self.name, self.description)))
+        return f"{line} For example: {'; '.join(self.examples)}" if self.examples else line
+
+
+class QuestionConfig(BaseModel):
+    """Question with several classes, of which one fits a turn.
+
+    `question` is a Jinja2 template over `text`, `history`, `attachments`, `metadata`, `outputs`
+    and the caller's variables. `default` is the class for turns that fit none; without it, the
+    first. `api_base` and `api_key` name a server for this question; without them `model` is one of
+    the server in the settings (`llm`).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: _Text
+    question: _Text
+    classes: tuple[QuestionClass, ...]
+    default: _Id | None = None
+    run_if: Condition | None = None
+    api_base: str | None = Field(default=None, pattern=r"^https?://")
+    api_key: SecretStr | None = None
+    temperature: float | None = Field(default=0.0, ge=0)
+    max_tokens: int = Field(default=16, ge=1)
+
+    @model_validator(mode="after")
+    def _classes_differ(self) -> QuestionConfig:
+        ids = [each.id for each in self.classes]
+        if len(ids) < 2:  # noqa: PLR2004 -- a choice needs two
+            raise ValueError(f"classes: there must be at least two, and there are {len(ids)}")
+        twice = [name for name, count in Counter(ids).items() if count > 1]
+        if twice:
+            raise ValueError(f"classes: the id {twice[0]!r} is there more than once")
+        if self.default is not None and self.default not in ids:
+            near = did_you_mean(nearest(self.default, ids))
+            raise ValueError(f"default: there is no class {self.default!r}{near}")
+        return self
+
+    @property
+    def otherwise(self) -> str:
+        """Id of the class for turns that fit none."""
+        return self.default or self.classes[0].id
+
+
+def load_question(source: str | Path | Mapping[str, Any] | QuestionConfig) -> QuestionConfig:
+    """Read a question from a file (JSON or YAML) or a mapping, and check all of it.
+
+    Raises:
+        QuestionError: it cannot be read, or a place in it is wrong; the first place is named.
+        MissingExtraError: the extra `questions` is not installed.
+    """
+    where, found = (
+        ("question", source) if not isinstance(source, str | Path) else _read_file(source)
+    )
+    try:
+        made = QuestionConfig.model_validate(found)
+    except ValidationError as error:
+        place, reason = min(faults(error, WHOLE_QUESTION), key=_order)
+        message = reason if place == WHOLE_QUESTION else f"{place}: {reason}"
+        # Not `from error`: the source may hold a key, and a traceback would show it.
+        raise QuestionError(f"{where}: {message}") from None
+    QuestionTemplate(made.question, where)
+    return made
+
+
+def _order(fault: tuple[str, str]) -> int:
+    """Rank of a wrong place: by the order of the fields, unknown fields last."""
+    names = list(QuestionConfig.model_fields)
+    name = fault[0].partition(".")[0]
+    return names.index(name) if name in names else len(names)
+
+
+def _read_file(source: str | Path) -> tuple[str, Any]:
+    path = Path(source)
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except OSError as error:
+        raise QuestionError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, yaml.YAMLError) as error:
+        kind = "JSON" if path.suffix == ".json" else "YAML"
+        raise QuestionError(f"{path}: is not {kind}{_line_of(error)}") from None
+    if not isinstance(found, Mapping):
+        raise QuestionError(f"{path}: must hold `model`, `question` and `classes`")
+    return str(path), cast("object", found)
+
+
+def _line_of(error: Exception) -> str:
+    """Line of an error in a file; the words of the line may be a key."""
+    mark = getattr(error, "problem_mark", None)
+    number = mark.line + 1 if mark is not None else getattr(error, "lineno", None)
+    return "" if number is None else f", line {number}"
+
+
+# -- templates -------------------------------------------------------------------------------
+
+
+class QuestionTemplate:
+    """Template of a question, in a sandbox; a missing variable is an error.
+
+    Raises:
+        QuestionError: the text is no template.
+        MissingExtraError: the extra `questions` is not installed.
+    """
+
+    def __init__(self, text: str, where: str = "question") -> None:
+        jinja, sandbox, meta = (
+            import_extra(name, "a question's template", "questions")
+            for name in ("jinja2", "jinja2.sandbox", "jinja2.meta")
+        )
+        environment = sandbox.ImmutableSandboxedEnvironment(undefined=jinja.StrictUndefined)
+        try:
+            self._template = environment.from_string(text)
+            self.variables: frozenset[str] = frozenset(
+                meta.find_undeclared_variables(environment.parse(text))
+            )
+        except jinja.TemplateError as error:
+            line = getattr(error, "lineno", None)
+            at = f" in line {line}" if line else ""
+            raise QuestionError(f"{where}: question: is no template: {error}{at}") from error
+
+    def render(self, variables: Mapping[str, Any]) -> str:
+        """Fill the template in.
+
+        Raises:
+            QuestionRenderError: a variable is missing, or the sandbox forbids an expression.
+        """
+        try:
+            return self._template.render(variables)
+        except Exception as error:
+            # A template raises the errors of its expressions.
+            raise QuestionRenderError(f"question: cannot be filled in: {error}") from error
+
+
+# -- classifier ------------------------------------------------------------------------------
+
+NO_MODEL = ("llm",)
+"""Mark of an answer without a language model."""
+
+MIN_FIT, MIN_FIT_WITH_DEFAULT = 0.1, 0.3
+"""Probability that any class fits, below which the default is chosen; the second for questions
+that name a default. On choices from four public sets 0.3 turned 1 in 100 texts away that belong to
+a class, and a quarter of the texts that belong to none: a class for the rest does better. The
+lower bound is enough for the first class of a question that names no default."""
+
+QUESTION_RULES = (
+    "You sort messages. Read the question and answer with the id of the one class that fits best, "
+    "and nothing else."
+)
+
+
+class _Branch(BaseModel):
+    """The id of the class that fits best."""
+
+    branch: str
+
+
+def _branch_of(ids: Sequence[str]) -> type[_Branch]:
+    """Shape of a model's answer: one of the ids, or words that name one.
+
+    An unknown id is read too, and matches no class: asking again would not help.
+    """
+
+    class Branch(_Branch):
+        """The id of the class that fits best."""
+
+        branch: str = Field(json_schema_extra={"enum": list(ids)})
+
+        @classmethod
+        def of_words(cls, words: str) -> Branch | None:
+            """Answer in words; None if they name no class."""
+            return None if read_label(words, ids) is None else cls(branch=words)
+
+    return Branch
+
+
+class QuestionClassifier:
+    """Classifier of turns by one question; safe for several threads.
+
+    Without a `model`, or if the model fails or is late, the encoder's few-shot head over names,
+    descriptions and examples is the fallback, and the answer says so.
+    """
+
+    def __init__(
+        self, question: QuestionConfig, dense: DenseEncoder, model: LanguageModel | None = None
+    ) -> None:
+        self.question = question
+        self._template = QuestionTemplate(question.question)
+        self._dense = dense
+        self._model = model
+        self._ids = [each.id for each in question.classes]
+        self._branch = _branch_of(self._ids)
+        lines = "\n".join(each.line for each in question.classes)
+        self._rules = f"{QUESTION_RULES}\n\nThe classes, each with its id first:\n{lines}"
+        texts = [each.texts for each in question.classes]
+        rows = dense.encode_documents([text for own in texts for text in own])
+        ends = np.cumsum([len(own) for own in texts])[:-1]
+        self._head = few(np.split(rows, ends))
+
+    def classify(
+        self,
+        turn: Turn | str,
+        *,
+        variables: Mapping[str, Any] | None = None,
+        outputs: Outputs | None = None,
+        by_model: bool = True,
+    ) -> Classification:
+        """Class of a turn; the template takes `variables`, and `outputs` of earlier nodes.
+
+        Without `by_model` no model is asked.
+
+        Raises:
+            QuestionRenderError: the template needs a variable that is not there.
+            EncoderError: the encoder cannot be used.
+        """
+        run_if = self.question.run_if
+        if run_if is not None and not run_if.holds(outputs or {}):
+            return Classification(None, matched=False, skipped=True)
+        turn = Turn(text=turn) if isinstance(turn, str) else turn
+        messages, text = self._render(turn, variables or {}, outputs or {})
+        if self._model is not None and by_model:
+            answer, _ = self._model.try_ask("questions", messages, self._branch)
+            if answer is not None:
+                branch = read_label(answer.branch, self._ids)
+                return Classification(branch or self.question.otherwise, matched=branch is not None)
+        return self._by_examples(text)
+
+    def _render(
+        self, turn: Turn, variables: Mapping[str, Any], outputs: Outputs
+    ) -> tuple[Sequence[Message], str]:
+        """Messages to a model, and the text to encode."""
+        known = turn.model_dump(include={"text", "history", "attachments", "metadata"})
+        rendered = self._template.render({**known, "outputs": outputs, **variables})
+        has_place = "text" in self._template.variables
+        shown = rendered if has_place or not turn.text else f"{rendered}\n\n{turn.text}"
+        # The template's own words are the same for every turn: they tell the encoder nothing.
+        return prompt(self._rules, shown), turn.text if turn.text or has_place else rendered
+
+    def _by_examples(self, text: str) -> Classification:
+        otherwise = self.question.otherwise
+        if not has_words(text):
+            return Classification(otherwise, matched=False, degraded=NO_MODEL)
+        odds = self._head.odds(self._dense.encode_query(text), range(len(self._ids)))
+        best = int(odds.argmax())
+        fits = self._head.probability(float(odds[best]))
+        if fits < (MIN_FIT_WITH_DEFAULT if self.question.default else MIN_FIT):
+            return Classification(otherwise, matched=False, confidence=1 - fits, degraded=NO_MODEL)
+        share = float(softmax(odds)[best])
+        return Classification(self._ids[best], matched=True, confidence=share, degraded=NO_MODEL)
