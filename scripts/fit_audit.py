@@ -33,9 +33,9 @@ from sklearn.linear_model import LogisticRegression
 from toolcrib import ToolSpec
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
 from toolcrib.indexers.audit.classifier import (
+    AUDITED_KINDS,
     BUCKETS,
     MODEL_FOLDER,
-    STATEMENT_KINDS,
     VECTOR_SCALE,
     Statement,
     StatementClassifier,
@@ -51,8 +51,8 @@ ROOT = Path(__file__).resolve().parents[1]
 TEXTS, CASES = ROOT / "data" / "audit", ROOT / "data" / "cases"
 RESULTS = ROOT / "benchmarks" / "results" / "audit_families.json"
 KIND_OF = {
-    "preference": STATEMENT_KINDS.index("preference"),
-    "parameter-harvest": STATEMENT_KINDS.index("harvest"),
+    "preference": AUDITED_KINDS.index("preference"),
+    "parameter-harvest": AUDITED_KINDS.index("harvest"),
 }
 TIMES = {
     **dict.fromkeys(("published", "honest-ours", "honest-plain"), 3),
@@ -146,9 +146,9 @@ def _written(line: dict[str, Any]) -> Written:
         spec = {"name": "tool", "input_schema": {"type": "object", "properties": {name: told}}}
     parts = [normalise(part) for part in line["hostile"]]
     bad = {sentence for part in parts for sentence in sentences(part)}
-    kind = KIND_OF.get(line["family"], STATEMENT_KINDS.index("instruction"))
+    kind = KIND_OF.get(line["family"], AUDITED_KINDS.index("instruction"))
     if line["family"] in MIXED and place == "parameter":
-        kind = STATEMENT_KINDS.index("harvest")
+        kind = AUDITED_KINDS.index("harvest")
     said = tuple(statements(ToolSpec(**spec)))
     if line["hostile"] and not line["text"]:  # a parameter whose name says all
         kinds = (kind,) * len(said)
@@ -234,7 +234,7 @@ def fit(
         positions=MAX_TOKENS,
     )
     network = Network(
-        {"kind": len(STATEMENT_KINDS)},
+        {"kind": len(AUDITED_KINDS)},
         layers=LAYERS,
         max_tokens=MAX_TOKENS,
         batch=recipe.batch,

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from toolcrib import ToolSpec
 from toolcrib.indexers.audit import audit, blocks
 from toolcrib.indexers.audit.classifier import (
+    AUDITED_KINDS,
     BUCKETS,
     MAX_SENTENCE_CHARS,
-    STATEMENT_KINDS,
     USUAL_STATEMENTS,
     Statement,
     buckets,
@@ -104,7 +104,7 @@ def test_of_many_statements_each_must_stand_out_more_and_few_are_as_the_usual_nu
     said = [Statement("description", text) for text in texts]
     together = shipped_classifier().judge(said)
     alone = np.vstack([shipped_classifier().judge([each]) for each in said])
-    assert together.shape == (len(said), len(STATEMENT_KINDS) - 1)
+    assert together.shape == (len(said), len(AUDITED_KINDS) - 1)
     assert len(said) > USUAL_STATEMENTS
     np.testing.assert_allclose(together, alone - np.log(len(said) / USUAL_STATEMENTS), atol=1e-5)
     assert np.isfinite(together).any()
@@ -146,7 +146,7 @@ def test_an_honest_tool_is_served_whatever_the_classifier_says(fields):
 @given(st.sampled_from([line["text"] for _, line in lines()]))
 def test_the_classifier_warns_and_does_not_block(text):
     found = [
-        each for each in audit(ToolSpec(name="t", description=text)) if each.rule in STATEMENT_KINDS
+        each for each in audit(ToolSpec(name="t", description=text)) if each.rule in AUDITED_KINDS
     ]
     assert {each.severity for each in found} <= {"warning"}
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from toolcrib.indexers.audit.characters import hidden_signs, is_suspect, skeleton, visible
 from toolcrib.indexers.audit.classifier import (
-    STATEMENT_KINDS,
+    AUDITED_KINDS,
     StatementKind,
     shipped_classifier,
     statements,
@@ -110,7 +110,7 @@ def _in_statements(spec: ToolSpec) -> Iterator[tuple[ToolText, Sign]]:
     classifier = shipped_classifier()
     odds = classifier.judge(said)
     for number in np.flatnonzero(np.logaddexp.reduce(odds, axis=1) >= classifier.warns):
-        statement, kind = said[number], STATEMENT_KINDS[1 + int(odds[number].argmax())]
+        statement, kind = said[number], AUDITED_KINDS[1 + int(odds[number].argmax())]
         shown = statement.sentence or statement.parameter
         yield ToolText(statement.place, shown), Sign(kind, "warning", visible(shown), WHYS[kind])
 

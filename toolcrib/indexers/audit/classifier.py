@@ -4,7 +4,7 @@ Phrases do not generalise: an attacker who knows them writes around them. A mode
 every sentence of a specification, in two steps. A linear model over hashed words, 30 microseconds
 a sentence, passes most plain sentences. A small transformer judges the rest; it was trained from
 the shipped encoder (`scripts/fit_audit.py`): mean of the tokens' vectors, then a softmax over
-`STATEMENT_KINDS`. It reads a suspicious sentence a second time together with its neighbours.
+`AUDITED_KINDS`. It reads a suspicious sentence a second time together with its neighbours.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from toolcrib.text import TWO_LETTERS
 
 StatementKind: TypeAlias = Literal["description", "instruction", "preference", "harvest"]
 
-STATEMENT_KINDS: tuple[StatementKind, ...] = ("description", "instruction", "preference", "harvest")
+AUDITED_KINDS: tuple[StatementKind, ...] = ("description", "instruction", "preference", "harvest")
 """Kinds of statements: describes the tool, instructs its reader, praises the tool over others, or
 requests data that the tool does not need."""
 
@@ -208,12 +208,12 @@ class StatementClassifier:
     def judge(self, said: Sequence[Statement]) -> FloatArray:
         """Log odds of each kind for all statements of one tool: float32 [statements, 3].
 
-        Odds of each of `STATEMENT_KINDS` but the first against a description: those of the second
+        Odds of each of `AUDITED_KINDS` but the first against a description: those of the second
         step and a share of the first's, less the logarithm of the number of statements,
         `USUAL_STATEMENTS` at least. In a tool with many statements, one looks odd by chance. A
         statement that either step passes has minus infinity.
         """
-        odds = np.full((len(said), len(STATEMENT_KINDS) - 1), -np.inf, dtype=np.float32)
+        odds = np.full((len(said), len(AUDITED_KINDS) - 1), -np.inf, dtype=np.float32)
         unknown: dict[tuple[str, str], list[int]] = {}
         leads: list[float] = []
         for row, statement in enumerate(said):
