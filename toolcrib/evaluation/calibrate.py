@@ -1,6 +1,6 @@
 """Calibration: from labelled queries to probabilities that hold, and a head where it pays.
 
-Two regressions are fitted. One, over the features of `retrieval.answerability`, says how likely
+Two regressions are fitted. One, over the features of `retrieval.calibration`, says how likely
 any tool answers a query; it learns from queries that none answers, and from queries whose right
 tools were hidden. The other, over those of `retrieval.calibration`, one row a ranked tool, says
 which tool is right, and learns from queries that can be answered.
@@ -38,9 +38,10 @@ from toolcrib.evaluation.evidence import (
 from toolcrib.evaluation.gate_measures import Bools, gate_measures
 from toolcrib.extras import import_extra
 from toolcrib.numerics import Floats, sigmoid
-from toolcrib.retrieval.answerability import QUERY_FEATURES, Answerability
 from toolcrib.retrieval.calibration import (
+    QUERY_FEATURES,
     AcceptanceCurve,
+    Answerability,
     Calibration,
     Figures,
     default_calibration,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,34 +22,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from toolcrib.errors import CalibrationError
 from toolcrib.numerics import Floats, sigmoid
 from toolcrib.records.codec import in_words
-from toolcrib.retrieval.answerability import (
-    LEXICAL_SCALE,
-    MOST_A_TERM,
-    Answerability,
-)
-from toolcrib.retrieval.fusion import LegScores
+from toolcrib.retrieval.fusion import Candidates, LegScores
 from toolcrib.retrieval.legs import Head
 from toolcrib.store.base import Store
 
-__all__ = [
-    "CALIBRATION_KEY",
-    "COMPETITORS",
-    "FEATURES",
-    "FEATURES_VERSION",
-    "AcceptanceCurve",
-    "Calibration",
-    "Figures",
-    "Floats",
-    "default_calibration",
-    "differences",
-    "features",
-    "lexical_calibration",
-    "load_calibration",
-    "probabilities",
-    "read_calibration",
-    "save_calibration",
-    "usable_calibration",
-]
+logger = logging.getLogger(__name__)
 
 FEATURES_VERSION = 2
 """Raise it when `features` changes: calibrations of another version are refused, but those of
@@ -68,16 +45,16 @@ FEATURES = (
     "top_term",
 )
 
-NOTHING = 0.25
+NO_TOOL_SCORE = 0.25
 """The fused score at which "no tool at all" is as good a guess: it competes in the shares, so
 that a lonely weak candidate is not sure of itself. Chosen on development splits."""
 
-SHARP, SOFT = 0.02, 0.04
+SHARP_TEMPERATURE, SOFT_TEMPERATURE = 0.02, 0.04
 """Temperatures of the shares."""
 
-FEATURES_OF_1 = 7
+VERSION_1_FEATURES = 7
 
-COMPETITORS = 20
+RANKED_COMPETITORS = 20
 """Shares are among these many: what stands lower must not depend on how deep the legs looked."""
 
 _CLIP = 1e-6
@@ -89,19 +66,19 @@ def features(scores: Sequence[float], legs: Sequence[LegScores], terms: int) -> 
 
     `scores` are the fused ones in the order of the ranking, in [0, 1], and `terms` is how many
     words the query holds. A share is the logit of the candidate's part in a softmax over the
-    first `COMPETITORS` and "nothing"; `gap` is the distance to the first one's score. The `top`
-    ones are of the query: its best cosine, its best BM25, and that for each word.
+    first `RANKED_COMPETITORS` and "no tool"; `gap` is the distance to the first score. The `top`
+    columns are of the query: the best cosine, the best BM25, and the best BM25 for each word.
     """
     fused = np.asarray(scores, dtype=np.float64)
     if not fused.size:
         return np.empty((0, len(FEATURES)))
     dense = np.array([leg.dense for leg in legs])
     lexical = np.array([leg.lexical for leg in legs])
-    best_dense, best_lexical = dense[:COMPETITORS].max(), lexical[:COMPETITORS].max()
+    best_dense, best_lexical = dense[:RANKED_COMPETITORS].max(), lexical[:RANKED_COMPETITORS].max()
     ranks = np.arange(1, fused.size + 1)
     columns = (
-        _share(fused, SHARP),
-        _share(fused, SOFT),
+        _share(fused, SHARP_TEMPERATURE),
+        _share(fused, SOFT_TEMPERATURE),
         np.log(ranks),
         ranks == 1,
         fused[0] - fused,
@@ -109,7 +86,7 @@ def features(scores: Sequence[float], legs: Sequence[LegScores], terms: int) -> 
         (lexical >= best_lexical) & (lexical > 0),
         np.full(fused.size, best_dense),
         np.full(fused.size, 1 - math.exp(-best_lexical / LEXICAL_SCALE)),
-        np.full(fused.size, min(MOST_A_TERM, best_lexical / max(1, terms))),
+        np.full(fused.size, min(MAX_TERM_BM25, best_lexical / max(1, terms))),
     )
     return np.column_stack(columns).astype(np.float64)
 
@@ -123,12 +100,77 @@ def probabilities(known: Floats, weights: Floats, offset: float) -> Floats:
 
 
 def _share(scores: Floats, temperature: float) -> Floats:
-    top = max(float(scores.max()), NOTHING)
+    top = max(float(scores.max()), NO_TOOL_SCORE)
     weights = np.exp((scores - top) / temperature)
-    total = weights[:COMPETITORS].sum() + np.exp((NOTHING - top) / temperature)
+    total = weights[:RANKED_COMPETITORS].sum() + np.exp((NO_TOOL_SCORE - top) / temperature)
     share = weights / total
     share = np.clip(share, _CLIP, 1 - _CLIP)
     return np.log(share / (1 - share))
+
+
+# -- answerability --------------------------------------------------------------------------------
+
+QUERY_FEATURES = ("top_meaning", "meaning_lead", "fused_lead", "top_lexical", "top_term")
+
+LEAD_DEPTH_TOOLS = 20
+"""The lead is over the last of so many; what stands lower must not depend on the depth."""
+
+USUAL_DENSE_SCORE, USUAL_FUSED_SCORE = 0.24, 0.05
+"""In place of what shorter lists lack: what stands there on public sets, and what lets registries
+of fewer tools be doubted as often as those of more (benchmarks/small_registries.py)."""
+
+LEXICAL_SCALE, MAX_TERM_BM25 = 100.0, 20.0
+"""The BM25 score at which `top_lexical` is 0.63, and what a word of the query adds at most."""
+
+
+def query_features(found: Candidates) -> Floats:
+    """What is known of a query by its candidates: float64 [len(QUERY_FEATURES)].
+
+    The best cosine, and how far it is above the 20th; the same for the fused score; the best
+    BM25 score, and that for each of the query's words.
+    """
+    meaning = [_meaning(scores) for scores in found.scores.values()]
+    fused = [-place.deficit for place in found.ranking]
+    lexical = max((scores.lexical for scores in found.scores.values()), default=0.0)
+    return np.array(
+        [
+            max(meaning, default=0.0),
+            _lead(meaning, USUAL_DENSE_SCORE),
+            _lead(fused, USUAL_FUSED_SCORE),
+            1 - math.exp(-lexical / LEXICAL_SCALE),
+            min(MAX_TERM_BM25, lexical / max(1, found.terms)),
+        ]
+    )
+
+
+def _meaning(scores: LegScores) -> float:
+    """The cosine of the tool, of its best example, or half of it the query's best clause."""
+    clauses = scores.dense if scores.clauses is None else scores.clauses
+    examples = scores.dense if scores.examples is None else scores.examples
+    return max(scores.dense, examples, (scores.dense + clauses) / 2)
+
+
+def _lead(scores: Collection[float], usual: float) -> float:
+    first = sorted(scores, reverse=True)[:LEAD_DEPTH_TOOLS]
+    return (first[0] if first else 0.0) - (first[-1] if len(first) == LEAD_DEPTH_TOOLS else usual)
+
+
+class Answerability(BaseModel):
+    """A fitted logistic regression over `QUERY_FEATURES`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weights: tuple[float, ...] = Field(
+        min_length=len(QUERY_FEATURES), max_length=len(QUERY_FEATURES)
+    )
+    offset: float
+
+    def probability(self, known: Floats) -> float:
+        """How likely any tool answers, in (0, 1); `known`: float64 [features]."""
+        return sigmoid(float(known @ np.asarray(self.weights) + self.offset))
+
+
+# -- calibration ----------------------------------------------------------------------------------
 
 
 class AcceptanceCurve(BaseModel):
@@ -262,9 +304,9 @@ def _of_this_version(fields: Mapping[str, Any]) -> Mapping[str, Any]:
             pass
         case _:
             return fields
-    if len(weights) != FEATURES_OF_1:
+    if len(weights) != VERSION_1_FEATURES:
         return fields
-    padded = [*weights, *(0.0,) * (len(FEATURES) - FEATURES_OF_1)]
+    padded = [*weights, *(0.0,) * (len(FEATURES) - VERSION_1_FEATURES)]
     return {**fields, "identity": {**rest, "features": FEATURES_VERSION}, "weights": padded}
 
 
@@ -273,8 +315,6 @@ def default_calibration() -> Calibration:
     """The calibration that ships with the package, fitted on public development splits."""
     return Calibration.model_validate_json(_DEFAULT.read_bytes())
 
-
-logger = logging.getLogger(__name__)
 
 CALIBRATION_KEY = "calibration"
 """Where it stands in the store's small document."""

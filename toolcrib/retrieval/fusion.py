@@ -15,19 +15,6 @@ from pydantic import Field
 
 from toolcrib.errors import SettingsError
 
-__all__ = [
-    "Candidates",
-    "FusionWeights",
-    "LegScores",
-    "Place",
-    "by_score",
-    "convex",
-    "fuse",
-    "names_by_score",
-    "rank",
-    "reciprocal_rank",
-]
-
 
 class LegScores(NamedTuple):
     """One candidate's evidence, as the legs gave it (a tuple: a query makes a hundred of them).

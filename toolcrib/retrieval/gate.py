@@ -16,11 +16,11 @@ from typing import Annotated
 from pydantic import Field
 
 from toolcrib.errors import CalibrationError, QueryError, SettingsError, distinct_numbers
+from toolcrib.numerics import Floats
 from toolcrib.records import FindResult, ToolHit, Verdict
 from toolcrib.retrieval.calibration import (
     AcceptanceCurve,
     Calibration,
-    Floats,
     default_calibration,
 )
 from toolcrib.retrieval.examples import ExampleHeads
@@ -28,23 +28,6 @@ from toolcrib.retrieval.legs import Head
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Equals, Filter, HasId, all_of
 from toolcrib.store.payload import read_tool
-
-__all__ = [
-    "COVERAGE",
-    "ENABLED",
-    "GATE_TEXTS",
-    "MAX_SET",
-    "UNSUPPORTED_LANGUAGE",
-    "Assessor",
-    "Gate",
-    "GateJudgement",
-    "GateReason",
-    "GateSettings",
-    "least_probability",
-    "likely_enough",
-    "set_size",
-    "with_general",
-]
 
 _Probability = Annotated[float, Field(ge=0, le=1)]
 

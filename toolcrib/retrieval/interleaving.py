@@ -14,8 +14,7 @@ from toolcrib.errors import SettingsError
 from toolcrib.records import FindResult, ToolHit
 from toolcrib.records.answers import Team
 from toolcrib.retrieval.fusion import FusionWeights
-
-__all__ = ["InterleaveSettings", "interleaved", "team_draft"]
+from toolcrib.retrieval.options import SearchPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,11 @@ class InterleaveSettings:
                 f"{self.name!r} is no other ranking; set interleave.fusion, or "
                 "interleave.rerank or interleave.learning to false"
             )
+
+    @property
+    def plan(self) -> SearchPlan:
+        """Plan of the second ranking."""
+        return SearchPlan(weights=self.fusion, rerank=self.rerank, learned=self.learning)
 
 
 def interleaved(own: FindResult, other: FindResult, name: str, seed: str) -> FindResult:

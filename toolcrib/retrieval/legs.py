@@ -12,23 +12,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from toolcrib.encoders.base import FloatArray, SparseVector, from_text, to_text
-from toolcrib.errors import QueryError
 from toolcrib.numerics import log_softmax
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.store.base import LegQuery, Scored, Store, point_id
-from toolcrib.store.filters import AnyOf, Filter, HasId, all_of, validate
+from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
 from toolcrib.text import squeeze
 
-__all__ = ["DEPTH", "EncodedQuery", "Head", "Legs", "check_query", "has_words", "name_keys", "pack"]
-
-DEPTH = 20
+MIN_LEG_CANDIDATES = 20
 """Candidates a leg, at least; twice as many as are asked for. With 20, 50 or 100 the first ten
 were the same on the development splits, to a hundredth of nDCG@10."""
 
@@ -102,24 +98,6 @@ def has_words(text: str) -> bool:
     return any(letter.isalnum() for letter in text)
 
 
-def check_query(
-    query: str, k: int | Literal["auto"], where: Filter | None, least: float | None = None
-) -> None:
-    """Stop what cannot be answered.
-
-    Raises:
-        QueryError: an empty query, an impossible `k` or `least`, or a filter on an unknown field.
-    """
-    if not query.strip():
-        raise QueryError("the query is empty: say in a few words what the tool must do")
-    if k != "auto" and k < 1:
-        raise QueryError(f"k is {k}; at least one tool must be asked for")
-    if least is not None and not 0 <= least <= 1:
-        raise QueryError(f"least is {least}; it must be between 0 and 1")
-    if where is not None:
-        validate(where)
-
-
 class Head(BaseModel):
     """A fitted head: `weights` are float16 [len(ids), dimensions] as base64, row by row."""
 
@@ -180,7 +158,7 @@ class Legs:
         query: EncodedQuery,
         where: Filter | None,
         idf_corpus: Filter | None,
-        depth: int = DEPTH,
+        depth: int = MIN_LEG_CANDIDATES,
         *,
         hints: bool = True,
     ) -> None:

@@ -8,15 +8,13 @@ from typing import Annotated
 from pydantic import Field
 
 from toolcrib.records import Passage
-from toolcrib.retrieval.fusion import by_score
-from toolcrib.retrieval.legs import EncodedQuery, Legs, LegScores
+from toolcrib.retrieval.fusion import LegScores, by_score
+from toolcrib.retrieval.legs import EncodedQuery, Legs
 from toolcrib.store.base import Store
 from toolcrib.store.filters import Filter
 from toolcrib.store.payload import read_passage
 
-__all__ = ["PassageRetriever", "PassageWeights", "RankedPassage"]
-
-DEPTH = 50
+MIN_LEG_PASSAGES = 50
 """Candidates a leg: whole collections are judged by them, not only what is shown."""
 
 
@@ -61,7 +59,7 @@ class PassageRetriever:
         """
         # A clause of a question is not what a passage answers: whole questions only.
         whole = replace(query, clauses=None)
-        legs = Legs(self._store, whole, where, where, max(DEPTH, k), hints=False)
+        legs = Legs(self._store, whole, where, where, max(MIN_LEG_PASSAGES, k), hints=False)
         candidates = legs.candidates(set())
         terms = max(1, query.lexical.indices.size)
         fused = {point: self._fused(scores, terms) for point, scores in candidates.items()}

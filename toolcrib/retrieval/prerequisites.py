@@ -20,8 +20,6 @@ from toolcrib.store.filters import YIELDS_FIELD, AnyOf, Equals, Filter, HasId, O
 from toolcrib.store.payload import phrase_suffixes, read_tool
 from toolcrib.text import tokenise
 
-__all__ = ["MAX_UNMET", "complete", "links_of", "required"]
-
 # -- what authors require --------------------------------------------------------------------------
 
 MAX_UNMET = 5
@@ -192,7 +190,7 @@ class _Demand(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-def complete(
+def bring_prerequisites(
     store: Store,
     hits: Sequence[ToolHit],
     query: str,

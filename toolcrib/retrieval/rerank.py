@@ -26,17 +26,6 @@ from toolcrib.records import Message, ToolHit
 from toolcrib.retrieval.fusion import by_score
 from toolcrib.retrieval.passages import RankedPassage
 
-__all__ = [
-    "MAX_TEXT_CHARS",
-    "ModelReranker",
-    "PassageReranker",
-    "RerankSettings",
-    "Reranked",
-    "ToolReranker",
-    "ToolRerankers",
-    "loaded",
-]
-
 logger = logging.getLogger(__name__)
 
 MAX_TEXT_CHARS = 4_000
@@ -299,7 +288,16 @@ def _line(hit: ToolHit) -> str:
 
 
 ToolRerankers: TypeAlias = Reranker | ModelReranker
-"""What can look twice at tools."""
+"""Models that can rerank tools."""
+
+
+def tool_reranker(
+    reranker: ToolRerankers | None, settings: RerankSettings, clock: Clock | None = None
+) -> ToolReranker | ModelReranker | None:
+    """Make the rerank stage of a model; a language model has its own settings."""
+    if reranker is None or isinstance(reranker, ModelReranker):
+        return reranker
+    return ToolReranker(reranker, settings, clock)
 
 
 # -- loading ---------------------------------------------------------------------------------

@@ -32,8 +32,7 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.records.scope import is_above
-from toolcrib.retrieval.hybrid import has_words
-from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.retrieval.legs import EncodedQuery, has_words
 from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
 from toolcrib.router.agents.router import AgentRouter, Pending
 from toolcrib.router.budget import Budget, Costs
@@ -214,7 +213,7 @@ class Router:
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
-        withholds = self.tools.retriever.withholds
+        withholds = self.tools.retriever.assessor.withholds
         seen = (context, found, knowledge, self.gate_decides, frozenset(budget.degraded), withholds)
         evidence = RouteEvidence(*seen, grounds=grounds)
         route = choose_route(evidence)
@@ -402,15 +401,15 @@ class Router:
         may_ask: bool,
     ) -> Selection:
         """The tools; a language model may rank them where it `may_ask` about the turn."""
-        reranking = self.tools.retriever.reranks and budget.admitted("rerank")
-        asking = self.tools.retriever.asks_model and may_ask and budget.admitted("llm")
+        stage = self.tools.retriever.rerank_stage
+        reranking = stage is not None and (may_ask or stage == "rerank") and budget.admitted(stage)
         if not budget.admitted("tools"):
             return self.tools.always(turn, Reason.NO_TIME.said(), shown)
 
         asked = turn, query, budget, k, shown
         return budget.timed(
             "tools",
-            lambda: self.tools.find(*asked, reranking=reranking, asking=asking, seed=decision_id),
+            lambda: self.tools.find(*asked, reranking=reranking, seed=decision_id),
         )
 
     def _for_smalltalk(

@@ -12,7 +12,7 @@ from toolcrib.retrieval.gate import ENABLED, with_general
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.interleaving import InterleaveSettings, interleaved
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.retrieval.options import SearchOptions
+from toolcrib.retrieval.options import FULL_PLAN, SearchOptions, SearchPlan
 from toolcrib.retrieval.prerequisites import required
 from toolcrib.router.budget import Budget
 from toolcrib.router.settings import ToolSettings
@@ -215,11 +215,14 @@ class ToolStage:
         interleave: InterleaveSettings | None = None,
     ) -> None:
         self._name = None if interleave is None else interleave.name
-        self._second = retriever if interleave is None else retriever.second(interleave)
-        self.encode = (retriever if retriever.reads_clauses else self._second).encode
+        self._second = FULL_PLAN if interleave is None else interleave.plan
         self.retriever = retriever
         self._selector = selector
         self._settings = selector.settings
+
+    def encode(self, text: str) -> EncodedQuery:
+        """Encode a query for every ranking."""
+        return self.retriever.encode(text, (FULL_PLAN, self._second))
 
     def find(
         self,
@@ -230,13 +233,12 @@ class ToolStage:
         shown: Sequence[str],
         *,
         reranking: bool,
-        asking: bool = False,
         seed: str = "",
     ) -> Selection:
         """The tools that fit, whatever the gate says of them.
 
-        `reranking`: look at them twice. `asking`: let a language model order them. `seed`: by
-        which two rankings are interleaved, where the budget has room for a second one.
+        `reranking`: with the reranker, where there is one. `seed` draws the order in which two
+        rankings are interleaved, where the budget has room for a second one.
 
         Raises:
             QueryError: an impossible `k`.
@@ -255,24 +257,25 @@ class ToolStage:
             needs=turn.needs or None,
         )
 
-        def ranked(by: HybridRetriever, asked: SearchOptions) -> FindResult:
-            looking = by if reranking or asking else by.first_stage()
+        def ranked(plan: SearchPlan, asked: SearchOptions) -> FindResult:
             # With a moment left a model is late, and the answer says so; with none it would not.
-            room_s = max(MOMENT_S, budget.room_ms("llm") / 1000) if asking else 0.0
-            result = looking.with_model_time(room_s).find(query, asked)
+            room_s = max(MOMENT_S, budget.room_ms("llm") / 1000)
+            plan = replace(plan, rerank=plan.rerank and reranking, model_time_s=room_s)
+            result = self.retriever.find(query, asked, plan)
             for stage in ("llm", "rerank"):
                 budget.took(stage, result.took_ms.get(stage, 0.0))
             return result
 
-        found = ranked(self.retriever, options)
+        found = ranked(FULL_PLAN, options)
         if self._name is not None and found.tools and not turn.needs:
+            may_ask = reranking and self._second.rerank and self.retriever.rerank_stage == "llm"
             same = replace(options, k=len(found.tools) + len(reach.active), least=None)
-            if asking and self._second.asks_model and not budget.admits("llm"):
+            if may_ask and not budget.admits("llm"):
                 budget.degraded.append("interleave")
             elif other := budget.run("interleave", lambda: ranked(self._second, same), None):
                 found = interleaved(found, other, self._name, seed)
         # What authors require comes beside the k tools, not among them.
-        found = self.retriever.with_prerequisites(found, options, authors=False)
+        found = self.retriever.complete(found, options, authors=False)
         hits, signals = self._selector.complete(found.tools, allowed, reach)
         if self._settings.append_only:
             hits = self._selector.append_only(shown, hits, allowed)
@@ -302,8 +305,8 @@ class ToolStage:
         stay = self._staying(selection)
         if route.kind == "knowledge":
             return replace(found, tools=stay, verdict="abstain", reason=route.reason)
-        general = self.retriever.general(self._limits(turn)[1])
-        kept = stay if is_general and self.retriever.withholds else found.tools
+        general = self.retriever.assessor.general(self._limits(turn)[1])
+        kept = stay if is_general and self.retriever.assessor.withholds else found.tools
         return replace(
             found,
             tools=with_general(kept, general),

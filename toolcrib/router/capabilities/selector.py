@@ -20,7 +20,7 @@ from toolcrib.language_models import FieldwiseAnswer
 from toolcrib.numerics import Floats, sigmoid
 from toolcrib.records import Message, Turn
 from toolcrib.records.choices import CapabilitySelection, FailedCapability
-from toolcrib.retrieval.examples import few
+from toolcrib.retrieval.examples import fit_few_shot
 from toolcrib.retrieval.legs import has_words
 from toolcrib.router.capabilities.registry import Capability, CapabilityRegistry
 from toolcrib.router.flow import LoopState, next_node
@@ -91,7 +91,7 @@ class CapabilitySelector:
         self._rows = self._encoded([each.texts for each in self._asked])
         against = [[ex.query for ex in each.examples if not ex.use] for each in self._asked]
         self._against = self._encoded(against)
-        self._head = few(self._rows) if self._asked else None
+        self._head = fit_few_shot(self._rows) if self._asked else None
 
     def _encoded(self, texts: Sequence[Sequence[str]]) -> list[FloatArray]:
         rows = self._dense.encode_documents([text for own in texts for text in own])
