@@ -7,17 +7,18 @@ index time (`indexers/prerequisites`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from toolcrib.records import ToolHit, ToolLink, ToolLinks, ToolSpec
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import YIELDS_FIELD, AnyOf, Equals, Filter, HasId, Or, all_of
-from toolcrib.store.payload import phrase_suffixes, read_tool
+from toolcrib.store.links import LinkFacts, head_word, phrase_suffixes
+from toolcrib.store.payload import read_tool
 from toolcrib.text import tokenise
 
 # -- what authors require --------------------------------------------------------------------------
@@ -147,35 +148,22 @@ _SPELT = frozenset({"symbol", "ticker", "code"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Sibling:
-    """A tool as its links tell of it."""
+class _LinkedTool:
+    """A tool with the facts of its links."""
 
     id: str
     server: str
     keys: frozenset[str]
     requires: tuple[str, ...]
     provides: frozenset[str]
-    links: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    links: LinkFacts
 
     @classmethod
-    def of(cls, record: Record) -> _Sibling:
-        """Read it from a point; one that an earlier version wrote has no links."""
+    def from_record(cls, record: Record) -> _LinkedTool:
         own = record.payload
         keys, provides = frozenset(own["name_key"]), frozenset(own["provides"])
-        links: Mapping[str, Any] = own.get("links") or {}
+        links = LinkFacts.from_payload(own)
         return cls(own["id"], own["server"], keys, tuple(own["requires"]), provides, links)
-
-    @property
-    def needs(self) -> list[tuple[str, tuple[str, ...]]]:
-        return [(parameter, tuple(entities)) for parameter, entities in self.links.get("needs", ())]
-
-    @property
-    def named(self) -> dict[str, list[str]]:
-        """The tools that its texts name, by parameter; empty for the whole tool."""
-        found: dict[str, list[str]] = {}
-        for name, parameter in self.links.get("names", ()):
-            found.setdefault(parameter, []).append(name)
-        return found
 
 
 class _Demand(NamedTuple):
@@ -184,7 +172,7 @@ class _Demand(NamedTuple):
     Without a parameter it is a tool that must run before.
     """
 
-    consumer: _Sibling
+    consumer: _LinkedTool
     parameter: str = ""
     entities: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
@@ -222,7 +210,7 @@ def bring_prerequisites(
         for demand in _demands(each, authors=authors)
         if not _states(query, demand.parameter)
     ]
-    succeeded = [hit for hit in hits if hit.id in own and own[hit.id].links.get("successors")]
+    succeeded = [hit for hit in hits if hit.id in own and own[hit.id].links.successors]
     if not demands and not succeeded:
         return list(hits)
     siblings = _siblings(store, demands, [own[hit.id] for hit in succeeded], limits)
@@ -235,18 +223,20 @@ def bring_prerequisites(
     return ranking.first(len(hits) if k == "auto" else k, cut=k != "auto")
 
 
-def _linked(store: Store, where: Filter | None) -> Iterator[_Sibling]:
-    return map(_Sibling.of, store.scroll(where, _LINKS))
+def _linked(store: Store, where: Filter | None) -> Iterator[_LinkedTool]:
+    return map(_LinkedTool.from_record, store.scroll(where, _LINKS))
 
 
-def _demands(consumer: _Sibling, *, authors: bool = True) -> Iterator[_Demand]:
+def _demands(consumer: _LinkedTool, *, authors: bool = True) -> Iterator[_Demand]:
     """What a tool needs; where its author says what, that alone."""
     if consumer.requires:
         yield from (_Demand(consumer, names=(name,)) for name in consumer.requires if authors)
         return
-    named = consumer.named
+    named: dict[str, list[str]] = {}
+    for name, parameter in consumer.links.recommended:
+        named.setdefault(parameter, []).append(name)
     yield from (_Demand(consumer, names=(name,)) for name in named.pop("", ()))
-    for parameter, entities in {**dict.fromkeys(named, ()), **dict(consumer.needs)}.items():
+    for parameter, entities in {**dict.fromkeys(named, ()), **dict(consumer.links.needs)}.items():
         names = tuple(named.get(parameter, ()))
         if names or entities:
             yield _Demand(consumer, parameter, entities, names)
@@ -279,9 +269,9 @@ def _is_handle(word: str) -> bool:
 def _siblings(
     store: Store,
     demands: Sequence[_Demand],
-    deprecated: Sequence[_Sibling],
+    deprecated: Sequence[_LinkedTool],
     limits: Filter | None,
-) -> list[_Sibling]:
+) -> list[_LinkedTool]:
     """Every tool that may meet a demand or stand for what is deprecated; one question."""
     entities = {
         s for demand in demands for entity in demand.entities for s in phrase_suffixes(entity)
@@ -289,7 +279,7 @@ def _siblings(
     named = {name for demand in demands for name in demand.names}
     keys = {name.casefold() for name in named}
     named |= {demand.parameter for demand in demands if demand.parameter}
-    keys |= {key for each in deprecated for key in each.links.get("successors", ())}
+    keys |= {key for each in deprecated for key in each.links.successors}
     meets = Or(
         AnyOf(YIELDS_FIELD, sorted(entities)),
         AnyOf("provides", sorted(named)),
@@ -301,7 +291,7 @@ def _siblings(
     return list(islice(_linked(store, all_of(meets, here, ENABLED, limits)), MAX_SIBLINGS))
 
 
-def _provider(demand: _Demand, siblings: Iterable[_Sibling]) -> _Sibling | None:
+def _provider(demand: _Demand, siblings: Iterable[_LinkedTool]) -> _LinkedTool | None:
     """Who meets the demand at the least effort.
 
     Of several that are level, the one whose name is most like the consumer's; where many are,
@@ -325,7 +315,7 @@ def _alike(consumer: str, provider: str) -> float:
     return len(words & set(tokenise(provider))) / max(1, len(words))
 
 
-def _effort(demand: _Demand, sibling: _Sibling) -> float | None:
+def _effort(demand: _Demand, sibling: _LinkedTool) -> float | None:
     """What it takes to have the demand met by this tool; None where it does not meet it."""
     consumer = demand.consumer
     if sibling.id == consumer.id:
@@ -335,26 +325,25 @@ def _effort(demand: _Demand, sibling: _Sibling) -> float | None:
         return named
     if consumer.server != sibling.server:
         return None
-    needs = sibling.needs
-    heads = {entity.split()[-1] for entity in demand.entities}
+    needs = sibling.links.needs
+    heads = {head_word(entity) for entity in demand.entities}
     if any(
-        name == demand.parameter or heads & {entity.split()[-1] for entity in entities}
+        name == demand.parameter or heads & set(map(head_word, entities))
         for name, entities in needs
     ):
         return None
-    known = {entities for _, entities in consumer.needs}
+    known = {entities for _, entities in consumer.links.needs}
     further = sum(entities not in known for _, entities in needs)
-    given: Mapping[str, float] = sibling.links.get("gives", {})
     efforts = (
         effort + further + _apart(entity, one)
-        for one, effort in given.items()
+        for one, effort in sibling.links.gives.items()
         for entity in demand.entities
         if _fits(entity, one)
     )
     return min(efforts, default=None)
 
 
-def _effort_by_name(demand: _Demand, sibling: _Sibling) -> float | None:
+def _effort_by_name(demand: _Demand, sibling: _LinkedTool) -> float | None:
     """Less than any other where authors or texts name this tool, the nearest the least."""
     here = demand.consumer.server == sibling.server
     away = 0.0 if here else 1.0
@@ -364,7 +353,7 @@ def _effort_by_name(demand: _Demand, sibling: _Sibling) -> float | None:
         return None
     authored = not set(demand.names).isdisjoint(demand.consumer.requires)
     # A text may name what was done before (`for bookings made with book_room`).
-    led = here and (demand.parameter or sibling.links.get("gives"))
+    led = here and (demand.parameter or sibling.links.gives)
     return away - 2.0 if authored or led else None
 
 
@@ -378,9 +367,9 @@ def _apart(needed: str, given: str) -> float:
     return 0.5 + 0.1 * lengths if lengths else 0.0
 
 
-def _successor(deprecated: _Sibling, siblings: Iterable[_Sibling]) -> str | None:
+def _successor(deprecated: _LinkedTool, siblings: Iterable[_LinkedTool]) -> str | None:
     """The tool that its description names in its place."""
-    for name in deprecated.links.get("successors", ()):
+    for name in deprecated.links.successors:
         meant = [
             each.id
             for each in siblings
@@ -413,8 +402,8 @@ def links_of(store: Store, tool_id: str, limits: Filter | None) -> ToolLinks:
 
 
 def _met(
-    demands: Iterable[_Demand], siblings: Sequence[_Sibling]
-) -> list[tuple[_Demand, _Sibling]]:
+    demands: Iterable[_Demand], siblings: Sequence[_LinkedTool]
+) -> list[tuple[_Demand, _LinkedTool]]:
     found = ((demand, _provider(demand, siblings)) for demand in demands)
     return [(demand, best) for demand, best in found if best is not None]
 
