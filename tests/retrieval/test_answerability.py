@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.retrieval.calibrations import calibration
 from toolcrib import Crib, FindResult, Settings, ToolSpec
 from toolcrib.retrieval.calibration import (
     LEAD_DEPTH_TOOLS,
@@ -106,12 +105,6 @@ class TestAnswers:
         few, many = (real.find_tools("send a mail", k, gate=False) for k in (1, 4))
         assert few.confidence == many.confidence
         assert few.tools[0].probability == many.tools[0].probability
-
-    def test_a_calibration_of_an_earlier_version_answers_as_it_did(self, crib: Crib) -> None:
-        crib.index_tools(*TOOLS)
-        crib.tools.use_calibration(calibration(crib.tools.calibration_fingerprint()))
-        found = crib.find_tools("send a mail", gate=False)
-        assert found.confidence == found.tools[0].probability is not None
 
 
 class TestLanguage:

@@ -117,7 +117,7 @@ class TestProbabilities:
 
     @staticmethod
     def _probabilities(made: Calibration, scores: Sequence[float]) -> list[float]:
-        return made.probabilities(features(scores, _legs(scores), TERMS), None).tolist()
+        return made.probabilities(features(scores, _legs(scores), TERMS), 1.0).tolist()
 
     @given(RANKED, WEIGHTS, st.floats(-2000, 2000))
     def test_of_any_calibration(
@@ -179,22 +179,6 @@ class TestReading:
             read_calibration(stored, "the index")
         assert str(caught.value).startswith(f"the index: {reason}")
         assert str(caught.value).endswith("; run `toolcrib calibrate` again")
-
-    def test_one_of_version_1_gives_the_probabilities_that_it_gave(self) -> None:
-        stored = calibration({"features": 1}).model_dump(mode="json")
-        stored["weights"] = [0.7, 0.4, -0.6, -0.3, 1.4, 0.2, 0.1]
-        del stored["lexical"]
-        found = read_calibration(stored, "here")
-        assert found.identity == {"features": 2}
-        known = features([0.6, 0.4], _legs([0.6, 0.4]), TERMS)
-        expected = 1 / (1 + np.exp(-(known[0, :7] @ stored["weights"])))
-        assert found.probabilities(known, None)[0] == pytest.approx(expected)
-
-    @pytest.mark.parametrize("weights", [None, [1.0], "much"])
-    def test_one_of_version_1_that_is_broken_is_refused_too(self, weights: Any) -> None:
-        stored = calibration({"features": 1}).model_dump(mode="json") | {"weights": weights}
-        with pytest.raises(CalibrationError, match="weights"):
-            read_calibration(stored, "here")
 
 
 class TestShipped:

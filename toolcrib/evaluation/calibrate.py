@@ -126,10 +126,8 @@ def calibrate(
     shown = [one for one in evidence if not one.hidden]
     _require_enough(shown)
     folds = _folds(evidence, seed)
-    # What an earlier version fitted said something else; there is nothing to start from.
-    begun = start if start is not None and start.answerability is not None else None
-    any_way = _best_answerability_fit(evidence, folds, begun)
-    tool_way = _best_tool_fit(evidence, folds, begun)
+    any_way = _best_answerability_fit(evidence, folds, start)
+    tool_way = _best_tool_fit(evidence, folds, start)
     confidence = [float(p[0]) for p in any_way.unseen]
     sure_of = {id(one): p for one, p in zip(evidence, confidence, strict=True)}
     unseen = [p * sure for p, sure in zip(tool_way.unseen, confidence, strict=True)]
@@ -213,7 +211,7 @@ def _best_answerability_fit(
         fits.append(("fitted", lambda some: _fit_answerability(_base_rate_evidence(some))))
         singles = np.eye(len(QUERY_FEATURES))
         fits += [("fitted", partial(_fit_order, order=one)) for one in singles]
-    if start is not None and start.answerability is not None:
+    if start is not None:
         begun = np.asarray(start.answerability.weights)
         model = (begun, start.answerability.offset)
         fits.append(("default", lambda _: model))

@@ -52,8 +52,6 @@ that a lonely weak candidate is not sure of itself. Chosen on development splits
 SHARP_TEMPERATURE, SOFT_TEMPERATURE = 0.02, 0.04
 """Temperatures of the shares."""
 
-VERSION_1_FEATURES = 7
-
 RANKED_COMPETITORS = 20
 """Shares are among these many: what stands lower must not depend on how deep the legs looked."""
 
@@ -234,7 +232,7 @@ class Calibration(BaseModel):
     method: str
     weights: tuple[float, ...] = Field(min_length=len(FEATURES), max_length=len(FEATURES))
     offset: float
-    answerability: Answerability | None = None
+    answerability: Answerability
     threshold: float = Field(ge=0, le=1)
     server_thresholds: dict[str, float] = Field(default_factory=dict[str, float])
     curves: dict[str, AcceptanceCurve]
@@ -248,26 +246,16 @@ class Calibration(BaseModel):
     lexical: Calibration | None = None
 
     def confidence(self, known: Floats, query: Floats) -> float | None:
-        """The probability that anything answers, of `features` and `query_features`.
+        """Probability that any tool answers, from `query_features`; None without candidates.
 
-        None where nothing was found.
+        `known`: the `features` of the candidates.
         """
-        if not len(known):
-            return None
-        if self.answerability is None:
-            return float(self._given_any(known[:1])[0])
-        return self.answerability.probability(query)
+        return self.answerability.probability(query) if len(known) else None
 
     def probabilities(self, known: Floats, confidence: float | None) -> Floats:
-        """The probability of each candidate being right: float64 [n] in (0, 1), from `features`.
-
-        With the `confidence` of the answer, none is above it.
-        """
-        given_any = self._given_any(known)
-        return given_any if self.answerability is None else given_any * (confidence or 0.0)
-
-    def _given_any(self, known: Floats) -> Floats:
-        return probabilities(known, np.asarray(self.weights), self.offset)
+        """Probability of each candidate, from its `features`: float64 [n], at most `confidence`."""
+        given_any = probabilities(known, np.asarray(self.weights), self.offset)
+        return given_any * (confidence or 0.0)
 
     def mismatch(self, identity: Mapping[str, Any]) -> str:
         """In what the models and settings in use differ; empty when the calibration holds."""
@@ -290,24 +278,11 @@ def read_calibration(fields: Mapping[str, Any], where: str) -> Calibration:
         CalibrationError: something is missing, or another version wrote it.
     """
     try:
-        return Calibration.model_validate(_of_this_version(fields))
+        return Calibration.model_validate(fields)
     except ValidationError as error:
         raise CalibrationError(
             f"{where}: {in_words(error)}; run `toolcrib calibrate` again"
         ) from error
-
-
-def _of_this_version(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same, where version 1 wrote it: what was added since has no weight."""
-    match fields:
-        case {"identity": {"features": 1, **rest}, "weights": [*weights]}:
-            pass
-        case _:
-            return fields
-    if len(weights) != VERSION_1_FEATURES:
-        return fields
-    padded = [*weights, *(0.0,) * (len(FEATURES) - VERSION_1_FEATURES)]
-    return {**fields, "identity": {**rest, "features": FEATURES_VERSION}, "weights": padded}
 
 
 @cache

@@ -241,14 +241,14 @@ class Assessor:
         """Whether tools' examples have a head of their own; an older calibration saw none."""
         return self._calibration is None or self.is_shipped or self._calibration.by_examples
 
-    def confidence(self, known: Floats, query: Floats) -> float | None:
-        """How likely anything answers; `known`: float64 [hits, features], `query`: [features]."""
-        return self._calibration and self._calibration.confidence(known, query)
+    def estimate(self, known: Floats, query: Floats) -> tuple[float | None, list[float]]:
+        """Confidence of an answer, and the probability of each hit.
 
-    def probabilities(self, known: Floats, confidence: float | None) -> list[float]:
-        """How likely each hit is right; `known`: float64 [hits, features]."""
-        assert self._calibration is not None, "only what is calibrated has probabilities"
-        return self._calibration.probabilities(known, confidence).tolist()
+        `known`: float64 [hits, features]. `query`: float64 [query features].
+        """
+        assert self._calibration is not None, "only calibrated answers have probabilities"
+        confidence = self._calibration.confidence(known, query)
+        return confidence, self._calibration.probabilities(known, confidence).tolist()
 
     def complete(
         self, hits: list[ToolHit], coverage: float | None

@@ -385,8 +385,7 @@ class HybridRetriever:
             confidence = likely[0]
         else:
             known = self._features(ranked, found)
-            confidence = assessor.confidence(known, query_features(found))
-            likely = assessor.probabilities(known, confidence)
+            confidence, likely = assessor.estimate(known, query_features(found))
         if confidence and UNSUPPORTED_LANGUAGE in run.query.degraded:
             # In an unsupported language the cosine only shows the language: scale the confidence
             # by the share of the query's words that the first tool has.
