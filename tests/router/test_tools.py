@@ -17,7 +17,7 @@ from toolcrib.records import ToolHit
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.interleaving import InterleaveSettings, team_draft
-from toolcrib.retrieval.prerequisites import MAX_UNMET, required
+from toolcrib.retrieval.prerequisites import MAX_UNMET_SIGNALS, required_tools
 from toolcrib.retrieval.rerank import ModelReranker, Reranked, RerankSettings, tool_reranker
 from toolcrib.router.budget import Budget, Costs
 from toolcrib.router.settings import Limits, ToolSettings
@@ -220,7 +220,7 @@ def needed(crib):
 
     def ask(*tools, allowed=None, limit=10, chosen=1):
         crib.index_tools(*tools, prune=True)
-        result = required(crib.tools.store, tools[:chosen], allowed, limit)
+        result = required_tools(crib.tools.store, tools[:chosen], allowed, limit)
         added = {root: [tool.id for tool in found] for root, found in result[0].items()}
         return added, result[1]
 
@@ -282,7 +282,7 @@ def test_only_the_first_unmet_requirements_are_told_and_each_once(needed):
     names = tuple(f"n{n}" for n in range(9))
     found, signals = needed(spec("a", requires=names), spec("b", requires=names), chosen=2)
     assert found == {}
-    assert signals == tuple(f"requires-unmet:n{n}" for n in range(MAX_UNMET))
+    assert signals == tuple(f"requires-unmet:n{n}" for n in range(MAX_UNMET_SIGNALS))
 
 
 def tangle():
@@ -307,7 +307,7 @@ def tangled():
 def test_every_need_is_met_or_told_and_nothing_comes_twice(tangled, places, limit):
     store, tools = tangled
     chosen = [tools[place] for place in places]
-    found, signals = required(store, chosen, None, limit)
+    found, signals = required_tools(store, chosen, None, limit)
     added = [tool for tools_ in found.values() for tool in tools_]
     whole = [*chosen, *added]
     ids = [tool.id for tool in whole]

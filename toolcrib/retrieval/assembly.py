@@ -21,11 +21,11 @@ NEEDS_CUT = "needs-cut"
 def merge_needs(
     answers: Sequence[FindResult], whole: FindResult | None, k: int | Literal["auto"]
 ) -> FindResult:
-    """One answer of those to each need, and to the whole query where there is one.
+    """Merge the answers to each need, and to the whole query where there is one.
 
-    In every round each need gives its best tool that is not there yet, the surest first. The
-    query joins from the second round on: it fills up what the needs leave. So the best tool of
-    every need is there, unless `k` is less than the needs, which `degraded` says.
+    In every round each need gives its best tool that is not there yet, the likeliest tool first.
+    The query joins from the second round on, and fills the places that the needs leave. The best
+    tool of every need is there, unless `k` is less than the needs, which `degraded` marks.
     """
     tools = _rounds(answers, whole)
     asked = [*answers, *([] if whole is None else [whole])]
@@ -34,7 +34,7 @@ def merge_needs(
     reason = f"; nothing fits {unmet} of {len(answers)} needs" if unmet else ""
     firsts = {each.tools[0].id for each in answers if each.tools}
     ranked = [hit for hit in tools if hit.rule != "fallback"]
-    # As for a single query, the general tool takes no other's place.
+    # As for a single query, the general tool takes no place of another tool.
     general = [hit for hit in tools if hit.rule == "fallback"]
     shown = [*(ranked if k == "auto" else ranked[:k]), *general]
     is_cut = not firsts <= {hit.id for hit in shown}
@@ -54,23 +54,22 @@ def merge_needs(
 
 
 def _rounds(answers: Sequence[FindResult], whole: FindResult | None) -> list[ToolHit]:
-    """Every tool once, in the order of the rounds.
+    """Every tool once, in the order of the rounds, with the needs of its round.
 
-    It has the places of the needs that gave it in its round: most tools stand further down in
-    the answers to other needs too, which says nothing.
+    Most tools also stand further down in the answers to other needs, which means nothing.
     """
-    voices: list[deque[ToolHit | None]] = [deque(each.tools) for each in answers]
+    queues: list[deque[ToolHit | None]] = [deque(each.tools) for each in answers]
     if whole is not None:
-        voices.append(deque((None, *whole.tools)))
+        queues.append(deque((None, *whole.tools)))
     found: dict[str, ToolHit] = {}
-    while any(voices):
+    while any(queues):
         given: list[tuple[ToolHit, int]] = []
-        for need, voice in enumerate(voices):
-            while voice and (hit := voice.popleft()) is not None:
+        for need, queue in enumerate(queues):
+            while queue and (hit := queue.popleft()) is not None:
                 if hit.id not in found:
                     given.append((hit, need))
                     break
-        given.sort(key=lambda each: _sureness(each[0]), reverse=True)
+        given.sort(key=lambda each: _likelihood(each[0]), reverse=True)
         for hit, need in given:
             first = found.get(hit.id, replace(hit, needs=()))
             served = (*(first.needs or ()), *([need] if need < len(answers) else []))
@@ -78,8 +77,8 @@ def _rounds(answers: Sequence[FindResult], whole: FindResult | None) -> list[Too
     return list(found.values())
 
 
-def _sureness(hit: ToolHit) -> tuple[bool, float, float]:
-    """Called by name comes first, then the likelier; by score where nobody knows that."""
+def _likelihood(hit: ToolHit) -> tuple[bool, float, float]:
+    """Sort key: called by name, then probability, then score."""
     return hit.score >= 1, hit.probability or 0.0, hit.score
 
 
@@ -99,14 +98,14 @@ def _once(*groups: Iterable[str]) -> tuple[str, ...]:
 
 
 def widen_for_budget(options: SearchOptions) -> SearchOptions:
-    """The options of the search itself: all that may fit, where a budget is in place of `k`."""
+    """Widen `k` to every tool that may fit, where a token budget replaces `k`."""
     if options.token_budget is None or options.k == "auto":
         return options
     return replace(options, k=MAX_SET)
 
 
 def arrange(found: FindResult, options: SearchOptions) -> FindResult:
-    """The answer within its token budget, in the order that is asked for."""
+    """Cut an answer to its token budget, and put its tools into the order of the options."""
     if options.token_budget is not None:
         found = _within(found, options.token_budget, options)
     if options.order == "id":
@@ -128,11 +127,10 @@ def _within(found: FindResult, token_budget: int, options: SearchOptions) -> Fin
 
 
 def _fitting(hits: Sequence[ToolHit], token_budget: int, form: DefinitionForm) -> list[ToolHit]:
-    """The best that fit together: the first always, and the general tool before any other.
+    """Best tools that fit together: always the first, then the general tool.
 
-    Those that the query calls by name come next, each by itself. Any other tool comes with those
-    that give what it needs, or not at all; these without it only where they stand before it, in
-    their own right.
+    Next come tools that the query calls by name, each by itself. Any other tool comes only with
+    its providers. A provider comes without its user only where it stands before the user.
     """
     costs = {hit.id: definition_tokens(hit.tool, form) for hit in hits}
     kept = {hit.id for hit in hits if hit.rule == "fallback"}
@@ -156,7 +154,7 @@ def _fitting(hits: Sequence[ToolHit], token_budget: int, form: DefinitionForm) -
 
 
 def _with_providers(hit: ToolHit, hits: Sequence[ToolHit]) -> set[str]:
-    """The id of a hit, and of all among the hits that give what it and they need."""
+    """Ids of a hit and of the hits that give what it needs, directly or through others."""
     ids = {hit.id}
     while more := {each.id for each in hits if not ids.isdisjoint(each.needed_for)} - ids:
         ids |= more

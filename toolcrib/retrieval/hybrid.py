@@ -244,7 +244,7 @@ class HybridRetriever:
         return EncodedQuery(text, None, self._lexical.encode_query(text))
 
     def _vectors(self, text: str, *, clauses: bool) -> FloatArray:
-        """The query's vector, then the vectors of its clauses: float32 [1 + n, d]."""
+        """Vectors of the query and of its clauses: float32 [1 + n, d]."""
         if clauses and isinstance(self._dense, ClauseEncoder):
             return self._dense.encode_clauses(text)
         return self._dense.encode_query(text)[np.newaxis]
@@ -318,7 +318,7 @@ class HybridRetriever:
 
     def _fuse(self, run: _Run, head: Head | None, *, by_examples: bool) -> Candidates:
         """Ask the legs, score with the head, fuse and lift."""
-        named = run.legs.named()
+        named = run.legs.named_points()
         candidates = run.legs.candidates(named)
         dense = run.query.dense
         trust = None
@@ -351,7 +351,7 @@ class HybridRetriever:
         fetched.sort(key=lambda pair: (pair[0].level, pair[1].id))
         run.watch.lap("fetch")
         return [
-            ToolHit(0, place.score, spec, found.explained(place) if run.explain else {})
+            ToolHit(0, place.score, spec, found.explain(place) if run.explain else {})
             for place, spec in fetched
         ]
 
@@ -377,11 +377,11 @@ class HybridRetriever:
     def _estimate(
         self, run: _Run, assessor: Assessor, ranked: Reranked, found: Candidates
     ) -> tuple[list[ToolHit], float | None]:
-        """The hits with their probabilities, and the confidence of the answer."""
+        """Add probabilities to the hits, and estimate the confidence of the answer."""
         if not assessor.calibrated or not ranked.hits:
             return ranked.hits, None
         if assessor.is_shipped and found.trust is not None:
-            likely = found.trusted([point_id(hit.id) for hit in ranked.hits])
+            likely = found.probabilities([point_id(hit.id) for hit in ranked.hits])
             confidence = likely[0]
         else:
             known = self._features(ranked, found)
@@ -389,7 +389,7 @@ class HybridRetriever:
         if confidence and UNSUPPORTED_LANGUAGE in run.query.degraded:
             # In an unsupported language the cosine only shows the language: scale the confidence
             # by the share of the query's words that the first tool has.
-            confidence *= run.legs.covered(point_id(ranked.hits[0].id))
+            confidence *= run.legs.word_coverage(point_id(ranked.hits[0].id))
             likely = [min(each, confidence) for each in likely]
         hits = [replace(hit, probability=p) for hit, p in zip(ranked.hits, likely, strict=True)]
         return hits, confidence
@@ -419,5 +419,5 @@ class HybridRetriever:
         """Words of the query that no tool in reach has."""
         words = list(dict.fromkeys(self._lexical.terms(run.query.text)))
         terms = [(word, self._lexical.encode_terms([word])) for word in words]
-        matching = run.legs.matching(terms)
+        matching = run.legs.matching_terms(terms)
         return tuple(word for word in words if word not in matching)

@@ -20,7 +20,7 @@ AnswerOrder: TypeAlias = Literal["rank", "id"]
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """What a search takes beside its query; the library, the client, the CLI and HTTP share it.
+    """Options of a search, shared by library, client, CLI and HTTP.
 
     `k` tools, or with `auto` as many as hold all that are needed with the probability
     `coverage`. Of `k` tools those are left out whose probability is below `least`, but never
@@ -110,7 +110,7 @@ FULL_PLAN = SearchPlan()
 
 
 class SearchKeywords(TypedDict, total=False):
-    """The fields of `SearchOptions` but `k`, as keywords of `find_tools`."""
+    """Fields of `SearchOptions` but `k`, as keywords of `find_tools`."""
 
     scope: Scope | None
     where: Filter | None
@@ -126,7 +126,7 @@ class SearchKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeOptions:
-    """What a search of passages takes beside its question; None is as the settings say.
+    """Options of a search of passages; None is as in the settings.
 
     At most `k` passages in all, and `token_budget` tokens, but always the first passage. Only the
     `collections` of these names are asked.
@@ -147,4 +147,4 @@ class KnowledgeOptions:
 
 
 BY_SETTINGS = KnowledgeOptions()
-"""Nothing of its own."""
+"""All as in the settings."""

@@ -10,10 +10,10 @@ from typing import Literal
 from toolcrib.records import FindResult, Route, ToolHit, ToolSpec, Turn
 from toolcrib.retrieval.gate import ENABLED, with_general
 from toolcrib.retrieval.hybrid import HybridRetriever
-from toolcrib.retrieval.interleaving import InterleaveSettings, interleaved
+from toolcrib.retrieval.interleaving import InterleaveSettings, interleave
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.options import FULL_PLAN, SearchOptions, SearchPlan
-from toolcrib.retrieval.prerequisites import required
+from toolcrib.retrieval.prerequisites import required_tools
 from toolcrib.router.budget import Budget
 from toolcrib.router.settings import ToolSettings
 from toolcrib.store.base import Store, point_id
@@ -126,7 +126,7 @@ class ToolSelector:
         first = [_by_rule(found.pop(spec.id, None), spec, "always_active") for spec in active]
         chosen = [*first, *_cut(list(found.values()), reach)]
         tools = [hit.tool for hit in chosen]
-        needed, signals = required(self._store, tools, allowed, self.settings.max_required)
+        needed, signals = required_tools(self._store, tools, allowed, self.settings.max_required)
         whole: list[ToolHit] = []
         for hit in chosen:
             whole += [hit, *(_by_rule(None, spec, "required") for spec in needed.get(hit.id, []))]
@@ -206,16 +206,16 @@ class Selection:
 
 
 class ToolStage:
-    """Chooses the tools of turns by a `retriever`; with `interleave`, those of two rankings."""
+    """Chooses the tools of turns by a `retriever`; with `second`, those of two rankings."""
 
     def __init__(
         self,
         retriever: HybridRetriever,
         selector: ToolSelector,
-        interleave: InterleaveSettings | None = None,
+        second: InterleaveSettings | None = None,
     ) -> None:
-        self._name = None if interleave is None else interleave.name
-        self._second = FULL_PLAN if interleave is None else interleave.plan
+        self._name = None if second is None else second.name
+        self._second = FULL_PLAN if second is None else second.plan
         self.retriever = retriever
         self._selector = selector
         self._settings = selector.settings
@@ -273,7 +273,7 @@ class ToolStage:
             if may_ask and not budget.admits("llm"):
                 budget.degraded.append("interleave")
             elif other := budget.run("interleave", lambda: ranked(self._second, same), None):
-                found = interleaved(found, other, self._name, seed)
+                found = interleave(found, other, self._name, seed)
         # What authors require comes beside the k tools, not among them.
         found = self.retriever.complete(found, options, authors=False)
         hits, signals = self._selector.complete(found.tools, allowed, reach)
