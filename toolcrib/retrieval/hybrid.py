@@ -229,7 +229,7 @@ class HybridRetriever:
         """Encode a query for the legs of these plans; a failing dense encoder only degrades it."""
         text = query[:MAX_QUERY_CHARS]
         encoded = self._by_words(text)
-        degraded = ("query-cut",) if len(query) > MAX_QUERY_CHARS else ()
+        degraded: tuple[str, ...] = ("query-cut",) if len(query) > MAX_QUERY_CHARS else ()
         if isinstance(self._dense, LanguageBound) and not self._dense.reads(text):
             degraded += (UNSUPPORTED_LANGUAGE,)
         reads_clauses = any((plan.weights or self._weights).clauses > 0 for plan in plans)
@@ -382,7 +382,7 @@ class HybridRetriever:
             return ranked.hits, None
         if assessor.is_shipped and found.trust is not None:
             likely = found.probabilities([point_id(hit.id) for hit in ranked.hits])
-            confidence = likely[0]
+            confidence: float | None = likely[0]
         else:
             known = self._features(ranked, found)
             confidence, likely = assessor.estimate(known, query_features(found))
