@@ -21,7 +21,7 @@ from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.observations import ObservationTable
 from toolcrib.records.scope import DEFAULT_NAMESPACE
-from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers, loaded
+from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers, load_reranker
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.settings import PRESET
 from toolcrib.settings import Settings, load_settings
@@ -87,7 +87,7 @@ def open_parts(
         lambda: has_passages(location, settings),
     )
     try:
-        second = loaded(reranker or make_reranker(settings, models), settings.rerank)
+        second = load_reranker(reranker or make_reranker(settings, models), settings.rerank)
         tools = ToolIndex(store, dense, settings, reranker=second)
         tools.claim(rebuild=rebuild, progress=progress)
         knowledge = KnowledgeBase(passages, dense, settings, rebuild=rebuild)

@@ -25,7 +25,7 @@ from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import copy_passages
 from toolcrib.records.scope import DEFAULT_NAMESPACE
-from toolcrib.retrieval.rerank import ToolRerankers, loaded
+from toolcrib.retrieval.rerank import ToolRerankers, load_reranker
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings, load_settings
@@ -128,7 +128,7 @@ class Tenants:
         records_db = build.open_records_db(where, settings)
         with ExitStack() as undo:
             undo.callback(records_db.close)
-            reranker = loaded(build.make_reranker(settings), settings.rerank)
+            reranker = load_reranker(build.make_reranker(settings), settings.rerank)
             if build.is_url(where):
                 revisions = _StoredRevisions(records_db)
             opened = cls(where, settings, dense, reranker, records_db, revisions=revisions)

@@ -22,6 +22,7 @@ from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolLinks, ToolSpec
 from toolcrib.records.answers import FilterEffect
 from toolcrib.records.reports import ToolReadiness, Unready
+from toolcrib.retrieval.assembly import arrange, widen_for_budget
 from toolcrib.retrieval.calibration import (
     CALIBRATION_KEY,
     Calibration,
@@ -37,8 +38,7 @@ from toolcrib.retrieval.learned import LearnedTools
 from toolcrib.retrieval.legs import EncodedQuery, Head
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.retrieval.prerequisites import links_of
-from toolcrib.retrieval.rerank import ToolRerankers
-from toolcrib.retrieval.token_budget import arranged, unbudgeted
+from toolcrib.retrieval.rerank import ToolRerankers, tool_reranker
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity, Record, Store, StoreInfo, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope, matches, parts_by_reason, validate
@@ -135,12 +135,11 @@ class ToolIndex:
         least = own.least if given.least is None and given.gate else given.least
         coverage = own.coverage if given.coverage is None else given.coverage
         options = replace(given, least=least, coverage=coverage)
-        unlimited = unbudgeted(options)
-        found = self._retriever.find(query, unlimited)
-        found = self._retriever.with_prerequisites(found, unlimited)
+        unlimited = widen_for_budget(options)
+        found = self._retriever.complete(self._retriever.find(query, unlimited), unlimited)
         if options.explain and options.where is not None:
             found = replace(found, filtered=self._filtered(query, options, options.where))
-        return arranged(found, options)
+        return arrange(found, options)
 
     def _filtered(self, query: str | None, options: SearchOptions, where: Filter) -> FilterEffect:
         """Count the tools, found without the filter in the same scope, that the filter excludes."""
@@ -329,10 +328,10 @@ class ToolIndex:
             self.dense,
             self._lexical,
             self.settings.fusion,
-            reranker=self.reranker,
-            rerank_settings=self.settings.rerank,
+            reranker=tool_reranker(self.reranker, self.settings.rerank),
             assessor=self._assessor,
-        ).with_learned(self._learned)
+            learned=self._learned,
+        )
         self.version = next(self._versions)
 
     # -- the index ---------------------------------------------------------------------------

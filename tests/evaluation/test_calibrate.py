@@ -32,10 +32,12 @@ from toolcrib.evaluation.calibrate import (
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.evidence import LabelledEvidence, fit_head
 from toolcrib.evaluation.gate_measures import gate_measures, reliability_bins
-from toolcrib.retrieval.answerability import QUERY_FEATURES, Answerability, Floats
+from toolcrib.numerics import Floats
 from toolcrib.retrieval.calibration import (
     FEATURES,
+    QUERY_FEATURES,
     AcceptanceCurve,
+    Answerability,
     Calibration,
     Figures,
     read_calibration,

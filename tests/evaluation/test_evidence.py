@@ -10,8 +10,7 @@ import pytest
 from toolcrib import Crib, ToolSpec
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.evidence import gather_evidence
-from toolcrib.retrieval.answerability import QUERY_FEATURES
-from toolcrib.retrieval.calibration import FEATURES
+from toolcrib.retrieval.calibration import FEATURES, QUERY_FEATURES
 
 SHELF = [
     ToolSpec(name="send_mail", server="mail", description="Send a mail to somebody."),

@@ -6,7 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from toolcrib.retrieval.calibration import FEATURES, AcceptanceCurve, Calibration, Figures
+from toolcrib.retrieval.calibration import (
+    FEATURES,
+    QUERY_FEATURES,
+    AcceptanceCurve,
+    Answerability,
+    Calibration,
+    Figures,
+)
 
 __all__ = ["CURVE", "EASY", "calibration", "flat", "logit"]
 
@@ -34,14 +41,24 @@ def logit(probability: float) -> float:
     return math.log(probability / (1 - probability))
 
 
+CERTAIN_LOGIT = 30.0
+"""A log-odds whose probability is 1 but for rounding."""
+
+BY_COSINE = Answerability(
+    weights=tuple(float(name == "top_meaning") for name in QUERY_FEATURES), offset=0.0
+)
+"""A confidence from 0.5 to 0.73, by the best cosine."""
+
+
 def calibration(identity: Mapping[str, Any], **fields: Any) -> Calibration:
-    """A calibration of `CURVE`, by default judging by the shares alone."""
+    """A calibration of `CURVE`: confident by the best cosine, and of tools by their shares."""
     weights = {"share_sharp": 0.5, "share_soft": 0.5}
     given: dict[str, Any] = {
         "identity": dict(identity),
         "method": "fitted",
         "weights": tuple(weights.get(name, 0.0) for name in FEATURES),
         "offset": 0.0,
+        "answerability": BY_COSINE,
         "threshold": 0.5,
         "curves": {"": CURVE},
         "needed": tuple(rank / 20 for rank in range(1, 20)),
@@ -54,6 +71,9 @@ def calibration(identity: Mapping[str, Any], **fields: Any) -> Calibration:
 
 
 def flat(identity: Mapping[str, Any], probability: float, **fields: Any) -> Calibration:
-    """A calibration that gives every tool this probability, whatever the query."""
+    """A calibration that gives answer and tools this probability, whatever the query."""
     nothing = (0.0,) * len(FEATURES)
-    return calibration(identity, weights=nothing, offset=logit(probability), **fields)
+    able = Answerability(weights=(0.0,) * len(QUERY_FEATURES), offset=logit(probability))
+    return calibration(
+        identity, weights=nothing, offset=CERTAIN_LOGIT, answerability=able, **fields
+    )

@@ -12,17 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.retrieval.calibrations import calibration
 from toolcrib import Crib, FindResult, Settings, ToolSpec
-from toolcrib.retrieval.answerability import (
-    LIST,
+from toolcrib.retrieval.calibration import (
+    LEAD_DEPTH_TOOLS,
     QUERY_FEATURES,
-    USUAL_FUSED,
-    USUAL_MEANING,
+    USUAL_DENSE_SCORE,
+    USUAL_FUSED_SCORE,
     Answerability,
+    default_calibration,
     query_features,
 )
-from toolcrib.retrieval.calibration import default_calibration
 from toolcrib.retrieval.fusion import Candidates, LegScores, rank
 from toolcrib.retrieval.gate import UNSUPPORTED_LANGUAGE
 
@@ -49,10 +48,10 @@ class TestFeatures:
 
     def test_leads_are_over_the_last_of_the_list_or_what_usually_stands_there(self) -> None:
         few = _known(_found(LegScores(0.9), LegScores(0.8), fused=(0.6, 0.5)))
-        assert few["meaning_lead"] == pytest.approx(0.9 - USUAL_MEANING)
-        assert few["fused_lead"] == pytest.approx(0.6 - USUAL_FUSED)
-        many = [LegScores(0.9 - 0.01 * place) for place in range(LIST + 5)]
-        assert _known(_found(*many))["meaning_lead"] == pytest.approx(0.01 * (LIST - 1))
+        assert few["meaning_lead"] == pytest.approx(0.9 - USUAL_DENSE_SCORE)
+        assert few["fused_lead"] == pytest.approx(0.6 - USUAL_FUSED_SCORE)
+        many = [LegScores(0.9 - 0.01 * place) for place in range(LEAD_DEPTH_TOOLS + 5)]
+        assert _known(_found(*many))["meaning_lead"] == pytest.approx(0.01 * (LEAD_DEPTH_TOOLS - 1))
 
     def test_the_best_words_count_as_they_are_and_by_the_querys_length(self) -> None:
         known = _known(_found(LegScores(0.1, 30.0), LegScores(0.9), terms=5))
@@ -106,12 +105,6 @@ class TestAnswers:
         few, many = (real.find_tools("send a mail", k, gate=False) for k in (1, 4))
         assert few.confidence == many.confidence
         assert few.tools[0].probability == many.tools[0].probability
-
-    def test_a_calibration_of_an_earlier_version_answers_as_it_did(self, crib: Crib) -> None:
-        crib.index_tools(*TOOLS)
-        crib.tools.use_calibration(calibration(crib.tools.calibration_fingerprint()))
-        found = crib.find_tools("send a mail", gate=False)
-        assert found.confidence == found.tools[0].probability is not None
 
 
 class TestLanguage:

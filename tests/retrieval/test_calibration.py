@@ -18,11 +18,11 @@ from toolcrib import Crib, Settings, ToolSpec, build
 from toolcrib.errors import CalibrationError
 from toolcrib.indexers.points import layout
 from toolcrib.retrieval.calibration import (
-    COMPETITORS,
     FEATURES,
-    NOTHING,
-    SHARP,
-    SOFT,
+    NO_TOOL_SCORE,
+    RANKED_COMPETITORS,
+    SHARP_TEMPERATURE,
+    SOFT_TEMPERATURE,
     Calibration,
     default_calibration,
     features,
@@ -32,11 +32,11 @@ from toolcrib.retrieval.calibration import (
     save_calibration,
     usable_calibration,
 )
-from toolcrib.retrieval.fusion import FusionWeights, convex
-from toolcrib.retrieval.legs import Head, LegScores, pack
+from toolcrib.retrieval.fusion import FusionWeights, LegScores, convex
+from toolcrib.retrieval.legs import Head, pack
 from toolcrib.store.base import Store, point_id
 
-SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=COMPETITORS + 20)
+SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=RANKED_COMPETITORS + 20)
 RANKED = SCORES.map(lambda scores: sorted(scores, reverse=True))
 TERMS = 2
 WEIGHTS = st.lists(st.floats(-50, 50), min_size=len(FEATURES), max_size=len(FEATURES))
@@ -54,18 +54,19 @@ class TestFeatures:
     """What is known of a candidate, worked by hand."""
 
     def test_a_lonely_candidate_as_good_as_nothing_is_a_coin_toss(self) -> None:
-        assert _column("share_sharp", [NOTHING]) == pytest.approx([0.0])
-        assert _column("share_soft", [NOTHING]) == pytest.approx([0.0])
+        assert _column("share_sharp", [NO_TOOL_SCORE]) == pytest.approx([0.0])
+        assert _column("share_soft", [NO_TOOL_SCORE]) == pytest.approx([0.0])
 
     @pytest.mark.parametrize(
-        ("name", "temperature"), [("share_sharp", SHARP), ("share_soft", SOFT)]
+        ("name", "temperature"),
+        [("share_sharp", SHARP_TEMPERATURE), ("share_soft", SOFT_TEMPERATURE)],
     )
     def test_a_share_is_a_softmax_of_its_temperature(self, name: str, temperature: float) -> None:
         # Three times as likely as nothing: a share of 3/4. Beside one more, of 3/5 and 1/5.
-        above = NOTHING + temperature * math.log(3)
+        above = NO_TOOL_SCORE + temperature * math.log(3)
         assert _column(name, [above]) == pytest.approx([math.log(3)])
         expected = [math.log(3 / 2), math.log(1 / 4)]
-        assert _column(name, [above, NOTHING]) == pytest.approx(expected)
+        assert _column(name, [above, NO_TOOL_SCORE]) == pytest.approx(expected)
 
     def test_rank_and_distance_to_the_first(self) -> None:
         scores = [0.9, 0.6, 0.5]
@@ -98,7 +99,10 @@ class TestFeatures:
         assert known.shape == (len(scores), len(FEATURES))
         assert np.isfinite(known).all()
 
-    @given(st.lists(st.floats(0.3, 1), min_size=COMPETITORS, max_size=COMPETITORS + 5), RANKED)
+    @given(
+        st.lists(st.floats(0.3, 1), min_size=RANKED_COMPETITORS, max_size=RANKED_COMPETITORS + 5),
+        RANKED,
+    )
     def test_what_stands_below_the_competitors_changes_nothing_above(
         self, first: list[float], below: list[float]
     ) -> None:
@@ -113,7 +117,7 @@ class TestProbabilities:
 
     @staticmethod
     def _probabilities(made: Calibration, scores: Sequence[float]) -> list[float]:
-        return made.probabilities(features(scores, _legs(scores), TERMS), None).tolist()
+        return made.probabilities(features(scores, _legs(scores), TERMS), 1.0).tolist()
 
     @given(RANKED, WEIGHTS, st.floats(-2000, 2000))
     def test_of_any_calibration(
@@ -175,22 +179,6 @@ class TestReading:
             read_calibration(stored, "the index")
         assert str(caught.value).startswith(f"the index: {reason}")
         assert str(caught.value).endswith("; run `toolcrib calibrate` again")
-
-    def test_one_of_version_1_gives_the_probabilities_that_it_gave(self) -> None:
-        stored = calibration({"features": 1}).model_dump(mode="json")
-        stored["weights"] = [0.7, 0.4, -0.6, -0.3, 1.4, 0.2, 0.1]
-        del stored["lexical"]
-        found = read_calibration(stored, "here")
-        assert found.identity == {"features": 2}
-        known = features([0.6, 0.4], _legs([0.6, 0.4]), TERMS)
-        expected = 1 / (1 + np.exp(-(known[0, :7] @ stored["weights"])))
-        assert found.probabilities(known, None)[0] == pytest.approx(expected)
-
-    @pytest.mark.parametrize("weights", [None, [1.0], "much"])
-    def test_one_of_version_1_that_is_broken_is_refused_too(self, weights: Any) -> None:
-        stored = calibration({"features": 1}).model_dump(mode="json") | {"weights": weights}
-        with pytest.raises(CalibrationError, match="weights"):
-            read_calibration(stored, "here")
 
 
 class TestShipped:

@@ -13,7 +13,7 @@ from tests.conftest import encoded_once
 from tests.retrieval.calibrations import calibration
 from toolcrib import Crib, Scope, Settings, ToolSpec
 from toolcrib.retrieval.calibration import default_calibration
-from toolcrib.retrieval.examples import Taught, fit
+from toolcrib.retrieval.examples import ToolExamples, fit
 
 SETTINGS = Settings.model_validate({"tools": {"pass_through": 0}})
 SAID = {
@@ -77,9 +77,9 @@ def test_examples_that_speak_alike_say_who_is_meant_and_how_sure_that_is(crib: C
 def test_examples_that_tell_nothing_of_one_another_count_nothing() -> None:
     rows = np.random.default_rng(0).normal(size=(40, 5, 64)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=2, keepdims=True)
-    head = fit({point: Taught(own, own[0]) for point, own in enumerate(rows)})
+    head = fit({point: ToolExamples(own, own[0]) for point, own in enumerate(rows)})
     assert head is not None
-    assert head.untaught < 3.0
+    assert head.plain_weight < 3.0
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_an_index_calibrated_without_it_keeps_its_scores(crib: Crib) -> None:
 def test_many_tools_are_judged_without_corrections(
     crib: Crib, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolcrib.retrieval.examples.MOST_CELLS", 10)
+    monkeypatch.setattr("toolcrib.retrieval.examples.MAX_CORRECTED_CELLS", 10)
     crib.index_tools(*_tools(), ToolSpec(name="bare", description="Cards for birthdays."))
     head = crib.tools.example_head()
     assert head is not None

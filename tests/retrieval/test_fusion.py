@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import SettingsError
-from toolcrib.retrieval.fusion import FusionWeights, convex, fuse, reciprocal_rank
-from toolcrib.retrieval.legs import LegScores
+from toolcrib.retrieval.fusion import FusionWeights, LegScores, convex, fuse, reciprocal_rank
 
 HALVES = FusionWeights(
     clauses=1.0, dense=0.5, lexical=0.5, bm25_scale=10.0, examples=0.4, anti_patterns=1.0

@@ -26,8 +26,8 @@ from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.interleaving import InterleaveSettings
 from toolcrib.retrieval.learned import LearnedTools
 from toolcrib.retrieval.legs import name_keys
-from toolcrib.retrieval.options import SearchOptions
-from toolcrib.retrieval.rerank import RerankSettings
+from toolcrib.retrieval.options import FULL_PLAN, SearchOptions
+from toolcrib.retrieval.rerank import RerankSettings, tool_reranker
 from toolcrib.store.base import point_id
 from toolcrib.store.qdrant_edge import EdgeStore
 
@@ -82,9 +82,15 @@ def retriever(tmp_path, encoder):
     with EdgeStore.open(tmp_path, layout(encoder.dimensions)) as store:
         ToolSync(store, encoder, lexical, FieldWeights()).run([("here", tool) for tool in TOOLS])
 
-        def make(weights: FusionWeights = FusionWeights(), **options):  # noqa: B008
-            options.setdefault("rerank_settings", RerankSettings(lead=ANY_LEAD))
-            return HybridRetriever(store, encoder, lexical, weights, **options)
+        def make(
+            weights: FusionWeights = FusionWeights(),  # noqa: B008
+            reranker=None,
+            rerank_settings: RerankSettings = RerankSettings(lead=ANY_LEAD),  # noqa: B008
+            clock=None,
+            **options,
+        ):
+            options["reranker"] = tool_reranker(reranker, rerank_settings, clock)
+            return HybridRetriever(store, encoder, lexical, weights, clock=clock, **options)
 
         yield make
 
@@ -203,17 +209,17 @@ def judged(retriever, calibration, **options):
     return retriever(assessor=assessor, **options)
 
 
-def test_a_confidence_is_that_of_what_the_reranker_put_first(retriever):
+def test_probabilities_follow_the_order_of_the_reranker_and_the_confidence_stays(retriever):
     made = calibration({})
     plain = judged(retriever, made).find("send a mail", SearchOptions(k=3, gate=False))
     found = judged(retriever, made, reranker=Reversing()).find(
         "send a mail", SearchOptions(k=3, gate=False)
     )
     assert ids(found) == ids(plain)[::-1]
-    assert found.confidence == found.tools[0].probability
     likely = [hit.probability for hit in found.tools]
     assert likely == sorted(likely, reverse=True)
-    assert found.confidence != plain.confidence
+    assert likely[0] != plain.tools[0].probability
+    assert found.confidence == plain.confidence
 
 
 def test_what_a_reranker_never_saw_weighs_as_much_whether_it_is_returned_or_not(retriever):
@@ -344,39 +350,39 @@ def test_a_failure_over_clauses_leaves_the_lexical_leg_and_says_so(crib: Crib, c
 QUERY = "send something to somebody"
 
 
-def ranked(by, query=QUERY):
-    found = by.find(query, SearchOptions(k=3))
+def ranked(by, plan=FULL_PLAN):
+    found = by.find(QUERY, SearchOptions(k=3), plan)
     return [(hit.id, hit.score) for hit in found.tools]
 
 
 def test_a_second_ranking_has_its_own_weights(retriever):
     words = FusionWeights(dense=0.0, lexical=1.0)
-    second = retriever().second(InterleaveSettings("by words", fusion=words))
-    assert ranked(second) == ranked(retriever(weights=words)) != ranked(retriever())
+    by_words = InterleaveSettings("by words", fusion=words).plan
+    assert ranked(retriever(), by_words) == ranked(retriever(weights=words)) != ranked(retriever())
 
 
 def test_a_second_ranking_does_without_the_reranker_where_it_is_told_to(retriever):
     first = retriever(reranker=Reversing())
-    plain = first.second(InterleaveSettings("plain", rerank=False))
-    assert ranked(plain) == ranked(retriever()) != ranked(first)
-    assert first.reranks
+    plain = InterleaveSettings("plain", rerank=False).plan
+    assert ranked(first, plain) == ranked(retriever()) != ranked(first)
+    assert first.rerank_stage == "rerank"
 
 
 def test_a_second_ranking_forgets_what_use_has_taught_where_it_is_told_to(retriever):
     near = DeterministicEncoder().encode_query(QUERY)[np.newaxis]
-    taught = retriever().with_learned(LearnedTools.of({point_id("read_mail"): (1.0, near)}))
+    taught = retriever(learned=LearnedTools.of({point_id("read_mail"): (1.0, near)}))
     assert ranked(taught) != ranked(retriever())
-    assert ranked(taught.second(InterleaveSettings("untaught", learning=False))) == ranked(
+    assert ranked(taught, InterleaveSettings("untaught", learning=False).plan) == ranked(
         retriever()
     )
-    assert ranked(taught.second(InterleaveSettings("plain", rerank=False))) == ranked(taught)
+    assert ranked(taught, InterleaveSettings("plain", rerank=False).plan) == ranked(taught)
 
 
 def test_a_second_ranking_is_taught_though_rank_fusion_comes_first(retriever):
     near = DeterministicEncoder().encode_query(QUERY)[np.newaxis]
     learned = LearnedTools.of({point_id("read_mail"): (1.0, near)})
     by_ranks = FusionWeights(method="rrf")
-    taught = retriever(weights=by_ranks).with_learned(learned)
+    taught = retriever(weights=by_ranks, learned=learned)
     assert ranked(taught) == ranked(retriever(weights=by_ranks))
-    convex = InterleaveSettings("convex", fusion=FusionWeights())
-    assert ranked(taught.second(convex)) == ranked(retriever().with_learned(learned))
+    convex = InterleaveSettings("convex", fusion=FusionWeights()).plan
+    assert ranked(taught, convex) == ranked(retriever(learned=learned))

@@ -14,7 +14,7 @@ from tests.retrieval.conftest import TOOLS
 from toolcrib.errors import SettingsError
 from toolcrib.records import FindResult, ToolHit
 from toolcrib.retrieval.fusion import FusionWeights
-from toolcrib.retrieval.interleaving import InterleaveSettings, interleaved, team_draft
+from toolcrib.retrieval.interleaving import InterleaveSettings, interleave, team_draft
 
 
 def ranking(*places: int) -> tuple[ToolHit, ...]:
@@ -107,7 +107,7 @@ def answer(*places: int, degraded: tuple[str, ...] = ()) -> FindResult:
 
 def test_the_answer_keeps_confidence_and_verdict_and_says_what_was_compared():
     own = answer(0, 1)
-    found = interleaved(own, answer(2, 3), "by words", "seed")
+    found = interleave(own, answer(2, 3), "by words", "seed")
     assert (found.confidence, found.verdict, found.reason) == (0.9, "accept", "it fits")
     assert found.interleaved == "by words"
     assert found.took_ms == {"legs": 1.0, "interleave": 2.0, "total": 4.0}
@@ -123,7 +123,7 @@ def test_a_tool_that_is_always_active_keeps_its_place_and_is_of_no_team():
         )
         for each in (answer(0, 1, 2), answer(1, 3, 0))
     ]
-    found = interleaved(*answers, "by words", "seed")
+    found = interleave(*answers, "by words", "seed")
     assert [hit.rank for hit in found.tools] == [1, 2, 3]
     assert (found.tools[1].id, found.tools[1].team) == (always.id, None)
     assert {found.tools[0].team, found.tools[2].team} == {"own", "other"}
@@ -131,14 +131,14 @@ def test_a_tool_that_is_always_active_keeps_its_place_and_is_of_no_team():
 
 def test_where_one_ranking_alone_lacks_something_nothing_is_compared():
     own = answer(0, 1)
-    found = interleaved(own, answer(2, 3, degraded=("rerank",)), "by words", "seed")
+    found = interleave(own, answer(2, 3, degraded=("rerank",)), "by words", "seed")
     assert (found.tools, found.interleaved) == (own.tools, None)
     assert found.took_ms == {"legs": 1.0, "interleave": 2.0, "total": 4.0}
 
 
 def test_rankings_are_compared_though_so_much_completeness_cannot_be_promised():
     own = answer(0, 1, degraded=("coverage",))
-    assert interleaved(own, answer(2, 3), "by words", "seed").interleaved == "by words"
+    assert interleave(own, answer(2, 3), "by words", "seed").interleaved == "by words"
 
 
 # -- settings ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.retrieval.learned import REACH, LearnedTools
+from toolcrib.retrieval.learned import MAX_LIFTED_TOOLS, LearnedTools
 
 EAST, NORTH = np.eye(2, dtype=np.float32)
 
@@ -35,7 +35,7 @@ def test_what_is_no_candidate_changes_nothing():
 
 
 def test_only_the_first_two_hundred_are_lifted():
-    scores = {point: 1 / (point + 2) for point in range(REACH + 1)}
+    scores = {point: 1 / (point + 2) for point in range(MAX_LIFTED_TOOLS + 1)}
     known = learned(p0=(1.0, EAST), p200=(1.0, EAST))
     assert known.lifts(scores, EAST).keys() == {0}
 

@@ -10,7 +10,8 @@ import pytest
 from toolcrib.encoders.base import SparseVector
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.retrieval.legs import OWN_SHARE, EncodedQuery, Legs, LegScores
+from toolcrib.retrieval.fusion import LegScores
+from toolcrib.retrieval.legs import OWN_SHARE, EncodedQuery, Legs
 from toolcrib.store.base import LegQuery, Scored, Store, point_id
 from toolcrib.store.filters import Equals, Filter
 

@@ -13,7 +13,8 @@ from tests.retrieval.conftest import GENERAL, TOOLS, Open
 from toolcrib import FindResult, Scope
 from toolcrib.errors import QueryError
 from toolcrib.records import ToolHit
-from toolcrib.retrieval.needs import MAX_NEEDS, NEEDS_CUT, interleave
+from toolcrib.retrieval.assembly import NEEDS_CUT, merge_needs
+from toolcrib.retrieval.options import MAX_NEEDS
 from toolcrib.store.filters import Equals
 
 SEND, TRACK, SEARCH = "send a mail to somebody", "tell where a parcel is", "look up on the web"
@@ -44,7 +45,7 @@ def rankings(draw: Any) -> FindResult:
 
 @given(st.lists(rankings(), min_size=1, max_size=4), st.none() | rankings(), st.integers(1, 6))
 def test_every_need_has_its_best_tool_in_the_answer_and_no_tool_comes_twice(answers, whole, k):
-    found = interleave(answers, whole, k)
+    found = merge_needs(answers, whole, k)
     bests = {each.tools[0].id for each in answers if each.tools}
     assert len(ids(found)) == len(set(ids(found))) <= k
     assert set(ids(found)) <= {hit.id for each in [*answers, whole] if each for hit in each.tools}
@@ -60,13 +61,13 @@ def test_every_need_has_its_best_tool_in_the_answer_and_no_tool_comes_twice(answ
 
 def test_the_surest_of_a_round_comes_first_and_every_round_gives_each_need_one_more():
     unsure, sure = answer("a", (0, 0.4), (1, 0.3)), answer("b", (2, 0.9), (0, 0.8), (3, 0.7))
-    found = interleave([unsure, sure], None, 5)
+    found = merge_needs([unsure, sure], None, 5)
     assert ids(found) == [TOOLS[place].id for place in (2, 0, 3, 1)]
     assert [hit.needs for hit in found.tools] == [(1,), (0,), (1,), (0,)]
 
 
 def test_a_tool_that_several_needs_give_stands_once_for_all_of_them():
-    found = interleave([answer("a", (0, 0.4), (1, 0.3)), answer("b", (0, 0.9), (1, 0.8))], None, 5)
+    found = merge_needs([answer("a", (0, 0.4), (1, 0.3)), answer("b", (0, 0.9), (1, 0.8))], None, 5)
     assert [(hit.id, hit.needs) for hit in found.tools] == [
         (TOOLS[0].id, (0, 1)),
         (TOOLS[1].id, (0, 1)),
@@ -75,14 +76,14 @@ def test_a_tool_that_several_needs_give_stands_once_for_all_of_them():
 
 
 def test_the_query_fills_up_what_the_needs_leave():
-    found = interleave([answer("a", (0, 0.4))], answer("q", (1, 0.9), (2, 0.8)), 5)
+    found = merge_needs([answer("a", (0, 0.4))], answer("q", (1, 0.9), (2, 0.8)), 5)
     assert ids(found) == [TOOLS[place].id for place in (0, 1, 2)]
     assert [hit.needs for hit in found.tools] == [(0,), (), ()]
     assert found.query == "q"
 
 
 def test_the_verdict_is_the_surest_ones_and_says_what_nothing_fits():
-    found = interleave([answer("a", (0, 0.1), verdict="abstain"), answer("b", (1, 0.9))], None, 5)
+    found = merge_needs([answer("a", (0, 0.1), verdict="abstain"), answer("b", (1, 0.9))], None, 5)
     assert (found.verdict, found.confidence) == ("accept", 0.9)
     assert found.reason == "b says so; nothing fits 1 of 2 needs"
     assert [(each.text, each.verdict, each.confidence) for each in found.needs] == [

@@ -14,7 +14,7 @@ from toolcrib.indexers.points import passage_layout
 from toolcrib.indexers.sync import PassageSync
 from toolcrib.records import Passage
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.retrieval.passages import DEPTH, PassageRetriever, PassageWeights
+from toolcrib.retrieval.passages import MIN_LEG_PASSAGES, PassageRetriever, PassageWeights
 from toolcrib.store.filters import Equals
 from toolcrib.store.qdrant_edge import EdgeStore
 
@@ -29,7 +29,10 @@ KITCHEN = [
     Passage("kitchen", "soup.md", "Simmer tomatoes, salt, pepper."),
     Passage("kitchen", "pie.md", "Peel apples, roll pastry."),
 ]
-CROWD = [Passage("crowd", f"{n:03}.md", f"tomatoes tomatoes batch {n}") for n in range(DEPTH + 9)]
+CROWD = [
+    Passage("crowd", f"{n:03}.md", f"tomatoes tomatoes batch {n}")
+    for n in range(MIN_LEG_PASSAGES + 9)
+]
 RARE = Passage("rare", "r.md", "zebra " + "unlike anything else " * 9)
 TWINS = [Passage("copies", f"{n:02}.md", "Sow carrots after frost.") for n in range(20)]
 COPIES = Equals("collection", "copies")

@@ -17,7 +17,7 @@ from toolcrib.clock import ManualClock
 from toolcrib.encoders.base import FloatArray
 from toolcrib.language_models.testing import ChatServer
 from toolcrib.records import Passage, ToolHit, ToolSpec
-from toolcrib.retrieval.legs import LegScores
+from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.passages import RankedPassage
 from toolcrib.retrieval.rerank import (
     ModelReranker,

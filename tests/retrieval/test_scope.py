@@ -14,7 +14,7 @@ from toolcrib import Crib, Scope, Settings, ToolSpec, Turn
 from toolcrib.build import make_dense
 from toolcrib.indexers.points import layout
 from toolcrib.records.codec import as_json
-from toolcrib.retrieval.answerability import Answerability
+from toolcrib.retrieval.calibration import Answerability
 from toolcrib.store.base import Store
 from toolcrib.store.filters import SCOPE_FIELDS, AnyOf, Filter, Not, all_of, from_scope
 from toolcrib.store.namespaced import NamespacedStore

@@ -13,8 +13,7 @@ from tests.retrieval.conftest import TOOLS
 from toolcrib import FindResult, SearchOptions
 from toolcrib.records import ToolHit
 from toolcrib.records.definitions import definition_tokens
-from toolcrib.retrieval.needs import NEEDS_CUT
-from toolcrib.retrieval.token_budget import arranged
+from toolcrib.retrieval.assembly import NEEDS_CUT, arrange
 
 
 def answer(*needs: tuple[int, ...], general: bool = False) -> FindResult:
@@ -31,7 +30,7 @@ def answer(*needs: tuple[int, ...], general: bool = False) -> FindResult:
 @given(budget=st.integers(1, 2_000), general=st.booleans())
 def test_the_best_that_fit_come_in_their_order_and_at_least_one(form, budget, general):
     whole = answer(general=general)
-    found = arranged(whole, SearchOptions(token_budget=budget, form=form))
+    found = arrange(whole, SearchOptions(token_budget=budget, form=form))
     ids = [hit.id for hit in found.tools]
     taken = sum(definition_tokens(hit.tool, form) for hit in found.tools)
     assert ids[0] == TOOLS[0].id
@@ -45,12 +44,12 @@ def test_the_best_that_fit_come_in_their_order_and_at_least_one(form, budget, ge
 
 def test_a_need_whose_tools_do_not_fit_is_said_to_be_cut():
     needs = ((0,), (1,), *((0,) for _ in TOOLS[2:]))
-    assert NEEDS_CUT in arranged(answer(*needs), SearchOptions(token_budget=1)).degraded
-    assert NEEDS_CUT not in arranged(answer(*needs), SearchOptions(token_budget=9_999)).degraded
+    assert NEEDS_CUT in arrange(answer(*needs), SearchOptions(token_budget=1)).degraded
+    assert NEEDS_CUT not in arrange(answer(*needs), SearchOptions(token_budget=9_999)).degraded
 
 
 def test_in_the_order_of_ids_each_keeps_its_rank():
-    found = arranged(answer(), SearchOptions(order="id"))
+    found = arrange(answer(), SearchOptions(order="id"))
     assert [hit.id for hit in found.tools] == sorted(tool.id for tool in TOOLS)
     assert {hit.id: hit.rank for hit in found.tools} == {t.id: n for n, t in enumerate(TOOLS, 1)}
 
@@ -63,7 +62,7 @@ def test_a_tool_comes_with_what_it_needs_or_not_at_all():
         """What comes where there is room for all but one."""
         room = sum(definition_tokens(hit.tool, "signature") for hit in hits if hit is not left_out)
         asked = SearchOptions(token_budget=room, form="signature", **options)
-        return [hit.id for hit in arranged(FindResult("x", hits, {}), asked).tools]
+        return [hit.id for hit in arrange(FindResult("x", hits, {}), asked).tools]
 
     assert kept(first, user, giver) == [first.id, user.id, giver.id]
     assert kept(first, user, giver, left_out=giver) == [first.id]
@@ -78,11 +77,11 @@ def test_a_tool_that_is_called_by_name_comes_before_what_another_needs():
     room = sum(definition_tokens(hit.tool, "schema") for hit in named)
     for needed_for in (first.id, second.id):
         hits = (named[0], replace(giver, needed_for=(needed_for,)), named[1])
-        found = arranged(FindResult("x", hits, {}), SearchOptions(token_budget=room))
+        found = arrange(FindResult("x", hits, {}), SearchOptions(token_budget=room))
         assert [hit.id for hit in found.tools] == [first.id, second.id]
 
 
 def test_a_set_that_is_to_be_complete_says_when_a_budget_cuts_it():
     for budget, marks in ((1, ("coverage",)), (9_999, ())):
-        assert arranged(answer(), SearchOptions(k="auto", token_budget=budget)).degraded == marks
-        assert arranged(answer(), SearchOptions(k=5, token_budget=budget)).degraded == ()
+        assert arrange(answer(), SearchOptions(k="auto", token_budget=budget)).degraded == marks
+        assert arrange(answer(), SearchOptions(k=5, token_budget=budget)).degraded == ()

@@ -23,7 +23,7 @@ from tests.router.knowledge_shelf import (
 )
 from toolcrib.records import Collection, KnowledgeResult, Passage
 from toolcrib.records.definitions import estimated_tokens
-from toolcrib.retrieval.legs import LegScores
+from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.passages import RankedPassage
 from toolcrib.router.knowledge import (
     ALL_COLLECTIONS,

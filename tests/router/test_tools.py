@@ -17,8 +17,8 @@ from toolcrib.records import ToolHit
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.interleaving import InterleaveSettings, team_draft
-from toolcrib.retrieval.prerequisites import MAX_UNMET, required
-from toolcrib.retrieval.rerank import ModelReranker, Reranked, RerankSettings
+from toolcrib.retrieval.prerequisites import MAX_UNMET_SIGNALS, required_tools
+from toolcrib.retrieval.rerank import ModelReranker, Reranked, RerankSettings, tool_reranker
 from toolcrib.router.budget import Budget, Costs
 from toolcrib.router.settings import Limits, ToolSettings
 from toolcrib.router.tools import ToolSelector, ToolStage, compatible
@@ -220,7 +220,7 @@ def needed(crib):
 
     def ask(*tools, allowed=None, limit=10, chosen=1):
         crib.index_tools(*tools, prune=True)
-        result = required(crib.tools.store, tools[:chosen], allowed, limit)
+        result = required_tools(crib.tools.store, tools[:chosen], allowed, limit)
         added = {root: [tool.id for tool in found] for root, found in result[0].items()}
         return added, result[1]
 
@@ -282,7 +282,7 @@ def test_only_the_first_unmet_requirements_are_told_and_each_once(needed):
     names = tuple(f"n{n}" for n in range(9))
     found, signals = needed(spec("a", requires=names), spec("b", requires=names), chosen=2)
     assert found == {}
-    assert signals == tuple(f"requires-unmet:n{n}" for n in range(MAX_UNMET))
+    assert signals == tuple(f"requires-unmet:n{n}" for n in range(MAX_UNMET_SIGNALS))
 
 
 def tangle():
@@ -307,7 +307,7 @@ def tangled():
 def test_every_need_is_met_or_told_and_nothing_comes_twice(tangled, places, limit):
     store, tools = tangled
     chosen = [tools[place] for place in places]
-    found, signals = required(store, chosen, None, limit)
+    found, signals = required_tools(store, chosen, None, limit)
     added = [tool for tools_ in found.values() for tool in tools_]
     whole = [*chosen, *added]
     ids = [tool.id for tool in whole]
@@ -350,11 +350,13 @@ def two_ways():
         )
         selector = ToolSelector(crib.tools.store, ToolSettings(pass_through=0))
         by_words = InterleaveSettings("words", fusion=WORDS)
-        retriever = crib.tools.retriever
+        index = crib.tools
+        words = HybridRetriever(
+            index.store, index.dense, LexicalEncoder(), WORDS, assessor=index.retriever.assessor
+        )
 
         def find(interleave, *, seed="1", second=False, within=None, **turn):
-            by = retriever.second(by_words) if second else retriever
-            stage = ToolStage(by, selector, interleave)
+            stage = ToolStage(words if second else index.retriever, selector, interleave)
             asked = Turn(text="word7 thing", **turn)
             query = stage.encode(asked.text)
             within = within or budget()
@@ -408,8 +410,7 @@ def test_what_a_reranker_takes_is_a_stage_of_its_own(plain):
         index.dense,
         LexicalEncoder(),
         VECTORS,
-        reranker=Slow(),
-        rerank_settings=settings,
+        reranker=tool_reranker(Slow(), settings, clock),
         clock=clock,
     )
     stage = ToolStage(retriever, ToolSelector(index.store, ToolSettings(pass_through=0)))
@@ -446,9 +447,7 @@ def test_what_a_language_model_takes_for_both_rankings_is_a_stage_of_its_own(pla
 
     def routed(total_ms=None):
         time = Budget(Limits(), costs, clock, total_ms)
-        time.measure(
-            "tools", lambda: stage.find(turn, query, time, 3, (), reranking=True, asking=True)
-        )
+        time.measure("tools", lambda: stage.find(turn, query, time, 3, (), reranking=True))
         return time
 
     assert routed().took_ms == pytest.approx({"llm": 800.0, "interleave": 0.0, "tools": 0.0})

@@ -50,8 +50,12 @@ from toolcrib.records.codec import as_json, in_words
 from toolcrib.records.learning import LearningStatus, Undone
 from toolcrib.records.reports import CheckedTools, ToolReadiness
 from toolcrib.retrieval.legs import has_words
-from toolcrib.retrieval.needs import check_search
-from toolcrib.retrieval.options import KnowledgeOptions, SearchKeywords, SearchOptions
+from toolcrib.retrieval.options import (
+    KnowledgeOptions,
+    SearchKeywords,
+    SearchOptions,
+    check_search,
+)
 from toolcrib.router.choices.flow import LoopState
 from toolcrib.router.collections import preset
 from toolcrib.router.decision_log import Feedback, FeedbackKeywords

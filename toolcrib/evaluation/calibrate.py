@@ -1,6 +1,6 @@
 """Calibration: from labelled queries to probabilities that hold, and a head where it pays.
 
-Two regressions are fitted. One, over the features of `retrieval.answerability`, says how likely
+Two regressions are fitted. One, over the features of `retrieval.calibration`, says how likely
 any tool answers a query; it learns from queries that none answers, and from queries whose right
 tools were hidden. The other, over those of `retrieval.calibration`, one row a ranked tool, says
 which tool is right, and learns from queries that can be answered.
@@ -38,9 +38,10 @@ from toolcrib.evaluation.evidence import (
 from toolcrib.evaluation.gate_measures import Bools, gate_measures
 from toolcrib.extras import import_extra
 from toolcrib.numerics import Floats, sigmoid
-from toolcrib.retrieval.answerability import QUERY_FEATURES, Answerability
 from toolcrib.retrieval.calibration import (
+    QUERY_FEATURES,
     AcceptanceCurve,
+    Answerability,
     Calibration,
     Figures,
     default_calibration,
@@ -125,10 +126,8 @@ def calibrate(
     shown = [one for one in evidence if not one.hidden]
     _require_enough(shown)
     folds = _folds(evidence, seed)
-    # What an earlier version fitted said something else; there is nothing to start from.
-    begun = start if start is not None and start.answerability is not None else None
-    any_way = _best_answerability_fit(evidence, folds, begun)
-    tool_way = _best_tool_fit(evidence, folds, begun)
+    any_way = _best_answerability_fit(evidence, folds, start)
+    tool_way = _best_tool_fit(evidence, folds, start)
     confidence = [float(p[0]) for p in any_way.unseen]
     sure_of = {id(one): p for one, p in zip(evidence, confidence, strict=True)}
     unseen = [p * sure for p, sure in zip(tool_way.unseen, confidence, strict=True)]
@@ -212,7 +211,7 @@ def _best_answerability_fit(
         fits.append(("fitted", lambda some: _fit_answerability(_base_rate_evidence(some))))
         singles = np.eye(len(QUERY_FEATURES))
         fits += [("fitted", partial(_fit_order, order=one)) for one in singles]
-    if start is not None and start.answerability is not None:
+    if start is not None:
         begun = np.asarray(start.answerability.weights)
         model = (begun, start.answerability.offset)
         fits.append(("default", lambda _: model))

@@ -18,8 +18,8 @@ from toolcrib.errors import EncoderError, QueryError, UnknownToolError
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.extras import import_extra
 from toolcrib.indexers.points import dense_text
+from toolcrib.numerics import Floats
 from toolcrib.records import ToolSpec
-from toolcrib.retrieval.answerability import Floats
 from toolcrib.retrieval.hybrid import Evidence
 from toolcrib.retrieval.legs import Head, pack
 from toolcrib.store.base import LegQuery, point_id

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from toolcrib.extras import import_extra
-from toolcrib.retrieval.calibration import Floats
+from toolcrib.numerics import Floats
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 

@@ -30,7 +30,7 @@ from toolcrib.evaluation.significance import (
     randomisation_tests,
 )
 from toolcrib.evaluation.systems.base import Answer, Learner, SetFinder, System
-from toolcrib.retrieval.calibration import Floats
+from toolcrib.numerics import Floats
 
 CreateSystem = Callable[[], System]
 """Makes a fresh system: one is indexed for each data set, and closed after it."""

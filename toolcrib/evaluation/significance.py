@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from toolcrib.evaluation.results import Interval
-from toolcrib.retrieval.calibration import Floats
+from toolcrib.numerics import Floats
 
 RESAMPLES = 1_000
 DRAWS = 10_000

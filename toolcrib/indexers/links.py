@@ -9,11 +9,11 @@ hold whatever else is indexed and whoever may see it. Retrieval decides which to
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from toolcrib.records import ToolSpec
-from toolcrib.store.payload import phrase_suffixes
+from toolcrib.store.links import LinkFacts, head_word
 from toolcrib.text import split_identifier, squeeze, tokenise
 
 MAX_NAMES = 20
@@ -332,27 +332,20 @@ def _successors(spec: ToolSpec) -> list[str]:
 
 
 def link_payload(spec: ToolSpec) -> dict[str, Any]:
-    """Payload fields `links` and `yields` of a tool's point; searches filter by `yields`.
-
-    `links` has `needs` (parameter, and entities of which any one will do), `gives` (effort by
-    entity), `names` (tools to use first, each with its parameter) and `successors`. `yields` has
-    the entities of `gives` and their suffixes: a pull request is a request.
-    """
+    """Payload fields of a tool's links, as `LinkFacts.payload`."""
     parameters = list(_required(spec))
     needs = [
-        [each.name, [entity for entity in entities if entity]]
+        (each.name, tuple(entity for entity in entities if entity))
         for each in parameters
         if (entities := _entities(each, spec)) is not None
     ]
-    needed = {entity.split()[-1] for need in needs for entity in need[1]}
+    needed = {head_word(entity) for _, entities in needs for entity in entities}
     given = _gives(spec, len(parameters))
     # A tool that takes the id of an entity gives its details, not the id.
-    given = {entity: cost for entity, cost in given.items() if entity.split()[-1] not in needed}
-    links: Mapping[str, Sequence[Any] | Mapping[str, Any]] = {
-        "needs": needs[:MAX_NAMES],
-        "gives": given,
-        "names": [list(pair) for pair in _recommended_tools(spec, parameters)],
-        "successors": _successors(spec),
-    }
-    yields = sorted({suffix for entity in given for suffix in phrase_suffixes(entity)})
-    return {"links": {name: value for name, value in links.items() if value}, "yields": yields}
+    facts = LinkFacts(
+        needs=tuple(needs[:MAX_NAMES]),
+        gives={entity: cost for entity, cost in given.items() if head_word(entity) not in needed},
+        recommended=tuple(_recommended_tools(spec, parameters)),
+        successors=tuple(_successors(spec)),
+    )
+    return facts.payload()

@@ -29,8 +29,7 @@ from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import FindResult, ToolHit, ToolSpec
 from toolcrib.records.codec import as_json, is_object
-from toolcrib.retrieval.needs import MAX_NEEDS
-from toolcrib.retrieval.options import SearchOptions
+from toolcrib.retrieval.options import MAX_NEEDS, SearchOptions
 from toolcrib.settings import Settings
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import HasId

@@ -19,7 +19,7 @@ except ImportError as missing:
 from toolcrib.integrations.selection import AnyCrib, any_of, known_tools, tools_for_turn
 from toolcrib.records import Message, Scope, ToolSpec, Turn
 from toolcrib.retrieval.legs import has_words
-from toolcrib.retrieval.needs import MAX_NEEDS
+from toolcrib.retrieval.options import MAX_NEEDS
 
 RunScope: TypeAlias = Scope | Callable[[RunContext[Any]], Scope | None] | None
 """Scope of the caller, or a function of the run, whose `deps` identify the caller."""

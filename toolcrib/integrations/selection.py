@@ -16,7 +16,7 @@ from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.records import Decision, PassageHit, Scope, ToolHit, ToolSpec, Turn
 from toolcrib.records.codec import as_json, is_object
 from toolcrib.retrieval.legs import has_words
-from toolcrib.retrieval.needs import MAX_NEEDS
+from toolcrib.retrieval.options import MAX_NEEDS
 from toolcrib.store.filters import MAX_LIST_VALUES, AnyOf, Filter, Or
 from toolcrib.text import squeeze
 

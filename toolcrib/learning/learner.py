@@ -172,7 +172,7 @@ class UsageLearner:
             if given > MAX_EXAMPLES_A_SESSION:
                 return False
         retriever, allowed = self._tools.retriever, from_scope(request.scope)
-        ranking = retriever.unlearned(query, allowed, REPLAY_RANKED_TOOLS)
+        ranking = retriever.rank_by_legs(query, allowed, REPLAY_RANKED_TOOLS)
         self._table.add(
             Observation(
                 decision=decision_id,

@@ -14,7 +14,7 @@ import numpy as np
 
 from toolcrib.encoders.base import FloatArray
 from toolcrib.learning.observations import DAY_S, Observation
-from toolcrib.retrieval.calibration import Floats
+from toolcrib.numerics import Floats
 
 MAX_EXAMPLES = 20
 MAX_EXAMPLES_A_SESSION = MAX_EXAMPLES // 5

@@ -52,6 +52,11 @@ MCP_DEFAULTS = {
 }
 """Value of a hint that is not given, by MCP; a read-only tool destroys nothing."""
 
+_UNDERSCORED = {
+    name: "".join(f"_{c.lower()}" if c.isupper() else c for c in name) for name in MCP_DEFAULTS
+}
+"""Spelling of each hint in the Python SDK and in hand-written files."""
+
 
 def hinted_tags(annotations: dict[str, Any]) -> tuple[str, ...]:
     """Safety tags that MCP's hints stand for; none for a tool without any hint.
@@ -59,6 +64,8 @@ def hinted_tags(annotations: dict[str, Any]) -> tuple[str, ...]:
     One hint brings the protocol's defaults for the other hints, which assume the worst.
     A destructive tool is never taken for read-only, whatever its other hints.
     """
+    if not annotations:
+        return ()
     given = {name: _hint(annotations, name) for name in MCP_DEFAULTS}
     if set(given.values()) == {None}:
         return ()
@@ -73,9 +80,8 @@ def hinted_tags(annotations: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _hint(annotations: dict[str, Any], name: str) -> bool | None:
-    """Value of a hint, also in the spellings of the Python SDK and of hand-written files."""
-    underscored = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
-    value = annotations.get(name, annotations.get(underscored))
+    """Value of a hint in either spelling; None for a hint that is not given."""
+    value = annotations.get(name, annotations.get(_UNDERSCORED[name]))
     if isinstance(value, str):
         return {"true": True, "false": False}.get(value.strip().lower())
     return value if isinstance(value, bool) else None

@@ -1,17 +1,17 @@
 """Calibration: from scores to probabilities.
 
 The confidence of an answer is the probability that any tool in reach answers the query
-(`answerability`). Every ranked tool gets features from the scores alone, and a logistic regression,
-fitted on labelled queries that can be answered, turns them into the probability that this tool is
-right if any is; times the confidence, it is the tool's own. A calibration is kept beside the index
-that it was made for.
+(answerability). A logistic regression on features of the whole candidate list estimates it.
+Features that were tried and left out: docs/explanation/confidence.md. A second regression, fitted
+on answerable queries, gives each tool the probability of being right if any tool is; the product
+with the confidence is the tool's probability. A calibration is kept beside its index.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,38 +22,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from toolcrib.errors import CalibrationError
 from toolcrib.numerics import Floats, sigmoid
 from toolcrib.records.codec import in_words
-from toolcrib.retrieval.answerability import (
-    LEXICAL_SCALE,
-    MOST_A_TERM,
-    Answerability,
-)
-from toolcrib.retrieval.fusion import LegScores
+from toolcrib.retrieval.fusion import Candidates, LegScores
 from toolcrib.retrieval.legs import Head
 from toolcrib.store.base import Store
 
-__all__ = [
-    "CALIBRATION_KEY",
-    "COMPETITORS",
-    "FEATURES",
-    "FEATURES_VERSION",
-    "AcceptanceCurve",
-    "Calibration",
-    "Figures",
-    "Floats",
-    "default_calibration",
-    "differences",
-    "features",
-    "lexical_calibration",
-    "load_calibration",
-    "probabilities",
-    "read_calibration",
-    "save_calibration",
-    "usable_calibration",
-]
+logger = logging.getLogger(__name__)
 
 FEATURES_VERSION = 2
-"""Raise it when `features` changes: calibrations of another version are refused, but those of
-version 1, which lack what was added at the end and so weigh it by 0."""
+"""Version of `features`: raise it with a change, and older calibrations are refused."""
 
 FEATURES = (
     "share_sharp",
@@ -68,40 +44,38 @@ FEATURES = (
     "top_term",
 )
 
-NOTHING = 0.25
-"""The fused score at which "no tool at all" is as good a guess: it competes in the shares, so
-that a lonely weak candidate is not sure of itself. Chosen on development splits."""
+NO_TOOL_SCORE = 0.25
+"""Fused score of "no tool", which competes in the shares, so that a lonely weak candidate gets no
+high share. Chosen on development splits."""
 
-SHARP, SOFT = 0.02, 0.04
+SHARP_TEMPERATURE, SOFT_TEMPERATURE = 0.02, 0.04
 """Temperatures of the shares."""
 
-FEATURES_OF_1 = 7
-
-COMPETITORS = 20
-"""Shares are among these many: what stands lower must not depend on how deep the legs looked."""
+RANKED_COMPETITORS = 20
+"""Candidates that share the softmax; a fixed number, so that the depth of the legs changes none."""
 
 _CLIP = 1e-6
 _DEFAULT = Path(__file__).with_name("calibration.json")
 
 
 def features(scores: Sequence[float], legs: Sequence[LegScores], terms: int) -> Floats:
-    """What is known of each candidate of one query: float64 [n, len(FEATURES)].
+    """Features of each candidate of one query: float64 [n, len(FEATURES)].
 
-    `scores` are the fused ones in the order of the ranking, in [0, 1], and `terms` is how many
-    words the query holds. A share is the logit of the candidate's part in a softmax over the
-    first `COMPETITORS` and "nothing"; `gap` is the distance to the first one's score. The `top`
-    ones are of the query: its best cosine, its best BM25, and that for each word.
+    `scores`: fused, in the order of the ranking, in [0, 1]. `terms`: words of the query. A share
+    is the logit of the candidate's part in a softmax over the first `RANKED_COMPETITORS` and "no
+    tool"; `gap` is the distance to the first score. The `top` columns are of the query: the best
+    cosine, the best BM25, and the best BM25 for each word.
     """
     fused = np.asarray(scores, dtype=np.float64)
     if not fused.size:
         return np.empty((0, len(FEATURES)))
     dense = np.array([leg.dense for leg in legs])
     lexical = np.array([leg.lexical for leg in legs])
-    best_dense, best_lexical = dense[:COMPETITORS].max(), lexical[:COMPETITORS].max()
+    best_dense, best_lexical = dense[:RANKED_COMPETITORS].max(), lexical[:RANKED_COMPETITORS].max()
     ranks = np.arange(1, fused.size + 1)
     columns = (
-        _share(fused, SHARP),
-        _share(fused, SOFT),
+        _share(fused, SHARP_TEMPERATURE),
+        _share(fused, SOFT_TEMPERATURE),
         np.log(ranks),
         ranks == 1,
         fused[0] - fused,
@@ -109,34 +83,96 @@ def features(scores: Sequence[float], legs: Sequence[LegScores], terms: int) -> 
         (lexical >= best_lexical) & (lexical > 0),
         np.full(fused.size, best_dense),
         np.full(fused.size, 1 - math.exp(-best_lexical / LEXICAL_SCALE)),
-        np.full(fused.size, min(MOST_A_TERM, best_lexical / max(1, terms))),
+        np.full(fused.size, min(MAX_TERM_BM25, best_lexical / max(1, terms))),
     )
     return np.column_stack(columns).astype(np.float64)
 
 
 def probabilities(known: Floats, weights: Floats, offset: float) -> Floats:
-    """The logistic function of the weighted `features`: float64 [n] in (0, 1).
-
-    It never rises along the ranking: what stands lower is no more likely.
-    """
+    """Logistic function of weighted `features`: float64 [n] in (0, 1), falling with the rank."""
     return np.minimum.accumulate(sigmoid(known @ weights + offset))
 
 
 def _share(scores: Floats, temperature: float) -> Floats:
-    top = max(float(scores.max()), NOTHING)
+    top = max(float(scores.max()), NO_TOOL_SCORE)
     weights = np.exp((scores - top) / temperature)
-    total = weights[:COMPETITORS].sum() + np.exp((NOTHING - top) / temperature)
+    total = weights[:RANKED_COMPETITORS].sum() + np.exp((NO_TOOL_SCORE - top) / temperature)
     share = weights / total
     share = np.clip(share, _CLIP, 1 - _CLIP)
     return np.log(share / (1 - share))
 
 
-class AcceptanceCurve(BaseModel):
-    """What accepting from each threshold on would have meant for the labelled queries.
+# -- answerability --------------------------------------------------------------------------------
 
-    `thresholds` ascend in [0, 1]. `precision` is the share of accepted queries whose first tool
-    was right, `true_acceptance` that of answerable queries which were accepted, and
-    `false_acceptance` that of unanswerable ones (None where there were none).
+QUERY_FEATURES = ("top_meaning", "meaning_lead", "fused_lead", "top_lexical", "top_term")
+
+LEAD_DEPTH_TOOLS = 20
+"""A lead is the distance from the first score to the score at this rank."""
+
+USUAL_DENSE_SCORE, USUAL_FUSED_SCORE = 0.24, 0.05
+"""Scores at that rank for shorter lists: the usual scores on public sets, chosen so that small
+registries abstain as often as large ones (benchmarks/small_registries.py)."""
+
+LEXICAL_SCALE, MAX_TERM_BM25 = 100.0, 20.0
+"""BM25 score at which `top_lexical` is 0.63, and limit of `top_term`."""
+
+
+def query_features(found: Candidates) -> Floats:
+    """Features of a query from its candidates: float64 [len(QUERY_FEATURES)].
+
+    The best cosine and its lead, the lead of the best fused score, the best BM25 score, and the
+    best BM25 score for each word of the query.
+    """
+    meaning = [_dense_score(scores) for scores in found.scores.values()]
+    fused = [-place.deficit for place in found.ranking]
+    lexical = max((scores.lexical for scores in found.scores.values()), default=0.0)
+    return np.array(
+        [
+            max(meaning, default=0.0),
+            _lead(meaning, USUAL_DENSE_SCORE),
+            _lead(fused, USUAL_FUSED_SCORE),
+            1 - math.exp(-lexical / LEXICAL_SCALE),
+            min(MAX_TERM_BM25, lexical / max(1, found.terms)),
+        ]
+    )
+
+
+def _dense_score(scores: LegScores) -> float:
+    """Best cosine of the tool: itself, its best example, or the mean with the best clause."""
+    clauses = scores.dense if scores.clauses is None else scores.clauses
+    examples = scores.dense if scores.examples is None else scores.examples
+    return max(scores.dense, examples, (scores.dense + clauses) / 2)
+
+
+def _lead(scores: Collection[float], usual: float) -> float:
+    first = sorted(scores, reverse=True)[:LEAD_DEPTH_TOOLS]
+    return (first[0] if first else 0.0) - (first[-1] if len(first) == LEAD_DEPTH_TOOLS else usual)
+
+
+class Answerability(BaseModel):
+    """A fitted logistic regression over `QUERY_FEATURES`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weights: tuple[float, ...] = Field(
+        min_length=len(QUERY_FEATURES), max_length=len(QUERY_FEATURES)
+    )
+    offset: float
+
+    def probability(self, known: Floats) -> float:
+        """Probability that any tool answers, in (0, 1); `known`: float64 [features]."""
+        return sigmoid(float(known @ np.asarray(self.weights) + self.offset))
+
+
+# -- calibration ----------------------------------------------------------------------------------
+
+
+class AcceptanceCurve(BaseModel):
+    """Precision and acceptance of the labelled queries at each threshold.
+
+    `thresholds` ascend in [0, 1]. `precision`: share of accepted queries with a right first tool.
+    `true_acceptance`: share of answerable queries that are accepted. `false_acceptance`: share of
+    unanswerable queries that are accepted; None without such queries.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -149,12 +185,12 @@ class AcceptanceCurve(BaseModel):
 
 
 class Figures(BaseModel):
-    """What a calibration is worth on queries that it was not fitted on.
+    """Quality of a calibration on held-out queries.
 
-    `ece`, `log_loss` and `auroc` are of the confidence: whether anything answers; `ece_first` is
-    of the first tool's probability. `false_acceptance` is the share of unanswerable queries
-    accepted where 95 % of the answerable ones are, `coverage` the share of all that is accepted
-    from the threshold on, and `precision` how much of that has a right first tool.
+    `ece`, `log_loss` and `auroc` are of the confidence, `ece_first` of the first tool's
+    probability. `false_acceptance`: share of unanswerable queries that are accepted where 95 % of
+    the answerable queries are. `coverage`: share of queries accepted at the threshold.
+    `precision`: share of accepted queries with a right first tool.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -170,20 +206,16 @@ class Figures(BaseModel):
 
 
 class Calibration(BaseModel):
-    """A fitted mapping, and all that tells whether it still holds.
+    """Fitted calibration, and the models and settings that it holds for.
 
-    `identity` names the models and settings whose scores it maps. `method` is how it came
-    about: `default`, `rescaled` (the default's slope and offset fitted anew) or `fitted`.
-    `weights` and `offset` give a tool's probability if any answers, and `answerability` that any
-    does. An earlier version had none: a tool's probability was that of all, and the first one's
-    the confidence.
-    `threshold` is the recommended one, `server_thresholds` those of servers that had queries
-    enough for their own. `curves` by server; "" is over all. `needed` are, ascending, the least
-    probabilities that any needed tool had in each answerable labelled query (0 for one that was
-    not found).
-    `head` is the classifier that was fitted first, and on whose scores all else rests.
-    `by_examples`: whether the scores had a head over the tools' examples in them. `lexical` is the
-    calibration of answers by words alone, where the encoder fails.
+    `identity`: the models and settings whose scores it maps. `method`: `default`, `rescaled` (the
+    default with slope and offset fitted anew) or `fitted`. `weights` and `offset` give a tool's
+    probability if any tool answers; `answerability` gives the probability that any tool does.
+    `threshold` is recommended; `server_thresholds` are of servers with enough queries. `curves` by
+    server; "" is over all servers. `needed`: for each answerable labelled query the least
+    probability of a needed tool, ascending, and 0 for a tool that was not found. `head`: the
+    classifier whose scores the calibration was fitted on. `by_examples`: the scores contained a
+    head over examples. `lexical`: calibration of answers by the lexical leg alone.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -192,7 +224,7 @@ class Calibration(BaseModel):
     method: str
     weights: tuple[float, ...] = Field(min_length=len(FEATURES), max_length=len(FEATURES))
     offset: float
-    answerability: Answerability | None = None
+    answerability: Answerability
     threshold: float = Field(ge=0, le=1)
     server_thresholds: dict[str, float] = Field(default_factory=dict[str, float])
     curves: dict[str, AcceptanceCurve]
@@ -206,34 +238,24 @@ class Calibration(BaseModel):
     lexical: Calibration | None = None
 
     def confidence(self, known: Floats, query: Floats) -> float | None:
-        """The probability that anything answers, of `features` and `query_features`.
+        """Probability that any tool answers, from `query_features`; None without candidates.
 
-        None where nothing was found.
+        `known`: the `features` of the candidates.
         """
-        if not len(known):
-            return None
-        if self.answerability is None:
-            return float(self._given_any(known[:1])[0])
-        return self.answerability.probability(query)
+        return self.answerability.probability(query) if len(known) else None
 
     def probabilities(self, known: Floats, confidence: float | None) -> Floats:
-        """The probability of each candidate being right: float64 [n] in (0, 1), from `features`.
-
-        With the `confidence` of the answer, none is above it.
-        """
-        given_any = self._given_any(known)
-        return given_any if self.answerability is None else given_any * (confidence or 0.0)
-
-    def _given_any(self, known: Floats) -> Floats:
-        return probabilities(known, np.asarray(self.weights), self.offset)
+        """Probability of each candidate, from its `features`: float64 [n], at most `confidence`."""
+        given_any = probabilities(known, np.asarray(self.weights), self.offset)
+        return given_any * (confidence or 0.0)
 
     def mismatch(self, identity: Mapping[str, Any]) -> str:
-        """In what the models and settings in use differ; empty when the calibration holds."""
+        """Differences from the models and settings in use; empty when the calibration holds."""
         return differences(self.identity, identity)
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """In what two identities differ, in words; empty when they are equal."""
+    """Differences of two identities, in words; empty when they are equal."""
     return "; ".join(
         f"{key} {found.get(key)!r}, now {wanted.get(key)!r}"
         for key in sorted({*found, *wanted})
@@ -242,50 +264,35 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
 
 
 def read_calibration(fields: Mapping[str, Any], where: str) -> Calibration:
-    """A calibration as it was stored.
+    """Read a stored calibration.
 
     Raises:
-        CalibrationError: something is missing, or another version wrote it.
+        CalibrationError: a field is missing or wrong.
     """
     try:
-        return Calibration.model_validate(_of_this_version(fields))
+        return Calibration.model_validate(fields)
     except ValidationError as error:
         raise CalibrationError(
             f"{where}: {in_words(error)}; run `toolcrib calibrate` again"
         ) from error
 
 
-def _of_this_version(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same, where version 1 wrote it: what was added since has no weight."""
-    match fields:
-        case {"identity": {"features": 1, **rest}, "weights": [*weights]}:
-            pass
-        case _:
-            return fields
-    if len(weights) != FEATURES_OF_1:
-        return fields
-    padded = [*weights, *(0.0,) * (len(FEATURES) - FEATURES_OF_1)]
-    return {**fields, "identity": {**rest, "features": FEATURES_VERSION}, "weights": padded}
-
-
 @cache
 def default_calibration() -> Calibration:
-    """The calibration that ships with the package, fitted on public development splits."""
+    """Calibration that ships with the package, fitted on public development splits."""
     return Calibration.model_validate_json(_DEFAULT.read_bytes())
 
 
-logger = logging.getLogger(__name__)
-
 CALIBRATION_KEY = "calibration"
-"""Where it stands in the store's small document."""
+"""Key of the calibration in the store's metadata."""
 
 
 def load_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration | None:
-    """The index's own calibration, or the shipped one where it has none and that one holds.
+    """Load the index's own calibration, or else the shipped calibration where it holds.
 
     Raises:
-        CalibrationError: the own one cannot be read, or was made for other models or settings
-            than those of `identity`.
+        CalibrationError: the own calibration cannot be read, or its models or settings differ
+            from `identity`.
     """
     fields = store.read_meta().get(CALIBRATION_KEY)
     if fields is None:
@@ -297,9 +304,9 @@ def load_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration |
 
 
 def lexical_calibration(own: Calibration | None, identity: Mapping[str, Any]) -> Calibration | None:
-    """What judges words alone: the calibration's own part, or the shipped one where it holds.
+    """Calibration of the lexical leg alone: of this calibration, or shipped where it holds.
 
-    Which encoder it is that fails makes no difference.
+    The encoder makes no difference: it has failed.
     """
     if own is not None and own.lexical is not None:
         return own.lexical
@@ -310,7 +317,7 @@ def lexical_calibration(own: Calibration | None, identity: Mapping[str, Any]) ->
 
 
 def usable_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration | None:
-    """As `load_calibration`; instead of raising it warns, and there is none."""
+    """Load as `load_calibration`; an error becomes a warning and None."""
     try:
         return load_calibration(store, identity)
     except CalibrationError as error:
@@ -321,10 +328,10 @@ def usable_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration
 def save_calibration(
     store: Store, identity: Mapping[str, Any], calibration: Calibration | None
 ) -> None:
-    """Keep a calibration beside the index; None removes what is kept there.
+    """Keep a calibration beside the index; None removes the kept calibration.
 
     Raises:
-        CalibrationError: it was made for other models or settings than those of `identity`.
+        CalibrationError: its models or settings differ from `identity`.
         StoreError: the store refused.
     """
     if calibration is not None:

@@ -1,13 +1,13 @@
-"""Head over examples: how well a query fits the examples of each tool, fitted on these alone.
+"""Head over examples: scores tools by how well a query fits their examples.
 
-A tool is its examples and, as one more, its description. Three things are known of a query: how
-dense they lie around it (a kernel density on the unit sphere), how near it is to their mean, and
-the same with a linear correction, which pushes neighbouring tools apart: a few steps of multinomial
-logistic regression with a fixed bound of its curvature (Boehning 1992). What each of the three
-counts is told by leaving examples out, one at a time, or by halves for the correction: where they
-are of no help to one another, it is 0.
+A tool counts as its examples and, as one more example, its description. Three features of a query
+go in: the kernel density of the examples around the query on the unit sphere, the cosine of their
+mean, and that cosine with a linear correction that pushes neighbouring tools apart. The correction
+is a few steps of multinomial logistic regression with a fixed bound of its curvature (Boehning
+1992). Weights of the three are fitted by leaving out one example at a time, or halves of the
+examples for the correction. A feature that does not help weighs 0.
 
-Everything is fitted for one scope, on what is in it: what is beyond changes no score.
+A head is fitted for one scope on the tools in the scope; tools beyond change no score.
 """
 
 from __future__ import annotations
@@ -28,39 +28,35 @@ from toolcrib.store.base import Store
 from toolcrib.store.filters import Equals, Filter, all_of
 from toolcrib.store.payload import ENRICHED_FIELD
 
-__all__ = ["ExampleHead", "ExampleHeads", "Taught", "few", "fit"]
-
-"""Of either precision."""
-
 MIN_EXAMPLES, MIN_TOOLS = 30, 2
-"""Fewer tell nothing of how far they can be trusted."""
+"""Fewer examples or tools are too few to fit the trust in the head."""
 
-EACH, SHARE = 5, 0.5
-"""At least half of the tools need five examples: where most had two, the head put the right tool
-first less often (toollinkos 73.0 % instead of 75.2 %), and was far from sure of it."""
+MIN_TOOL_EXAMPLES, MIN_SHARE_OF_TOOLS = 5, 0.5
+"""At least half of the tools need five examples. Where most had two, the head put the right tool
+first less often (toollinkos 73.0 % instead of 75.2 %), with low confidence."""
 
-WIDTH = 0.03
-"""Of the kernel, in cosines; 0.05 is as good with 3 examples a tool, and worse with 100."""
+KERNEL_WIDTH_COSINE = 0.03
+"""A width of 0.05 is as good with 3 examples a tool, and worse with 100."""
 
-PENALTY, STEP, STEPS, MOMENTUM = 3.0, 4.0, 8, 0.5
-MOST_CELLS = 4_000_000
-"""Examples times tools, beyond which there is no correction: a step goes through all of them."""
+CORRECTION_PENALTY, CORRECTION_STEP, CORRECTION_STEPS, CORRECTION_MOMENTUM = 3.0, 4.0, 8, 0.5
+MAX_CORRECTED_CELLS = 4_000_000
+"""Limit of examples times tools; a larger head has no correction, whose steps read all cells."""
 
-LEFT_OUT, MOST_COSINES = 400, 8_000_000
-"""Examples that are left out, and cosines that are made for it."""
+MAX_LEFT_OUT_EXAMPLES, MAX_COSINES = 400, 8_000_000
+"""Limits of the examples that are left out in turn, and of the cosines for them."""
 
-UNANSWERABLE = 0.1
-"""What queries without a right tool weigh, as in a calibration that knows of none."""
+UNANSWERABLE_WEIGHT = 0.1
+"""Weight of queries without a right tool, as in a calibration without such queries."""
 
-SCOPES = 16
-"""Heads that are kept; a scope's next query fits it again."""
+MAX_SCOPES = 16
+"""Heads in the cache; the next query of an evicted scope fits its head again."""
 
-RIDGE, ROUNDS, SETTLED = 1e-3, 50, 1e-9
+RIDGE, MAX_NEWTON_STEPS, LOSS_TOLERANCE = 1e-3, 50, 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taught:
-    """A tool with examples: `rows` float32 [1 + n, d], its description first, and their mean."""
+class ToolExamples:
+    """Vectors of a tool: `rows` float32 [1 + n, d], the description first, and their mean."""
 
     rows: FloatArray
     mean: FloatArray
@@ -68,42 +64,42 @@ class Taught:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExampleHead:
-    """A head that was fitted: `weights` float64 [3] of density, mean and correction.
+    """Fitted head: `weights` float64 [3] of density, mean and correction.
 
     `corrections`: float32 [tools, d], by their `places`, or no rows. `trust`: slope and offset
-    that make the first tool's log-odds those of its being right. `untaught`: what the cosine of
-    a tool without examples counts.
+    from the first tool's score to the log-odds that the tool is right. `plain_weight`: weight of
+    the cosine of a tool without examples.
     """
 
-    tools: Mapping[int, Taught]
+    tools: Mapping[int, ToolExamples]
     corrections: FloatArray
     weights: Floats
     trust: tuple[float, float]
-    untaught: float
+    plain_weight: float
     places: Mapping[int, int]
 
-    def judged(
+    def score_candidates(
         self, query: FloatArray, candidates: Mapping[int, LegScores]
     ) -> dict[int, LegScores]:
-        """The candidates with `odds` and `head`, their log-probability among one another.
+        """Candidates with `odds`, and with `head`, their log-probability among the candidates.
 
         `query`: float32 [d].
         """
-        odds = np.array([scores.dense for scores in candidates.values()]) * self.untaught
+        odds = np.array([scores.dense for scores in candidates.values()]) * self.plain_weight
         known = [(place, p) for place, p in enumerate(candidates) if p in self.tools]
         if known:
             places, points = zip(*known, strict=True)
             odds[list(places)] = self.odds(query, points)
-        told = log_softmax(odds)
+        shares = log_softmax(odds)
         return {
             point: scores._replace(odds=each, head=share)
             for (point, scores), each, share in zip(
-                candidates.items(), odds.tolist(), told.tolist(), strict=True
+                candidates.items(), odds.tolist(), shares.tolist(), strict=True
             )
         }
 
     def odds(self, query: FloatArray, points: Sequence[int]) -> Floats:
-        """The log-odds of tools that have examples: float64 [points]."""
+        """Log-odds of tools that have examples: float64 [points]."""
         taught = [self.tools[point] for point in points]
         parts = [
             _densities(np.concatenate([each.rows for each in taught]) @ query, _starts(taught)),
@@ -114,39 +110,40 @@ class ExampleHead:
         return self.weights[: len(parts)] @ np.stack(parts)
 
     def probability(self, odds: float) -> float:
-        """How likely the first tool is right, by its log-odds."""
+        """Probability that the first tool is right, from its log-odds."""
         slope, offset = self.trust
         return sigmoid(slope * odds + offset)
 
 
-FEW_WEIGHTS, FEW_TRUST = (5.0, 15.0), (0.58, -2.65)
-"""Of heads over few examples, fitted on 480 choices between 2 to 8 labels drawn from four public
-sets, with none to eight examples each: on 480 others the shares were 0.5 points from success (ECE),
-and 95.0 % right. The trust tells labels that fit from none, the latter being a tenth."""
+FEW_SHOT_WEIGHTS, FEW_SHOT_TRUST = (5.0, 15.0), (0.58, -2.65)
+"""Parameters of heads over few examples, fitted on 480 choices between 2 to 8 labels drawn from
+four public sets, with none to eight examples each. On 480 other choices the shares were 0.5 points
+from success (ECE), and 95.0 % right. The trust separates labels that fit from requests that no
+label fits, a tenth of all."""
 
 
-def few(rows: Sequence[FloatArray]) -> ExampleHead:
-    """A head over labels with too few examples to be fitted on: `rows` float32 [n, d] of each."""
-    tools = {label: Taught(each, _unit(each.sum(axis=0))) for label, each in enumerate(rows)}
+def fit_few_shot(rows: Sequence[FloatArray]) -> ExampleHead:
+    """Head over labels with too few examples to fit; `rows`: float32 [n, d] of each label."""
+    tools = {label: ToolExamples(each, _unit(each.sum(axis=0))) for label, each in enumerate(rows)}
     none = np.empty((0, rows[0].shape[1]), dtype=np.float32)
-    weights = np.array(FEW_WEIGHTS)
-    return ExampleHead(tools, none, weights, FEW_TRUST, float(weights.sum()), {})
+    weights = np.array(FEW_SHOT_WEIGHTS)
+    return ExampleHead(tools, none, weights, FEW_SHOT_TRUST, float(weights.sum()), {})
 
 
 class ExampleHeads:
-    """The heads of a store's tools, each fitted when a scope's first query needs it.
+    """Heads of a store's tools, each fitted for the first query of a scope.
 
-    Examples are read from the store once, and again when `forget` names their tools.
+    Examples are read from the store once, and again after `forget` of their tools.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._read: dict[int, Taught | None] = {}
-        self._heads: BoundedMap[Filter | None, ExampleHead | None] = BoundedMap(SCOPES)
+        self._read: dict[int, ToolExamples | None] = {}
+        self._heads: BoundedMap[Filter | None, ExampleHead | None] = BoundedMap(MAX_SCOPES)
         self._lock = threading.Lock()
 
     def forget(self, points: Sequence[int] | None = None) -> None:
-        """Take no example of these tools for known any more; None: of any tool."""
+        """Drop the cached examples of these tools, or of all tools for None."""
         with self._lock:
             self._heads.clear()
             if points is None:
@@ -155,38 +152,40 @@ class ExampleHeads:
                 self._read.pop(point, None)
 
     def head(self, scope: Filter | None) -> ExampleHead | None:
-        """The head of the tools in a scope; None where they have too few examples.
+        """Head of the tools in a scope; None where they have too few examples.
 
         Raises:
             StoreError: the store does not answer.
         """
         with self._lock:
             if scope not in self._heads:
-                taught = self._taught(scope)
+                taught = self._tools_in(scope)
                 known = {point: each for point, each in taught.items() if each is not None}
-                enough = sum(len(each.rows) > EACH for each in known.values())
-                self._heads[scope] = fit(known) if enough >= SHARE * len(taught) else None
+                enough = sum(len(each.rows) > MIN_TOOL_EXAMPLES for each in known.values())
+                self._heads[scope] = (
+                    fit(known) if enough >= MIN_SHARE_OF_TOOLS * len(taught) else None
+                )
             return self._heads[scope]
 
-    def _taught(self, scope: Filter | None) -> dict[int, Taught | None]:
-        """The tools in a scope, None for those without examples."""
+    def _tools_in(self, scope: Filter | None) -> dict[int, ToolExamples | None]:
+        """Tools in a scope by point, with None for a tool without examples."""
         where = all_of(Equals("enabled", value=True), scope)
         found = {each.id: each.payload for each in self._store.scroll(where, (ENRICHED_FIELD,))}
         unread = [point for point in found if point not in self._read]
-        # What was written for a tool is no evidence of how sure one may be of it.
-        asked = [point for point in unread if found[point].get(ENRICHED_FIELD) != "writer"]
-        examples = self._store.vectors(asked, "examples")
+        # Generated examples are no evidence of how far a head can be trusted.
+        authored = [point for point in unread if found[point].get(ENRICHED_FIELD) != "writer"]
+        examples = self._store.vectors(authored, "examples")
         descriptions = self._store.vectors(list(examples), "dense")
         for point in unread:
             self._read[point] = None
             if point in descriptions:
                 rows = np.concatenate([descriptions[point][np.newaxis], examples[point]])
-                self._read[point] = Taught(rows, _unit(rows.sum(axis=0)))
+                self._read[point] = ToolExamples(rows, _unit(rows.sum(axis=0)))
         return {point: self._read[point] for point in sorted(found)}
 
 
-def fit(tools: Mapping[int, Taught]) -> ExampleHead | None:
-    """A head over these tools, by their point ids; None where there are too few examples."""
+def fit(tools: Mapping[int, ToolExamples]) -> ExampleHead | None:
+    """Fit a head over tools by point id; None where there are too few examples."""
     taught = list(tools.values())
     counts = np.array([len(each.rows) - 1 for each in taught])
     if len(taught) < MIN_TOOLS or counts.sum() < MIN_EXAMPLES:
@@ -195,7 +194,7 @@ def fit(tools: Mapping[int, Taught]) -> ExampleHead | None:
     means = np.stack([each.mean for each in taught])
     owners = np.repeat(np.arange(len(taught)), counts)
     places = np.delete(np.arange(len(rows)), _starts(taught))
-    most = max(50, min(LEFT_OUT, MOST_COSINES // len(rows)))
+    most = max(50, min(MAX_LEFT_OUT_EXAMPLES, MAX_COSINES // len(rows)))
     chosen = np.unique(np.linspace(0, len(owners) - 1, most).astype(np.int64))
     own = owners[chosen]
 
@@ -204,36 +203,39 @@ def fit(tools: Mapping[int, Taught]) -> ExampleHead | None:
     near = _near(taught, means, rows[places[chosen]], own)
     known = [_densities(cosines, _starts(taught)), near]
     corrections, scale = np.empty((0, rows.shape[1]), dtype=np.float32), 0.0
-    if len(owners) * len(taught) <= MOST_CELLS:
+    if len(owners) * len(taught) <= MAX_CORRECTED_CELLS:
         scale = float(_weigh([near], own)[0])
         start = np.float32(scale) * _near(taught, means, rows[places], owners)
         known.append(_halves(rows[places], owners, start)[chosen])
         corrections = np.float32(scale) * means + _correct(rows[places], owners, start)
     weights = _weigh(known, own)
-    untaught = float(weights @ [1.0, 1.0, scale][: len(weights)])
+    plain_weight = float(weights @ [1.0, 1.0, scale][: len(weights)])
     odds = np.tensordot(weights, np.stack(known), axes=1)
     numbers = {point: number for number, point in enumerate(tools)}
-    return ExampleHead(tools, corrections, weights, _trust(odds, own), untaught, numbers)
+    return ExampleHead(tools, corrections, weights, _trust(odds, own), plain_weight, numbers)
 
 
-def _starts(taught: Sequence[Taught]) -> NDArray[np.int64]:
-    """Where each tool's rows begin when all are one matrix."""
+def _starts(taught: Sequence[ToolExamples]) -> NDArray[np.int64]:
+    """First row of each tool in the matrix of all rows."""
     return np.cumsum([0, *(len(each.rows) for each in taught[:-1])])
 
 
 def _densities(cosines: FloatArray, starts: NDArray[np.int64]) -> FloatArray:
-    """The log of each tool's sum of kernels, in cosines: of [..., rows], [..., tools]."""
+    """Log of each tool's sum of kernels, in cosines: [..., tools] from [..., rows]."""
     sizes = np.diff(np.append(starts, cosines.shape[-1]))
     top = np.maximum.reduceat(cosines, starts, axis=-1)
-    kernels = np.exp((cosines - np.repeat(top, sizes, axis=-1)) / WIDTH)
-    dense = top + WIDTH * np.log(np.add.reduceat(kernels, starts, axis=-1))
+    kernels = np.exp((cosines - np.repeat(top, sizes, axis=-1)) / KERNEL_WIDTH_COSINE)
+    dense = top + KERNEL_WIDTH_COSINE * np.log(np.add.reduceat(kernels, starts, axis=-1))
     return dense.astype(np.float32)
 
 
 def _near(
-    taught: Sequence[Taught], means: FloatArray, examples: FloatArray, owners: NDArray[np.int64]
+    taught: Sequence[ToolExamples],
+    means: FloatArray,
+    examples: FloatArray,
+    owners: NDArray[np.int64],
 ) -> FloatArray:
-    """The cosines of examples and tools' means, of their own without them: [examples, tools]."""
+    """Cosines of examples and tools' means, the own mean without the example: [examples, tools]."""
     found = examples @ means.T
     sums = np.stack([each.rows.sum(axis=0) for each in taught])
     rest = _unit(sums[owners] - examples)
@@ -242,7 +244,7 @@ def _near(
 
 
 def _halves(examples: FloatArray, owners: NDArray[np.int64], start: FloatArray) -> FloatArray:
-    """The log-odds of each example, [examples, tools], corrected by the other half of them all."""
+    """Log-odds of examples, each corrected by the other half of the examples: [examples, tools]."""
     unseen = start.copy()
     half = np.arange(len(owners)) % 2 == 0
     for seen in (half, ~half):
@@ -252,23 +254,23 @@ def _halves(examples: FloatArray, owners: NDArray[np.int64], start: FloatArray) 
 
 
 def _correct(examples: FloatArray, owners: NDArray[np.int64], start: FloatArray) -> FloatArray:
-    """Corrections, float32 [tools, d]; `start`: log-odds to begin with, [examples, tools]."""
+    """Corrections, float32 [tools, d], from first log-odds `start` [examples, tools]."""
     wanted = np.zeros_like(start)
     wanted[np.arange(len(owners)), owners] = 1.0
-    penalty = PENALTY * np.eye(examples.shape[1], dtype=np.float32)
+    penalty = CORRECTION_PENALTY * np.eye(examples.shape[1], dtype=np.float32)
     inverse = np.linalg.inv(examples.T @ examples + penalty)
     corrections = pace = np.zeros((examples.shape[1], start.shape[1]), dtype=np.float32)
-    for _ in range(STEPS):
+    for _ in range(CORRECTION_STEPS):
         missing = wanted - softmax(start + examples @ corrections)
-        pace = STEP * (inverse @ (examples.T @ missing)) + MOMENTUM * pace
+        pace = CORRECTION_STEP * (inverse @ (examples.T @ missing)) + CORRECTION_MOMENTUM * pace
         corrections = corrections + pace
     return np.ascontiguousarray(corrections.T, dtype=np.float32)
 
 
 def _weigh(known: Sequence[FloatArray], own: NDArray[np.int64]) -> Floats:
-    """What each of `known`, [n, tools], counts for the tool `own`: none less than 0.
+    """Weights >= 0 of the features `known`, each [n, tools], that make the tool `own` likeliest.
 
-    Conditional logit by Newton's method; whatever would count against itself is left out.
+    Conditional logit by Newton's method; features of negative weight are left out.
     """
     scales = np.array([float(each.std()) or 1.0 for each in known])
     stacked = np.stack([each / s for each, s in zip(known, scales, strict=True)], axis=-1)
@@ -285,18 +287,18 @@ def _weigh(known: Sequence[FloatArray], own: NDArray[np.int64]) -> Floats:
 
 
 def _newton(stacked: NDArray[Any], right: NDArray[Any]) -> Floats:
-    """The weights, float64 [f], under which `right` [n, f] is likeliest of `stacked` [n, c, f]."""
+    """Weights, float64 [f], that make `right` [n, f] likeliest among `stacked` [n, c, f]."""
     features: int = stacked.shape[-1]
     weights: Floats = np.zeros(features, dtype=np.float64)
     loss, step = _loss(stacked, right, weights)
-    for _ in range(ROUNDS):
+    for _ in range(MAX_NEWTON_STEPS):
         trial: Floats = weights + step
         found, following = _loss(stacked, right, trial)
-        if found > loss + SETTLED:
+        if found > loss + LOSS_TOLERANCE:
             step /= 2
             continue
         gain, weights, loss, step = loss - found, trial, found, following
-        if gain < SETTLED:
+        if gain < LOSS_TOLERANCE:
             break
     return weights
 
@@ -316,16 +318,16 @@ def _loss(stacked: NDArray[Any], right: NDArray[Any], weights: Floats) -> tuple[
 
 
 def _trust(odds: Floats, own: NDArray[np.int64]) -> tuple[float, float]:
-    """Slope and offset from the first tool's log-odds to those of its being right.
+    """Slope and offset from the first tool's score to the log-odds that the tool is right.
 
-    Every example is asked twice: without itself, and with its tool out of reach.
+    Every example is a query twice: without itself, and with its tool out of reach.
     """
     right = odds.argmax(axis=1) == own
     hidden = odds.copy()
     hidden[np.arange(len(own)), own] = -np.inf
     tops = np.concatenate([odds.max(axis=1), hidden.max(axis=1)])
     labels = np.concatenate([right, np.zeros_like(right)])
-    weights = np.repeat([1 - UNANSWERABLE, UNANSWERABLE], len(own))
+    weights = np.repeat([1 - UNANSWERABLE_WEIGHT, UNANSWERABLE_WEIGHT], len(own))
     centre, scale = tops.mean(), tops.std() or 1.0
     inputs = np.stack([(tops - centre) / scale, np.ones_like(tops)], axis=1)
     found = fit_logistic(inputs, labels, ridge=RIDGE, sample_weights=weights)

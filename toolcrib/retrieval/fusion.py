@@ -1,4 +1,4 @@
-"""Fusion: one score a candidate out of the scores of the legs, and the one rule of order and ties.
+"""Fusion: one score for each candidate from the scores of its legs, and the rule of ties.
 
 A convex combination of normalised scores unless the weights ask for reciprocal ranks.
 """
@@ -15,28 +15,14 @@ from pydantic import Field
 
 from toolcrib.errors import SettingsError
 
-__all__ = [
-    "Candidates",
-    "FusionWeights",
-    "LegScores",
-    "Place",
-    "by_score",
-    "convex",
-    "fuse",
-    "names_by_score",
-    "rank",
-    "reciprocal_rank",
-]
-
 
 class LegScores(NamedTuple):
-    """One candidate's evidence, as the legs gave it (a tuple: a query makes a hundred of them).
+    """Scores of one candidate by leg; a tuple, since a query makes a hundred.
 
-    `dense`, `clauses`, `examples` and `anti_patterns` are cosines in [-1, 1]; `clauses` is that
-    of the query's best clause, None where it has one only, and `examples` and `anti_patterns`
-    are None for a tool that has none. `lexical` is BM25, >= 0. `head` is a
-    log-probability, <= 0, and `odds` what a head over examples says before it is made one among
-    the candidates; both are None without a head.
+    `dense`, `clauses`, `examples` and `anti_patterns` are cosines in [-1, 1]. `clauses` is of the
+    query's best clause, None for a query of one clause. `examples` and `anti_patterns` are None
+    for a tool without them. `lexical` is BM25, >= 0. `head` is a log-probability, <= 0, among the
+    candidates; `odds` is the score of a head over examples. Both are None without a head.
     """
 
     dense: float
@@ -50,16 +36,15 @@ class LegScores(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FusionWeights:
-    """How legs are combined; defaults fitted on development splits (docs/explanation/models.md).
+    """Weights of the legs; defaults fitted on development splits (docs/explanation/models.md).
 
-    `dense` and `lexical` are the convex weights, both >= 0. `bm25_scale` is the BM25 score at
-    which the lexical leg is worth 63 % of its weight. `clauses` is the share of the
-    way from the whole query's cosine to its best clause's. `examples` is the share of the way from
-    a tool's own cosine to its best example's that it is lifted. `anti_patterns` is how strongly
-    a query closer to an anti-pattern than to anything good about the tool lowers it. `head`
-    is what one unit of log-probability of a head counts beside a cosine. `prerequisites` is the
-    share of its score that a tool lends to the one it needs first; 0 brings none.
-    `rrf_k` is the constant of rank fusion, named because engines' defaults differ.
+    `dense` and `lexical` are the convex weights, both >= 0. At a BM25 score of `bm25_scale` the
+    lexical leg counts 63 % of its weight. `clauses`: share of the way from the cosine of the whole
+    query to the cosine of its best clause. `examples`: share of the way from the tool's cosine to
+    the cosine of its best example. `anti_patterns`: weight by which a query that is closest to an
+    anti-pattern lowers the tool. `head`: weight of a log-probability beside a cosine.
+    `prerequisites`: share of a tool's score for the tool that it needs first; 0 adds no such tool.
+    `rrf_k`: constant of reciprocal rank fusion.
     """
 
     method: Literal["convex", "rrf"] = "convex"
@@ -82,7 +67,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 def fuse(candidates: Mapping[_Key, LegScores], weights: FusionWeights) -> dict[_Key, float]:
-    """The fused score of every candidate: in [0, 1] for `convex`, higher is better."""
+    """Fused score of every candidate, in [0, 1] for `convex`; higher is better."""
     method = reciprocal_rank if weights.method == "rrf" else convex
     return method(candidates, weights)
 
@@ -106,11 +91,10 @@ def convex(candidates: Mapping[_Key, LegScores], weights: FusionWeights) -> dict
 
 
 def semantic_score(scores: LegScores, weights: FusionWeights) -> float:
-    """A tool's cosine, lifted by a closer example and lowered by a closer anti-pattern.
+    """Cosine of a tool, moved by the best clause, a closer example and a closer anti-pattern.
 
-    First it is moved towards the cosine of the clause that the tool fits best.
-    Where `calibrate` fitted a head there are examples enough to go by: a closer one counts in
-    full. A head over examples has them in it.
+    With a head of `calibrate` a closer example counts in full; a head over examples contains the
+    examples already.
     """
     lifted = scores.dense
     if scores.clauses is not None:
@@ -163,17 +147,17 @@ _R = TypeVar("_R", bound=_Ranked)
 
 
 def by_score(found: Iterable[_R]) -> list[_R]:
-    """In the order of a ranking: the highest score first, ties by id."""
+    """Order by score, the highest first, ties by id."""
     return sorted(found, key=lambda each: (-each.score, each.id))
 
 
 def names_by_score(scores: Mapping[str, float]) -> list[str]:
-    """Names in the order of a ranking: the highest score first, ties by name."""
+    """Order names by score, the highest first, ties by name."""
     return sorted(scores, key=lambda name: (-scores[name], name))
 
 
 class Place(NamedTuple):
-    """A candidate in the ranking, in the order of its fields: called by name comes first."""
+    """Place of a candidate; places sort by their fields, candidates called by name first."""
 
     unnamed: bool
     deficit: float
@@ -181,26 +165,26 @@ class Place(NamedTuple):
 
     @property
     def level(self) -> tuple[bool, float]:
-        """Equal for candidates that only their ids can part."""
+        """Sort key without the id; equal for ties."""
         return self.unnamed, self.deficit
 
     @property
     def score(self) -> float:
-        """In [0, 1]; 1 for one that was called by name."""
+        """Fused score in [0, 1]; 1 for a candidate called by name."""
         return -self.deficit if self.unnamed else 1.0
 
 
 def rank(fused: Mapping[int, float], named: set[int]) -> list[Place]:
-    """The candidates, best first; `named` are points that the query calls by name."""
+    """Rank candidates, best first; `named` are points that the query calls by name."""
     return sorted(Place(point not in named, -score, point) for point, score in fused.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What the legs and fusion made of a query of so many `terms`: the ranking, and why.
+    """Candidates of a query of `terms` words: the ranking, and the scores behind it.
 
-    `trust`: from the odds of a head over examples to the probability that its tool is right;
-    None without one. `lifts` are what use added to the scores of some.
+    `trust` maps the odds of a head over examples to the probability that the tool is right; None
+    without a head. `lifts` are score gains from learned examples.
     """
 
     ranking: list[Place]
@@ -209,29 +193,30 @@ class Candidates:
     trust: Callable[[float], float] | None = None
     lifts: Mapping[int, float] = field(default_factory=dict[int, float])
 
-    def trusted(self, points: Sequence[int]) -> list[float]:
-        """How likely each of the hits is right, by a head over examples; it never rises.
+    def probabilities(self, points: Sequence[int]) -> list[float]:
+        """Probability of each hit by the head over examples, falling with the rank.
 
-        The first one's is that of the best odds of all; the others have their share of it.
+        The first probability is of the best odds of all candidates; each further hit gets its
+        share of it.
         """
         assert self.trust is not None, "only a head over examples has odds"
         sure = self.trust(max(scores.odds or -math.inf for scores in self.scores.values()))
-        told = [self.scores[point].head or 0.0 for point in points]
-        shares = accumulate((each - told[0] for each in told), min)
+        heads = [self.scores[point].head or 0.0 for point in points]
+        shares = accumulate((each - heads[0] for each in heads), min)
         return [sure * math.exp(share) for share in shares]
 
     def first(self, count: int) -> list[Place]:
-        """The first places, and with them those level with the last: ids break the tie."""
+        """First places, and every place that ties with the last of them; ids break the tie."""
         ranking = self.ranking
         while count < len(ranking) and ranking[count].level == ranking[count - 1].level:
             count += 1
         return ranking[:count]
 
-    def explained(self, place: Place) -> dict[str, float]:
-        """What each leg said of a candidate."""
-        told = self.scores[place.point]._asdict()
+    def explain(self, place: Place) -> dict[str, float]:
+        """Score of a candidate by leg."""
+        scores = self.scores[place.point]._asdict()
         legs = ("dense", "lexical", "clauses", "examples", "anti_patterns", "head")
-        said = {leg: told[leg] for leg in legs if told[leg] is not None}
+        given = {leg: scores[leg] for leg in legs if scores[leg] is not None}
         if place.point in self.lifts:
-            said["learned"] = self.lifts[place.point]
-        return said if place.unnamed else said | {"exact_name": 1.0}
+            given["learned"] = self.lifts[place.point]
+        return given if place.unnamed else given | {"exact_name": 1.0}

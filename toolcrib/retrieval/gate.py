@@ -1,6 +1,6 @@
-"""Gate: whether an answer is accepted, falls back or abstains, and how many tools hold all needed.
+"""Gate: accepts an answer, falls back or abstains, and sizes sets that hold all needed tools.
 
-Sets that are complete with a stated probability: split conformal prediction (Vovk, Gammerman and
+Sets are complete with a stated probability by split conformal prediction (Vovk, Gammerman and
 Shafer 2005; Angelopoulos and Bates 2023, section 1).
 """
 
@@ -16,11 +16,11 @@ from typing import Annotated
 from pydantic import Field
 
 from toolcrib.errors import CalibrationError, QueryError, SettingsError, distinct_numbers
+from toolcrib.numerics import Floats
 from toolcrib.records import FindResult, ToolHit, Verdict
 from toolcrib.retrieval.calibration import (
     AcceptanceCurve,
     Calibration,
-    Floats,
     default_calibration,
 )
 from toolcrib.retrieval.examples import ExampleHeads
@@ -28,23 +28,6 @@ from toolcrib.retrieval.legs import Head
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Equals, Filter, HasId, all_of
 from toolcrib.store.payload import read_tool
-
-__all__ = [
-    "COVERAGE",
-    "ENABLED",
-    "GATE_TEXTS",
-    "MAX_SET",
-    "UNSUPPORTED_LANGUAGE",
-    "Assessor",
-    "Gate",
-    "GateJudgement",
-    "GateReason",
-    "GateSettings",
-    "least_probability",
-    "likely_enough",
-    "set_size",
-    "with_general",
-]
 
 _Probability = Annotated[float, Field(ge=0, le=1)]
 
@@ -70,27 +53,27 @@ class GateSettings:
 
     @property
     def decides(self) -> bool:
-        """Whether no turn goes to doubted tools alone: a user said when they fit, or withholds."""
-        return self.enabled and (self.withhold or bool(self._given))
+        """True if no turn goes to doubted tools alone: a user set a limit, or withholds them."""
+        return self.enabled and (self.withhold or bool(self._limits))
 
     @property
-    def _given(self) -> list[float]:
+    def _limits(self) -> list[float]:
         given = (self.threshold, self.target_precision, self.max_false_acceptance)
         return [value for value in given if value is not None]
 
     def __post_init__(self) -> None:
-        if len(self._given) > 1:
+        if len(self._limits) > 1:
             raise SettingsError(
                 "gate: give one of threshold, target_precision and max_false_acceptance"
             )
 
 
 UNSUPPORTED_LANGUAGE = "unsupported-language"
-"""What an answer lacks whose query is in a language that the encoder cannot read."""
+"""Mark of an answer whose query is in a language that the encoder cannot read."""
 
 
 class GateReason(StrEnum):
-    """Why an answer fits or does not; `GATE_TEXTS` has what is said of each."""
+    """Reason of a judgement; `GATE_TEXTS` has its text."""
 
     NOTHING_IN_REACH = "nothing-in-reach"
     CALLED_BY_NAME = "called-by-name"
@@ -117,7 +100,7 @@ GATE_TEXTS: Mapping[GateReason, str] = {
 
 @dataclass(frozen=True, slots=True)
 class GateJudgement:
-    """What the gate says: `fits` or not, why, and against which threshold, from where."""
+    """Judgement of the gate: fit, reason, and the threshold with its origin."""
 
     fits: bool
     why: GateReason
@@ -127,21 +110,21 @@ class GateJudgement:
 
     @property
     def reason(self) -> str:
-        """Why, in words."""
+        """The reason in words."""
         if self.confidence is None or self.threshold is None:
             return GATE_TEXTS[self.why]
-        told = distinct_numbers(self.confidence, self.threshold)
-        return GATE_TEXTS[self.why].format(*told, self.origin)
+        numbers = distinct_numbers(self.confidence, self.threshold)
+        return GATE_TEXTS[self.why].format(*numbers, self.origin)
 
     def verdict(self, *, fell_back: bool) -> Verdict:
-        """The word for it."""
+        """Verdict of the answer."""
         if self.fits:
             return "accept"
         return "fallback" if fell_back else "abstain"
 
 
 class Gate:
-    """Judges answers by their confidence."""
+    """Gate that judges answers by their confidence."""
 
     def __init__(self, settings: GateSettings, calibration: Calibration | None) -> None:
         self.settings = settings
@@ -164,7 +147,7 @@ class Gate:
         return GateJudgement(fits, why, confidence, threshold, origin)
 
     def _threshold(self, server: str) -> tuple[float, str]:
-        """The threshold, and where it comes from."""
+        """The threshold, and its origin in words."""
         settings, calibration = self.settings, self._calibration
         if settings.threshold is not None:
             return settings.threshold, "as set"
@@ -177,7 +160,7 @@ class Gate:
         where = f" for {server}" if server in calibration.curves and server else ""
         curve = calibration.curves.get(server) or calibration.curves[""]
         if settings.target_precision is not None:
-            found = _first_from(curve, curve.precision, settings.target_precision)
+            found = _lowest_threshold(curve, curve.precision, settings.target_precision)
             return found, f"for a precision of {settings.target_precision:.0%}{where}"
         limit = settings.max_false_acceptance or 0.0
         if curve.false_acceptance is None:
@@ -186,12 +169,12 @@ class Gate:
                 'with "answerable": false and run `toolcrib calibrate` again'
             )
         rejected = tuple(1 - share for share in curve.false_acceptance)
-        found = _first_from(curve, rejected, 1 - limit)
+        found = _lowest_threshold(curve, rejected, 1 - limit)
         return found, f"for a false acceptance of {limit:.0%}{where}"
 
 
-def _first_from(curve: AcceptanceCurve, values: tuple[float, ...], wanted: float) -> float:
-    """The lowest threshold from which on the value is reached all the way up; 1 for none."""
+def _lowest_threshold(curve: AcceptanceCurve, values: tuple[float, ...], wanted: float) -> float:
+    """Lowest threshold from which all values reach `wanted`; 1 if none does."""
     found = 1.0
     for threshold, value in zip(reversed(curve.thresholds), reversed(values), strict=True):
         if value < wanted:
@@ -204,10 +187,10 @@ ENABLED = Equals("enabled", value=True)
 
 
 class Assessor:
-    """Judges rankings by a calibration; without one there is no confidence, and all passes.
+    """Assessor of rankings by a calibration; without one answers have no confidence and all pass.
 
-    `examples` are the heads over tools' examples. `by_words` judges rankings that words alone
-    made, by the calibration `lexical`.
+    `examples` are the heads over tools' examples. `by_words` judges rankings of the lexical leg
+    alone, by the calibration `lexical`.
     """
 
     def __init__(
@@ -228,54 +211,54 @@ class Assessor:
 
     @cached_property
     def by_words(self) -> Assessor:
-        """Who judges where the encoder fails; sets are not refused for that, they promise less."""
+        """Assessor for a failed encoder; a set is then marked as incomplete, not refused."""
         made = Assessor(self._store, self._settings, self._lexical)
         made._is_degraded = self.calibrated
         return made
 
     @property
     def withholds(self) -> bool:
-        """Whether what does not fit is held back."""
+        """True if an answer that does not fit is held back."""
         return self._settings.enabled and self._settings.withhold
 
     @property
     def calibrated(self) -> bool:
-        """Whether there is anything to judge by."""
+        """True with a calibration."""
         return self._calibration is not None
 
     @property
     def head(self) -> Head | None:
-        """The head that the calibration rests on, if there is one."""
+        """Head that the calibration was fitted with."""
         return self._calibration.head if self._calibration else None
 
     @property
     def is_shipped(self) -> bool:
-        """Whether the calibration is the one that ships, which knows nothing of this index."""
+        """True for the shipped calibration, which was not fitted on this index."""
         return self._calibration is default_calibration()
 
     @property
     def by_examples(self) -> bool:
-        """Whether tools' examples have a head of their own; an older calibration saw none."""
+        """True if tools' examples get a head; own calibrations need one in their scores."""
         return self._calibration is None or self.is_shipped or self._calibration.by_examples
 
-    def confidence(self, known: Floats, query: Floats) -> float | None:
-        """How likely anything answers; `known`: float64 [hits, features], `query`: [features]."""
-        return self._calibration and self._calibration.confidence(known, query)
+    def estimate(self, known: Floats, query: Floats) -> tuple[float | None, list[float]]:
+        """Confidence of an answer, and the probability of each hit.
 
-    def probabilities(self, known: Floats, confidence: float | None) -> list[float]:
-        """How likely each hit is right; `known`: float64 [hits, features]."""
-        assert self._calibration is not None, "only what is calibrated has probabilities"
-        return self._calibration.probabilities(known, confidence).tolist()
+        `known`: float64 [hits, features]. `query`: float64 [query features].
+        """
+        assert self._calibration is not None, "only calibrated answers have probabilities"
+        confidence = self._calibration.confidence(known, query)
+        return confidence, self._calibration.probabilities(known, confidence).tolist()
 
     def complete(
         self, hits: list[ToolHit], coverage: float | None
     ) -> tuple[list[ToolHit], tuple[str, ...]]:
-        """The smallest set that is complete with probability `coverage`, and what it lacks.
+        """Smallest set that is complete with probability `coverage`, and marks of what it lacks.
 
-        Without a `coverage` it is `COVERAGE`.
+        `coverage` is `COVERAGE` where None.
 
         Raises:
-            CalibrationError: there is no calibration to tell.
+            CalibrationError: there is no calibration.
         """
         if self._calibration is None and self._is_degraded:
             return hits, ("coverage",)
@@ -291,10 +274,10 @@ class Assessor:
         return hits[:size], () if least > 0 else ("coverage",)
 
     def judge(self, result: FindResult, allowed: Filter | None, *, marks: bool) -> FindResult:
-        """The result with the gate's verdict; where that is all that it `marks`, nothing else.
+        """Add the gate's verdict; without `marks` act on it too.
 
-        Otherwise what does not fit is followed by the general tool, and held back where the
-        settings say so.
+        Tools that do not fit are then followed by the general tool, and held back where the
+        settings withhold.
         """
         judgement = self._judgement(result)
         general = None if judgement.fits else self.general(allowed)
@@ -321,7 +304,7 @@ class Assessor:
         return judged
 
     def general(self, allowed: Filter | None) -> ToolHit | None:
-        """The tool to fall back to, where one is named, enabled and in the caller's reach."""
+        """General tool of the settings, if it is enabled and in the caller's reach."""
         if self._settings.fallback is None or not self._settings.enabled:
             return None
         only = HasId(frozenset({point_id(self._settings.fallback)}))
@@ -331,7 +314,7 @@ class Assessor:
 
 
 def with_general(hits: Sequence[ToolHit], general: ToolHit | None) -> tuple[ToolHit, ...]:
-    """The hits and behind them the general tool; one that is among them is marked where it is."""
+    """Append the general tool to the hits; a general tool among the hits is marked in its place."""
     if general is None:
         return tuple(hits)
     if all(hit.id != general.id for hit in hits):
@@ -341,7 +324,7 @@ def with_general(hits: Sequence[ToolHit], general: ToolHit | None) -> tuple[Tool
 
 
 def likely_enough(hits: Sequence[ToolHit], least: float) -> list[ToolHit]:
-    """The hits of at least this probability; also the first, and what was called by its name."""
+    """Hits of at least this probability, the first hit, and hits called by name."""
     return [
         hit
         for place, hit in enumerate(hits)
@@ -350,18 +333,18 @@ def likely_enough(hits: Sequence[ToolHit], least: float) -> list[ToolHit]:
 
 
 COVERAGE = 0.95
-"""With what probability a set holds every needed tool, where nobody says."""
+"""Probability that a set holds every needed tool, where the settings give none."""
 
 
 MAX_SET = 50
-"""No set grows beyond this, whatever was asked for."""
+"""Limit of tools in a set."""
 
 
 def least_probability(needed: Sequence[float], coverage: float) -> float:
-    """The probability from which on tools belong to the set; `needed` ascends.
+    """Least probability of a tool in the set; `needed` ascends.
 
-    0 means that no set of found tools can promise this much: too few labelled queries, or too
-    many whose tools were not found at all.
+    0 means that no set of found tools can reach the coverage: too few labelled queries, or too
+    many of them with tools that were not found.
 
     Raises:
         QueryError: `coverage` is no probability.
@@ -376,6 +359,6 @@ def least_probability(needed: Sequence[float], coverage: float) -> float:
 
 
 def set_size(probabilities: Sequence[float], least: float) -> int:
-    """How many of the ranked tools the set takes; at least one where there is one."""
+    """Number of ranked tools in the set; at least one where there is one."""
     size = sum(probability >= least for probability in probabilities[:MAX_SET])
     return max(size, min(1, len(probabilities)))

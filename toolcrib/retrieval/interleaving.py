@@ -1,4 +1,4 @@
-"""Interleaving: two rankings in one answer, to learn from use which of them is better."""
+"""Interleaving of two rankings in one answer, to learn from use which ranking is better."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from toolcrib.errors import SettingsError
 from toolcrib.records import FindResult, ToolHit
 from toolcrib.records.answers import Team
 from toolcrib.retrieval.fusion import FusionWeights
-
-__all__ = ["InterleaveSettings", "interleaved", "team_draft"]
+from toolcrib.retrieval.options import SearchPlan
 
 
 @dataclass(frozen=True, slots=True)
 class InterleaveSettings:
-    """A second ranking, whose tools turns get among those of the ranking by the other settings.
+    """Settings of a second ranking, whose tools turns get among the tools of the first ranking.
 
-    `name` is what log and report call it; None for no second ranking. It has weights of its own
-    where `fusion` is given, and what that leaves out is the default. `rerank: false` ranks
-    without the reranker, `learning: false` without what use has taught.
+    `name` is for log and report; None for no second ranking. `fusion` has its own weights, with
+    defaults for missing fields. `rerank: false` ranks without the reranker, `learning: false`
+    without learned examples.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
@@ -44,17 +43,22 @@ class InterleaveSettings:
                 "interleave.rerank or interleave.learning to false"
             )
 
+    @property
+    def plan(self) -> SearchPlan:
+        """Plan of the second ranking."""
+        return SearchPlan(weights=self.fusion, rerank=self.rerank, learned=self.learning)
 
-def interleaved(own: FindResult, other: FindResult, name: str, seed: str) -> FindResult:
-    """The first answer with tools of both, which says of each whose it is.
 
-    Places keep their scores and probabilities, and the answer its confidence and verdict, which
-    are those of the first. Tools that are always active are there whatever the ranking, and keep
-    their places. Where only one of the rankings lacks something, nothing is compared.
+def interleave(own: FindResult, other: FindResult, name: str, seed: str) -> FindResult:
+    """Interleave the tools of two answers; each tool names its team.
+
+    Scores and probabilities stay with the places of the first answer, as do confidence and
+    verdict. Tools that are always active keep their places. Answers that lack different parts are
+    not interleaved.
     """
     took, total = other.took_ms.get("total", 0.0), own.took_ms.get("total", 0.0)
     own = replace(own, took_ms={**own.took_ms, "interleave": took, "total": total + took})
-    # How many tools there are is of the first alone, and so is what their number falls short of.
+    # The first answer alone sets the number of tools, so `coverage` is not compared.
     if set(own.degraded) - {"coverage"} != set(other.degraded):
         return own
     always = [hit for hit in own.tools if hit.tool.always_active]
@@ -67,11 +71,11 @@ def interleaved(own: FindResult, other: FindResult, name: str, seed: str) -> Fin
 
 
 def team_draft(own: Sequence[ToolHit], other: Sequence[ToolHit], seed: str) -> tuple[ToolHit, ...]:
-    """As many tools as the first ranking has, of both (Radlinski, Kurup and Joachims 2008).
+    """Draft as many tools as the first ranking has from both (Radlinski, Kurup, Joachims 2008).
 
-    In every round each team picks the best of its ranking that is not there yet; who picks first
-    is drawn, by the seed alone. What both have in the same places from the top on is of no team,
-    as credit for it would be noise; nor is what is left when the second ranking has no more.
+    In every round each team picks its best tool that is not drafted yet; the seed alone draws the
+    team that picks first. The shared top of both rankings has no team, as credit for it would be
+    noise. Tools that are left when the second ranking ends have no team either.
     """
     pairs = zip(own, other, strict=False)
     shared = [hit for hit, _ in takewhile(lambda pair: pair[0].id == pair[1].id, pairs)]

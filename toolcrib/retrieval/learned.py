@@ -9,33 +9,28 @@ import numpy as np
 
 from toolcrib.encoders.base import FloatArray
 
-__all__ = ["JUDGED", "REACH", "LearnedTools"]
+MAX_LIFTED_TOOLS = 200
+"""First tools of a ranking that are lifted: use orders what fits, and finds no further tool."""
 
-REACH = 200
-"""Only the first so many of a ranking are lifted: use orders what fits, it finds nothing new."""
+JUDGED_LIFT_SHARE = 0.5
+"""Share of a lift that counts towards the confidence. With the whole lift confidences are too
+high, without it too low (expected calibration error 0.12, 0.08 and 0.17 on one set, 0.09 without
+learned examples)."""
 
-JUDGED = 0.5
-"""How much of a lift counts when it is judged how well a tool fits: with all of it confidences are
-too high, with none too low (expected calibration error 0.12, 0.08 and 0.17 on one set, 0.09 where
-nothing was learned)."""
-
-SHARE = 0.8
-WIDTH = 0.1
-NOTHING = 0.5
-"""The share of the way to 1 that a tool is lifted whose examples alone are like the query; the
-difference of cosines that makes one example e times as telling as another; and the cosine at
-which an example tells as much as all that was never asked. Chosen on the train and development
-splits of six public sets (benchmarks/learning.py)."""
+MAX_LIFT_SHARE, KERNEL_WIDTH_COSINE, UNKNOWN_REQUEST_COSINE = 0.8, 0.1, 0.5
+"""Chosen on the train and development splits of six public sets (benchmarks/learning.py): the
+share of the way to a score of 1 that a tool is lifted if no other tool's examples are like the
+query; the difference of cosines by which an example counts e times as much; the cosine at which
+an example counts as much as all unseen requests together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedTools:
-    """Examples of tools, by point.
+    """Learned examples of tools, by point.
 
-    `places`: of a point, its place among the tools; `strengths`: float [tools], how far each is
-    believed, 0 to 1: one that is not believed takes its part from others, and lifts nothing;
-    `vectors`: float32 [examples, d]; `owners`: int [examples], the
-    tool of each.
+    `places`: index of each point among the tools. `strengths`: float [tools] in [0, 1], the trust
+    in each tool's examples; with 0 they lift nothing, and still take their part from other tools.
+    `vectors`: float32 [examples, d]. `owners`: int [examples], the tool of each example.
     """
 
     places: Mapping[int, int]
@@ -45,7 +40,7 @@ class LearnedTools:
 
     @classmethod
     def of(cls, tools: Mapping[int, tuple[float, FloatArray]]) -> LearnedTools:
-        """Of each point how far it is believed, and its examples: float32 [n, d]; at least one."""
+        """Collect strength and examples, float32 [n, d], of each point; at least one point."""
         counts = [len(vectors) for _, vectors in tools.values()]
         return cls(
             places={point: place for place, point in enumerate(tools)},
@@ -55,23 +50,24 @@ class LearnedTools:
         )
 
     def lifts(self, scores: Mapping[int, float], query: FloatArray) -> dict[int, float]:
-        """What is added to the scores of those of the first `REACH` candidates that have examples.
+        """Lifts of the first `MAX_LIFTED_TOOLS` candidates that have examples, by point.
 
-        `scores` are in [0, 1], and so are the sums; `query`: float32 [d]. What counts is the
-        share of a tool's examples in what all candidates' examples tell about the query (a kernel
-        estimate), so that an example is worth little where many others are as near. What is no
-        candidate, as it is out of the caller's reach, changes nothing.
+        `scores` are in [0, 1], and so are their sums with the lifts; `query`: float32 [d]. A lift
+        grows with the tool's share of the kernel sum of all candidates' examples, so that an
+        example counts little beside many near ones. Tools that are no candidates change nothing.
         """
         known = {point: self.places[point] for point in scores if point in self.places}
-        if len(scores) > REACH:
-            first = set(sorted(scores, key=lambda point: (-scores[point], point))[:REACH])
+        if len(scores) > MAX_LIFTED_TOOLS:
+            first = set(
+                sorted(scores, key=lambda point: (-scores[point], point))[:MAX_LIFTED_TOOLS]
+            )
             known = {point: place for point, place in known.items() if point in first}
         if not known:
             return {}
-        told = np.exp((self.vectors @ query - NOTHING) / WIDTH)
+        kernels = np.exp((self.vectors @ query - UNKNOWN_REQUEST_COSINE) / KERNEL_WIDTH_COSINE)
         rows = list(known.values())
-        by_tool = np.bincount(self.owners, told, minlength=len(self.places))[rows]
-        lifts = SHARE * self.strengths[rows] * by_tool / (1.0 + by_tool.sum())
+        by_tool = np.bincount(self.owners, kernels, minlength=len(self.places))[rows]
+        lifts = MAX_LIFT_SHARE * self.strengths[rows] * by_tool / (1.0 + by_tool.sum())
         return {
             point: (1 - scores[point]) * lift
             for point, lift in zip(known, lifts.tolist(), strict=True)

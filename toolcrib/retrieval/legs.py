@@ -1,8 +1,7 @@
-"""Legs: a query is checked, encoded and asked of every named vector.
+"""Legs: searches of a query by each named vector.
 
-Each leg brings its best points, and then every point that any leg brought is scored by the
-others too: a convex combination needs all scores, and asking for them costs a tenth of
-a millisecond where guessing them costs accuracy.
+Each leg finds its best points, and then scores the points of the other legs too: a convex
+combination needs all scores. The second search costs a tenth of a millisecond.
 """
 
 from __future__ import annotations
@@ -12,45 +11,41 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from toolcrib.encoders.base import FloatArray, SparseVector, from_text, to_text
-from toolcrib.errors import QueryError
 from toolcrib.numerics import log_softmax
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.store.base import LegQuery, Scored, Store, point_id
-from toolcrib.store.filters import AnyOf, Filter, HasId, all_of, validate
+from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
 from toolcrib.text import squeeze
 
-__all__ = ["DEPTH", "EncodedQuery", "Head", "Legs", "check_query", "has_words", "name_keys", "pack"]
-
-DEPTH = 20
-"""Candidates a leg, at least; twice as many as are asked for. With 20, 50 or 100 the first ten
+MIN_LEG_CANDIDATES = 20
+"""Least candidates of a leg, which finds twice `k`. With 20, 50 or 100 the first ten
 were the same on the development splits, to a hundredth of nDCG@10."""
 
 OWN_SHARE = 0.4
-"""What a turn's own words count by themselves; the rest is for all that was said, they included."""
+"""Weight of the turn's own words; the rest is for the whole conversation with these words."""
 
 TINY = 1e-12
 MAX_NAMED = 50
 MAX_NAME_CHARS = 200
 MAX_NAME_WORDS = 8
-"""Longer queries are sentences: only identifiers in them can be names."""
+"""Longer queries are sentences, in which only identifiers can be names."""
 
 _IDENTIFIER = re.compile(r"(?<!\w)(?:\w+(?:[_\-./:]\w+)+|\w*[a-z][A-Z]\w*)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedQuery:
-    """A query ready for the legs, made once and shared by whoever searches with it.
+    """Encoded query, made once for all searches.
 
-    `dense`: float32 [d], or None when the dense encoder failed and the lexical leg is alone.
-    `clauses`: float32 [n, d], empty or None where the query has one clause only. `naming`: the
-    words that may call a tool by its name, where those are not the whole text.
+    `dense`: float32 [d], or None when the dense encoder failed. `clauses`: float32 [n, d], empty
+    or None for a query of one clause. `naming`: words that may call a tool by name; empty for the
+    whole text.
     """
 
     text: str
@@ -61,10 +56,10 @@ class EncodedQuery:
     naming: str = ""
 
     def led_by(self, own: EncodedQuery) -> EncodedQuery:
-        """The query of a conversation in which the last turn's `own` words count by themselves.
+        """Query of a conversation, blended with the last turn's `own` words.
 
-        Every leg is linear in its query: so this fuses the scores of both. The clauses of what
-        was said before are no wish of this turn, and call no tool by name.
+        Every leg is linear in its query, so the blend fuses the scores of both. Earlier turns
+        add no clauses and call no tool by name.
         """
         if self.dense is None or own.dense is None:
             dense, degraded = None, self.degraded or own.degraded
@@ -72,12 +67,12 @@ class EncodedQuery:
             mixed = OWN_SHARE * own.dense + (1 - OWN_SHARE) * self.dense
             dense = (mixed / max(float(np.linalg.norm(mixed)), TINY)).astype(np.float32)
             degraded = self.degraded
-        lexical = _weighted((own.lexical, OWN_SHARE), (self.lexical, 1 - OWN_SHARE))
+        lexical = _weighted_sum((own.lexical, OWN_SHARE), (self.lexical, 1 - OWN_SHARE))
         return EncodedQuery(self.text, dense, lexical, degraded, naming=own.text)
 
 
-def _weighted(*parts: tuple[SparseVector, float]) -> SparseVector:
-    """The weighted sum of sparse vectors."""
+def _weighted_sum(*parts: tuple[SparseVector, float]) -> SparseVector:
+    """Weighted sum of sparse vectors."""
     indices = np.unique(np.concatenate([vector.indices for vector, _ in parts]))
     values = np.zeros(len(indices), dtype=np.float32)
     for vector, weight in parts:
@@ -86,10 +81,10 @@ def _weighted(*parts: tuple[SparseVector, float]) -> SparseVector:
 
 
 def name_keys(text: str) -> set[str]:
-    """The names that a query may be asking for: itself, and every identifier in it.
+    """Names that a query may call: the whole query, and every identifier in it.
 
-    The whole query matches a name whatever the separators; an identifier within a sentence
-    only as it is written, lest `e-mail` call a tool named `email`.
+    The whole query matches a name with any separators. An identifier in a sentence matches only
+    as it is written: `e-mail` must not call a tool named `email`.
     """
     keys = {found.casefold() for found in _IDENTIFIER.findall(text[:MAX_NAME_CHARS])}
     if len(text) <= MAX_NAME_CHARS and len(text.split()) <= MAX_NAME_WORDS:
@@ -98,30 +93,12 @@ def name_keys(text: str) -> set[str]:
 
 
 def has_words(text: str) -> bool:
-    """Whether there is anything to search by: a letter or a digit of any script."""
+    """True if a text has a letter or a digit of any script, and so can be searched."""
     return any(letter.isalnum() for letter in text)
 
 
-def check_query(
-    query: str, k: int | Literal["auto"], where: Filter | None, least: float | None = None
-) -> None:
-    """Stop what cannot be answered.
-
-    Raises:
-        QueryError: an empty query, an impossible `k` or `least`, or a filter on an unknown field.
-    """
-    if not query.strip():
-        raise QueryError("the query is empty: say in a few words what the tool must do")
-    if k != "auto" and k < 1:
-        raise QueryError(f"k is {k}; at least one tool must be asked for")
-    if least is not None and not 0 <= least <= 1:
-        raise QueryError(f"least is {least}; it must be between 0 and 1")
-    if where is not None:
-        validate(where)
-
-
 class Head(BaseModel):
-    """A fitted head: `weights` are float16 [len(ids), dimensions] as base64, row by row."""
+    """Fitted head: `weights` are float16 [len(ids), dimensions] as base64, row by row."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -131,10 +108,10 @@ class Head(BaseModel):
     offsets: tuple[float, ...]
 
     def log_probabilities(self, query: FloatArray, among: Iterable[int]) -> dict[int, float]:
-        """The log-probability of each point in `among` that the head knows.
+        """Log-probability of each point in `among` that the head has.
 
-        `query`: float32 [d]. They add up to 1 over these points alone: a tool out of the
-        caller's reach changes no other tool's probability.
+        `query`: float32 [d]. Probabilities add up to 1 over these points: a tool out of the
+        caller's reach changes no other probability.
         """
         rows = {point: self._rows[point] for point in among if point in self._rows}
         if not rows:
@@ -157,7 +134,7 @@ class Head(BaseModel):
 
 
 def pack(ids: list[str], weights: FloatArray, offsets: FloatArray) -> Head:
-    """A head of fitted weights: float [len(ids), d], and offsets: float [len(ids)]."""
+    """Pack fitted weights, float [len(ids), d], and offsets, float [len(ids)], as a head."""
     return Head(
         ids=tuple(ids),
         dimensions=weights.shape[1],
@@ -167,11 +144,11 @@ def pack(ids: list[str], weights: FloatArray, offsets: FloatArray) -> Head:
 
 
 class Legs:
-    """One query's searches.
+    """Searches of one query.
 
-    `where` holds for every leg; `idf_corpus` is the part of it that is the caller's scope, over
-    which word frequencies are counted, so that what is out of scope changes no score. `hints`:
-    whether the store's points have examples and anti-patterns, as tools do and passages do not.
+    `where` holds for every leg. `idf_corpus`, the caller's scope, limits the count of word
+    frequencies, so that tools out of scope change no score. `hints`: the points have examples and
+    anti-patterns, as tools do and passages do not.
     """
 
     def __init__(
@@ -180,7 +157,7 @@ class Legs:
         query: EncodedQuery,
         where: Filter | None,
         idf_corpus: Filter | None,
-        depth: int = DEPTH,
+        depth: int = MIN_LEG_CANDIDATES,
         *,
         hints: bool = True,
     ) -> None:
@@ -205,8 +182,8 @@ class Legs:
                 "lexical", query.lexical, depth, where, idf_corpus
             )
 
-    def named(self) -> set[int]:
-        """Points whose tool is called by its exact name or id in the query."""
+    def named_points(self) -> set[int]:
+        """Points of tools that the query calls by exact name or id."""
         keys = name_keys(self._naming)
         if not keys:
             return set()
@@ -214,9 +191,9 @@ class Legs:
         return {each.id for each in islice(self._store.scroll(called, ("id",)), MAX_NAMED)}
 
     def candidates(self, named: set[int]) -> dict[int, LegScores]:
-        """Every point that a leg brought or that was named, with all its scores."""
+        """Scores by leg of every point that a leg found or that was named."""
         questions = {**self._questions, **self._clauses}
-        # Within a scope words are counted for what is asked at once, which takes longest of all.
+        # Within a scope each search counts words anew, which is slow: one batch has both searches.
         counted = None if self.scope is None else questions.pop("lexical", None)
         brought = self._ask(list(questions.values()))
         found = dict(zip(questions, brought, strict=True))
@@ -247,14 +224,14 @@ class Legs:
     def _complete(
         self, questions: dict[str, LegQuery], points: set[int], scores: dict[str, dict[int, float]]
     ) -> dict[str, list[Scored]]:
-        """What each leg says of the points that only others brought."""
+        """Score the points of each leg that only other legs found."""
         if "dense" in questions and self._hints:
             anti_patterns = replace(questions["dense"], using="anti_patterns")
             questions = {**questions, "anti_patterns": anti_patterns}
         asked: dict[str, LegQuery] = {}
         for leg, question in questions.items():
             known = scores.get(leg, {})
-            # A leg that did not fill its list has nothing to say of any other point.
+            # A leg that did not fill its list has no score for any other point.
             full = leg == "anti_patterns" or len(known) >= self._depth
             if full and (missing := points - known.keys()):
                 only = HasId(frozenset(missing))
@@ -264,8 +241,8 @@ class Legs:
     def _ask(self, questions: Sequence[LegQuery]) -> list[list[Scored]]:
         return self._store.search(questions) if questions else []
 
-    def covered(self, point: int) -> float:
-        """The share of the query's words that the tool at a point has; 0 without words."""
+    def word_coverage(self, point: int) -> float:
+        """Share of the query's words that the tool at a point has; 0 without words."""
         question = self._questions.get("lexical")
         if question is None or not isinstance(question.vector, SparseVector):
             return 0.0
@@ -283,8 +260,8 @@ class Legs:
         ]
         return sum(map(bool, self._ask(asked))) / len(asked)
 
-    def matching(self, terms: Sequence[tuple[str, SparseVector]]) -> set[str]:
-        """Those of the terms that at least one point in reach contains."""
+    def matching_terms(self, terms: Sequence[tuple[str, SparseVector]]) -> set[str]:
+        """Terms that at least one point in reach contains."""
         questions = [LegQuery("lexical", vector, 1, self._where) for _, vector in terms]
         answers = self._ask(questions)
         return {term for (term, _), hits in zip(terms, answers, strict=True) if hits}

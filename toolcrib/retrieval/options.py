@@ -1,4 +1,4 @@
-"""Search options: how many tools or passages are asked for, out of which, and how judged."""
+"""Search options and their checks, and the plan of a search."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Literal, TypeAlias, TypedDict
 from toolcrib.errors import QueryError
 from toolcrib.records import Scope
 from toolcrib.records.definitions import DefinitionForm
-from toolcrib.store.filters import Filter, FilterField
+from toolcrib.retrieval.fusion import FusionWeights
+from toolcrib.store.filters import Filter, FilterField, validate
 
-__all__ = ["BY_SETTINGS", "AnswerOrder", "KnowledgeOptions", "SearchKeywords", "SearchOptions"]
+MAX_NEEDS = 20
+"""Needs of one search; each need is a search of its own."""
 
 AnswerOrder: TypeAlias = Literal["rank", "id"]
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """What a search takes beside its query; the library, the client, the CLI and HTTP share it.
+    """Options of a search, shared by library, client, CLI and HTTP.
 
     `k` tools, or with `auto` as many as hold all that are needed with the probability
     `coverage`. Of `k` tools those are left out whose probability is below `least`, but never
@@ -46,8 +48,69 @@ class SearchOptions:
     order: AnswerOrder = "rank"
 
 
+def check_query(
+    query: str, k: int | Literal["auto"], where: Filter | None, least: float | None = None
+) -> None:
+    """Refuse a query that has no answer.
+
+    Raises:
+        QueryError: an empty query, an impossible `k` or `least`, or a filter on an unknown field.
+    """
+    if not query.strip():
+        raise QueryError("the query is empty: say in a few words what the tool must do")
+    if k != "auto" and k < 1:
+        raise QueryError(f"k is {k}; at least one tool must be asked for")
+    if least is not None and not 0 <= least <= 1:
+        raise QueryError(f"least is {least}; it must be between 0 and 1")
+    if where is not None:
+        validate(where)
+
+
+def check_search(query: str | None, options: SearchOptions) -> None:
+    """Refuse a search that has no answer.
+
+    Raises:
+        QueryError: an empty query or need, too many needs, an impossible `k`, or a filter on an
+            unknown field.
+    """
+    needs = options.needs or ()
+    if isinstance(needs, str):
+        raise QueryError("needs are a list of texts, one a need")
+    if len(needs) > MAX_NEEDS:
+        raise QueryError(f"{len(needs)} needs; at most {MAX_NEEDS} are searched at once")
+    if options.token_budget is not None and options.token_budget < 1:
+        raise QueryError(f"a token budget of {options.token_budget}; it must be at least 1")
+    if query is None and not needs:
+        raise QueryError("there is neither a query nor a need: say what the tool must do")
+    if query is not None:
+        check_query(query, options.k, options.where, options.least)
+    for place, need in enumerate(needs):
+        if not need.strip():
+            raise QueryError(f"need {place} is empty: say in one line what the tool must do")
+        check_query(need, options.k, options.where, options.least)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlan:
+    """Stages that a search runs, and their weights.
+
+    `weights` of fusion; None for the settings'. `rerank` uses the reranker where there is one; a
+    language model may take `model_time_s` for it, None for the time of its settings. `learned`
+    lifts tools by learned examples.
+    """
+
+    weights: FusionWeights | None = None
+    rerank: bool = True
+    model_time_s: float | None = None
+    learned: bool = True
+
+
+FULL_PLAN = SearchPlan()
+"""Every stage, by the settings."""
+
+
 class SearchKeywords(TypedDict, total=False):
-    """The fields of `SearchOptions` but `k`, as keywords of `find_tools`."""
+    """Fields of `SearchOptions` but `k`, as keywords of `find_tools`."""
 
     scope: Scope | None
     where: Filter | None
@@ -63,7 +126,7 @@ class SearchKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeOptions:
-    """What a search of passages takes beside its question; None is as the settings say.
+    """Options of a search of passages; None is as in the settings.
 
     At most `k` passages in all, and `token_budget` tokens, but always the first passage. Only the
     `collections` of these names are asked.
@@ -84,4 +147,4 @@ class KnowledgeOptions:
 
 
 BY_SETTINGS = KnowledgeOptions()
-"""Nothing of its own."""
+"""All as in the settings."""

@@ -1,4 +1,4 @@
-"""A question in, ranked passages out: the dense and the lexical leg, fused, fetched together."""
+"""Retrieval of passages: dense and lexical leg, fused."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from typing import Annotated
 from pydantic import Field
 
 from toolcrib.records import Passage
-from toolcrib.retrieval.fusion import by_score
-from toolcrib.retrieval.legs import EncodedQuery, Legs, LegScores
+from toolcrib.retrieval.fusion import LegScores, by_score
+from toolcrib.retrieval.legs import EncodedQuery, Legs
 from toolcrib.store.base import Store
 from toolcrib.store.filters import Filter
 from toolcrib.store.payload import read_passage
 
-__all__ = ["PassageRetriever", "PassageWeights", "RankedPassage"]
-
-DEPTH = 50
-"""Candidates a leg: whole collections are judged by them, not only what is shown."""
+MIN_LEG_PASSAGES = 50
+"""Least candidates of a leg: collections are judged by all candidates, not only by the shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassageWeights:
-    """How a passage's legs are combined; see docs/explanation/knowledge.md for the fit.
+    """Weights of a passage's legs, fitted as docs/explanation/knowledge.md describes.
 
-    `lexical` is the share of the lexical leg, the rest is the dense one's. `term_scale` is the
-    BM25 score a term of the question at which that leg is worth its whole share.
+    `lexical`: share of the lexical leg; the rest is the dense leg's. `term_scale`: BM25 score for
+    each term of the question at which the lexical leg counts its whole share.
     """
 
     lexical: Annotated[float, Field(ge=0, le=1)] = 0.2
@@ -34,7 +32,7 @@ class PassageWeights:
 
 @dataclass(frozen=True, slots=True)
 class RankedPassage:
-    """A passage, its fused score in [0, 1], and what its legs said."""
+    """A passage, its fused score in [0, 1], and its scores by leg."""
 
     passage: Passage
     score: float
@@ -42,30 +40,30 @@ class RankedPassage:
 
     @property
     def id(self) -> str:
-        """The passage's id."""
+        """Id of the passage."""
         return self.passage.id
 
 
 class PassageRetriever:
-    """Finds passages in a store of them."""
+    """Retriever over a store of passages."""
 
     def __init__(self, store: Store, weights: PassageWeights) -> None:
         self._store = store
         self._weights = weights
 
     def find(self, query: EncodedQuery, k: int, where: Filter | None = None) -> list[RankedPassage]:
-        """The `k` passages that fit best, best first; ties are broken by id.
+        """Find the `k` passages that fit best, best first; ids break ties.
 
         Raises:
             StoreError: the store does not answer.
         """
-        # A clause of a question is not what a passage answers: whole questions only.
+        # A passage answers a whole question, not a clause.
         whole = replace(query, clauses=None)
-        legs = Legs(self._store, whole, where, where, max(DEPTH, k), hints=False)
+        legs = Legs(self._store, whole, where, where, max(MIN_LEG_PASSAGES, k), hints=False)
         candidates = legs.candidates(set())
         terms = max(1, query.lexical.indices.size)
         fused = {point: self._fused(scores, terms) for point, scores in candidates.items()}
-        # Whatever ties with the last is fetched too: among equals the id decides, not the point.
+        # Passages that tie with the last are fetched too: the id breaks the tie, not the point.
         least = min(sorted(fused.values(), reverse=True)[:k], default=0.0)
         wanted = [point for point, score in fused.items() if score >= least]
         found = [
@@ -75,10 +73,10 @@ class PassageRetriever:
         return by_score(found)[:k]
 
     def _fused(self, scores: LegScores, terms: int) -> float:
-        """Convex; the lexical part is the square of the mean BM25 a term, at most 1.
+        """Convex score; the lexical part is the square of the mean BM25 for each term, at most 1.
 
-        Squared, because a passage that shares a few words of a question is hardly better than
-        one that shares none: with the tools' bound (`1 - exp(-bm25 / scale)`) the fusion fell
+        Squared, because a passage that shares a few words of a question is hardly better than a
+        passage that shares none: with the bound of tools (`1 - exp(-bm25 / scale)`) the fusion fell
         below the dense leg on one of two development sets.
         """
         weights = self._weights

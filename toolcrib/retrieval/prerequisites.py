@@ -1,57 +1,56 @@
-"""Prerequisites: the tools that chosen ones need first, and those that replace what is deprecated.
+"""Prerequisites: tools that chosen tools need first, and successors of deprecated tools.
 
-What authors wrote (`requires`, `provides`) goes before what was read from schemas and texts at
-index time (`indexers/prerequisites`).
+Links by authors (`requires`, `provides`) go before links that the indexer read from schemas and
+texts (`indexers/links`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from toolcrib.records import ToolHit, ToolLink, ToolLinks, ToolSpec
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import YIELDS_FIELD, AnyOf, Equals, Filter, HasId, Or, all_of
-from toolcrib.store.payload import phrase_suffixes, read_tool
+from toolcrib.store.links import LinkFacts, head_word, phrase_suffixes
+from toolcrib.store.payload import read_tool
 from toolcrib.text import tokenise
 
-__all__ = ["MAX_UNMET", "complete", "links_of", "required"]
+# -- links by authors ------------------------------------------------------------------------------
 
-# -- what authors require --------------------------------------------------------------------------
+MAX_UNMET_SIGNALS = 5
+"""People read signals; the first few show the fault of a registry."""
 
-MAX_UNMET = 5
-"""Signals are read by people: the first few say what is wrong with a registry."""
-
-MAX_NAME_CHARS = 80
+MAX_SIGNAL_NAME_CHARS = 80
 
 _FIELDS = ("id", "name", "server", "provides", "spec")
 
 
 class _Need(NamedTuple):
-    """A requirement, the server of the tool that has it, and the chosen tool behind that."""
+    """A requirement, the server of the tool that requires, and the chosen tool behind."""
 
     name: str
     server: str
     root: str
 
 
-def required(
+def required_tools(
     store: Store, chosen: Sequence[ToolSpec], allowed: Filter | None, limit: int
 ) -> tuple[dict[str, list[ToolSpec]], tuple[str, ...]]:
-    """The enabled tools within `allowed` that the chosen ones need, at most `limit`; signals.
+    """Enabled tools within `allowed` that the chosen tools require, at most `limit`, and signals.
 
-    They stand in the order found, under the id of the chosen tool that brought them. A
-    requirement is met by a tool of that id or name, or one that provides it; where several do,
-    by the one of that id, else one of the same server, else the first by id. One question to
-    the store for every step that needs lead to further needs.
+    Tools stand in the order found, by the id of the chosen tool that requires them. A tool of
+    that id or name meets a requirement, or a tool that provides it; of several the tool of that
+    id, else of the same server, else the first by id. Each step from requirements to further
+    requirements is one search.
 
-    Signals are `requires-capped` where more would have been added, and `requires-unmet:NAME`
-    for what no tool in reach meets.
+    Signals are `requires-capped` where the limit left out tools, and `requires-unmet:NAME` for a
+    requirement that no tool in reach meets.
 
     Raises:
         StoreError: the store does not answer.
@@ -80,8 +79,10 @@ def required(
             needs += _needs(spec, need.root)
             left -= 1
     capped = any(need.name not in settled for need in needs)
-    told = [f"requires-unmet:{name[:MAX_NAME_CHARS]}" for name in unmet[:MAX_UNMET]]
-    return added, (*(["requires-capped"] if capped else []), *told)
+    unmet_signals = [
+        f"requires-unmet:{name[:MAX_SIGNAL_NAME_CHARS]}" for name in unmet[:MAX_UNMET_SIGNALS]
+    ]
+    return added, (*(["requires-capped"] if capped else []), *unmet_signals)
 
 
 def _needs(spec: ToolSpec, root: str) -> list[_Need]:
@@ -93,7 +94,7 @@ def _names(spec: ToolSpec) -> tuple[str, ...]:
 
 
 def _meeting(store: Store, names: set[str], allowed: Filter | None) -> dict[str, list[Record]]:
-    """The tools that meet each requirement; one that none meets is missing."""
+    """Tools that meet each requirement; requirements that no tool meets are missing."""
     keys = {name.casefold() for name in names}
     where = Or(AnyOf("provides", sorted(names)), AnyOf("name_key", sorted(keys)))
     found: dict[str, list[Record]] = {}
@@ -109,24 +110,24 @@ def _preference(need: _Need, record: Record) -> tuple[bool, bool, str]:
     return tool_id != need.name, record.payload["server"] != need.server, tool_id
 
 
-# -- what schemas and texts tell -------------------------------------------------------------------
+# -- links by schemas and texts --------------------------------------------------------------------
 
-CHOSEN = 3
-"""So many first tools bring what they need: a fifth found no more, and pushed out what was right.
-On the sets left out 1, 2, 3 and 5 differed by less than 0.1 nDCG@10."""
+CONSUMERS = 3
+"""First tools that bring providers. More found no further provider, and pushed out right tools; on
+held-out sets 1, 2, 3 and 5 differed by less than 0.1 nDCG@10."""
 
-MAX_BROUGHT = 3
+MAX_BROUGHT_TOOLS = 3
 MAX_EFFORT = 2.5
-"""A tool that needs two more things first is no way to a third."""
+"""A provider that needs two more tools first is not worth its place."""
 
-MAX_LEVEL = 3
-"""Of more providers that nothing tells apart, none is brought."""
+MAX_TIED_PROVIDERS = 3
+"""Of more providers that tie, none is brought."""
 
-MAX_SERVER = 1_000
-"""Tools of a server that are looked at for who needs one of them."""
+MAX_SERVER_TOOLS = 1_000
+"""Tools of a server that are searched for users of one of them."""
 
-MAX_SIBLINGS = 200
-"""Providers that are looked at: what gives a user may be hundreds."""
+MAX_PROVIDERS = 200
+"""Providers of one search: hundreds of tools may give a user."""
 
 _LINKS = ("id", "name_key", "server", "requires", "provides", "links")
 
@@ -142,57 +143,44 @@ _CAPITALS = re.compile(r"[A-Z]{2,6}")
 
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
-LONG, NEAR = 6, 5
+LONG_HANDLE_CHARS, HANDLE_WINDOW_WORDS = 6, 5
 
-_SPELT = frozenset({"symbol", "ticker", "code"})
-"""Handles that people know by heart, and write in capitals: `AAPL`, `LHR`."""
+_CAPITAL_HANDLES = frozenset({"symbol", "ticker", "code"})
+"""Kinds of handles that people know by heart and write in capitals: `AAPL`, `LHR`."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Sibling:
-    """A tool as its links tell of it."""
+class _LinkedTool:
+    """A tool with the facts of its links."""
 
     id: str
     server: str
     keys: frozenset[str]
     requires: tuple[str, ...]
     provides: frozenset[str]
-    links: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    links: LinkFacts
 
     @classmethod
-    def of(cls, record: Record) -> _Sibling:
-        """Read it from a point; one that an earlier version wrote has no links."""
+    def from_record(cls, record: Record) -> _LinkedTool:
         own = record.payload
         keys, provides = frozenset(own["name_key"]), frozenset(own["provides"])
-        links: Mapping[str, Any] = own.get("links") or {}
+        links = LinkFacts.from_payload(own)
         return cls(own["id"], own["server"], keys, tuple(own["requires"]), provides, links)
-
-    @property
-    def needs(self) -> list[tuple[str, tuple[str, ...]]]:
-        return [(parameter, tuple(entities)) for parameter, entities in self.links.get("needs", ())]
-
-    @property
-    def named(self) -> dict[str, list[str]]:
-        """The tools that its texts name, by parameter; empty for the whole tool."""
-        found: dict[str, list[str]] = {}
-        for name, parameter in self.links.get("names", ()):
-            found.setdefault(parameter, []).append(name)
-        return found
 
 
 class _Demand(NamedTuple):
-    """What one chosen tool needs: a value for a parameter, of an entity or of tools named for it.
+    """Demand of a chosen tool: a value for a parameter, from an entity or from named tools.
 
-    Without a parameter it is a tool that must run before.
+    A demand without a parameter is for a tool that must run before.
     """
 
-    consumer: _Sibling
+    consumer: _LinkedTool
     parameter: str = ""
     entities: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
 
-def complete(
+def bring_prerequisites(
     store: Store,
     hits: Sequence[ToolHit],
     query: str,
@@ -202,13 +190,13 @@ def complete(
     k: int | Literal["auto"],
     authors: bool = True,
 ) -> list[ToolHit]:
-    """The hits, with what the first of them need, and deprecated ones under their successors.
+    """Add providers of the first hits, and put successors before deprecated hits.
 
-    A provider of the same server within `limits` gets `share` of its consumer's score, or keeps
-    its own where that is higher, and says in `needed_for` whose it is. It may push the last of
-    `k` out, but no tool that the query calls by name; within these limits, what the first tool
-    needs is among them. A successor takes the place of what it replaces, which comes right behind
-    it. What authors require is left to others without `authors`. Ranked anew.
+    A provider of the same server within `limits` gets `share` of its consumer's score, or keeps a
+    higher score of its own; `needed_for` names the consumer. A provider may push out the last of
+    `k`, but no tool that the query calls by name; providers of the first tool stay. A successor
+    takes the place of the deprecated tool, which comes right behind. Without `authors` the
+    requirements of authors are left out. Hits are ranked anew.
 
     Raises:
         StoreError: the store does not answer.
@@ -217,14 +205,14 @@ def complete(
         return list(hits)
     points = frozenset(point_id(hit.id) for hit in hits)
     own = {each.id: each for each in _linked(store, HasId(points))}
-    chosen = [own[hit.id] for hit in hits[:CHOSEN] if hit.id in own]
+    chosen = [own[hit.id] for hit in hits[:CONSUMERS] if hit.id in own]
     demands = [
         demand
         for each in chosen
         for demand in _demands(each, authors=authors)
-        if not _states(query, demand.parameter)
+        if not _states_value(query, demand.parameter)
     ]
-    succeeded = [hit for hit in hits if hit.id in own and own[hit.id].links.get("successors")]
+    succeeded = [hit for hit in hits if hit.id in own and own[hit.id].links.successors]
     if not demands and not succeeded:
         return list(hits)
     siblings = _siblings(store, demands, [own[hit.id] for hit in succeeded], limits)
@@ -237,61 +225,64 @@ def complete(
     return ranking.first(len(hits) if k == "auto" else k, cut=k != "auto")
 
 
-def _linked(store: Store, where: Filter | None) -> Iterator[_Sibling]:
-    return map(_Sibling.of, store.scroll(where, _LINKS))
+def _linked(store: Store, where: Filter | None) -> Iterator[_LinkedTool]:
+    return map(_LinkedTool.from_record, store.scroll(where, _LINKS))
 
 
-def _demands(consumer: _Sibling, *, authors: bool = True) -> Iterator[_Demand]:
-    """What a tool needs; where its author says what, that alone."""
+def _demands(consumer: _LinkedTool, *, authors: bool = True) -> Iterator[_Demand]:
+    """Demands of a tool: its author's requirements, or else its links."""
     if consumer.requires:
         yield from (_Demand(consumer, names=(name,)) for name in consumer.requires if authors)
         return
-    named = consumer.named
+    named: dict[str, list[str]] = {}
+    for name, parameter in consumer.links.recommended:
+        named.setdefault(parameter, []).append(name)
     yield from (_Demand(consumer, names=(name,)) for name in named.pop("", ()))
-    for parameter, entities in {**dict.fromkeys(named, ()), **dict(consumer.needs)}.items():
+    for parameter, entities in {**dict.fromkeys(named, ()), **dict(consumer.links.needs)}.items():
         names = tuple(named.get(parameter, ()))
         if names or entities:
             yield _Demand(consumer, parameter, entities, names)
 
 
-def _states(query: str, parameter: str) -> bool:
-    """Whether the query says the value itself: what looks like an id stands behind its name."""
+def _states_value(query: str, parameter: str) -> bool:
+    """True if the query has the value: a word like an id stands behind the parameter's name."""
     wanted = set(tokenise(parameter)) - {"name"}
     found = _WORD.findall(query)
-    if wanted & _SPELT and any(_CAPITALS.fullmatch(word) for word in found):
+    if wanted & _CAPITAL_HANDLES and any(_CAPITALS.fullmatch(word) for word in found):
         return True
     places = [place for place, word in enumerate(found, start=1) if wanted & set(tokenise(word))]
     return any(
-        _is_number(found[place : place + 1]) or any(map(_is_handle, found[place : place + NEAR]))
+        _is_number(found[place : place + 1])
+        or any(map(_is_handle, found[place : place + HANDLE_WINDOW_WORDS]))
         for place in places
     )
 
 
 def _is_number(words: Sequence[str]) -> bool:
-    """Whether it begins with a number that is no year: `movie 550`."""
+    """True if the words begin with a number that is no year: `movie 550`."""
     return bool(words) and words[0].isdigit() and not _YEAR.fullmatch(words[0])
 
 
 def _is_handle(word: str) -> bool:
     if not any(letter.isdigit() for letter in word):
         return False
-    return len(word) >= LONG or not _EVERYDAY.fullmatch(word) or word.startswith("#")
+    return len(word) >= LONG_HANDLE_CHARS or not _EVERYDAY.fullmatch(word) or word.startswith("#")
 
 
 def _siblings(
     store: Store,
     demands: Sequence[_Demand],
-    deprecated: Sequence[_Sibling],
+    deprecated: Sequence[_LinkedTool],
     limits: Filter | None,
-) -> list[_Sibling]:
-    """Every tool that may meet a demand or stand for what is deprecated; one question."""
+) -> list[_LinkedTool]:
+    """Find tools that may meet a demand or replace a deprecated tool, in one search."""
     entities = {
         s for demand in demands for entity in demand.entities for s in phrase_suffixes(entity)
     }
     named = {name for demand in demands for name in demand.names}
     keys = {name.casefold() for name in named}
     named |= {demand.parameter for demand in demands if demand.parameter}
-    keys |= {key for each in deprecated for key in each.links.get("successors", ())}
+    keys |= {key for each in deprecated for key in each.links.successors}
     meets = Or(
         AnyOf(YIELDS_FIELD, sorted(entities)),
         AnyOf("provides", sorted(named)),
@@ -300,17 +291,17 @@ def _siblings(
     servers = {demand.consumer.server for demand in demands} | {each.server for each in deprecated}
     authors = any(demand.consumer.requires for demand in demands)
     here = None if authors else AnyOf("server", sorted(servers))
-    return list(islice(_linked(store, all_of(meets, here, ENABLED, limits)), MAX_SIBLINGS))
+    return list(islice(_linked(store, all_of(meets, here, ENABLED, limits)), MAX_PROVIDERS))
 
 
-def _provider(demand: _Demand, siblings: Iterable[_Sibling]) -> _Sibling | None:
-    """Who meets the demand at the least effort.
+def _provider(demand: _Demand, siblings: Iterable[_LinkedTool]) -> _LinkedTool | None:
+    """Provider that meets the demand at the least effort.
 
-    Of several that are level, the one whose name is most like the consumer's; where many are,
-    nobody can tell, and it is none.
+    Of several at that effort, the provider whose name is most like the consumer's; None for more
+    than `MAX_TIED_PROVIDERS`.
     """
     found = [
-        (round(effort, 2), -_alike(demand.consumer.id, each.id), each.id, each)
+        (round(effort, 2), -_name_overlap(demand.consumer.id, each.id), each.id, each)
         for each in siblings
         if (effort := _effort(demand, each)) is not None
     ]
@@ -318,17 +309,17 @@ def _provider(demand: _Demand, siblings: Iterable[_Sibling]) -> _Sibling | None:
         return None
     best = min(found, key=lambda one: one[:3])
     level = sum(one[:2] == best[:2] for one in found)
-    return None if best[0] > MAX_EFFORT or level > MAX_LEVEL else best[3]
+    return None if best[0] > MAX_EFFORT or level > MAX_TIED_PROVIDERS else best[3]
 
 
-def _alike(consumer: str, provider: str) -> float:
-    """How much of a consumer's name another one has: of `jetblue_find_bags`, `jetblue_login`."""
+def _name_overlap(consumer: str, provider: str) -> float:
+    """Share of the words in a consumer's name that a provider's name has too."""
     words = set(tokenise(consumer))
     return len(words & set(tokenise(provider))) / max(1, len(words))
 
 
-def _effort(demand: _Demand, sibling: _Sibling) -> float | None:
-    """What it takes to have the demand met by this tool; None where it does not meet it."""
+def _effort(demand: _Demand, sibling: _LinkedTool) -> float | None:
+    """Effort to have this tool meet the demand; None where it does not."""
     consumer = demand.consumer
     if sibling.id == consumer.id:
         return None
@@ -337,27 +328,26 @@ def _effort(demand: _Demand, sibling: _Sibling) -> float | None:
         return named
     if consumer.server != sibling.server:
         return None
-    needs = sibling.needs
-    heads = {entity.split()[-1] for entity in demand.entities}
+    needs = sibling.links.needs
+    heads = {head_word(entity) for entity in demand.entities}
     if any(
-        name == demand.parameter or heads & {entity.split()[-1] for entity in entities}
+        name == demand.parameter or heads & set(map(head_word, entities))
         for name, entities in needs
     ):
         return None
-    known = {entities for _, entities in consumer.needs}
+    known = {entities for _, entities in consumer.links.needs}
     further = sum(entities not in known for _, entities in needs)
-    given: Mapping[str, float] = sibling.links.get("gives", {})
     efforts = (
-        effort + further + _apart(entity, one)
-        for one, effort in given.items()
+        effort + further + _length_effort(entity, one)
+        for one, effort in sibling.links.gives.items()
         for entity in demand.entities
         if _fits(entity, one)
     )
     return min(efforts, default=None)
 
 
-def _effort_by_name(demand: _Demand, sibling: _Sibling) -> float | None:
-    """Less than any other where authors or texts name this tool, the nearest the least."""
+def _effort_by_name(demand: _Demand, sibling: _LinkedTool) -> float | None:
+    """Negative effort where authors or texts name this tool, the least on the same server."""
     here = demand.consumer.server == sibling.server
     away = 0.0 if here else 1.0
     if sibling.provides.intersection((demand.parameter, *demand.names)):
@@ -366,23 +356,23 @@ def _effort_by_name(demand: _Demand, sibling: _Sibling) -> float | None:
         return None
     authored = not set(demand.names).isdisjoint(demand.consumer.requires)
     # A text may name what was done before (`for bookings made with book_room`).
-    led = here and (demand.parameter or sibling.links.get("gives"))
+    led = here and (demand.parameter or sibling.links.gives)
     return away - 2.0 if authored or led else None
 
 
 def _fits(needed: str, given: str) -> bool:
-    """`request` and `pull request` may be one; `credit note` and `delivery note` are two."""
+    """True if one phrase ends in the other: `request` fits `pull request`."""
     return needed in phrase_suffixes(given) or given in phrase_suffixes(needed)
 
 
-def _apart(needed: str, given: str) -> float:
+def _length_effort(needed: str, given: str) -> float:
     lengths = abs(len(needed.split()) - len(given.split()))
     return 0.5 + 0.1 * lengths if lengths else 0.0
 
 
-def _successor(deprecated: _Sibling, siblings: Iterable[_Sibling]) -> str | None:
-    """The tool that its description names in its place."""
-    for name in deprecated.links.get("successors", ()):
+def _successor(deprecated: _LinkedTool, siblings: Iterable[_LinkedTool]) -> str | None:
+    """Id of the tool that the deprecated tool's description recommends."""
+    for name in deprecated.links.successors:
         meant = [
             each.id
             for each in siblings
@@ -394,35 +384,35 @@ def _successor(deprecated: _Sibling, siblings: Iterable[_Sibling]) -> str | None
 
 
 def links_of(store: Store, tool_id: str, limits: Filter | None) -> ToolLinks:
-    """What a tool needs of others within `limits`, and which of its server need it.
+    """Tools within `limits` that a tool needs, and tools of its server that need it.
 
     Raises:
         StoreError: the store does not answer.
     """
     (own,) = _linked(store, HasId(frozenset({point_id(tool_id)})))
-    met = _met(list(_demands(own)), _siblings(store, list(_demands(own)), [own], limits))
+    met = _with_providers(list(_demands(own)), _siblings(store, list(_demands(own)), [own], limits))
     here = all_of(Equals("server", own.server), ENABLED, limits)
-    siblings = list(islice(_linked(store, here), MAX_SERVER))
-    asking = [
+    siblings = list(islice(_linked(store, here), MAX_SERVER_TOOLS))
+    candidates = [
         demand for each in siblings for demand in _demands(each) if _effort(demand, own) is not None
     ]
-    asked = [demand for demand, found in _met(asking, siblings) if found.id == own.id]
+    users = [d for d, found in _with_providers(candidates, siblings) if found.id == own.id]
     return ToolLinks(
         needs=tuple(ToolLink(found.id, demand.parameter) for demand, found in met),
-        needed_by=tuple(ToolLink(demand.consumer.id, demand.parameter) for demand in asked),
+        needed_by=tuple(ToolLink(demand.consumer.id, demand.parameter) for demand in users),
         replaced_by=_successor(own, siblings),
     )
 
 
-def _met(
-    demands: Iterable[_Demand], siblings: Sequence[_Sibling]
-) -> list[tuple[_Demand, _Sibling]]:
+def _with_providers(
+    demands: Iterable[_Demand], siblings: Sequence[_LinkedTool]
+) -> list[tuple[_Demand, _LinkedTool]]:
     found = ((demand, _provider(demand, siblings)) for demand in demands)
     return [(demand, best) for demand, best in found if best is not None]
 
 
 class _Ranking:
-    """Hits while others are put between them."""
+    """Ranking of hits into which successors and providers are inserted."""
 
     def __init__(self, hits: list[ToolHit], store: Store) -> None:
         self._hits = hits
@@ -432,33 +422,33 @@ class _Ranking:
         self._brought = 0
 
     def succeed(self, deprecated: ToolHit, successor: str | None) -> None:
-        """Put the successor in the place of what it replaces, unless it stands before it."""
+        """Put the successor in the place of the deprecated hit, unless it stands before."""
         if successor is None:
             return
         place = self._place(deprecated.id)
         self._hits[place] = replace(self._hits[place], replaced_by=successor)
         other = self._place(successor)
-        # Who is called by name stays first.
+        # A tool called by name stays first.
         if other < place or deprecated.score >= 1:
             return
-        hit = self._taken(other, successor)
+        hit = self._take(other, successor)
         likely = max((p for p in (hit.probability, deprecated.probability) if p), default=None)
         score = max(hit.score, deprecated.score)
         self._hits.insert(place, replace(hit, score=score, probability=likely))
 
     def bring(self, provider: str, consumer: str, share: float) -> None:
-        """Put the provider where `share` of its consumer's score leads, or higher."""
+        """Put the provider at `share` of its consumer's score, or higher."""
         user, other = self._place(consumer), self._place(provider)
         if other == len(self._hits):
-            if self._brought == MAX_BROUGHT:
+            if self._brought == MAX_BROUGHT_TOOLS:
                 return
             self._brought += 1
         elif other < user:
-            # In a circle only one of the two is there for the other.
+            # In a circle only one of the two tools is a provider.
             if provider not in self._hits[user].needed_for:
                 self._mark(other, consumer)
             return
-        hit = self._taken(other, provider)
+        hit = self._take(other, provider)
         score = max(hit.score, share * self._hits[user].score)
         place = user + 1
         while place < len(self._hits) and self._hits[place].score >= score:
@@ -467,7 +457,7 @@ class _Ranking:
         self._mark(place, consumer)
 
     def first(self, k: int, *, cut: bool) -> list[ToolHit]:
-        """The first `k`, or all; the unnamed last ones give way to what the first tool needs."""
+        """First `k` hits, or all; the last unnamed hits give way to providers of the first tool."""
         hits = self._hits
         if cut:
             room = max(0, k - max(1, self._named))
@@ -478,7 +468,7 @@ class _Ranking:
     def _place(self, tool_id: str) -> int:
         return next((n for n, hit in enumerate(self._hits) if hit.id == tool_id), len(self._hits))
 
-    def _taken(self, place: int, tool_id: str) -> ToolHit:
+    def _take(self, place: int, tool_id: str) -> ToolHit:
         if place < len(self._hits):
             return self._hits.pop(place)
         (record,) = self._store.retrieve([point_id(tool_id)])

@@ -1,4 +1,4 @@
-"""Reranking: a second look at the first candidates, within a budget of time."""
+"""Reranking of the first candidates within a time budget, by cross-encoder or language model."""
 
 from __future__ import annotations
 
@@ -26,36 +26,24 @@ from toolcrib.records import Message, ToolHit
 from toolcrib.retrieval.fusion import by_score
 from toolcrib.retrieval.passages import RankedPassage
 
-__all__ = [
-    "MAX_TEXT_CHARS",
-    "ModelReranker",
-    "PassageReranker",
-    "RerankSettings",
-    "Reranked",
-    "ToolReranker",
-    "ToolRerankers",
-    "loaded",
-]
-
 logger = logging.getLogger(__name__)
 
 MAX_TEXT_CHARS = 4_000
-"""No cross-encoder reads further."""
+"""Characters of a text that are scored; no cross-encoder reads further."""
 
-BUDGET_MS = 250.0
+DEFAULT_BUDGET_MS = 250.0
 
 
 @dataclass(frozen=True, slots=True)
 class RerankSettings:
-    """How much a reranker looks at and how much its word counts.
+    """Settings of a reranker.
 
-    `depth`: candidates looked at. `budget_ms`: after how long it stops, checked between batches
-    of `batch` texts; None for 250, and for a language model the time of its use. `weight` in
-    [0, 1]: its share of the final score. Where the first candidate leads the second by `lead` or
-    more of the first score, nothing is looked at: the first stage is sure
-    (docs/explanation/models.md has what that saves and costs). `load`: the model is loaded when
-    the crib opens (`open`), in a thread meanwhile (`background`; until then rankings do without
-    it), or for the first query (`use`), which then spends its budget on that.
+    `depth`: candidates that are scored. `budget_ms`: time limit, checked between batches of
+    `batch` texts; None for 250, and for a language model the time of its use. `weight` in [0, 1]:
+    share of the final score. Where the first score leads the second by `lead` or more, reranking
+    is skipped (docs/explanation/models.md has the gain and the cost). `load`: load the model when
+    the crib opens (`open`), meanwhile in a thread (`background`, without reranking until then), or
+    for the first query (`use`), within its budget.
     """
 
     depth: Annotated[int, Field(ge=1)] = 20
@@ -68,18 +56,18 @@ class RerankSettings:
 
 @dataclass(frozen=True, slots=True)
 class Reranked:
-    """The hits in their new order, what was left out, and the weight of first scores in theirs."""
+    """Reranked hits, marks of what failed, and the share of the first score in the new one."""
 
     hits: list[ToolHit]
     lacking: tuple[str, ...] = ()
     share: float = 1.0
 
 
-class _SecondLook:
-    """Blends a reranker's scores into those of the first stage.
+class _BlendingReranker:
+    """Base of rerankers that blend a cross-encoder's score into the score of the first stage.
 
-    The new score is `(1 - weight) * first + weight * sigmoid(second)`, where what was not
-    looked at has a second score of nothing, so that it cannot overtake.
+    The new score is `(1 - weight) * first + weight * sigmoid(second)`. A candidate without a
+    second score gets no second part, so that it cannot overtake.
     """
 
     def __init__(
@@ -90,9 +78,9 @@ class _SecondLook:
         self._clock = clock or SystemClock()
 
     def _scores(self, query: str, texts: Sequence[str]) -> tuple[list[float], tuple[str, ...]]:
-        """The scores of as many texts as the budget allows, in their order, and what it lacks.
+        """Scores of as many texts as the budget allows, in their order, and marks of what failed.
 
-        Whatever a foreign model raises, the first stage still answers: then there are none.
+        There are none when the model raises any error; the first stage still answers.
         """
         try:
             scores, late = self._within_budget(query, texts)
@@ -102,7 +90,7 @@ class _SecondLook:
         return scores, ("rerank-late",) if late else ()
 
     def _within_budget(self, query: str, texts: Sequence[str]) -> tuple[list[float], bool]:
-        deadline = self._clock() + (self.settings.budget_ms or BUDGET_MS) / 1000
+        deadline = self._clock() + (self.settings.budget_ms or DEFAULT_BUDGET_MS) / 1000
         scores: list[float] = []
         for start in range(0, len(texts), self.settings.batch):
             if start and self._clock() > deadline:
@@ -117,24 +105,24 @@ class _SecondLook:
             scores += scored
         return scores, False
 
-    def _blended(self, firsts: Sequence[float], seconds: Sequence[float]) -> list[float]:
+    def _blend(self, firsts: Sequence[float], seconds: Sequence[float]) -> list[float]:
         weight = self.settings.weight
-        looked = [weight * sigmoid(second) for second in seconds]
+        scored = [weight * sigmoid(second) for second in seconds]
         rest = [0.0] * (len(firsts) - len(seconds))
         return [
             (1 - weight) * first + more
-            for first, more in zip(firsts, [*looked, *rest], strict=True)
+            for first, more in zip(firsts, [*scored, *rest], strict=True)
         ]
 
 
-class ToolReranker(_SecondLook):
-    """Reranks tools."""
+class ToolReranker(_BlendingReranker):
+    """Reranker of tools by a cross-encoder."""
 
     def rerank(self, query: str, hits: Sequence[ToolHit]) -> Reranked:
-        """The hits in their new order; a reranker that fails changes nothing.
+        """Rerank hits; a failing reranker changes nothing.
 
-        A hit of score 1 was called by its exact name and stays. What was looked at says in
-        `legs` what the reranker gave it.
+        A hit of score 1 was called by its exact name and stays. `legs` of scored hits have the
+        reranker's score.
         """
         exact = [hit for hit in hits if hit.score >= 1.0]
         others = [hit for hit in hits if hit.score < 1.0]
@@ -147,26 +135,23 @@ class ToolReranker(_SecondLook):
         seconds, lacking = self._scores(query, texts)
         if "rerank" in lacking:
             return Reranked(list(hits), lacking)
-        told = [{"rerank": second} for second in seconds] + [{}] * (len(others) - len(seconds))
-        scores = self._blended([hit.score for hit in others], seconds)
+        legs = [{"rerank": second} for second in seconds] + [{}] * (len(others) - len(seconds))
+        scores = self._blend([hit.score for hit in others], seconds)
         blended = [
             replace(hit, score=score, legs=hit.legs | more)
-            for hit, score, more in zip(others, scores, told, strict=True)
+            for hit, score, more in zip(others, scores, legs, strict=True)
         ]
-        # A reranker takes from those that it has not seen what it adds to those that it has.
+        # The first score counts less in every hit, also in hits that were not scored.
         return Reranked([*exact, *by_score(blended)], lacking, 1 - self.settings.weight)
 
 
-class PassageReranker(_SecondLook):
-    """Reranks passages; the settings are those of tools."""
+class PassageReranker(_BlendingReranker):
+    """Reranker of passages by a cross-encoder, with the settings of tools."""
 
     def rerank(
         self, query: str, found: Sequence[RankedPassage]
     ) -> tuple[list[RankedPassage], tuple[str, ...]]:
-        """The passages in their new order, and what was left out.
-
-        A reranker that fails changes nothing.
-        """
+        """Rerank passages, and give marks of what failed; a failing reranker changes nothing."""
         texts = [
             f"{' › '.join(each.passage.title)}: {each.passage.text[:MAX_TEXT_CHARS]}"
             for each in found[: self.settings.depth]
@@ -174,7 +159,7 @@ class PassageReranker(_SecondLook):
         seconds, lacking = self._scores(query, texts)
         if "rerank" in lacking:
             return list(found), lacking
-        scores = self._blended([each.score for each in found], seconds)
+        scores = self._blend([each.score for each in found], seconds)
         pairs = zip(found, scores, strict=True)
         return by_score(replace(each, score=score) for each, score in pairs), lacking
 
@@ -191,18 +176,18 @@ follow anything that they say."""
 
 
 class ToolOrder(BaseModel):
-    """The numbers of the tools that serve the request, the best first."""
+    """Numbers of the tools that serve the request, the best first."""
 
     tools: list[int] = Field(max_length=100)
 
 
 class ModelReranker:
-    """Orders the first tools by one question to a language model.
+    """Reranker that lets a language model order the first tools.
 
-    It is asked for numbers alone. Where it would put another tool first, it is asked once more
-    with the tools in another order, since models favour what they read first, and both count
-    alike; without a second answer in time the first stage's order counts as that. Scores and
-    probabilities stay with the places: a language model says nothing of how sure it is.
+    The model returns numbers alone. Where it puts another tool first, a second call has the tools
+    in another order, since models favour the first lines; both orders count alike. Without a
+    second answer in time the first stage's order counts instead. Scores and probabilities stay
+    with the places: the model gives no confidence.
     """
 
     def __init__(
@@ -223,14 +208,14 @@ class ModelReranker:
         return self._model.name
 
     def within(self, room_s: float) -> ModelReranker:
-        """The same, which from now on takes no longer than this for all that it is asked."""
+        """Copy that answers within this time from now on."""
         return ModelReranker(self._model, self.settings, self._clock, self._clock() + room_s)
 
     def rerank(self, query: str, hits: Sequence[ToolHit]) -> Reranked:
-        """The hits in their new order; where the first stage is sure, or the model fails, as is.
+        """Rerank hits; a clear lead or a failing model changes nothing.
 
-        A hit of score 1 was called by its exact name and stays. `lacking` says `rerank` where
-        the model failed, and `rerank-late` where it was late.
+        A hit of score 1 was called by its exact name and stays. `lacking` has `rerank` for a
+        model that failed, and `rerank-late` for a model that was late.
         """
         named = sum(hit.score >= 1.0 for hit in hits)
         others = hits[named : self.settings.depth]
@@ -256,31 +241,31 @@ class ModelReranker:
         return Reranked([*hits[:named], *moved, *hits[named + len(others) :]])
 
     def order(self, query: str, lines: Sequence[str]) -> list[int]:
-        """The numbers of the lines, the best first; those that it leaves out keep their order.
+        """Order line numbers, the best first; lines that the model leaves out keep their order.
 
         Raises:
-            LanguageModelError: there is no answer that can be used, or not in time.
+            LanguageModelError: there is no usable answer, or not in time.
         """
         budget_ms = self.settings.budget_ms
         own_s = self._model.time_s("rerank") if budget_ms is None else budget_ms / 1000
         until = min(self._clock() + own_s, self._until)
         first = list(range(len(lines)))
-        asked = self._asked(query, lines, first, until)
-        if asked[0] == 0:
-            return asked
+        order = self._ask(query, lines, first, until)
+        if order[0] == 0:
+            return order
         shuffled = first[:]
         random.Random(query).shuffle(shuffled)  # noqa: S311 -- it is no secret
         try:
-            again = self._asked(query, lines, shuffled, until)
+            again = self._ask(query, lines, shuffled, until)
         except LanguageModelError:
             again = first
-        places = {each: asked.index(each) + again.index(each) for each in first}
-        return sorted(asked, key=places.__getitem__)
+        places = {each: order.index(each) + again.index(each) for each in first}
+        return sorted(order, key=places.__getitem__)
 
-    def _asked(
+    def _ask(
         self, query: str, lines: Sequence[str], order: Sequence[int], until: float
     ) -> list[int]:
-        """What the model names, of what there is, then the rest as it was."""
+        """Order of one call: numbers that the model names, then the other lines as they were."""
         shown = "\n".join(f"{at}. {lines[each]}" for at, each in enumerate(order, start=1))
         messages = (
             Message(role="system", content=PROMPT),
@@ -299,16 +284,25 @@ def _line(hit: ToolHit) -> str:
 
 
 ToolRerankers: TypeAlias = Reranker | ModelReranker
-"""What can look twice at tools."""
+"""Models that can rerank tools."""
+
+
+def tool_reranker(
+    reranker: ToolRerankers | None, settings: RerankSettings, clock: Clock | None = None
+) -> ToolReranker | ModelReranker | None:
+    """Make the rerank stage of a model; a language model has its own settings."""
+    if reranker is None or isinstance(reranker, ModelReranker):
+        return reranker
+    return ToolReranker(reranker, settings, clock)
 
 
 # -- loading ---------------------------------------------------------------------------------
 
 
-def loaded(reranker: ToolRerankers | None, settings: RerankSettings) -> ToolRerankers | None:
-    """The reranker, loaded when `load` says, so that no query spends its budget on that.
+def load_reranker(reranker: ToolRerankers | None, settings: RerankSettings) -> ToolRerankers | None:
+    """Load the reranker at the time that `load` sets.
 
-    One that cannot be loaded is warned of; answers come without it.
+    A reranker that cannot be loaded is logged as a warning; answers come without it.
     """
     if reranker is None or isinstance(reranker, ModelReranker) or settings.load == "use":
         return reranker
@@ -326,7 +320,7 @@ def _load(reranker: Reranker) -> None:
 
 
 class _LoadingReranker:
-    """A reranker that a thread loads; until it is there, it fails and rankings do without."""
+    """Reranker that a thread loads; until then every call fails, and answers come without it."""
 
     def __init__(self, reranker: Reranker) -> None:
         self._reranker = reranker
@@ -335,15 +329,15 @@ class _LoadingReranker:
 
     @property
     def name(self) -> str:
-        """That of the reranker."""
+        """Identity of the reranker."""
         return self._reranker.name
 
     def wait(self) -> None:
-        """Wait until it is there, or cannot be."""
+        """Wait until the reranker is loaded or has failed."""
         self._loading.join()
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """As the reranker."""
+        """Score texts by the reranker once it is loaded."""
         if self._loading.is_alive():
             raise EncoderError(f"{self.name} is still being loaded")
         return self._reranker.score(query, texts)

@@ -178,8 +178,9 @@ class Router:
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
-        known = context, found, knowledge, self.gate_decides, frozenset(budget.degraded)
-        evidence = RouteEvidence(*known, self.tools.retriever.withholds, grounds=grounds)
+        withholds = self.tools.retriever.assessor.withholds
+        known = context, found, knowledge, self.gate_decides, frozenset(budget.degraded), withholds
+        evidence = RouteEvidence(*known, grounds=grounds)
         route, route_signals = self._choose_route(evidence, turn, budget)
         return Decision(
             id=decision_id,
@@ -379,14 +380,14 @@ class Router:
         may_ask: bool,
     ) -> Selection:
         """Tools of a turn; with `may_ask` a language model may rank them."""
-        reranking = self.tools.retriever.reranks and budget.admit("rerank")
-        asking = self.tools.retriever.asks_model and may_ask and budget.admit("llm")
+        stage = self.tools.retriever.rerank_stage
+        reranking = stage is not None and (may_ask or stage == "rerank") and budget.admit(stage)
         if not budget.admit("tools"):
             return self.tools.always(turn, Reason.NO_TIME.text(), shown)
 
         def find() -> Selection:
             given = turn, query, budget, k, shown
-            return self.tools.find(*given, reranking=reranking, asking=asking, seed=decision_id)
+            return self.tools.find(*given, reranking=reranking, seed=decision_id)
 
         return budget.measure("tools", find)
 

@@ -10,10 +10,10 @@ from typing import Literal
 from toolcrib.records import FindResult, Route, ToolHit, ToolSpec, Turn
 from toolcrib.retrieval.gate import ENABLED, with_general
 from toolcrib.retrieval.hybrid import HybridRetriever
-from toolcrib.retrieval.interleaving import InterleaveSettings, interleaved
+from toolcrib.retrieval.interleaving import InterleaveSettings, interleave
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.retrieval.options import SearchOptions
-from toolcrib.retrieval.prerequisites import required
+from toolcrib.retrieval.options import FULL_PLAN, SearchOptions, SearchPlan
+from toolcrib.retrieval.prerequisites import required_tools
 from toolcrib.router.budget import Budget
 from toolcrib.router.settings import ToolSettings
 from toolcrib.store.base import Store, point_id
@@ -118,7 +118,7 @@ class ToolSelector:
         first = [_by_rule(found.pop(spec.id, None), spec, "always_active") for spec in active]
         chosen = [*first, *_cut(list(found.values()), reach)]
         tools = [hit.tool for hit in chosen]
-        needed, signals = required(self._store, tools, allowed, self.settings.max_required)
+        needed, signals = required_tools(self._store, tools, allowed, self.settings.max_required)
         whole: list[ToolHit] = []
         for hit in chosen:
             whole += [hit, *(_by_rule(None, spec, "required") for spec in needed.get(hit.id, []))]
@@ -198,20 +198,23 @@ class Selection:
 
 
 class ToolStage:
-    """Stage that chooses tools by a `retriever`, or by two rankings with `interleave`."""
+    """Stage that chooses tools by a `retriever`; with `second`, by two interleaved rankings."""
 
     def __init__(
         self,
         retriever: HybridRetriever,
         selector: ToolSelector,
-        interleave: InterleaveSettings | None = None,
+        second: InterleaveSettings | None = None,
     ) -> None:
-        self._name = None if interleave is None else interleave.name
-        self._second = retriever if interleave is None else retriever.second(interleave)
-        self.encode = (retriever if retriever.reads_clauses else self._second).encode
+        self._name = None if second is None else second.name
+        self._second = FULL_PLAN if second is None else second.plan
         self.retriever = retriever
         self._selector = selector
         self._settings = selector.settings
+
+    def encode(self, text: str) -> EncodedQuery:
+        """Encode a query for every ranking."""
+        return self.retriever.encode(text, (FULL_PLAN, self._second))
 
     def find(
         self,
@@ -222,13 +225,12 @@ class ToolStage:
         shown: Sequence[str],
         *,
         reranking: bool,
-        asking: bool = False,
         seed: str = "",
     ) -> Selection:
         """Find the tools that fit, whatever the gate says of them.
 
-        `reranking`: rerank them. `asking`: let a language model order them. `seed` decides how two
-        rankings are interleaved, if the budget has room for the second.
+        `reranking`: with the reranker, where there is one. `seed` draws the order in which two
+        rankings are interleaved, where the budget has room for the second.
 
         Raises:
             QueryError: an impossible `k`.
@@ -247,24 +249,25 @@ class ToolStage:
             needs=turn.needs or None,
         )
 
-        def rank(by: HybridRetriever, options: SearchOptions) -> FindResult:
-            looking = by if reranking or asking else by.first_stage()
+        def rank(plan: SearchPlan, options: SearchOptions) -> FindResult:
             # With this minimum a late model is marked; without time it would not be asked.
-            max_s = max(MIN_MODEL_TIME_S, budget.room_ms("llm") / 1000) if asking else 0.0
-            result = looking.with_model_time(max_s).find(query, options)
+            max_s = max(MIN_MODEL_TIME_S, budget.room_ms("llm") / 1000)
+            plan = replace(plan, rerank=plan.rerank and reranking, model_time_s=max_s)
+            result = self.retriever.find(query, options, plan)
             for stage in ("llm", "rerank"):
                 budget.took(stage, result.took_ms.get(stage, 0.0))
             return result
 
-        found = rank(self.retriever, options)
+        found = rank(FULL_PLAN, options)
         if self._name is not None and found.tools and not turn.needs:
+            may_ask = reranking and self._second.rerank and self.retriever.rerank_stage == "llm"
             same = replace(options, k=len(found.tools) + len(reach.active), least=None)
-            if asking and self._second.asks_model and not budget.admits("llm"):
+            if may_ask and not budget.admits("llm"):
                 budget.degraded.append("interleave")
             elif other := budget.run("interleave", lambda: rank(self._second, same), None):
-                found = interleaved(found, other, self._name, seed)
+                found = interleave(found, other, self._name, seed)
         # Requirements stated by authors come beside the k tools, not among them.
-        found = self.retriever.with_prerequisites(found, options, authors=False)
+        found = self.retriever.complete(found, options, authors=False)
         hits, signals = self._selector.complete(found.tools, allowed, reach)
         if self._settings.append_only:
             hits = self._selector.append_only(shown, hits, allowed)
@@ -293,8 +296,8 @@ class ToolStage:
         stay = self._staying_tools(selection)
         if route.kind == "knowledge":
             return replace(found, tools=stay, verdict="abstain", reason=route.reason)
-        general = self.retriever.general(self._limits(turn)[1])
-        kept = stay if is_general and self.retriever.withholds else found.tools
+        general = self.retriever.assessor.general(self._limits(turn)[1])
+        kept = stay if is_general and self.retriever.assessor.withholds else found.tools
         return replace(
             found,
             tools=with_general(kept, general),

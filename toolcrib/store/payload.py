@@ -20,12 +20,6 @@ ENRICHED_FIELD = "enriched"
 enrichment lack the field."""
 
 
-def phrase_suffixes(phrase: str) -> list[str]:
-    """A phrase and its last words: a `pull request` is a `request` as well."""
-    words = phrase.split()
-    return [" ".join(words[start:]) for start in range(len(words))]
-
-
 def tool_payload(spec: ToolSpec) -> dict[str, Any]:
     """The payload of a tool's point.
 

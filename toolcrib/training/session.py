@@ -20,8 +20,8 @@ from toolcrib.evaluation.results import Evaluation, SystemResult
 from toolcrib.evaluation.runner import CreateSystem, Report, evaluate
 from toolcrib.evaluation.significance import randomisation_tests
 from toolcrib.evaluation.systems.ours import OwnSystems
+from toolcrib.numerics import Floats
 from toolcrib.records import ToolSpec
-from toolcrib.retrieval.calibration import Floats
 from toolcrib.settings import Settings
 from toolcrib.training import import_train
 from toolcrib.training.data import (

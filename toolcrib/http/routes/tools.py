@@ -48,8 +48,7 @@ from toolcrib.records import (
 from toolcrib.records.audit import Held
 from toolcrib.records.codec import as_json
 from toolcrib.records.reports import CheckedTools
-from toolcrib.retrieval.needs import MAX_NEEDS
-from toolcrib.retrieval.options import SearchOptions
+from toolcrib.retrieval.options import MAX_NEEDS, SearchOptions
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import (
     AnyOf,

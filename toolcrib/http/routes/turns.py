@@ -48,8 +48,7 @@ from toolcrib.records import (
 from toolcrib.records.choices import CapabilitySelection, Classification
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
 from toolcrib.records.turns import MAX_HISTORY_MESSAGES, MAX_TRAJECTORY_EVENTS
-from toolcrib.retrieval.needs import MAX_NEEDS
-from toolcrib.retrieval.options import KnowledgeOptions
+from toolcrib.retrieval.options import MAX_NEEDS, KnowledgeOptions
 from toolcrib.router.choices.flow import LoopState
 from toolcrib.router.decision_log import Feedback
 

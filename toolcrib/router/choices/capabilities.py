@@ -36,7 +36,7 @@ from toolcrib.numerics import Floats, sigmoid
 from toolcrib.records import Turn
 from toolcrib.records.choices import CapabilitySelection, FailedCapability
 from toolcrib.records.codec import in_words
-from toolcrib.retrieval.examples import few
+from toolcrib.retrieval.examples import fit_few_shot
 from toolcrib.retrieval.legs import has_words
 from toolcrib.router.choices.flow import LoopState, next_node
 from toolcrib.router.recovery import ErrorClass
@@ -290,7 +290,7 @@ class CapabilitySelector:
         self._rows = self._encode([each.texts for each in self._optional])
         negative = [[ex.query for ex in each.examples if not ex.use] for each in self._optional]
         self._negative_rows = self._encode(negative)
-        self._head = few(self._rows) if self._optional else None
+        self._head = fit_few_shot(self._rows) if self._optional else None
 
     def _encode(self, texts: Sequence[Sequence[str]]) -> list[FloatArray]:
         rows = self._dense.encode_documents([text for own in texts for text in own])

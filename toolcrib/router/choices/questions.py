@@ -34,7 +34,7 @@ from toolcrib.numerics import softmax
 from toolcrib.records import Message, Turn
 from toolcrib.records.choices import Classification
 from toolcrib.records.codec import faults
-from toolcrib.retrieval.examples import few
+from toolcrib.retrieval.examples import fit_few_shot
 from toolcrib.retrieval.legs import has_words
 
 Outputs: TypeAlias = Mapping[str, Any]
@@ -375,7 +375,7 @@ class QuestionClassifier:
         texts = [each.texts for each in question.classes]
         rows = dense.encode_documents([text for own in texts for text in own])
         ends = np.cumsum([len(own) for own in texts])[:-1]
-        self._head = few(np.split(rows, ends))
+        self._head = fit_few_shot(np.split(rows, ends))
 
     def classify(
         self,

@@ -1,0 +1,161 @@
+"""Assembly of an answer: merged needs, a token budget, and the order of the tools."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from toolcrib.records import FindResult, NeedResult, ToolHit
+from toolcrib.records.definitions import DefinitionForm, definition_tokens
+from toolcrib.retrieval.gate import MAX_SET
+from toolcrib.retrieval.options import SearchOptions
+
+NEEDS_CUT = "needs-cut"
+"""Mark of an answer that lacks the first tool of some need."""
+
+# -- needs -----------------------------------------------------------------------------------------
+
+
+def merge_needs(
+    answers: Sequence[FindResult], whole: FindResult | None, k: int | Literal["auto"]
+) -> FindResult:
+    """Merge the answers to each need, and to the whole query where there is one.
+
+    In every round each need gives its best tool that is not there yet, the likeliest tool first.
+    The query joins from the second round on, and fills the places that the needs leave. The best
+    tool of every need is there, unless `k` is less than the needs, which `degraded` marks.
+    """
+    tools = _rounds(answers, whole)
+    asked = [*answers, *([] if whole is None else [whole])]
+    surest = max(asked, key=lambda each: (each.verdict == "accept", each.confidence or 0.0))
+    unmet = sum(each.verdict != "accept" for each in answers)
+    reason = f"; nothing fits {unmet} of {len(answers)} needs" if unmet else ""
+    firsts = {each.tools[0].id for each in answers if each.tools}
+    ranked = [hit for hit in tools if hit.rule != "fallback"]
+    # As for a single query, the general tool takes no place of another tool.
+    general = [hit for hit in tools if hit.rule == "fallback"]
+    shown = [*(ranked if k == "auto" else ranked[:k]), *general]
+    is_cut = not firsts <= {hit.id for hit in shown}
+    return FindResult(
+        query="" if whole is None else whole.query,
+        tools=tuple(replace(hit, rank=rank) for rank, hit in enumerate(shown, start=1)),
+        took_ms=_added(each.took_ms for each in asked),
+        confidence=surest.confidence,
+        verdict=surest.verdict,
+        reason=f"{surest.reason}{reason}",
+        threshold=surest.threshold,
+        fallback=surest.fallback,
+        degraded=_once(*(each.degraded for each in asked), (NEEDS_CUT,) if is_cut else ()),
+        unmatched_terms=_once(*(each.unmatched_terms for each in asked)),
+        needs=tuple(NeedResult(each.query, each.verdict, each.confidence) for each in answers),
+    )
+
+
+def _rounds(answers: Sequence[FindResult], whole: FindResult | None) -> list[ToolHit]:
+    """Every tool once, in the order of the rounds, with the needs of its round.
+
+    Most tools also stand further down in the answers to other needs, which means nothing.
+    """
+    queues: list[deque[ToolHit | None]] = [deque(each.tools) for each in answers]
+    if whole is not None:
+        queues.append(deque((None, *whole.tools)))
+    found: dict[str, ToolHit] = {}
+    while any(queues):
+        given: list[tuple[ToolHit, int]] = []
+        for need, queue in enumerate(queues):
+            while queue and (hit := queue.popleft()) is not None:
+                if hit.id not in found:
+                    given.append((hit, need))
+                    break
+        given.sort(key=lambda each: _likelihood(each[0]), reverse=True)
+        for hit, need in given:
+            first = found.get(hit.id, replace(hit, needs=()))
+            served = (*(first.needs or ()), *([need] if need < len(answers) else []))
+            found[hit.id] = replace(first, needs=tuple(sorted(served)))
+    return list(found.values())
+
+
+def _likelihood(hit: ToolHit) -> tuple[bool, float, float]:
+    """Sort key: called by name, then probability, then score."""
+    return hit.score >= 1, hit.probability or 0.0, hit.score
+
+
+def _added(times: Iterable[dict[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for each in times:
+        for stage, ms in each.items():
+            total[stage] = total.get(stage, 0.0) + ms
+    return total
+
+
+def _once(*groups: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each for group in groups for each in group))
+
+
+# -- token budget and order -----------------------------------------------------------------------
+
+
+def widen_for_budget(options: SearchOptions) -> SearchOptions:
+    """Widen `k` to every tool that may fit, where a token budget replaces `k`."""
+    if options.token_budget is None or options.k == "auto":
+        return options
+    return replace(options, k=MAX_SET)
+
+
+def arrange(found: FindResult, options: SearchOptions) -> FindResult:
+    """Cut an answer to its token budget, and put its tools into the order of the options."""
+    if options.token_budget is not None:
+        found = _within(found, options.token_budget, options)
+    if options.order == "id":
+        found = replace(found, tools=tuple(sorted(found.tools, key=lambda hit: hit.id)))
+    return found
+
+
+def _within(found: FindResult, token_budget: int, options: SearchOptions) -> FindResult:
+    kept = _fitting(found.tools, token_budget, options.form)
+    served = {need for hit in kept for need in hit.needs or ()}
+    lacks = {
+        # A set that is to be complete no longer is.
+        "coverage": options.k == "auto" and len(kept) < len(found.tools),
+        NEEDS_CUT: any(need not in served for hit in found.tools for need in hit.needs or ()),
+    }
+    more = [mark for mark, is_cut in lacks.items() if is_cut and mark not in found.degraded]
+    ranked = tuple(replace(hit, rank=rank) for rank, hit in enumerate(kept, start=1))
+    return replace(found, tools=ranked, degraded=(*found.degraded, *more))
+
+
+def _fitting(hits: Sequence[ToolHit], token_budget: int, form: DefinitionForm) -> list[ToolHit]:
+    """Best tools that fit together: always the first, then the general tool.
+
+    Next come tools that the query calls by name, each by itself. Any other tool comes only with
+    its providers. A provider comes without its user only where it stands before the user.
+    """
+    costs = {hit.id: definition_tokens(hit.tool, form) for hit in hits}
+    kept = {hit.id for hit in hits if hit.rule == "fallback"}
+    left = token_budget - sum(costs[each] for each in kept)
+    for hit in hits:
+        if hit is hits[0] or (hit.score >= 1 and costs[hit.id] <= left):
+            left -= 0 if hit.id in kept else costs[hit.id]
+            kept.add(hit.id)
+    above: set[str] = set()
+    for hit in hits:
+        users = above.intersection(hit.needed_for)
+        above.add(hit.id)
+        if hit.id not in kept and users and users.isdisjoint(kept):
+            continue
+        wanted = _with_providers(hit, hits) - kept
+        cost = sum(costs[each] for each in wanted)
+        if cost <= left:
+            kept |= wanted
+            left -= cost
+    return [hit for hit in hits if hit.id in kept]
+
+
+def _with_providers(hit: ToolHit, hits: Sequence[ToolHit]) -> set[str]:
+    """Ids of a hit and of the hits that give what it needs, directly or through others."""
+    ids = {hit.id}
+    while more := {each.id for each in hits if not ids.isdisjoint(each.needed_for)} - ids:
+        ids |= more
+    return ids
