@@ -279,7 +279,7 @@ class RemoteCrib:
         """As `Crib.find_knowledge`."""
         options = asdict(KnowledgeOptions(k, collections, token_budget))
         if not has_words(query):
-            raise QueryError("the question has no words; ask in a few words")
+            raise QueryError("the question is empty: say in a few words what to look for")
         body = _without_none({"query": query, "scope": scope and as_json(scope), **options})
         return self._transport.ask(KnowledgeResult, "POST", "/v1/knowledge/search", body)
 
@@ -526,4 +526,4 @@ def _turn_json(turn: Turn | str) -> dict[str, Any]:
 
 def _check_k(k: int | Literal["auto"] | None) -> None:
     if isinstance(k, int) and k < 1:
-        raise QueryError(f"k is {k}; it must be at least 1")
+        raise QueryError(f"k is {k}; at least one tool must be asked for")

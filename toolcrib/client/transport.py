@@ -382,7 +382,7 @@ def _upload_content(entries: Iterable[_Entry]) -> bytes:
         try:
             lines.append(_line(source, item))
         except (PydanticSerializationError, UnicodeEncodeError):
-            reason = "holds half a character (a lone surrogate); correct the text"
+            reason = "holds half a character (a lone surrogate); mend the text"
             refused.append(_refused_line(source, item, reason))
         except ValueError as error:
             refused.append(_refused_line(source, item, f"cannot be sent: {error}"))

@@ -65,7 +65,7 @@ def test_the_tables_say_what_the_drawings_show(summary: DecisionSummary, reader:
 
 def test_every_rate_has_words():
     told = said(outcome="success", route="tools", intent="", domain="", tools=["a"], collections=[])
-    assert set(summarise([record(), told]).rates) == set(RATES)
+    assert set(summarise([record(kind="both"), told]).rates) == set(RATES)
 
 
 def test_a_log_that_nobody_said_anything_about_says_so():
