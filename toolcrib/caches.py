@@ -6,12 +6,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, MutableMapping
 from functools import lru_cache, wraps
-from typing import TypeVar
+from typing import Any, TypeVar
 
 __all__ = ["BoundedMap", "cached_texts"]
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
+_MISSING = object()
 
 
 class BoundedMap(MutableMapping[_Key, _Value]):
@@ -50,6 +51,15 @@ class BoundedMap(MutableMapping[_Key, _Value]):
         with self._lock:
             _, size = self._entries.pop(key)
             self.size -= size
+
+    def pop(self, key: _Key, default: Any = _MISSING) -> Any:
+        """Remove a key and return its value, in one step; `default` where there is none.
+
+        Raises:
+            KeyError: there is neither.
+        """
+        with self._lock:
+            return super().pop(key) if default is _MISSING else super().pop(key, default)
 
     def __iter__(self) -> Iterator[_Key]:
         """Keys, those used longest ago first; entries may be set and removed meanwhile."""
