@@ -155,3 +155,37 @@ def test_names_of_tools_gazetteers_and_a_region_are_known():
     assert types_of(detector, "ask at (415) 555-2671") == [("phone", "(415) 555-2671")]
     without = detector_of(free_of_models(), DeterministicEncoder())
     assert types_of(without, "ask Heron at (415) 555-2671") == []
+
+
+@pytest.fixture(scope="module")
+def shipped_detector():
+    bundled = make_dense(Settings())
+    return detector_of(Settings(), bundled), bundled
+
+
+def test_an_opening_states_the_intent_of_its_own_turn_and_not_of_an_earlier_one(shipped_detector):
+    detector, bundled = shipped_detector
+    own, joined = "Fix the crash in it", "translate the handbook to Spanish\nFix the crash in it"
+    assert detector.detect(own, query_of(joined, bundled)).intent == "debug"
+    assert detector.detect(own, query_of(own, bundled)).intent == "debug"
+
+
+def test_thanks_are_small_talk_also_behind_a_request_and_in_other_languages(shipped_detector):
+    detector, bundled = shipped_detector
+    for thanks in ("Thank you, that's all I needed.", "谢谢你", "Çok teşekkürler"):
+        joined = query_of(f"refund invoice 7\n{thanks}", bundled)
+        assert detector.detect(thanks, joined).smalltalk == "thanks"
+        assert detector.detect(thanks, query_of(thanks, bundled)).smalltalk == "thanks"
+
+
+@pytest.mark.parametrize("text", ["打开厨房的灯", "显示我的未读邮件", "включи свет на кухне"])
+def test_a_request_in_a_language_that_is_not_read_is_no_small_talk(shipped_detector, text):
+    detector, bundled = shipped_detector
+    assert detector.detect(text, query_of(text, bundled)).smalltalk is None
+
+
+def test_openings_of_the_shipped_cues_state_no_intent_that_own_labels_lack(labels):
+    dense = CountingEncoder()
+    detector = detector_of(free_of_models(context={"labels": labels}), dense)
+    text = "translate the handbook to Spanish"
+    assert detector.detect(text, query_of(text, dense)).intent in {"buy", "sell", None}

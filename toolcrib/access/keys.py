@@ -64,7 +64,7 @@ class Grant(BaseModel):
     rate: str | None = Field(default=None, pattern=r"^[1-9][0-9]*/(second|minute|hour)$")
 
     def scope(self) -> Scope:
-        """What a key allows of tools and collections."""
+        """Scope of tools and collections that a key allows."""
         return Scope(
             servers=self.servers,
             tags=self.tags,

@@ -149,7 +149,7 @@ def _exact_or_digest(tool: ToolSpec, *parts: str) -> str:
 
 
 def _is_exact(parts: Sequence[str]) -> bool:
-    """Whether providers accept the joined parts, and no others are joined or digested to them."""
+    """True if providers accept the joined parts, and no others are joined or digested to them."""
     name = "__".join(parts)
     if len(name) > MAX_NAME or name in RESERVED_NAMES or _DIGESTED.search(name):
         return False
@@ -228,7 +228,7 @@ def _anthropic(tools: _NamedTools) -> list[dict[str, Any]]:
 
 
 def _anthropic_deferred(tools: _NamedTools) -> list[dict[str, Any]]:
-    """What is handed over once, for `tool_reference` to refer to."""
+    """Definition that is handed over once, for `tool_reference` to refer to."""
     return [{**each, "defer_loading": True} for each in _anthropic(tools)]
 
 

@@ -438,8 +438,9 @@ class SemanticDetector:
         self._otherwise = otherwise
         self._turns = turns
         self._is_told = not turns.digests.keys() <= model.classifiers.keys()
-        own = model.classifiers.get("need")
-        self._needs = turns.labels["need"] if own is None else own.labels
+        own = {name: each.labels for name, each in model.classifiers.items()}
+        labels = {**turns.labels, **own}
+        self._needs, self._intents = labels["need"], labels["intent"]
 
     @property
     def aliases(self) -> Mapping[str, str]:
@@ -463,14 +464,16 @@ class SemanticDetector:
         confidences = {name: each.confidence for name, each in told.items()}
         held, holds, _ = graded(found, ())
         confidences["smalltalk"] = sum(told["smalltalk"].shares)
-        said["smalltalk"] = self._smalltalk(text, query.text, told["smalltalk"].shares)
+        words = split_words(head_of(text))
+        is_shown = query.text == text and is_english(text)
+        said["smalltalk"] = self._smalltalk(words, told["smalltalk"].shares, is_shown=is_shown)
         if said["smalltalk"] is not None:
             # It asks for nothing: what it contains is all that can matter.
             level, signals = held, holds
             said |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
         else:
-            stated = stated_intent(reading.words, self._model.features.cues.indexes)
-            if stated is not None:
+            stated = stated_intent(words, self._model.features.cues.indexes)
+            if stated is not None and stated.labels[0] in self._intents:
                 confidence = confidences["intent"] if said["intent"] in stated.labels else 0.0
                 said["intent"] = stated.labels[0]
                 confidences["intent"] = max(confidence, STATED_CONFIDENCE)
@@ -501,15 +504,17 @@ class SemanticDetector:
         told = self._turns.tell(reading.letters) if self._is_told else {}
         return told | self._model.predict(vector, reading)
 
-    def _smalltalk(self, text: str, searched: str, shares: Sequence[float]) -> str | None:
+    def _smalltalk(
+        self, words: TextWords, shares: Sequence[float], *, is_shown: bool
+    ) -> str | None:
         """Likeliest kind of small talk; None where a request is likelier than any.
 
         Words alone decide where the vector does not show the turn: it was encoded with earlier
         turns, or its language is not the encoder's.
         """
-        words, indexes = split_words(head_of(text)), self._model.features.cues.indexes
+        indexes = self._model.features.cues.indexes
         rest = remainder_of(words, indexes)
-        if searched != text or not is_english(text) or (rest.smalltalk and not rest.count):
+        if not is_shown or (rest.smalltalk and not rest.count):
             return smalltalk_of(words, indexes).label
         least = EVEN_BESIDE if rest.smalltalk and rest.apart >= A_REQUEST else EVEN
         kinds = self._model.classifiers["smalltalk"].labels
