@@ -133,7 +133,7 @@ _SHAPE = re.compile(
 _MARKS = re.compile(
     r"[*=<>`]|\w\(\s*+[\w*]|\b\w++\.\w++|\b(?:SELECT|FROM|INSERT|UPDATE|DELETE|DROP|ALTER)\b"
 )
-_PROSE_ITEM = re.compile(r"\s*+(?:distinct\s++)?+(?!case\b)\w++\s++(?!as\b)[\w(]", re.IGNORECASE)
+_PROSE_ITEM = re.compile(r"\A\s*+(?:distinct\s++)?+(?!case\b)\w++\s++(?!as\b)[\w(]", re.IGNORECASE)
 """Item of a select list in several words: `two cities`, `the best`."""
 
 _SUBQUERY = re.compile(r"\(\s*+select\b", re.IGNORECASE)
@@ -142,7 +142,7 @@ _SELECT_GOES_ON = r"""\s++(?:(?:as\s++)?\w++\s++)?(?:
     | (?:(?:inner | left | right | full | cross | natural)\s++(?:outer\s++)?+)?+join
     )\b"""
 _GOES_ON = {
-    verb: re.compile(shape, re.IGNORECASE | re.VERBOSE)
+    verb: re.compile(rf"\A{shape}", re.IGNORECASE | re.VERBOSE)
     for verb, shape in {
         "select": _SELECT_GOES_ON,
         "insert": r"\s*+(?:\(|(?:values|select|default|using)\b)",
@@ -158,7 +158,7 @@ _GOES_ON = {
 }
 """Words of a statement behind the name of its table, which no sentence has there."""
 
-_ENDS = re.compile(r"[^\S\n]*+(?:\n|$|[;)`]|[.?!]\s*+$)")
+_ENDS = re.compile(r"\A[^\S\n]*+(?:\n|$|[;)`]|[.?!]\s*+$)")
 _MAY_END = frozenset({"select", "delete", "drop", "truncate"})
 """Verbs of statements that may end with the name of a table."""
 _BLANK = re.compile(r"\n[^\S\n]*+\n|;|```")

@@ -207,7 +207,7 @@ _HIDES = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|font-size\s*:\s*[01](?:px|pt|em|%)?\s*(?:[;\"']|$)"
     r"|opacity\s*:\s*0(?:\.0\d*)?\s*(?:[;\"']|$)|text-indent\s*:\s*-\d{3,}|(?:left|top)\s*:\s*-\d{4,}"
     r"|(?<![-\w])color\s*[:=]\s*[\"']?(?:white|transparent|#fff(?:fff)?\b|rgba?\(\s*255\s*,\s*255\s*,\s*255"
-    r"|rgba\([^)]*,\s*0\s*\))|(?:^|\s)hidden(?=\s|=|/|$)|height\s*:\s*0(?:px)?\s*[;\"']|\bsize\s*=\s*[\"']?0\b",
+    r"|rgba\([^)]{0,60},\s*0\s*\))|(?:^|\s)hidden(?=\s|=|/|$)|height\s*:\s*0(?:px)?\s*[;\"']|\bsize\s*=\s*[\"']?0\b",
     re.IGNORECASE,
 )
 _MIN_HIDDEN_WORDS = 4
