@@ -29,7 +29,7 @@ CHECK_TIMEOUT_S = 0.25
 
 MAX_SCHEMA_CHARS = 200_000
 MAX_CACHED_SCHEMA_CHARS, SCHEMA_CHARS = 2_000_000, 2_000
-"""What cached checkers may have, and what each counts beside its schema's text: ten bytes each."""
+"""Size of all cached checkers, and of one beside its schema's text; a unit is ten bytes."""
 
 MAX_ERRORS = 5
 MAX_UNIQUE_ITEMS = 1_000

@@ -275,7 +275,7 @@ FORMATS: dict[str, tuple[_Definitions, Callable[[ToolSpec], str]]] = {
     "python-stub": (_declared(python_stub), _function_name),
     "json": (_json, _own_name),
 }
-"""How a format writes tools, and how it names one."""
+"""Writer of a format: its definitions of tools, and its name of a tool."""
 
 SOURCES = {"typescript": "", "python-stub": "from typing import Any, Literal\n\n\n"}
 """Formats whose declarations together are a source, and what stands before them in it."""

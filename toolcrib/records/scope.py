@@ -29,7 +29,7 @@ Names: TypeAlias = Annotated[
 """Names in any order; JSON has them sorted."""
 
 NAME_BYTES = 64
-"""What a short text takes in memory beside its characters."""
+"""Memory that a short text takes beside its characters."""
 
 
 def bytes_of(names: Iterable[object]) -> int:

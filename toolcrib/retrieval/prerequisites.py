@@ -121,7 +121,7 @@ MAX_EFFORT = 2.5
 """A provider that needs two more tools first is not worth its place."""
 
 MAX_TIED_PROVIDERS = 3
-"""Of more providers that tie, none is brought."""
+"""Largest number of tied providers that are brought; more bring none."""
 
 MAX_SERVER_TOOLS = 1_000
 """Tools of a server that are searched for users of one of them."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from toolcrib.records import Attachment, Turn
 from toolcrib.records.turns import MAX_ATTACHMENTS
+from toolcrib.text import LETTERS
 
 MAX_PROBED_CHARS = 8_000
 """Part of a text in which SQL, stack traces and code are looked for."""
@@ -81,8 +82,6 @@ FILE_KINDS = tuple(
 )
 """The first kind with a mark counts; `opendocument` stands in the MIME types of other kinds too."""
 
-_LETTERS = re.compile(r"[^\W\d_]+")
-
 
 def _file_name(attachment: Attachment) -> str:
     """Last part of an attachment's path, of any operating system."""
@@ -91,7 +90,7 @@ def _file_name(attachment: Attachment) -> str:
 
 def file_words(attachment: Attachment) -> str:
     """Words of letters in an attachment's name."""
-    return " ".join(_LETTERS.findall(_file_name(attachment)[:MAX_FILE_NAME_CHARS]))
+    return " ".join(LETTERS.findall(_file_name(attachment)[:MAX_FILE_NAME_CHARS]))
 
 
 def file_suffix(attachment: Attachment) -> str:
@@ -106,7 +105,7 @@ def file_kind(attachment: Attachment) -> FileKind | None:
 
 @lru_cache(maxsize=256)
 def _kind(suffix: str, mime: str) -> FileKind | None:
-    for marks in ({suffix}, {*_LETTERS.findall(mime)}):
+    for marks in ({suffix}, {*LETTERS.findall(mime)}):
         for kind in FILE_KINDS:
             if not kind.marks.isdisjoint(marks):
                 return kind

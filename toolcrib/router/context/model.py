@@ -464,8 +464,9 @@ class SemanticDetector:
         confidences = {name: each.confidence for name, each in told.items()}
         held, holds, _ = graded(found, ())
         confidences["smalltalk"] = sum(told["smalltalk"].shares)
-        words = split_words(head_of(text))
-        is_shown = query.text == text and is_english(text)
+        is_alone = query.text == text
+        words = reading.words if is_alone else split_words(head_of(text))
+        is_shown = is_alone and is_english(text)
         said["smalltalk"] = self._smalltalk(words, told["smalltalk"].shares, is_shown=is_shown)
         if said["smalltalk"] is not None:
             # It asks for nothing: what it contains is all that can matter.
