@@ -56,6 +56,7 @@ def _said(answer: dict[str, Any]) -> list[Any]:
 class TestCalibrating:
     """From labelled queries to a confidence, kept beside the index."""
 
+    @pytest.mark.slow
     def test_a_dry_run_measures(self, story: Story) -> None:
         dev = [row for row in ROWS if row["split"] == "dev"]
         assert (story.dry["saved"], story.dry["seed"]) == (False, 3)
@@ -126,6 +127,7 @@ class TestFromFeedback:
         silent = (record(id="no text"), said("no text", tools=["mail/send_mail"]))
         return story.shell.write("decisions.jsonl", *records, *silent)
 
+    @pytest.mark.slow
     def test_it_learns_what_the_same_queries_in_a_file_teach(self, story: Story, log: str) -> None:
         done = story.shell("calibrate", "--from-feedback", log, "--dry-run", "--json")
         learned = json.loads(done.stdout)
@@ -179,6 +181,7 @@ class TestSearching:
             found = story.shell.json("search", GOOD, *options, **given)["tools"]
             assert [tool["probability"] for tool in found] == likely[:1]
 
+    @pytest.mark.slow
     def test_people_are_told_why_nothing_may_fit(self, story: Story) -> None:
         for given, start in ((STRICT, "perhaps nothing fits"), (WITHHELD, "nothing fits")):
             told = story.shell("search", GOOD, COLUMNS="200", **given).stderr

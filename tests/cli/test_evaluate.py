@@ -62,6 +62,7 @@ class TestContract:
 
     MEASURES = ("ndcg", "recall", "precision", "completeness")
 
+    @pytest.mark.slow
     def test_every_measure_has_a_mean_in_its_interval(self, told: dict[str, Any]) -> None:
         for figures in told["datasets"]["data"].values():
             names = [f"{name}@{k}" for name in self.MEASURES for k in (1, 3, 5, 10)]
@@ -184,6 +185,7 @@ class TestPeople:
 class TestCompare:
     """Two evaluations, before and after a change."""
 
+    @pytest.mark.slow
     def test_a_significant_fall_fails_and_is_named(
         self, shell: Shell, before: Path, after: Path
     ) -> None:

@@ -30,6 +30,7 @@ def listed(shell):
     return {each["name"]: each for each in shell.json("collections")}
 
 
+@pytest.mark.slow
 def test_it_counts_what_it_did_and_a_second_run_leaves_all_alone(documents):
     first = index_docs(documents)
     assert first == {"added": 2, "changed": 0, "removed": 0, "unchanged": 0, "refused": []}
@@ -38,6 +39,7 @@ def test_it_counts_what_it_did_and_a_second_run_leaves_all_alone(documents):
     assert index_docs(documents)["changed"] == 1
 
 
+@pytest.mark.slow
 def test_prune_removes_what_no_source_names_from_its_collection_alone(documents):
     index_docs(documents)
     index_docs(documents, collection="other")
@@ -66,6 +68,7 @@ def test_a_collection_is_described_on_the_command_line(documents):
     }
 
 
+@pytest.mark.slow
 def test_what_was_said_of_a_collection_stays_until_something_else_is_said(documents):
     index_docs(documents, "--description", "How parcels are packed.", "--sensitivity", "pii")
     index_docs(documents)

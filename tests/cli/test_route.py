@@ -44,6 +44,7 @@ def lines(shell, stdin, *arguments):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_decision_keeps_its_contract(stocked):
     decision = decided(stocked, MAIL)
     assert set(decision) >= {"id", "context", "tools", "knowledge", "took_ms", "degraded"}
@@ -106,6 +107,7 @@ def test_a_line_may_be_a_whole_turn(stocked):
     assert {"attachment:csv", "ceiling:destination:internal"} <= set(decision["signals"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "told"),
     [
@@ -188,6 +190,7 @@ def test_decisions_are_logged_where_the_settings_say(stocked):
     assert json.loads(record)["id"] == decision["id"]
 
 
+@pytest.mark.slow
 def test_input_that_is_no_text_is_one_line_or_answered(stocked):
     done = subprocess.run(
         [sys.executable, "-m", "toolcrib.cli", "route", "--batch", "-", "--json"],

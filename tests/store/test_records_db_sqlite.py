@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from string import ascii_lowercase
 
 import pytest
 
+from tests.conftest import rounds
 from tests.store.contract_records_db import SharedRecordsDbContract, ids, in_order, row
 from tests.store.records_db_writer import record
 from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
@@ -103,10 +105,12 @@ def test_whoever_comes_first_makes_the_file_and_nobody_minds(tmp_path):
             assert ids(db.newest("keys")) == ["d", "c", "b", "a"]
 
 
+@pytest.mark.slow
+@pytest.mark.fuzz
 def test_killed_at_random_points_every_acknowledged_record_is_there(path):
     dice = random.Random(5)
     expected = []
-    for name in "abcdef":
+    for name in ascii_lowercase[: rounds(3, 26)]:
         child = start_writer(path, name, 100_000)
         assert child.stdout is not None
         read = [child.stdout.readline() for _ in range(dice.randrange(1, 300))]

@@ -19,9 +19,18 @@ from toolcrib import build
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.access.lock_file import LockFile
 from toolcrib.access.quarantine import Quarantine
-from toolcrib.cli.completion import complete_collections, complete_held, complete_keys
 from toolcrib.cli.opening import GATEWAY_STORE, remote_crib, service_of
-from toolcrib.cli.options import Json, Servers, StoreOption, Tags, Url, read_tools
+from toolcrib.cli.options import (
+    Json,
+    Servers,
+    StoreOption,
+    Tags,
+    Url,
+    complete_collections,
+    complete_held,
+    complete_keys,
+    read_tools,
+)
 from toolcrib.cli.output import (
     count_of,
     err,

@@ -25,7 +25,7 @@ from toolcrib.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from toolcrib.evaluation.choices import Choice, ChoiceResult, LabelledTurn
-    from toolcrib.records.choices import CapabilitySelection, Classification
+    from toolcrib.records.turns import CapabilitySelection, Classification
     from toolcrib.router.choices.questions import QuestionClassifier
 
 LabelledFile: TypeAlias = Annotated[

@@ -18,7 +18,6 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from toolcrib.cli.choices import agents, capabilities, questions, routing
-from toolcrib.cli.completion import complete_systems
 from toolcrib.cli.opening import open_crib, writing_crib
 from toolcrib.cli.options import (
     Json,
@@ -27,6 +26,7 @@ from toolcrib.cli.options import (
     Seed,
     StoreOption,
     Tools,
+    complete_systems,
     load_sets,
     logged_records,
 )
