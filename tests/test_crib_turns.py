@@ -43,6 +43,7 @@ def ids(decision):
     return [hit.id for hit in decision.tools.tools]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "tool"),
     [

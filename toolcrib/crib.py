@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from toolcrib.indexers.sync import ReadSources, Screen
     from toolcrib.indexers.writer import Listener
     from toolcrib.knowledge_base import KnowledgeBase
-    from toolcrib.records.learning import LearningStatus
-    from toolcrib.records.reports import ToolReadiness
+    from toolcrib.records.reports import LearningStatus, ToolReadiness
     from toolcrib.records.turns import CapabilitySelection, Classification
     from toolcrib.retrieval.rerank import ToolRerankers
     from toolcrib.router.choices.capabilities import CapabilitySelector

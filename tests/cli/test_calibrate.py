@@ -199,7 +199,7 @@ class TestWrongUsage:
     def test_a_split_that_is_not_there(self, story: Story) -> None:
         done = story.shell("calibrate", "--queries", QUERIES, "--split", "none")
         assert done.returncode == 2
-        assert "0 labelled queries are too few to calibrate by" in done.stderr
+        assert "0 labelled queries" in done.stderr
 
     @pytest.mark.parametrize(
         "arguments", [(), ("--queries", QUERIES, "--reset"), ("--from-feedback", "--reset")]
@@ -209,4 +209,4 @@ class TestWrongUsage:
     ) -> None:
         done = shell("calibrate", *arguments)
         assert done.returncode == 2
-        assert "give one of --queries, --from-feedback, --labels and --reset" in done.stderr
+        assert "--from-feedback" in done.stderr

@@ -291,7 +291,7 @@ class TestWrongUsage:
         assert done.returncode == 2
         told = json.loads(done.stdout)["error"]
         assert told["type"] == "UnknownFormatError"
-        assert "there is no such folder or public name" in told["message"]
+        assert "no such folder" in told["message"]
 
 
 def test_guidance_is_measured_on_labelled_trajectories(shell: Shell) -> None:

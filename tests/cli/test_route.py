@@ -137,7 +137,7 @@ def test_a_batch_is_read_from_a_file_and_shown_turn_by_turn(stocked):
     assert "mail/send_mail" in done.stdout
     assert "the turn holds no words" in done.stdout
     assert "small talk: greeting" in done.stdout
-    assert "no turn: text: Input should be a valid string" in done.stdout
+    assert "no turn: text: " in done.stdout
 
 
 def test_brackets_in_a_batch_are_shown_as_they_are(stocked):
@@ -193,7 +193,7 @@ def test_decisions_are_logged_where_the_settings_say(stocked):
 @pytest.mark.slow
 def test_input_that_is_no_text_is_one_line_or_answered(stocked):
     done = subprocess.run(
-        [sys.executable, "-m", "toolcrib.cli", "route", "--batch", "-", "--json"],
+        [sys.executable, "-m", "toolcrib", "route", "--batch", "-", "--json"],
         cwd=stocked.folder,
         input=b"hi \xff\xfe\nhi\n",
         capture_output=True,

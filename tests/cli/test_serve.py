@@ -21,7 +21,7 @@ ENV = {"TOOLCRIB_CONTEXT__DETECTOR": "heuristic", "TOOLCRIB_ENCODER__DENSE": "de
 def serving(shell, *options, **env):
     """A running service and the line that it printed; asserts that it ends well."""
     started = subprocess.Popen(
-        [sys.executable, "-m", "toolcrib.cli", "serve", "--port", "0", *options],
+        [sys.executable, "-m", "toolcrib", "serve", "--port", "0", *options],
         cwd=shell.folder,
         env={**os.environ, **ENV, "COLUMNS": "100", **env},
         stdout=subprocess.PIPE,

@@ -114,7 +114,7 @@ class TestNotBetter:
         options = (*HARDLY, "--judged", "4", "--keep-work", "--no-imitate")
         done = shell.train("encoder", "data", "--out", "still", *options)
         assert done.code == 0
-        assert "no difference: keep the model that you have" in done.out
+        assert "no difference" in done.out
         assert "toolcrib.yaml" not in done.out
         assert (shell.folder / "still" / "work" / "model.safetensors").is_file()
 
@@ -132,7 +132,7 @@ class TestNotBetter:
         files = ("--tools", "untested/tools.jsonl", "--queries", "untested/queries.jsonl")
         done = shell.train("encoder", *files, "--out", "untested-out", *HARDLY)
         assert done.code == 0
-        assert "nobody knows whether it helped" in done.out
+        assert "nobody knows" in done.out
         assert "better" not in done.out
 
 
@@ -182,7 +182,7 @@ class TestWrongUsage:
     ) -> None:
         done = shell.train("encoder", *sources, "--out", "none")
         assert done.code == 2
-        assert "name data sets, or give --queries" in done.err
+        assert "--queries" in done.err
         assert not (shell.folder / "none").exists()
 
     def test_data_that_is_not_there(self, shell: Shell) -> None:

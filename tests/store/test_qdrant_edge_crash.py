@@ -90,7 +90,7 @@ def test_the_log_is_on(tmp_path):
 
 
 def test_a_second_process_gets_an_error_at_once_and_does_no_damage(tmp_path, settings):
-    command = [sys.executable, "-m", "toolcrib.cli", "list", "--store", str(tmp_path / "s")]
+    command = [sys.executable, "-m", "toolcrib", "list", "--store", str(tmp_path / "s")]
     with Crib.open(tmp_path / "s", settings=settings) as crib:
         crib.index_tools(tools(0, 10))
         second = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -152,9 +152,9 @@ def test_a_writer_that_never_ends_is_an_error_and_readers_do_not_wait(path):
         db.put("keys", row())
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StoreLockedError, match="written to by another process"):
+            with pytest.raises(StoreLockedError, match="another process"):
                 db.put("keys", row("b"))
-            with pytest.raises(StoreLockedError, match="written to by another process"):
+            with pytest.raises(StoreLockedError, match="another process"):
                 db.delete("keys", "a")
             assert db.get("keys", "a") == row()
         db.put("keys", row("b"))
@@ -219,7 +219,7 @@ def test_a_body_that_is_no_json_is_an_error_that_names_the_record(path):
         with closing(sqlite3.connect(path)) as other:
             other.execute("UPDATE records SET body = '[1'")
             other.commit()
-        with pytest.raises(StoreDamagedError, match=r"the record 'a' in .* is no JSON object"):
+        with pytest.raises(StoreDamagedError, match=r"'a' in .*JSON"):
             db.get("keys", "a")
 
 

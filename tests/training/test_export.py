@@ -125,7 +125,7 @@ class TestExport:
         self, weights: Weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(sys.modules, "toolcrib.training.onnx_graph", None)
-        with pytest.raises(MissingExtraError, match=r"training needs .*toolcrib\[train\]"):
+        with pytest.raises(MissingExtraError, match=r"toolcrib\[train\]"):
             export(weights, tmp_path / "model", CARD)
         assert not (tmp_path / "model").exists()
 
@@ -210,7 +210,7 @@ class TestRestore:
         ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
         graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", ends[:1], ends[1:])
         onnx.save(helper.make_model(graph), str(tmp_path / "model.onnx"))
-        with pytest.raises(EncoderError, match=r"was not written by toolcrib .*--base"):
+        with pytest.raises(EncoderError, match="--base"):
             restore(tmp_path)
 
     def test_a_folder_without_a_model_is_refused(self, tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ class TestRestore:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(sys.modules, "onnx", None)
-        with pytest.raises(MissingExtraError, match=r"training needs .*toolcrib\[train\]"):
+        with pytest.raises(MissingExtraError, match=r"toolcrib\[train\]"):
             restore(tmp_path)
 
 

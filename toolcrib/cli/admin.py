@@ -17,8 +17,7 @@ from rich.markup import escape
 
 from toolcrib import build
 from toolcrib.access.keys import Grant, KeyRing
-from toolcrib.access.lock_file import LockFile
-from toolcrib.access.quarantine import Quarantine
+from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.cli.opening import GATEWAY_STORE, remote_crib, service_of
 from toolcrib.cli.options import (
     Json,
@@ -55,8 +54,8 @@ from toolcrib.indexers.audit import audit_all, blocks
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
-from toolcrib.records.audit import Finding, Held
 from toolcrib.records.codec import as_json
+from toolcrib.records.reports import Finding, Held
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings, load_settings
 
