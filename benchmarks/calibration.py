@@ -33,10 +33,9 @@ from toolcrib.evaluation.calibrate import (
     calibrate,
     gather_evidence,
 )
-from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.evaluation.gate_measures import gate_measures
+from toolcrib.evaluation.dataset import DataSet, LabelledQuery, with_shots
 from toolcrib.evaluation.loaders import load
-from toolcrib.evaluation.rows import with_shots
+from toolcrib.evaluation.measures import gate_measures
 from toolcrib.retrieval import calibration
 from toolcrib.retrieval.calibration import FEATURES, Calibration, default_calibration
 

@@ -35,7 +35,7 @@ FUNCTIONS = {"compile", "search", "match", "fullmatch", "split", "findall", "fin
 
 MADE_OF_NAMES = {
     "toolcrib.encoders.wordpiece": "a tokenizer's marks",
-    "toolcrib.evaluation.rows": "names between boundaries",
+    "toolcrib.evaluation.dataset": "names between boundaries",
     "toolcrib.indexers.links": "a parameter's name, with words around it",
     "toolcrib.language_models.turns": "a label between boundaries",
     "toolcrib.store.qdrant_server": "the collection's name and digits",

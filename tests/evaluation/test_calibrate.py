@@ -32,7 +32,7 @@ from toolcrib.evaluation.calibrate import (
     server_thresholds,
 )
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.gate_measures import gate_measures, reliability_bins
+from toolcrib.evaluation.measures import gate_measures, reliability_bins
 from toolcrib.numerics import Floats
 from toolcrib.retrieval.calibration import (
     FEATURES,

@@ -20,7 +20,7 @@ from tests.training.tiny import SHAPE, base, jargon
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS, BundledEncoder, read_card
 from toolcrib.errors import EncoderError, MissingExtraError, TrainingError
-from toolcrib.training.data import Example, TrainingData, from_labels
+from toolcrib.training.data import Example, TrainingData, from_labels, mine
 from toolcrib.training.export import (
     Weights,
     add_to_card,
@@ -33,7 +33,6 @@ from toolcrib.training.export import (
     restore,
     write_for_training,
 )
-from toolcrib.training.negatives import mine
 
 CARD = {"name": "office", "max_tokens": 64, "base": "somewhere"}
 WORDS = "embeddings.word_embeddings.weight"

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import MissingExtraError
-from toolcrib.training.data import Example, TrainingData
-from toolcrib.training.negatives import SAME_TEXT_COSINE, mine
+from toolcrib.training.data import SAME_TEXT_COSINE, Example, TrainingData, mine
 
 GUIDE = DeterministicEncoder()
 DRAWS = 30

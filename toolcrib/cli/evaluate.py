@@ -243,8 +243,8 @@ def run(
 ) -> None:
     """Measure systems on labelled queries, and compare each with the first one."""
     from toolcrib.cli.output import print_evaluation
+    from toolcrib.evaluation.dataset import with_shots
     from toolcrib.evaluation.results import as_json
-    from toolcrib.evaluation.rows import with_shots
     from toolcrib.evaluation.runner import evaluate
 
     sets = [
@@ -557,8 +557,8 @@ def _require_one(given: tuple[bool, ...], log: Path | None) -> None:
 
 
 def _from_feedback(crib: Crib, context: typer.Context, log: Path | None) -> DataSet:
+    from toolcrib.evaluation.dataset import checked_data_set
     from toolcrib.evaluation.decisions import labelled_queries
-    from toolcrib.evaluation.rows import checked_data_set
 
     path, records = logged_records(context, log)
     queries = labelled_queries(records, path)

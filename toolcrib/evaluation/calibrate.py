@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from toolcrib.crib import Crib
 from toolcrib.errors import CalibrationError, EncoderError, QueryError, UnknownToolError
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.gate_measures import Bools, gate_measures
+from toolcrib.evaluation.measures import Bools, gate_measures
 from toolcrib.extras import import_extra
 from toolcrib.indexers.points import dense_text
 from toolcrib.numerics import Floats, sigmoid

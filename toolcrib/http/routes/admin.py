@@ -1,9 +1,11 @@
-"""Administration over HTTP: the caller's key, the quarantine, learning, and evaluation reports."""
+"""Administration over HTTP: health, the caller's key, quarantine, learning, and reports."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +19,9 @@ from toolcrib.crib import Crib
 from toolcrib.errors import (
     ForbiddenError,
     LearningOffError,
+    ServiceUnavailableError,
+    StoreError,
+    StoreUnavailableError,
     ToolChangedError,
     UnknownToolError,
     nearest,
@@ -24,9 +29,56 @@ from toolcrib.errors import (
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routes.tools import ToolId, is_allowed, write_tools
 from toolcrib.http.routing import Body, Endpoint, Identifier, answer, documented
-from toolcrib.records import Scope
+from toolcrib.http.state import ServiceState
+from toolcrib.records import Scope, ServiceInfo
 from toolcrib.records.reports import Held, HeldTools, LearningStatus, Undone
 from toolcrib.records.scope import DEFAULT_NAMESPACE
+
+READINESS_TIMEOUT_S = 1.0
+"""Wait of the metrics for the number of tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+async def is_alive(context: RequestContext) -> Response:  # noqa: ARG001 -- needs no context
+    """Answer that the process is alive."""
+    return answer(Alive())
+
+
+async def is_ready(context: RequestContext) -> Response:
+    """Check that requests can be answered: store, model and index."""
+    if context.state.draining:
+        raise ServiceUnavailableError("the service is stopping", retry_after_s=1.0)
+    return answer(await context.state.readiness.info(context.state.settings.service.timeout_s))
+
+
+def watch(state: ServiceState) -> None:
+    """Register gauges of the service's state."""
+    metrics = state.telemetry.metrics
+    metrics.watch("requests_under_way", "Requests under way.", lambda: state.under_way)
+    metrics.watch("abandoned_work", "Work that nobody waits for.", lambda: state.workers.abandoned)
+    metrics.watch("decisions_dropped", "Decisions that were not logged.", state.dropped)
+    metrics.watch("tools", "Tools of the default namespace.", state.readiness.tools)
+
+
+async def read_metrics(context: RequestContext) -> Response:
+    """Give all metrics in Prometheus' text format."""
+    # Metrics are needed most while something fails, so they wait neither for the store nor for
+    # a worker thread.
+    with suppress(Exception):
+        await context.state.readiness.info(READINESS_TIMEOUT_S)
+    text, kind = await asyncio.to_thread(context.state.telemetry.metrics.text)
+    return Response(text, headers={"Content-Type": kind})
+
+
+HEALTH_ERRORS = (StoreError,)
+UNAVAILABLE = (ServiceUnavailableError, StoreUnavailableError)
+
 
 # -- the caller ------------------------------------------------------------------------------
 
@@ -266,4 +318,9 @@ ENDPOINTS = (
     Endpoint("GET", "/v1/me", describe_me, "keys", Me),
     Endpoint("GET", "/v1/reports", list_reports, "reports", ReportFiles),
     Endpoint("GET", "/v1/reports/{name}", get_report, "reports", media_type="text/html"),
+    Endpoint("GET", "/healthz", is_alive, "health", Alive, HEALTH_ERRORS),
+    Endpoint("GET", "/readyz", is_ready, "health", ServiceInfo, (*HEALTH_ERRORS, *UNAVAILABLE)),
+    Endpoint(
+        "GET", "/metrics", read_metrics, "health", None, HEALTH_ERRORS, media_type="text/plain"
+    ),
 )
