@@ -97,6 +97,7 @@ def write(store: EdgeStore, chance: random.Random) -> None:
             beside.upsert(some_points(chance, 30))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_scores_are_those_of_the_engines_own_count_after_any_writes(
     store: EdgeStore, seed: int, monkeypatch: pytest.MonkeyPatch

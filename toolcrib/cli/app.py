@@ -15,7 +15,6 @@ from typer.main import get_command
 
 from toolcrib.cli.output import notes, print_error
 from toolcrib.errors import ToolcribError
-from toolcrib.problems import exit_code
 
 logger = logging.getLogger(__name__)
 
@@ -196,6 +195,8 @@ def report(error: Exception, *, as_json: bool) -> int:
     """Say what went wrong and return the exit code; what is not ours is raised on."""
     if not isinstance(error, ToolcribError):
         raise error
+    from toolcrib.problems import exit_code
+
     print_error(error, as_json=as_json)
     logger.info("it came from", exc_info=error)
     return exit_code(error)
