@@ -105,6 +105,7 @@ def _require_shard(client: QdrantClient, name: str, shard: Any) -> None:
 
 
 def _remove(client: QdrantClient, name: str, body: Any) -> bool:
+    SHARDS.get(client, {}).pop(name, None)
     return client.delete_collection(name)
 
 
@@ -203,8 +204,23 @@ ROUTES: dict[tuple[str, str], Call] = {
     ("POST", "/facet"): _facet,
 }
 
+
+def _nodes(client: QdrantClient, name: str, body: Any) -> Any:
+    """Status of a cluster with the nodes of `PEERS`; without nodes it is off."""
+    peers = {str(number): {"uri": f"http://node-{number}:6335"} for number in range(PEERS[client])}
+    raft = {"term": 1, "commit": 1, "pending_operations": 0, "is_voter": True}
+    on = {"status": "enabled", "peer_id": 0, "peers": peers, "raft_info": raft}
+    more = {"consensus_thread_status": {"consensus_thread_status": "stopped"}}
+    failures = {"message_send_failures": {}}
+    return {"result": {**on, **more, **failures} if peers else {"status": "disabled"}}
+
+
+PEERS: WeakKeyDictionary[QdrantClient, int] = WeakKeyDictionary()
+"""Number of nodes; 0 for a server without cluster mode."""
+
 ROOTS: dict[tuple[str, str], Call] = {
     ("GET", "/"): lambda client, name, body: {"title": "qdrant", "version": VERSION},
+    ("GET", "/cluster"): _nodes,
     ("GET", "/aliases"): lambda client, name, body: {"result": client.get_aliases()},
     ("GET", "/collections"): lambda client, name, body: {"result": client.get_collections()},
     ("POST", "/collections/aliases"): lambda client, name, body: {
@@ -220,6 +236,9 @@ class LocalQdrant:
 
     def __init__(self) -> None:
         self.client = QdrantClient(":memory:")
+        PEERS[self.client] = 1
+        self.unready = 0
+        """Number of looks at a collection that meet a node which does not have it yet."""
         self.requests: list[Request] = []
         self.misbehave: list[Reply] = []
         self.url = ""
@@ -232,6 +251,12 @@ class LocalQdrant:
             self.requests.append(request)
             if self.misbehave:
                 return self.misbehave.pop(0)
+            is_look = request.method == "GET" and re.fullmatch(
+                r"/collections/[^/]+\.g\d+", request.path
+            )
+            if self.unready and is_look:
+                self.unready -= 1
+                return _refusal(500, "Service internal error: 0 of 0 read operations failed")
             return self._call(request)
 
     def _call(self, request: Request) -> Reply:
