@@ -2,11 +2,14 @@
 
 It parses what arrives with the client's own models, which refuse unknown fields, so that a
 request which is not Qdrant's fails; it records every request; and it misbehaves when told to.
+With a URL in `QDRANT_DOUBLE_URL` a real server answers in place of local mode (`make test-qdrant`);
+every double begins by removing what that server holds.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from collections.abc import Callable, Generator
@@ -17,6 +20,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from weakref import WeakKeyDictionary
 
+import httpx
 from pydantic import BaseModel, TypeAdapter
 from qdrant_client import QdrantClient, models
 
@@ -235,7 +239,13 @@ class LocalQdrant:
     """The server's state. `misbehave` holds what to answer first, in order, instead."""
 
     def __init__(self) -> None:
-        self.client = QdrantClient(":memory:")
+        self._real_url = os.environ.get("QDRANT_DOUBLE_URL")
+        if self._real_url:
+            self.client = QdrantClient(self._real_url, check_compatibility=False)
+            for each in self.client.get_collections().collections:
+                self.client.delete_collection(each.name)
+        else:
+            self.client = QdrantClient(":memory:")
         PEERS[self.client] = 1
         self.unready = 0
         """Number of looks at a collection that meet a node which does not have it yet."""
@@ -259,7 +269,19 @@ class LocalQdrant:
                 return _refusal(500, "Service internal error: 0 of 0 read operations failed")
             return self._call(request)
 
+    def _forward(self, request: Request) -> Reply:
+        found = httpx.request(
+            request.method,
+            f"{self._real_url}{request.path}",
+            params=request.query,
+            json=request.body,
+            timeout=60,
+        )
+        return Reply(found.status_code, found.text)
+
     def _call(self, request: Request) -> Reply:
+        if self._real_url:
+            return self._forward(request)
         root = ROOTS.get((request.method, request.path))
         found = re.fullmatch(r"/collections/([^/]+)(/.*)?", request.path)
         route = ROUTES.get((request.method, found[2] or "")) if found else None
