@@ -237,6 +237,7 @@ def is_linear(pattern: Pattern, text: tuple[str, str, str]) -> bool:
 def test_every_pattern_is_linear():
     assert {
         "toolcrib.indexers.audit.rules.rulebook",  # written in YAML
+        "toolcrib.indexers.audit.rules.joined_rulebook",
         "toolcrib.indexers.documents.chunking._FENCE",  # a method of a pattern
         "toolcrib.router.context.pii._EMAIL",
         "toolcrib.client.transport",  # within a function

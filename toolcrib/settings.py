@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast
 
 from pydantic import (
     AfterValidator,
@@ -244,6 +244,9 @@ class ServiceSettings(_Section):
     reports: str | None = None
 
 
+FlowMode: TypeAlias = Literal["off", "ask", "refuse"]
+
+
 class GatewaySettings(_Section):
     """Gateway of `toolcrib gateway` in front of MCP servers.
 
@@ -251,7 +254,8 @@ class GatewaySettings(_Section):
     search returns `k` tools, or as many as fit into `token_budget`, as signatures or with their
     whole `schemas`. A call has `call_timeout_s`; at most `max_calls` follow one `find_tools`. A
     server that died is tried again after `retry_s`. `lock`: file of approved digests.
-    `guidance`: append a hint to a result if the agent is stuck.
+    `guidance`: append a hint to a result if the agent is stuck. `flow`: `ask` the user, or
+    `refuse`, where a tool would send out private data after text of others was read.
     """
 
     pass_through: int = Field(default=30, ge=0)
@@ -265,6 +269,7 @@ class GatewaySettings(_Section):
     retry_s: float = Field(default=5.0, gt=0)
     lock: str = "toolcrib.lock"
     guidance: bool = True
+    flow: FlowMode = "off"
 
 
 class _SettingsFile(YamlConfigSettingsSource):

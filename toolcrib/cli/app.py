@@ -46,6 +46,8 @@ COMMANDS = {
     "lint": ".lint:lint",
     "audit": ".admin:audit",
     "approve": ".admin:approve",
+    "docs": ".docs:docs",
+    "schema": ".docs:schema",
 }
 """The module of a command, and in it the function, or the group of further commands.
 
@@ -75,10 +77,10 @@ def load(name: str) -> Any:
     module, _, attribute = COMMANDS[name].partition(":")
     found = getattr(import_module(module, __package__), attribute)
     made = get_command(found if isinstance(found, typer.Typer) else _alone(name, found))
-    made.name, made.epilog = name, f"More: {PAGE}"
-    for path, each in _leaves(made, name):
+    made.name, made.epilog = name, MORE
+    for each in _leaves(made):
         each.params += [param for param in _shared_options().params if param.name in SHARED]
-        each.epilog = f"More: {PAGE}#toolcrib-{path}"
+        each.epilog = MORE
     return made
 
 
@@ -88,17 +90,17 @@ def _alone(name: str, command: Callable[..., Any]) -> typer.Typer:
     return made
 
 
-def _leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _leaves(command: Any) -> Iterator[Any]:
     """The commands that do something: this one, or those of this group."""
     if not isinstance(command, TyperGroup):
-        yield path, command
+        yield command
         return
-    for name, each in command.commands.items():
-        yield from _leaves(each, f"{path}-{name}")
+    for each in command.commands.values():
+        yield from _leaves(each)
 
 
-PAGE = "docs/reference/commands.md"
-"""Reference page of all commands."""
+MORE = "More: toolcrib docs commands"
+"""End of the help of a command: the page of all commands."""
 
 
 # -- how much is said ------------------------------------------------------------------------

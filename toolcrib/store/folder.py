@@ -80,7 +80,7 @@ def _lock_message(folder: Path, holder: Path) -> str:
         who = "another process"
     return (
         f"the store {folder} is in use by {who}; close it there, or run a Qdrant server, "
-        "which many processes can share (docs/how-to/qdrant-server.md)"
+        "which many processes can share (`toolcrib docs qdrant-server`)"
     )
 
 
