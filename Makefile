@@ -8,10 +8,10 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 STORE := .toolcrib-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo wheel test slow coverage fuzz check format docs bench clean
+.PHONY: help demo wheel test test-qdrant slow coverage fuzz check format docs bench clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -50,6 +50,10 @@ test: check ## Check everything, run all tests but the slow ones
 
 slow: $(VENV)/.installed-test ## Run the tests that `make test` leaves out
 	$(PYTEST) -m 'slow or e2e'
+
+test-qdrant: $(VENV)/.installed-test ## Run the tests of servers on URL=http://..., which they empty
+	QDRANT_TEST_URL=$(URL) QDRANT_DOUBLE_URL=$(URL) $(BIN)/python -m pytest tests/store \
+		tests/test_crib_server.py tests/test_tenants.py tests/router/test_decision_log_db.py
 
 coverage: $(VENV)/.installed-test ## Run every test, and see that 95 % of the branches are
 	$(PYTEST) --cov --cov-report=term
