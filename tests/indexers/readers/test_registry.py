@@ -289,6 +289,16 @@ NO_TOOLS: list[tuple[str, Any, str]] = [
     ("ci.yml", {"name": "CI", "on": "push", "jobs": {}}, "a workflow"),
     ("compose.yaml", {"name": "x", "services": {}}, "a Compose file"),
     ("marketplace.json", {"name": "x", "owner": {}, "plugins": []}, "a list of plugins"),
+    (
+        "bigquery.json",
+        {"name": "bigquery", "discoveryVersion": "v1", "parameters": {"alt": {"type": "string"}}},
+        "a discovery document",
+    ),
+    (
+        "calls.json",
+        [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        "not a shape that is known",
+    ),
     ("bare.json", {"name": "x", "description": "d", "version": "1"}, "not a shape that is known"),
     ("rubric.json", [{"name": "tone", "description": "Is it kind?"}], "not a shape that is known"),
     ("labels.json", [{"name": "bug", "color": "red", "tags": []}], "not a shape that is known"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
 import unicodedata
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -327,8 +326,8 @@ FLAT_KEYS = frozenset(
 )
 """Keys of a function or custom tool without a schema."""
 
-PROVIDER_TOOL = re.compile(r"\w+_\d{8}|mcp|web_search|file_search|code_interpreter|local_shell")
-"""Types of tools that a provider runs."""
+PROVIDER_TYPES = frozenset({"mcp", "web_search", "file_search", "code_interpreter", "local_shell"})
+"""Types of tools that a provider runs; others end in a date."""
 
 OTHER_FILES = {
     "lockfileVersion": "a lock file",
@@ -338,6 +337,7 @@ OTHER_FILES = {
     "packages": "a list of packages",
     "jobs": "a workflow",
     "services": "a Compose file",
+    "discoveryVersion": "a discovery document",
     "mcpServers": "a list of MCP servers",
 }
 """Other kinds of files whose objects may have a name, by a key of each."""
@@ -401,7 +401,8 @@ def _is_definition(tool: dict[str, Any]) -> bool:
 def _is_function(tool: dict[str, Any]) -> bool:
     nested = next((each for key in NESTING_KEYS if is_object(each := tool.get(key))), None)
     if nested is not None:
-        return isinstance(nested.get("name"), str)
+        # With arguments it is a call.
+        return isinstance(nested.get("name"), str) and "arguments" not in nested
     if langchain_schema(tool) is not None:
         return True
     schema = tool.get("parameters", tool.get("input_schema"))
@@ -410,7 +411,7 @@ def _is_function(tool: dict[str, Any]) -> bool:
     kind = tool.get("type")
     if kind in {"function", "custom"}:
         return tool.keys() <= FLAT_KEYS
-    return isinstance(kind, str) and PROVIDER_TOOL.fullmatch(kind) is not None
+    return isinstance(kind, str) and (kind in PROVIDER_TYPES or kind[-8:].isdecimal())
 
 
 def refuse_foreign(tool: dict[str, Any], *foreign: Dialect) -> None:
@@ -424,14 +425,14 @@ def dialects_in(source: Source) -> set[Dialect]:
     """Collect the dialects of the tools in the source's sample; empty when it holds none.
 
     Any file may hold objects with a name, so one of a file's must surely be a tool. What was
-    handed over as tools needs no more than a name, unless it is another known kind of file.
+    handed over as tools needs no more than a name.
     """
     if source.sample is None:
         return set()
     where, values = _tool_list(source.sample)
     tools = [tool for each in values for _, tool in _unwrapped("", each) if is_object(tool)]
-    is_handed_over = source.path is None and not (where is None and other_kind(source.sample))
-    if not is_handed_over and not any(map(_is_definition, tools)):
+    is_other = where is None and other_kind(source.sample) != ""
+    if is_other or (source.path is not None and not any(map(_is_definition, tools))):
         return set()
     return {dialect for tool in tools if (dialect := dialect_of(tool))}
 
