@@ -355,9 +355,9 @@ def dialect_of(tool: dict[str, Any]) -> Dialect | None:
     """Name the dialect of a tool object; None for an object of no dialect."""
     if "inputSchema" in tool:
         return "mcp"
-    if any(isinstance(tool.get(key), dict) for key in NESTING_KEYS):
-        return "function"
-    if "name" in tool and ("parameters" in tool or langchain_schema(tool) is not None):
+    is_nested = any(isinstance(tool.get(key), dict) for key in NESTING_KEYS)
+    has_schema = "parameters" in tool or langchain_schema(tool) is not None
+    if is_nested or ("name" in tool and has_schema):
         return "function"
     if "name" in tool and OWN_FIELDS & tool.keys():
         return "toolspec"

@@ -169,8 +169,8 @@ class Expander:
     """Expands the texts of one server's entry and collects what could not be expanded.
 
     A value is never expanded again, so that a `${` in a secret stays what it is. Anything in
-    braces that is no placeholder (`${X%/}` in a shell command) is left as it stands. So is `$VAR` in
-    a command, which is the shell's; elsewhere one that is not set and not in capitals.
+    braces that is no placeholder (`${X%/}` in a shell command) is left as it stands. So is
+    `$VAR` in a command, which is the shell's; elsewhere one without a value, unless in capitals.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -302,7 +302,7 @@ def servers_of(source: Source) -> dict[str, Any] | None:
     document = _parse(source)
     if not is_object(document):
         return None
-    if is_registry_entry(document):
+    if _is_registry_entry(document):
         return {document["name"]: _registry_server(document)}
     claude, vs_code = document.get("mcpServers"), document.get("servers")
     if is_list(claude) and claude and all(map(is_object, claude)):
@@ -440,12 +440,11 @@ RUNNERS = {
 TEMPLATE_VARIABLE = re.compile(r"(?<!\$)\{(\w+)\}")
 
 
-def is_registry_entry(document: dict[str, Any]) -> bool:
+def _is_registry_entry(document: dict[str, Any]) -> bool:
     """Tell whether this is a `server.json`, as servers are published in the MCP registry."""
-    return isinstance(document.get("name"), str) and bool(
-        _objects_with("registryType", document.get("packages"))
-        or _objects_with("url", document.get("remotes"))
-    )
+    packages = _objects_with("registryType", document.get("packages"))
+    is_listed = bool(packages or _objects_with("url", document.get("remotes")))
+    return is_listed and isinstance(document.get("name"), str)
 
 
 def _registry_server(document: dict[str, Any]) -> dict[str, Any]:
@@ -457,24 +456,21 @@ def _registry_server(document: dict[str, Any]) -> dict[str, Any]:
         headers = _registry_inputs(remote.get("headers"))
         return {"type": remote.get("type"), "url": _template(remote["url"]), "headers": headers}
     for package in _objects_with("registryType", document.get("packages")):
-        runner = RUNNERS.get(str(package["registryType"]))
         transport = package.get("transport")
-        if runner is None or (is_object(transport) and transport.get("type") != "stdio"):
-            continue
-        env = _registry_inputs(package.get("environmentVariables"))
-        name, tag = str(package.get("identifier")), package.get("version")
-        is_image = runner[0] == "docker"
-        passed = [word for key in env if is_image for word in ("-e", key)]
-        started = f"{name}{':' if is_image else '@'}{tag}" if tag else name
-        before, after = (
-            _registry_words(package.get(f"{k}Arguments")) for k in ("runtime", "package")
-        )
-        return {
-            "command": runner[0],
-            "args": [*runner[1:], *before, *passed, started, *after],
-            "env": env,
-        }
+        is_stdio = not is_object(transport) or transport.get("type") == "stdio"
+        if is_stdio and (runner := RUNNERS.get(str(package["registryType"]))):
+            return _package_command(package, *runner)
     return {}
+
+
+def _package_command(package: dict[str, Any], command: str, *options: str) -> dict[str, Any]:
+    env = _registry_inputs(package.get("environmentVariables"))
+    name, version = str(package.get("identifier")), package.get("version")
+    is_image = command == "docker"
+    passed = [word for key in env if is_image for word in ("-e", key)]
+    started = f"{name}{':' if is_image else '@'}{version}" if version else name
+    before, after = (_registry_words(package.get(f"{k}Arguments")) for k in ("runtime", "package"))
+    return {"command": command, "args": [*options, *before, *passed, started, *after], "env": env}
 
 
 def _objects_with(key: str, values: Any) -> list[dict[str, Any]]:
@@ -482,25 +478,23 @@ def _objects_with(key: str, values: Any) -> list[dict[str, Any]]:
 
 
 def _registry_inputs(values: Any) -> dict[str, str]:
-    """Headers or variables by name; those without a value that are not required are left out."""
-    return {
-        str(each["name"]): value
-        for each in _objects_with("name", values)
-        if (value := _registry_value(each, str(each["name"]))) is not None
-    }
+    """Headers or variables by name, without those that have no value and are not required."""
+    named = _objects_with("name", values)
+    found = {str(each["name"]): _registry_value(each, str(each["name"])) for each in named}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _registry_words(values: Any) -> list[str]:
     words: list[str] = []
     for each in _objects_with("type", values):
-        flag = each.get("name") if each["type"] == "named" else None
-        value = _registry_value(each, str(flag or each.get("valueHint") or "value"))
-        if value is not None or each.get("isRequired") is True:
-            words += [str(word) for word in (flag, value) if word]
+        flag = str(each.get("name") or "") if each["type"] == "named" else ""
+        if (value := _registry_value(each, flag or str(each.get("valueHint")))) is not None:
+            words += filter(None, (flag, value))
     return words
 
 
 def _registry_value(given: dict[str, Any], name: str) -> str | None:
+    """Value of an input: its own, its default, or if it is required, that of a variable."""
     variable = re.sub(r"\W+", "_", name.strip("-")).upper()
     if (value := given.get("value")) is not None:
         return _template(value)

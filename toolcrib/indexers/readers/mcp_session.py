@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import (
@@ -10,6 +9,7 @@ from contextlib import (
     AbstractContextManager,
     AsyncExitStack,
     asynccontextmanager,
+    suppress,
 )
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
     Connection: TypeAlias = AbstractAsyncContextManager[TransportStreams]
-
-logger = logging.getLogger(__name__)
 
 SessionT = TypeVar("SessionT", bound="ClientSession")
 
@@ -92,49 +90,31 @@ async def open_session(
     Raises:
         Exception: whatever the transport, the SDK or the server's answer fails with.
     """
+
+    async def enter() -> SessionT:
+        async with AsyncExitStack() as attempt:
+            incoming, outgoing = await attempt.enter_async_context(connect(state, stderr))
+            session = await attempt.enter_async_context(start(incoming, outgoing))
+            await initialize(session)
+            stack.push_async_exit(attempt.pop_all())
+        return session
+
     async with AsyncExitStack() as stack:
         try:
-            session = await _enter_session(stack, state, stderr, start)
+            session = await enter()
         except Exception:
-            session = await _enter_older_session(stack, state, stderr, start)
+            target, status, kind = state.target, state.status, state.content_type
+            is_refused = CLIENT_ERROR <= status < SERVER_ERROR and status not in UNAUTHORISED
+            if not (is_refused and isinstance(target, HttpTarget) and target.sse is None):
+                raise
+            state.target, session = replace(target, sse=True), None
+            with suppress(Exception):
+                session = await enter()
             if session is None:
+                # Of two refusals the first says more.
+                state.target, state.status, state.content_type = target, status, kind
                 raise
         yield session
-
-
-async def _enter_session(
-    stack: AsyncExitStack,
-    state: SessionState,
-    stderr: TextIO,
-    start: Callable[[Any, Any], SessionT],
-) -> SessionT:
-    async with AsyncExitStack() as attempt:
-        incoming, outgoing = await attempt.enter_async_context(connect(state, stderr))
-        session = await attempt.enter_async_context(start(incoming, outgoing))
-        await initialize(session)
-        stack.push_async_exit(attempt.pop_all())
-    return session
-
-
-async def _enter_older_session(
-    stack: AsyncExitStack,
-    state: SessionState,
-    stderr: TextIO,
-    start: Callable[[Any, Any], SessionT],
-) -> SessionT | None:
-    """Session over server-sent events; None where they are not to be tried, or fail too."""
-    target, status, kind = state.target, state.status, state.content_type
-    is_refused = CLIENT_ERROR <= status < SERVER_ERROR and status not in UNAUTHORISED
-    if not (is_refused and isinstance(target, HttpTarget) and target.sse is None):
-        return None
-    state.target = replace(target, sse=True)
-    try:
-        return await _enter_session(stack, state, stderr, start)
-    except Exception:
-        logger.debug("a server of no type speaks no server-sent events either", exc_info=True)
-        # The first refusal is the one to explain.
-        state.target, state.status, state.content_type = target, status, kind
-        return None
 
 
 async def initialize(session: ClientSession) -> None:

@@ -24,7 +24,7 @@ from toolcrib.records.tools import MCP_DEFAULTS
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 
 HINTS = {
-    **dict.fromkeys(("get", "head", "query"), {"readOnlyHint": True}),
+    **{method: {"readOnlyHint": True} for method in ("get", "head", "query")},
     "delete": {"destructiveHint": True},
 }
 """Hints of MCP that a method implies."""
@@ -36,9 +36,9 @@ class OpenApiReader:
     """Reads Swagger 2.0 and OpenAPI 3.x, JSON or YAML, in one file.
 
     A tool is named by its `operationId`, or by method and path: `GET /orders/{id}/items`
-    is `get_orders_id_items`; so is one whose `operationId` is taken. Webhooks and callbacks are calls to the client, so no tools.
-    Extensions named like a field or a hint of ours (`x-sensitivity`, `x-safety-tags`,
-    `x-destructiveHint`) become that field.
+    is `get_orders_id_items`; so is one whose `operationId` is taken. Webhooks and callbacks are
+    calls to the client, so no tools. Extensions named like a field or a hint of ours
+    (`x-sensitivity`, `x-safety-tags`, `x-destructiveHint`) become that field.
     """
 
     format: ClassVar[str] = "openapi"
@@ -195,6 +195,7 @@ NOT_JSON_SCHEMA = frozenset(
 BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
+HIDDEN_KEYS = ("readOnly", "writeOnly")
 UNIONS = ("oneOf", "anyOf")
 PARTS = ("allOf", *UNIONS)
 
@@ -275,7 +276,8 @@ def as_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
 def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
     kind = schema.get("type")
     if not isinstance(kind, str):
-        return {"anyOf": [schema, {"type": "null"}]}
+        beside = {key: schema[key] for key in HIDDEN_KEYS if key in schema}
+        return {"anyOf": [schema, {"type": "null"}], **beside}
     with_null = {**schema, "type": [kind, "null"]}
     if is_list(values := schema.get("enum")) and None not in values:
         with_null["enum"] = [*values, None]
@@ -315,24 +317,19 @@ BRANCH_TAG = "x-toolcrib-tag"
 
 BASE_SUFFIX = " (base)"
 
-SCHEMA_HOMES = (("components", "schemas"), ("definitions",))
-"""Places of the named schemas in OpenAPI 3 and in Swagger 2."""
-
 
 def _with_children(document: dict[str, Any]) -> dict[str, Any]:
     """Document in which a schema with a discriminator is also a union of those that extend it.
 
     What they extend is that schema without the union, under a name of its own.
     """
-    for home in SCHEMA_HOMES:
-        schemas: Any = document
-        for step in home:
-            schemas = schemas.get(step) if is_object(schemas) else None
-        if is_object(schemas) and (union := _united(schemas, f"#/{'/'.join(home)}/")):
-            schemas = schemas | union
-            inner = {"schemas": schemas}
-            more = {"components": document["components"] | inner} if len(home) > 1 else {}
-            document = document | (more or {"definitions": schemas})
+    components, definitions = document.get("components"), document.get("definitions")
+    if is_object(components) and is_object(schemas := components.get("schemas")):
+        united = {**components, "schemas": schemas | _united(schemas, "#/components/schemas/")}
+        document = {**document, "components": united}
+    if is_object(definitions):
+        united = definitions | _united(definitions, "#/definitions/")
+        document = {**document, "definitions": united}
     return document
 
 
@@ -363,10 +360,13 @@ def _united(schemas: dict[str, Any], prefix: str) -> dict[str, Any]:
             "oneOf": [{"$ref": branch} for branch in dict.fromkeys(branches)],
             "discriminator": {"propertyName": _tag_of(schema), "mapping": mapping},
         }
-    plain = {f"{prefix}{name}": f"{prefix}{name}{BASE_SUFFIX}" for name in parents}
+    plain = {f"{prefix}{name}": {"$ref": f"{prefix}{name}{BASE_SUFFIX}"} for name in parents}
     for name, schema in (schemas | united).items():
-        if any(f"{prefix}{base}" in plain for base in bases[name.removesuffix(BASE_SUFFIX)]):
-            parts = [_renamed(part, plain) for part in schema["allOf"]]
+        if any(base in parents for base in bases.get(name.removesuffix(BASE_SUFFIX), ())):
+            parts = [
+                plain.get(unquote(part["$ref"]), part) if is_reference(part) else part
+                for part in schema["allOf"]
+            ]
             united[name] = {**schema, "allOf": parts}
     return united
 
@@ -385,11 +385,6 @@ def _ancestors(name: str, bases: dict[str, list[str]]) -> set[str]:
             found.add(base)
             rest += bases.get(base, ())
     return found
-
-
-def _renamed(part: Any, names: dict[str, str]) -> Any:
-    new = names.get(unquote(part["$ref"])) if is_reference(part) else None
-    return part if new is None else {**part, "$ref": new}
 
 
 def _tag_of(schema: dict[str, Any]) -> str | None:
@@ -577,7 +572,11 @@ def _object_of(schema: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
         required |= needed
     _add_fields(properties, _properties_of(schema))
     for key in UNIONS:
-        branches = [_object_of(branch) for branch in _parts_of(schema, key)]
+        union: Any = schema.get(key)
+        branches = [
+            _object_of(branch if is_object(branch) else {})
+            for branch in (union if is_list(union) else ())
+        ]
         names = dict.fromkeys(name for fields, _ in branches for name in fields)
         either = {
             name: _either([fields[name] for fields, _ in branches if name in fields])
@@ -599,10 +598,11 @@ def _add_fields(fields: dict[str, Any], more: dict[str, Any]) -> None:
     """Add the fields of a second schema that holds too."""
     for name, field in more.items():
         first = fields.get(name)
-        both = {**first, **field} if is_object(first) and is_object(field) else field
-        if is_object(both) and (inner := {**_properties_of(first or {}), **_properties_of(both)}):
-            both["properties"] = inner
-        fields[name] = both
+        if is_object(first) and is_object(field):
+            inner = _properties_of(first) | _properties_of(field)
+            fields[name] = first | field | ({"properties": inner} if inner else {})
+        else:
+            fields[name] = field
 
 
 def _either(fields: list[Any]) -> Any:
