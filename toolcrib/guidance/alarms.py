@@ -121,8 +121,7 @@ def find_loop(calls: Sequence[ToolCall], repetitions: int = REPETITIONS) -> Doom
     recent, count = calls[-LOOP_CALLS:], len(found)
     cycle = tuple(call.tool_name for call in recent[found[-2] + 1 :])
     part = truncation(last.message) if last.success else ""
-    said = f"{' → '.join(cycle)} came {count} times with the same answer"
-    said += f", cut ({part})" if part else ""
+    said = f"{last.tool_name} gave the same answer {count} times"
     first = recent[found[0]].moment.at
     kind, sure = PatternType.DOOM_LOOP, certainty(count, repetitions)
     return DoomLoop(kind, sure, said, first, count, cycle, part)
@@ -146,10 +145,10 @@ def find_error_streak(calls: Sequence[ToolCall]) -> ErrorStreak | None:
     most = max((alike, of_one_tool, in_a_row), key=len)
     if len(most) < FAILURES:
         return None
-    tools = tuple(dict.fromkeys(call.tool_name for call in most))
+    tools = tuple(dict.fromkeys(call.tool_name for call in reversed(most)))
     is_one_error = len(alike) == len(most)
     how = "with one error" if is_one_error else "in a row" if most is in_a_row else "of one tool"
-    said = f"{len(most)} of the last {len(backwards)} calls failed {how}: {', '.join(tools)}"
+    said = f"{len(most)} of the last {len(backwards)} calls failed {how} ({', '.join(tools[:5])})"
     kind, sure = PatternType.ERROR_STREAK, certainty(len(most), FAILURES)
     return ErrorStreak(kind, sure, said, most[-1].moment.at, len(most), tools, is_one_error)
 
@@ -190,7 +189,7 @@ def _tool_searches(searches: Sequence[ToolSearch]) -> SearchLoop | None:
     if len(same) < SEARCHES:
         return None
     found = Counter(name for each in same for name in each.found).most_common(3)
-    said = f"{len(same)} searches for the same tool, and no call that worked since"
+    said = f"{len(same)} searches for the same tool"
     kind, sure = PatternType.SEARCH_LOOP, certainty(len(same), SEARCHES)
     names = tuple(name for name, _ in found)
     return SearchLoop(kind, sure, said, same[0].moment.at, len(same), "", names)

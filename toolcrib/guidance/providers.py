@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar, Protocol, TypeAlias
 
-from toolcrib.guidance.alarms import DoomLoop, ErrorStreak, PatternType, SearchLoop
+from toolcrib.guidance.alarms import DoomLoop, PatternType, SearchLoop
 from toolcrib.guidance.classifiers import (
     ClassificationResult,
     ClassifierConfig,
@@ -39,7 +39,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-MAX_CONTENT_CHARS, MAX_NAMES_CHARS = 500, 200
+MAX_CONTENT_CHARS = 500
 
 
 class DecisionPoint(StrEnum):
@@ -189,22 +189,19 @@ def stuck_tool(trajectory: TrajectoryAnalysis) -> StuckTool | None:
 # -- those that ship -----------------------------------------------------------------------------
 
 
-def _shorten(text: str, chars: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= chars else f"{line[: chars - 1]}…"
-
-
 STUCK = "stuck"
 """Cause of hints for a loop, or for consecutive failures."""
 
 
-class _AlarmHint:
-    """Provider of one hint while an alarm stands; foreign texts are not quoted."""
+class _Hint:
+    """Provider of one hint: the evidence of its alarm, or its classifier's reason, and advice.
 
-    category, cause = "recovery", ""
+    Tools are named; texts of servers and users are never quoted.
+    """
+
+    category, cause, alarm, advice = "recovery", "", "", ""
     key: ClassVar[str]
     priority: ClassVar[int]
-    alarm: ClassVar[str] = ""
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         """Relevant while the alarm stands, with its certainty and evidence."""
@@ -215,125 +212,96 @@ class _AlarmHint:
 
     def provide(self, context: GuidanceContext, /) -> GuidanceInjection | None:
         """Hint with the numbers of the trajectory."""
-        text = self._text(context)
+        text = " ".join(self._text(context).split())
         if not text:
             return None
+        cut = text if len(text) <= MAX_CONTENT_CHARS else f"{text[: MAX_CONTENT_CHARS - 1]}…"
         return GuidanceInjection(
-            key=self.key,
-            content=_shorten(text, MAX_CONTENT_CHARS),
-            priority=self.priority,
-            category=self.category,
+            key=self.key, content=cut, priority=self.priority, category=self.category
         )
 
-    def _text(self, context: GuidanceContext, /) -> str:
-        raise NotImplementedError
+    def _text(self, context: GuidanceContext) -> str:
+        found = context.trajectory.patterns().get(self.alarm)
+        reason = context.result.reason if context.result else None
+        evidence = found.evidence if found is not None else reason
+        return f"{evidence}. {self.advice}" if evidence else self.advice
 
 
-class DoomLoopBreaker(_AlarmHint):
+class DoomLoopBreaker(_Hint):
     """Hint to leave a loop of equal calls, or to ask otherwise where the answer was cut."""
 
     name, cause, key, priority = "doom-loop-breaker", STUCK, "doom-loop", 20
     alarm = PatternType.DOOM_LOOP
+    advice = (
+        "Calling it again will not help: change the arguments in substance, use another tool, or "
+        "say what is missing."
+    )
 
-    def _text(self, context: GuidanceContext, /) -> str:
+    def _text(self, context: GuidanceContext) -> str:
         loop = context.trajectory.patterns().get(self.alarm)
-        name, times, part = "The last call", "several", ""
-        if isinstance(loop, DoomLoop):
-            name = _shorten(loop.cycle_actions[-1], MAX_NAMES_CHARS)
-            times, part = str(loop.occurrences), loop.part
-        said = f"{name} gave the same answer {times} times. "
-        if part:
-            return (
-                f"{said}The answer is cut ({part}), and asking again shows the same part: ask for "
-                "the rest, for fewer columns or rows, or have the result written to a file."
-            )
+        if not isinstance(loop, DoomLoop) or not loop.part:
+            return super()._text(context)
         return (
-            f"{said}Calling it again will not help: change the arguments in substance, use "
-            "another tool, or say what is missing."
+            f"{loop.evidence}. The answer is cut ({loop.part}), and asking again shows the same "
+            "part: ask for the rest, for fewer columns or rows, or have the result written to a "
+            "file."
         )
 
 
-class DiagnosticSignalProvider(_AlarmHint):
+class DiagnosticSignalProvider(_Hint):
     """Hint on what several failures share."""
 
     name, cause, key, priority = "diagnostic-signal", STUCK, "error-streak", 30
     alarm = PatternType.ERROR_STREAK
-
-    def _text(self, context: GuidanceContext, /) -> str:
-        streak = context.trajectory.patterns().get(self.alarm)
-        said = ""
-        if isinstance(streak, ErrorStreak):
-            tools = _shorten(", ".join(streak.tools), MAX_NAMES_CHARS)
-            how = " with one error" if streak.is_one_error else ""
-            said = f"{streak.occurrences} of the last calls failed{how} ({tools}). "
-        elif count := context.trajectory.consecutive_errors:
-            said = f"The last {count} calls failed. "
-        return (
-            f"{said}Read the error for its cause before the next call: check what the arguments "
-            "rest on, or use another tool."
-        )
+    advice = (
+        "Read the error for its cause before the next call: check what the arguments rest on, or "
+        "use another tool."
+    )
 
 
-class SearchLoopProvider(_AlarmHint):
-    """Hint to stop searching in other words."""
+class SearchLoopProvider(_Hint):
+    """Hint to stop searching in other words; the nearest tools are named unless they failed."""
 
     name, key, priority = "search-loop", "search-loop", 15
     alarm = PatternType.SEARCH_LOOP
+    advice = "Work with what you have, look in another place, or say what is missing."
 
-    def _text(self, context: GuidanceContext, /) -> str:
-        trajectory = context.trajectory
-        loop = trajectory.patterns().get(self.alarm)
-        times, tool, found = "Several", "", ()
-        if isinstance(loop, SearchLoop):
-            times, tool, found = str(loop.occurrences), loop.tool_name, loop.found
-        if tool:
-            return (
-                f"{times} searches of {_shorten(tool, MAX_NAMES_CHARS)} brought nothing new. Work "
-                "with what you have, look in another place, or say what is missing."
-            )
-        usable = [name for name in found if name not in trajectory.failed_tools]
+    def _text(self, context: GuidanceContext) -> str:
+        loop = context.trajectory.patterns().get(self.alarm)
+        if not isinstance(loop, SearchLoop) or loop.tool_name:
+            return super()._text(context)
+        usable = [name for name in loop.found if name not in context.trajectory.failed_tools]
         nearest = f" The nearest is {', '.join(usable)}." if usable else ""
         return (
-            f"{times} searches for the same tool.{nearest} Use what was found, or go on without "
-            "such a tool and say so; other words will not find another."
+            f"{loop.evidence}.{nearest} Use what was found, or go on without such a tool and say "
+            "so; other words will not find another."
         )
 
 
-class ConsultationProvider(_AlarmHint):
+class ConsultationProvider(_Hint):
     """Hint on a stall: act on known facts, or name the missing ones; no default."""
 
     name, category, key, priority = "consultation", "consultation", "stall", 50
     alarm = PatternType.PROGRESS_STALL
-
-    def _text(self, context: GuidanceContext, /) -> str:
-        count = context.trajectory.calls_without_progress
-        return (
-            f"The last {count} calls failed or brought nothing new. Act on what you already know, "
-            "or say what is missing and ask for it."
-        )
+    advice = "Act on what you already know, or say what is missing and ask for it."
 
 
-class ParallelToolReminder(_AlarmHint):
+class ParallelToolReminder(_Hint):
     """Hint to make independent calls in parallel; no default."""
 
     name, category, key, priority = "parallel-reminder", "efficiency", "parallel", 90
+    advice = "They need nothing of each other: make such calls at once."
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         """Result of `SequentialWhenParallelClassifier`."""
         return SequentialWhenParallelClassifier().classify(context)
-
-    def _text(self, context: GuidanceContext, /) -> str:
-        tools = context.result.metadata.get("tools", ()) if context.result else ()
-        called = _shorten(", ".join(dict.fromkeys(tools)), MAX_NAMES_CHARS)
-        calls = f"Calls of {called}" if called else "The last calls"
-        return f"{calls} need nothing of each other: make such calls at once."
 
 
 FindAlternates: TypeAlias = Callable[[str, str], Sequence[str]]
 """Function from a tool's name and the goal of its call to the names of the next best tools."""
 
 
-class AlternateToolProvider(_AlarmHint):
+class AlternateToolProvider(_Hint):
     """Hint with the router's next best tools for a failing step; tools that failed are left out."""
 
     name, category, cause = "alternate-tool", "alternative", STUCK
@@ -349,7 +317,7 @@ class AlternateToolProvider(_AlarmHint):
             return ClassificationResult.no()
         return ClassificationResult.yes(0.8, f"stuck with {stuck.name}")
 
-    def _text(self, context: GuidanceContext, /) -> str:
+    def _text(self, context: GuidanceContext) -> str:
         stuck = stuck_tool(context.trajectory)
         if stuck is None:
             return ""
