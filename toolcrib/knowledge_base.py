@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
@@ -16,12 +17,9 @@ from toolcrib.errors import (
     nearest,
 )
 from toolcrib.fingerprint import difference, passage_fingerprint
-from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft_passage, passage_layout
-from toolcrib.indexers.sync import PassageEntry, PassageSync, ReadSources, require_entries
-from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Collection, IndexReport, Passage, Scope
-from toolcrib.retrieval.passages import PassageRetriever, PassageWeights
+from toolcrib.retrieval.fusion import PassageWeights
 from toolcrib.router.collections import (
     CollectionIndex,
     index_collections,
@@ -34,8 +32,14 @@ from toolcrib.router.settings import PRESET
 from toolcrib.settings import Settings
 from toolcrib.store.base import Record, Store
 from toolcrib.store.filters import AnyOf, Equals, Filter, all_of
-from toolcrib.store.lazy import LazyStore
+from toolcrib.store.folder import LazyStore
 from toolcrib.store.payload import read_passage
+
+if TYPE_CHECKING:
+    from toolcrib.indexers.integrity import Discrepancy
+    from toolcrib.indexers.sync import PassageEntry, ReadSources
+    from toolcrib.indexers.writer import Listener
+    from toolcrib.retrieval.passages import PassageRetriever
 
 
 class KnowledgeBase:
@@ -133,6 +137,7 @@ class KnowledgeBase:
     ) -> IndexReport:
         """Bring a collection up to date with documents, as `Crib.index_docs`."""
         from toolcrib.indexers.documents.sources import passages
+        from toolcrib.indexers.sync import require_entries
 
         options = self._settings.documents
         entries = passages(
@@ -157,6 +162,9 @@ class KnowledgeBase:
         Raises:
             StoreError: the store refused; passages reported to `progress` are durable.
         """
+        from toolcrib.indexers.sync import PassageSync
+        from toolcrib.indexers.writer import ignore
+
         store = self._open()
         kept = {each.name for each in read_collections(store.read_meta())}
         named = {item.collection for _, item in entries if isinstance(item, Passage)}
@@ -194,6 +202,8 @@ class KnowledgeBase:
 
     def retriever(self, weights: PassageWeights | None = None) -> PassageRetriever:
         """Retriever of passages, by `weights` or the settings' own."""
+        from toolcrib.retrieval.passages import PassageRetriever
+
         return PassageRetriever(self._open(), weights or self._settings.passages)
 
     def passages(self, where: Filter | None = None) -> Iterator[Passage]:
@@ -210,6 +220,7 @@ class KnowledgeBase:
         """Stored passages that differ from a new encoding of their texts; encodes all passages."""
         if self._store is None:
             return iter(())
+        from toolcrib.indexers.integrity import find_faults
 
         def redraft(record: Record) -> Draft:
             return draft_passage(read_passage(record.payload), self._lexical)
@@ -272,6 +283,8 @@ def copy_passages(source: Store, target: Store, dense: DenseEncoder, settings: S
     """Copy all collections and passages of one store into another, encoded anew."""
     lexical = LexicalEncoder(settings.lexical)
     entries = [("the knowledge base", read_passage(record.payload)) for record in source.scroll()]
+    from toolcrib.indexers.sync import PassageSync
+
     catalogue = index_collections(read_collections(source.read_meta()), dense)
     fingerprint = passage_fingerprint(dense, lexical)
     target.write_meta({"catalogue": catalogue.as_meta(), "identity": fingerprint})

@@ -39,6 +39,7 @@ def content(server: LocalQdrant) -> tuple[dict[Any, Any], Any]:
     return {each.id: (each.payload, each.vector) for each in records}, kept[META_KEY]
 
 
+@pytest.mark.slow
 def test_shards_indexed_at_one_time_make_the_index_of_one_run(
     shell: Shell, servers: tuple[LocalQdrant, LocalQdrant]
 ) -> None:
@@ -57,6 +58,7 @@ def test_shards_indexed_at_one_time_make_the_index_of_one_run(
     assert len(content(alone)[1]["prefixes"]) == 1
 
 
+@pytest.mark.slow
 def test_shards_of_documents_need_no_last_run(
     shell: Shell, servers: tuple[LocalQdrant, LocalQdrant]
 ) -> None:

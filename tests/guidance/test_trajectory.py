@@ -69,6 +69,7 @@ def test_the_goal_of_a_call_is_the_last_message_or_search_before_it():
     assert goals == ["write to Ana", "send a parcel", "send a parcel"]
 
 
+@pytest.mark.slow
 def test_memory_stays_as_it_is():
     builder = TrajectoryBuilder()
 

@@ -288,6 +288,7 @@ def reads(monkeypatch) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", [300, 3_000])
 def test_one_tool_reads_its_group_alone_however_large_the_index_is(bench, reads, stored):
     servers = {f"server_{n}": ("a", "b")[: n % 3] for n in range(stored // 10)}

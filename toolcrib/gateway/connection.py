@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -440,8 +440,9 @@ class UpstreamConnection:
         arguments: dict[str, Any],
         meta: Mapping[str, Any] | None,
         timeout_s: float,
+        check: Callable[[PendingCall], Awaitable[None]],
     ) -> PendingCall:
-        """Start a call of a tool."""
+        """Start a call of a tool, once `check` has let it pass; its error is that of the call."""
         call = PendingCall(request, timeout_s)
 
         async def report_progress(done: float, total: float | None, message: str | None) -> None:
@@ -452,7 +453,12 @@ class UpstreamConnection:
             self.used_at = monotonic()
 
         progress = report_progress if request.wants_progress else None
-        task = asyncio.create_task(self._call(name, arguments, meta, progress))
+
+        async def checked() -> CallToolResult:
+            await check(call)
+            return await self._call(name, arguments, meta, progress)
+
+        task = asyncio.create_task(checked())
         task.add_done_callback(remove)
         self._calls.append(call)
         self.used_at = monotonic()

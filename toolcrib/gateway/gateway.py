@@ -23,6 +23,7 @@ from toolcrib.gateway.calls import Alternatives, CallBudgets, CallRunner
 from toolcrib.gateway.catalog import CatalogProvider
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.downstream import Handshake, Level, Notifications, Reporter
+from toolcrib.gateway.flow import FlowPolicy
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import GatewayIndex, Storage
 from toolcrib.gateway.offers import OffersProvider
@@ -144,6 +145,7 @@ class Gateway:
             alternatives,
             self._notifications.level,
             guidance,
+            FlowPolicy(chosen.flow, configs),
             timeout_s=timeout_s,
         )
         self._search = GatewaySearch(

@@ -317,8 +317,9 @@ class EdgeStore(Store):
         """Answer each query, best first."""
         # Read first: what is counted while another thread writes is not kept.
         search, writes, shard = self._search, self.updates, self._open_shard()
+        written = self._written
         with guard(self._path):
-            return search.answer(shard, queries, writes)
+            return search.answer(shard, queries, writes, written)
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
         known: list[Any] = valid_ids(ids)

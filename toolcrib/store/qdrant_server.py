@@ -321,6 +321,7 @@ class ServerStore(Store):
         fresh = self._generation(1 + max(self._generations().values(), default=0))
         plan = self._plan.over(self.plan())
         self._make(fresh, layout, plan)
+        self._connection.wait_for_nodes(fresh)
         beside = ServerStore(self._connection.another(), fresh, layout, plan)
         try:
             yield beside
@@ -358,7 +359,9 @@ class ServerStore(Store):
         if not self._connection.has(self._name):
             # Processes that start at once choose the same name: the later ones find it made.
             founded = self._generation(1)
+            self._remove_unfinished(founded)
             self._make(founded, self._layout, self._plan)
+            self._connection.wait_for_nodes(founded)
             self._point_to(founded)
         found = self._connection.describe(self._name)
         if META_KEY in (found.config.metadata or {}):
@@ -366,6 +369,14 @@ class ServerStore(Store):
         self._by_tenant = found.config.params.sharding_method == models.ShardingMethod.CUSTOM
         self._require_layout(self._name, found, self._layout)
         self._connection.index_fields(self._name, found, _payload_indexes())
+
+    def _remove_unfinished(self, name: str) -> None:
+        """Remove a collection without an alias whose founding broke off under another plan."""
+        if self._connection.has(name):
+            found = self._connection.describe(name)
+            by_tenant = found.config.params.sharding_method == models.ShardingMethod.CUSTOM
+            if by_tenant != (self._plan.tenant_shards is not None) and not found.points_count:
+                self._remove(name)
 
     def _live(self) -> str:
         """The collection that the name stands for now."""
@@ -385,6 +396,12 @@ class ServerStore(Store):
         idf = models.SparseVectorParams(modifier=models.Modifier.IDF, index=words)
         graph = None if plan.on_disk is None else models.HnswConfigDiff(on_disk=plan.on_disk)
         method = None if plan.tenant_shards is None else models.ShardingMethod.CUSTOM
+        if method is not None and not self._connection.peers():
+            raise StoreError(
+                f"the Qdrant server at {self._connection.place} is not in cluster mode, and gives "
+                "no tenant a shard: start it with QDRANT__CLUSTER__ENABLED=true, or leave out "
+                "server.tenant_shards"
+            )
         self._connection.make(
             name,
             "{}",
