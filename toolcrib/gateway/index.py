@@ -26,7 +26,7 @@ from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.reports import Unready
 from toolcrib.store.filters import And, Equals, Filter
 from toolcrib.store.payload import tool_payload
-from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.store.records_db import DbRow, RecordsDb
 
 IS_SKILL = Equals("kind", "skill")
 """Skills are indexed too. They belong to no server, even if a server has their name."""
