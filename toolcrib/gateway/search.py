@@ -53,7 +53,7 @@ from toolcrib.integrations.fastmcp import (
 from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
 from toolcrib.records.codec import as_json
-from toolcrib.records.definitions import DefinitionForm, in_short, parameters_schema
+from toolcrib.records.definitions import DefinitionForm, in_short
 from toolcrib.records.reports import ToolReadiness, Unready
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.settings import GatewaySettings
@@ -380,7 +380,7 @@ class GatewaySearch(ToolcribSearchTransform):
         spec, note = entry.spec, self._pool.note(entry.spec.server)
         described = in_short(spec) | {"name": entry.name}
         if form == "schema":
-            whole = {"description": spec.description, "inputSchema": parameters_schema(spec)}
+            whole = {"description": spec.description, "inputSchema": spec.input_schema}
             described = definition(described | whole)
         return described | ({"unavailable": note} if note else {})
 

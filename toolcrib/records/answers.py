@@ -87,6 +87,14 @@ class ToolHit:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Tool that is not among the definitions of an answer, by id, and the reason."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class NeedResult:
     """Result of one need: the gate's verdict, and the probability of its first tool."""
 
