@@ -1,4 +1,4 @@
-"""Definitions of real tools that providers refuse: as they were written, and as they are handed out.
+"""Definitions of real tools that providers refuse: as written, and as they are handed out.
 
     python benchmarks/definitions.py CORPORA/*.jsonl.gz
 
@@ -119,8 +119,7 @@ def survives(tool: ToolSpec) -> bool:
         own = fit_schema(tool.input_schema).schema
     except UnfitSchemaError:
         return False
-    given = example(own)
-    given = given if isinstance(given, dict) else {}
+    given = object_of(example(own))
     return restore_arguments(tool, rename_arguments([own], given, safe_names(own))) == given
 
 

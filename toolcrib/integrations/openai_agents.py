@@ -20,7 +20,7 @@ try:
 except ImportError as missing:
     raise MissingExtraError("agents of OpenAI's SDK", "openai-agents") from missing
 
-from toolcrib.integrations.formats import export, named_ids
+from toolcrib.integrations.formats import Definitions, ToolNames
 from toolcrib.integrations.selection import (
     SEARCH_DESCRIPTION,
     SEARCH_PARAMETERS,
@@ -98,23 +98,22 @@ def turn_of(said: str | Sequence[Any], scope: Scope | None = None) -> Turn:
 
 def turn_tools(
     crib: AnyCrib, turn: Turn | str, *, k: int | None = None
-) -> tuple[list[FunctionToolParam], dict[str, str]]:
+) -> tuple[list[FunctionToolParam], ToolNames]:
     """Return the `tools=` of a turn for `responses.create`, and the ids by their names.
+
+    `names.call(name, arguments)` gives the id and the arguments of a call.
 
     Raises:
         StoreError: a store does not answer.
     """
-    tools = [hit.tool for hit in crib.route(turn, k=k).tools.tools]
-    functions = [
-        {"type": "function", "strict": False, **each["function"]}
-        for each in export(tools, "openai")
-    ]
-    return cast("list[FunctionToolParam]", functions), named_ids(tools, "openai")
+    made = Definitions.of((hit.tool for hit in crib.route(turn, k=k).tools.tools), "openai")
+    functions = [{"type": "function", "strict": False, **each["function"]} for each in made.tools]
+    return cast("list[FunctionToolParam]", functions), made.names
 
 
 def search_output(
     crib: AnyCrib, call: ResponseToolSearchCall, *, k: int = 5, scope: Scope | None = None
-) -> tuple[ResponseToolSearchOutputItemParamParam | None, dict[str, str]]:
+) -> tuple[ResponseToolSearchOutputItemParamParam | None, ToolNames]:
     """Answer a search by the client with an item, and the ids of the loaded tools.
 
     A namespaced function is `namespace.name`. None for a search by the server.
@@ -123,14 +122,14 @@ def search_output(
         StoreError: the store does not answer.
     """
     if call.execution != "client":
-        return None, {}
-    tools = tools_wanted(crib, call.arguments, k=k, scope=scope)
+        return None, ToolNames(())
+    made = Definitions.of(tools_wanted(crib, call.arguments, k=k, scope=scope), "openai-namespaces")
     item = {
         "type": "tool_search_output",
         "call_id": call.call_id,
         "execution": "client",
         "status": "completed",
-        "tools": export(tools, "openai-namespaces"),
+        "tools": made.tools,
     }
     output = cast("ResponseToolSearchOutputItemParamParam", item)
-    return output, named_ids(tools, "openai-namespaces")
+    return output, made.names
