@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
@@ -20,7 +21,7 @@ try:
 except ImportError as missing:
     raise MissingExtraError("agents of OpenAI's SDK", "openai-agents") from missing
 
-from toolcrib.integrations.formats import Definitions, ToolNames
+from toolcrib.integrations.formats import Definitions, ToolNames, export, restore_arguments
 from toolcrib.integrations.selection import (
     SEARCH_DESCRIPTION,
     SEARCH_PARAMETERS,
@@ -62,7 +63,8 @@ async def agent_for_turn(
 ) -> Agent[_Context]:
     """Copy an agent with the functions that fit `said`, the input of `Runner.run`.
 
-    Hosted tools, functions unknown to the index, and MCP servers stay. `k` replaces the
+    Hosted tools, functions unknown to the index, and MCP servers stay. A schema that is not strict
+    gets the form that all providers take. `k` replaces the
     settings' `tools.k`.
 
     Raises:
@@ -74,7 +76,34 @@ async def agent_for_turn(
         tools_for_turn, crib, turn_of(said, scope), functions, k=k, always=always_include
     )
     hosted = [tool for tool in agent.tools if not isinstance(tool, FunctionTool)]
-    return replace(agent, tools=[*(functions[name] for name in found.names), *hosted])
+    chosen = (_fit_function(functions[name]) for name in found.names)
+    return replace(agent, tools=[*chosen, *hosted])
+
+
+def _fit_function(tool: FunctionTool) -> FunctionTool:
+    """Function whose schema OpenAI takes; a call gets the names of its own schema back."""
+    spec = tool_spec(tool)
+    shown = next(iter(export([spec], "openai")), None)
+    if tool.strict_json_schema or shown is None:
+        return tool
+    function = shown["function"]
+    if function["parameters"] == spec.input_schema:
+        return tool
+
+    async def invoke(context: Any, arguments: str) -> Any:
+        try:
+            given = json.loads(arguments or "{}")
+        except ValueError:
+            given = None
+        own = json.dumps(restore_arguments(spec, given)) if is_object(given) else arguments
+        return await tool.on_invoke_tool(context, own)
+
+    return replace(
+        tool,
+        description=function["description"],
+        params_json_schema=function["parameters"],
+        on_invoke_tool=invoke,
+    )
 
 
 def turn_of(said: str | Sequence[Any], scope: Scope | None = None) -> Turn:
