@@ -12,12 +12,6 @@ from toolcrib.records.answers import (
     ToolSelection,
     Verdict,
 )
-from toolcrib.records.guidance import (
-    Guidance,
-    GuidanceInjection,
-    TrajectoryEvent,
-    TrajectoryPattern,
-)
 from toolcrib.records.knowledge import (
     Collection,
     CollectionHit,
@@ -43,10 +37,14 @@ from toolcrib.records.turns import (
     Context,
     Decision,
     Entity,
+    Guidance,
+    GuidanceInjection,
     Message,
     Outcome,
     Route,
     RouteKind,
+    TrajectoryEvent,
+    TrajectoryPattern,
     Turn,
 )
 
