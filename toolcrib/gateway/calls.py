@@ -31,6 +31,7 @@ from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import UpstreamPool
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.integrations.fastmcp import failure
+from toolcrib.integrations.formats import restore_arguments
 from toolcrib.records import Outcome, Scope, ToolHit
 from toolcrib.records.definitions import parameters_schema
 from toolcrib.router.alternates import alternates
@@ -256,7 +257,11 @@ class CallRunner:
     async def call(
         self, entry: CatalogEntry, arguments: dict[str, Any], context: Context
     ) -> ToolResult:
-        """Call a tool, or resume a call that waits for the client's answer."""
+        """Call a tool, or resume a call that waits for the client's answer.
+
+        Arguments may have the names of the tool's own schema, or those of a provider's definition.
+        """
+        arguments = restore_arguments(entry.spec, arguments)
         result = await self._call(entry, arguments, context)
         key = conversation_key(context)
         return await self._guidance.after_call(key, entry.name, arguments, result)
