@@ -31,7 +31,7 @@ _Probability = Annotated[float, Field(ge=0, le=1)]
 _AtLeast0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-STAGES = ("interleave", "llm", "rerank", "entities", "follow_up", "context", "knowledge", "tools")
+STAGES = ("interleave", "llm", "rerank", "entities", "follow_up", "knowledge", "tools", "context")
 """Stages that may be left out, the cheapest loss first."""
 
 
@@ -51,6 +51,11 @@ class Limits:
     stage_ms: dict[str, _Above0] = field(default_factory=dict[str, float])
     max_tool_calls: Annotated[int, Field(ge=0)] = 5
     tool_timeout_s: _Above0 = 30.0
+
+    @property
+    def has_times(self) -> bool:
+        """True if a turn or a stage has a limit of its time."""
+        return self.total_ms is not None or bool(self.stage_ms)
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.stage_ms) - set(STAGES)):
