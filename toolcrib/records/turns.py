@@ -23,6 +23,9 @@ from toolcrib.records.guidance import GuidanceInjection, TrajectoryEvent
 from toolcrib.records.knowledge import KnowledgeResult
 from toolcrib.records.scope import Scope, Sensitivity, lowest
 
+COMMAND_PREFIX = "/caps:"
+"""Beginning of a message that switches the selection of capabilities."""
+
 MAX_HISTORY_MESSAGES = 20
 """Newest messages of a history that are read."""
 
@@ -114,12 +117,27 @@ class Turn(BaseModel):
             return fields
         kept = dict(cast("dict[str, Any]", fields))
         if isinstance(history := kept.get("history"), list | tuple):
-            kept["history"] = cast("list[Any]", history)[-MAX_HISTORY_MESSAGES:]
+            kept["history"] = newest_messages(cast("list[Any]", history))
         if "attachments" in kept:
             kept["attachments"], unreadable = _readable(kept["attachments"])
             if isinstance(before := kept.get("unreadable", 0), int):
                 kept["unreadable"] = before + unreadable
         return kept
+
+
+def newest_messages(history: Sequence[Any]) -> list[Any]:
+    """Newest messages, behind the last older command of a user (`/caps:off`), which still holds."""
+    older, newest = history[:-MAX_HISTORY_MESSAGES], history[-MAX_HISTORY_MESSAGES:]
+    for message in reversed(older):
+        told = cast("Any", message)
+        role, content = (
+            (told.get("role", "user"), told.get("content"))
+            if _is_dict(told)
+            else (getattr(told, "role", None), getattr(told, "content", None))
+        )
+        if role == "user" and isinstance(content, str) and content.startswith(COMMAND_PREFIX):
+            return [message, *newest]
+    return list(newest)
 
 
 def _readable(given: Any) -> tuple[list[Attachment], int]:

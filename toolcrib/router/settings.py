@@ -156,7 +156,8 @@ class RecoverySettings:
     share `jitter` of it. No wait is longer than `cap_s`, whatever a server asks. With
     `first_at_once` the first repetition follows at once, and the waits begin after it.
     `reclassifications` and `replans`: how often a turn may select other capabilities or make
-    another plan after a failure. `likeness`: cosine of an alternate to the failed tool, as a share
+    another plan after a failure. `iterations`: limit of a loop's iterations in a turn, and of the
+    steps of a plan. `likeness`: cosine of an alternate to the failed tool, as a share
     of that of the failed tool to its own text; 0 takes any.
     """
 
@@ -168,6 +169,7 @@ class RecoverySettings:
     first_at_once: bool = False
     reclassifications: Annotated[int, Field(ge=0)] = 1
     replans: Annotated[int, Field(ge=0)] = 1
+    iterations: Annotated[int, Field(ge=1)] = 100
     likeness: _Probability = LIKENESS
 
     def __post_init__(self) -> None:
@@ -196,10 +198,10 @@ class AgentSettings:
     targets: str | None = None
     allowlist: str | None = None
     hits: Annotated[int, Field(ge=1)] = 5
-    least_hit: _Probability = 0.5
+    least_hit: _Probability = 0.65
     ensemble: Annotated[int, Field(ge=1, le=9)] = 3
     scorer: bool = True
-    secondary: bool = False
+    secondary: bool = True
     calibration: tuple[tuple[_Probability, _Probability], ...] = ()
     cache_size: Annotated[int, Field(ge=0)] = 1_000
     cache_ttl_s: _Above0 = 3_600.0

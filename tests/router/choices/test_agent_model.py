@@ -42,7 +42,7 @@ def test_prompts_are_asked_at_once_and_most_votes_win():
         made, failed = router(server).route(TURN)
         prompts = {request.messages[0].content for request in server.requests}
     assert (made.target, made.tables, made.columns) == ("analytics", ("orders",), ("status",))
-    assert made.confidence == pytest.approx(0.6)
+    assert made.confidence == pytest.approx(0.9)
     assert "ensemble_majority" in made.signals
     assert made.thread_id == "t"
     assert failed == ()

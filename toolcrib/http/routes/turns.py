@@ -47,7 +47,7 @@ from toolcrib.records import (
 )
 from toolcrib.records.choices import CapabilitySelection, Classification
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
-from toolcrib.records.turns import MAX_HISTORY_MESSAGES, MAX_TRAJECTORY_EVENTS
+from toolcrib.records.turns import MAX_TRAJECTORY_EVENTS, newest_messages
 from toolcrib.retrieval.options import MAX_NEEDS, KnowledgeOptions
 from toolcrib.router.choices.flow import LoopState
 from toolcrib.router.decision_log import Feedback
@@ -97,7 +97,7 @@ def _recent_messages(messages: Any) -> Any:
     """The last messages; older ones are not even validated, since there may be many."""
     if not isinstance(messages, list):
         return messages
-    return cast("list[Any]", messages)[-MAX_HISTORY_MESSAGES:]
+    return newest_messages(cast("list[Any]", messages))
 
 
 class TurnBody(Body):

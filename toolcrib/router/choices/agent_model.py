@@ -156,8 +156,8 @@ class AgentClassifier:
         self, target: str, answers: Sequence[AgentAnswer], signals: tuple[str, ...]
     ) -> AgentDecision:
         votes = [each for each in answers if each.target == target]
-        # Answers for another target count as no confidence in this one.
-        confidence = sum(each.confidence for each in votes) / len(answers)
+        # The votes chose the target: its confidence is that of its own voters.
+        confidence = sum(each.confidence for each in votes) / len(votes)
         if not all(each.consistent for each in votes):
             confidence = min(confidence, UNDECIDED_CONFIDENCE)
             signals = (*signals, "self_inconsistent")

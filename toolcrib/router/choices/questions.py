@@ -42,6 +42,9 @@ Outputs: TypeAlias = Mapping[str, Any]
 
 WHOLE_QUESTION = "the whole"
 MAX_TEMPLATE_CHARS = 20_000
+ANSWER_JSON_TOKENS, ID_BYTES_PER_TOKEN = 10, 2
+"""Tokens of a model's answer beside the id of the class; and how an id is counted."""
+
 COMPARISONS = ("eq", "ne", "in", "gt", "lt", "exists")
 COMBINATIONS = ("and", "or", "not")
 
@@ -64,8 +67,9 @@ class Condition(BaseModel):
     """Condition on the outputs of earlier nodes, under which a question is asked.
 
     Either one of `eq`, `ne`, `in`, `gt`, `lt` and `exists`, for the value at `path` (steps with
-    dots between them; without a path the whole output) of the node `from`; or `and`, `or` of
-    conditions, or `not` of one condition. A missing value is unequal to everything.
+    dots between them; without a path the whole output) of the node `from`, also written
+    `{"op": "eq", "value": ...}`; or `and`, `or` of conditions, or `not` of one condition. A missing
+    value is unequal to everything.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -81,6 +85,18 @@ class Condition(BaseModel):
     every: tuple[Condition, ...] | None = Field(default=None, alias="and", min_length=1)
     some: tuple[Condition, ...] | None = Field(default=None, alias="or", min_length=1)
     negated: Condition | None = Field(default=None, alias="not")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_op(cls, given: Any) -> Any:
+        """Read `{"op": "eq", "value": ...}` as `{"eq": ...}`."""
+        if not isinstance(given, Mapping) or "op" not in given:
+            return given
+        fields = dict(cast("Mapping[str, Any]", given))
+        op, value = fields.pop("op"), fields.pop("value", None)
+        if op not in COMPARISONS:
+            raise ValueError(f"op: there is no {op!r}; there are {', '.join(COMPARISONS)}")
+        return {**fields, op: True if op == "exists" and value is None else value}
 
     @model_validator(mode="after")
     def _has_one_operator(self) -> Condition:
@@ -206,15 +222,22 @@ class QuestionConfig(BaseModel):
     @model_validator(mode="after")
     def _classes_differ(self) -> QuestionConfig:
         ids = [each.id for each in self.classes]
+        folded = Counter(each.casefold() for each in ids)
         if len(ids) < 2:  # noqa: PLR2004 -- a choice needs two
             raise ValueError(f"classes: there must be at least two, and there are {len(ids)}")
-        twice = [name for name, count in Counter(ids).items() if count > 1]
+        twice = [name for name in ids if folded[name.casefold()] > 1]
         if twice:
-            raise ValueError(f"classes: the id {twice[0]!r} is there more than once")
+            raise ValueError(f"classes: the id {twice[-1]!r} is there more than once, in any case")
         if self.default is not None and self.default not in ids:
             near = did_you_mean(nearest(self.default, ids))
             raise ValueError(f"default: there is no class {self.default!r}{near}")
         return self
+
+    @property
+    def answer_tokens(self) -> int:
+        """Tokens of an answer: `max_tokens`, or as many as the longest id in JSON may need."""
+        longest = max(len(each.id.encode()) for each in self.classes)
+        return max(self.max_tokens, ANSWER_JSON_TOKENS + longest // ID_BYTES_PER_TOKEN)
 
     @property
     def otherwise(self) -> str:
