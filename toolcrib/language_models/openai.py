@@ -90,9 +90,11 @@ def _read_events(stream: str, mode: Mode) -> ChatReply:
     Raises:
         ChatFailure: the text holds no event.
     """
-    lines = (line.removeprefix("data:").strip() for line in stream.splitlines() if line[:5] == "data:")
+    lines = (
+        line.removeprefix("data:").strip() for line in stream.splitlines() if line[:5] == "data:"
+    )
     try:
-        events = [json.loads(line) for line in lines if line != "[DONE]"]
+        events: list[Any] = [json.loads(line) for line in lines if line != "[DONE]"]
     except ValueError:
         events = []
     deltas = [choice["delta"] for event in events for choice in event.get("choices", ())]
@@ -101,7 +103,9 @@ def _read_events(stream: str, mode: Mode) -> ChatReply:
     calls = [call["function"] for delta in deltas for call in delta.get("tool_calls") or ()]
     arguments = "".join(_as_text(call.get("arguments")) for call in calls)
     words = "".join(_as_text(delta.get("content")) for delta in deltas)
-    usage = next((event["usage"] for event in reversed(events) if event.get("usage")), {})
+    usage: dict[str, int] = {}
+    for event in events:
+        usage = event.get("usage") or usage
     return ChatReply(
         arguments or words,
         usage.get("prompt_tokens", 0),

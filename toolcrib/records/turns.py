@@ -117,7 +117,7 @@ class Turn(BaseModel):
             return fields
         kept = dict(cast("dict[str, Any]", fields))
         if isinstance(history := kept.get("history"), list | tuple):
-            kept["history"] = newest_messages(cast("list[Any]", history))
+            kept["history"] = newest_messages(list(cast("list[Any]", history)))
         if "attachments" in kept:
             kept["attachments"], unreadable = _readable(kept["attachments"])
             if isinstance(before := kept.get("unreadable", 0), int):
@@ -125,7 +125,7 @@ class Turn(BaseModel):
         return kept
 
 
-def newest_messages(history: Sequence[Any]) -> list[Any]:
+def newest_messages(history: list[Any]) -> list[Any]:
     """Newest messages, behind the last older command of a user (`/caps:off`), which still holds."""
     older, newest = history[:-MAX_HISTORY_MESSAGES], history[-MAX_HISTORY_MESSAGES:]
     for message in reversed(older):
@@ -137,7 +137,7 @@ def newest_messages(history: Sequence[Any]) -> list[Any]:
         )
         if role == "user" and isinstance(content, str) and content.startswith(COMMAND_PREFIX):
             return [message, *newest]
-    return list(newest)
+    return newest
 
 
 def _readable(given: Any) -> tuple[list[Attachment], int]:

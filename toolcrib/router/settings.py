@@ -105,10 +105,10 @@ class MapEntry:
 _OFFICIAL = ("framework_docs",)
 PRESET_MAP = (
     MapEntry("code", "generate", ("coding_guidelines", "framework_docs")),
-    MapEntry("code", "review", ("coding_guidelines", "security", "testing")),
+    MapEntry("code", "review", ("coding_guidelines", "security")),
     # To design is to plan a system, or to make something new of it.
-    MapEntry("architecture", "plan", ("architecture",)),
-    MapEntry("architecture", "generate", ("architecture",)),
+    MapEntry("architecture", "plan", ("architecture", "coding_guidelines")),
+    MapEntry("architecture", "generate", ("architecture", "coding_guidelines")),
     MapEntry("api", "integrate", _OFFICIAL),
     MapEntry("api", "ask", _OFFICIAL),
     MapEntry("api", None, _OFFICIAL),

@@ -144,9 +144,7 @@ def _step_of_plan(state: LoopState, limits: RecoverySettings) -> FlowStep:
     return FlowStep("step", plan[state.step], "the next step of the plan")
 
 
-def _fault_of(
-    plan: Sequence[str], capabilities: Sequence[str], limits: RecoverySettings
-) -> str:
+def _fault_of(plan: Sequence[str], capabilities: Sequence[str], limits: RecoverySettings) -> str:
     if not plan:
         return "the planner gave no plan"
     if len(plan) > limits.iterations:

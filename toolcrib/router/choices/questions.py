@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import numpy as np
 import yaml
@@ -90,9 +90,11 @@ class Condition(BaseModel):
     @classmethod
     def _of_op(cls, given: Any) -> Any:
         """Read `{"op": "eq", "value": ...}` as `{"eq": ...}`."""
-        if not isinstance(given, Mapping) or "op" not in given:
+        if not isinstance(given, Mapping):
             return given
         fields = dict(cast("Mapping[str, Any]", given))
+        if "op" not in fields:
+            return fields
         op, value = fields.pop("op"), fields.pop("value", None)
         if op not in COMPARISONS:
             raise ValueError(f"op: there is no {op!r}; there are {', '.join(COMPARISONS)}")
@@ -203,8 +205,9 @@ class QuestionConfig(BaseModel):
 
     `question` is a Jinja2 template over `text`, `history`, `attachments`, `metadata`, `outputs`
     and the caller's variables. `default` is the class for turns that fit none; without it, the
-    first. `api_base` and `api_key` name a server for this question; without them `model` is one of
-    the server in the settings (`llm`).
+    first. `unmatched`: class of a model's answer that names none, that one or the encoder's guess
+    (`examples`). `api_base` and `api_key` name a server for this question; without them `model` is
+    one of the server in the settings (`llm`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -213,6 +216,7 @@ class QuestionConfig(BaseModel):
     question: _Text
     classes: tuple[QuestionClass, ...]
     default: _Id | None = None
+    unmatched: Literal["default", "examples"] = "default"
     run_if: Condition | None = None
     api_base: str | None = Field(default=None, pattern=r"^https?://")
     api_key: SecretStr | None = None
@@ -359,9 +363,9 @@ class _Branch(BaseModel):
 
 
 def _branch_of(ids: Sequence[str]) -> type[_Branch]:
-    """Shape of a model's answer: one of the ids, or words that name one.
+    """Shape of a model's answer: one of the ids, or words that may name one.
 
-    An unknown id is read too, and matches no class: asking again would not help.
+    An unknown id or other words match no class: asking again would not help.
     """
 
     class Branch(_Branch):
@@ -371,8 +375,9 @@ def _branch_of(ids: Sequence[str]) -> type[_Branch]:
 
         @classmethod
         def of_words(cls, words: str) -> Branch | None:
-            """Answer in words; None if they name no class."""
-            return None if read_label(words, ids) is None else cls(branch=words)
+            """Answer in words, which may name no class; None for JSON of another shape."""
+            is_text = has_words(words) and not words.lstrip().startswith(("{", "["))
+            return cls(branch=words) if is_text else None
 
     return Branch
 
@@ -423,8 +428,8 @@ class QuestionClassifier:
         messages, text = self._render(turn, variables or {}, outputs or {})
         if self._model is not None and by_model:
             answer, _ = self._model.try_ask("questions", messages, self._branch)
-            if answer is not None:
-                branch = read_label(answer.branch, self._ids)
+            branch = answer and read_label(answer.branch, self._ids)
+            if branch is not None or (answer and self.question.unmatched == "default"):
                 return Classification(branch or self.question.otherwise, matched=branch is not None)
         return self._by_examples(text)
 
