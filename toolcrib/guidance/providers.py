@@ -20,22 +20,10 @@ from toolcrib.guidance.classifiers import (
 from toolcrib.guidance.trajectory import TrajectoryAnalysis
 from toolcrib.records import GuidanceInjection
 
-__all__ = [
-    "AlternateToolProvider",
-    "ConsultationProvider",
-    "DecisionPoint",
-    "DiagnosticSignalProvider",
-    "DoomLoopBreaker",
-    "FindAlternates",
-    "GuidanceProvider",
-    "GuidanceProviderConfig",
-    "ParallelToolReminder",
-    "SearchLoopProvider",
-    "StuckTool",
-    "collect_guidance",
-    "default_providers",
-    "stuck_tool",
-]
+__all__: list[str] = ["AlternateToolProvider", "ConsultationProvider", "DecisionPoint"]
+__all__ += ["DiagnosticSignalProvider", "DoomLoopBreaker", "FindAlternates", "GuidanceProvider"]
+__all__ += ["GuidanceProviderConfig", "ParallelToolReminder", "SearchLoopProvider", "StuckTool"]
+__all__ += ["collect_guidance", "default_providers", "stuck_tool"]
 
 logger = logging.getLogger(__name__)
 
