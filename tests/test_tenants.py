@@ -12,7 +12,7 @@ from toolcrib.errors import IndexMismatchError, QueryError, StoreError
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import EncoderSettings
 from toolcrib.store.namespaced import check_name
-from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db import DbRow
 from toolcrib.tenants import Tenants, rebuild_shared
 
 SETTINGS = Settings.model_validate(
@@ -191,7 +191,7 @@ class TestReplicas:
         assert ids(second.crib(name)) == ["mail/send_mail"]
         store = first.crib(name).tools.store
         ours = store.read_meta()
-        store.write_meta({**ours, "identity": {**ours["identity"], "dense": "another"}})
+        store.write_meta({"identity": {**ours["identity"], "dense": "another"}})
         first.announce_write(name)
         self.a_while_later(second)
         for _ in range(2):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.conversation import ConversationReader
     from toolcrib.router.decision_log import DecisionLog
-    from toolcrib.store.records_db.base import RecordsDb
+    from toolcrib.store.records_db import RecordsDb
     from toolcrib.turn_router import TurnRouter
 
 logger = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.folder import LazyStore
 from toolcrib.store.namespaced import NamespacedStore, check_name, namespaces_of
-from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.store.records_db import DbRow, RecordsDb
 from toolcrib.tool_index import copy_tools
 
 REVISION_TABLE = "revisions"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from mcp.types import ElicitRequest, ElicitRequestFormParams, ElicitResult
@@ -20,6 +20,7 @@ from toolcrib.gateway.connection import PendingCall
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS
 from toolcrib.indexers.readers.mcp_config import fits_any
 from toolcrib.records import ToolSpec
+from toolcrib.records.codec import object_of
 from toolcrib.settings import FlowMode
 from toolcrib.text import name_words
 
@@ -68,9 +69,8 @@ def flow_traits(spec: ToolSpec) -> frozenset[FlowTrait]:
     A hint adds traits and removes none: the server itself states it.
     """
     words = name_words(spec.name)
-    parameters: Any = spec.input_schema.get("properties")
-    named: Iterable[Any] = parameters if isinstance(parameters, Mapping) else ()
-    addressed = any(_ADDRESS.search(str(name)) for name in named)
+    parameters = object_of(spec.input_schema.get("properties"))
+    addressed = any(_ADDRESS.search(name) for name in parameters)
     reads, is_open = bool(words & _READS), "open_world" in spec.safety_tags
     found: dict[FlowTrait, bool] = {
         "reads_private": reads and bool(words & _PRIVATE),
@@ -97,7 +97,7 @@ class FlowPolicy:
     def traits(self, spec: ToolSpec) -> frozenset[FlowTrait]:
         """Traits of a tool: those that its server's entry states, else the guess."""
         guess, overlay = flow_traits(spec), self._stated[spec.server]
-        stated = {trait: getattr(overlay, trait) for trait in FLOW_TRAITS}
+        stated: dict[FlowTrait, Any] = {trait: getattr(overlay, trait) for trait in FLOW_TRAITS}
         return frozenset(
             trait
             for trait, names in stated.items()
@@ -121,7 +121,9 @@ class FlowPolicy:
             if self._mode == "refuse":
                 raise ForbiddenError(f"The call was not made: {why}. The gateway refuses that.")
             await self._ask(call, f"{why}. Let it?\n{_in_short(arguments)}", why)
-        brought = {trait: entry.name for trait in FLOW_TRAITS if trait in traits}
+        brought: dict[FlowTrait, str] = {
+            trait: entry.name for trait in FLOW_TRAITS if trait in traits
+        }
         self._met[call.request.key] = brought | met
 
     async def _ask(self, call: PendingCall, question: str, why: str) -> None:
