@@ -67,11 +67,12 @@ class ErrorStreak(TrajectoryPattern):
 class SearchLoop(TrajectoryPattern):
     """Searches without result; `tool_name` is empty for searches for tools.
 
-    `found` are the nearest tools, best first.
+    `found` are the nearest tools, best first; `part` is as in `DoomLoop`.
     """
 
     tool_name: str = ""
     found: tuple[str, ...] = ()
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def find_error_streak(calls: Sequence[ToolCall]) -> ErrorStreak | None:
         return None
     tools = tuple(dict.fromkeys(call.tool_name for call in reversed(most)))
     is_one_error = len(alike) == len(most)
-    how = "with one error" if is_one_error else "in a row" if most is in_a_row else "of one tool"
+    how = "with one error" if is_one_error else "in a row" if most is in_a_row else "with one tool"
     said = f"{len(most)} of the last {len(backwards)} calls failed {how} ({', '.join(tools[:5])})"
     kind, sure = PatternType.ERROR_STREAK, certainty(len(most), FAILURES)
     return ErrorStreak(kind, sure, said, most[-1].moment.at, len(most), tools, is_one_error)
@@ -165,7 +166,8 @@ def find_search_loop(
     how = "found nothing" if is_empty(last.message) else "brought nothing new"
     said = f"{len(vain)} of the last {len(recent)} calls searched with {last.tool_name} and {how}"
     kind, sure = PatternType.SEARCH_LOOP, certainty(len(vain), SEARCHES)
-    return SearchLoop(kind, sure, said, vain[0].moment.at, len(vain), last.tool_name)
+    first, part = vain[0].moment.at, truncation(last.message)
+    return SearchLoop(kind, sure, said, first, len(vain), last.tool_name, part=part)
 
 
 def _tool_searches(searches: Sequence[ToolSearch]) -> SearchLoop | None:

@@ -75,12 +75,6 @@ class GuidanceProviderConfig:
     max_fires_per_session: int | None = None
     points: frozenset[DecisionPoint] = EVERYWHERE
 
-    @property
-    def limits(self) -> ClassifierConfig:
-        """Limits as the tracker counts them."""
-        how_often = self.cooldown_turns, self.max_fires_per_session
-        return ClassifierConfig(self.min_confidence, *how_often)
-
 
 def collect_guidance(
     providers: Iterable[GuidanceProvider | GuidanceProviderConfig],
@@ -126,7 +120,9 @@ def _hints(
     """Hints of a provider now, within its limits."""
     provider = config.provider
     try:
-        may = tracker is None or tracker.can_fire(provider, context.turn, config.limits)
+        how_often = config.cooldown_turns, config.max_fires_per_session
+        limits = ClassifierConfig(config.min_confidence, *how_often)
+        may = tracker is None or tracker.can_fire(provider, context.turn, limits)
         if point not in config.points or not may:
             return []
         result = (config.classifier or provider).classify(context)
@@ -181,6 +177,13 @@ STUCK = "stuck"
 """Cause of hints for a loop, or for consecutive failures."""
 
 
+CUT_ADVICE = (
+    "The answer is cut ({part}), and asking again shows the same part: ask for the rest, for fewer "
+    "columns or rows, or have the result written to a file."
+)
+"""Advice where the repeated answer says that it was cut."""
+
+
 class _Hint:
     """Provider of one hint: the evidence of its alarm, or its classifier's reason, and advice.
 
@@ -212,11 +215,13 @@ class _Hint:
         found = context.trajectory.patterns().get(self.alarm)
         reason = context.result.reason if context.result else None
         evidence = found.evidence if found is not None else reason
-        return f"{evidence}. {self.advice}" if evidence else self.advice
+        part = found.part if isinstance(found, DoomLoop | SearchLoop) else ""
+        advice = CUT_ADVICE.format(part=part) if part else self.advice
+        return f"{evidence}. {advice}" if evidence else advice
 
 
 class DoomLoopBreaker(_Hint):
-    """Hint to leave a loop of equal calls, or to ask otherwise where the answer was cut."""
+    """Hint to leave a loop of equal calls."""
 
     name, cause, key, priority = "doom-loop-breaker", STUCK, "doom-loop", 20
     alarm = PatternType.DOOM_LOOP
@@ -224,16 +229,6 @@ class DoomLoopBreaker(_Hint):
         "Calling it again will not help: change the arguments in substance, use another tool, or "
         "say what is missing."
     )
-
-    def _text(self, context: GuidanceContext) -> str:
-        loop = context.trajectory.patterns().get(self.alarm)
-        if not isinstance(loop, DoomLoop) or not loop.part:
-            return super()._text(context)
-        return (
-            f"{loop.evidence}. The answer is cut ({loop.part}), and asking again shows the same "
-            "part: ask for the rest, for fewer columns or rows, or have the result written to a "
-            "file."
-        )
 
 
 class DiagnosticSignalProvider(_Hint):
