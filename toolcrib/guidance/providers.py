@@ -167,7 +167,8 @@ def stuck_tool(trajectory: TrajectoryAnalysis) -> StuckTool | None:
     last = calls[-1]
     failed = [call for call in calls if call.tool_name == last.tool_name and not call.success]
     count = loop.occurrences if loop is not None else len(failed)
-    return StuckTool(last.tool_name, count, "" if last.success else last.message, last.moment.goal)
+    error = "" if last.success else last.message or "failed"
+    return StuckTool(last.tool_name, count, error, last.moment.goal)
 
 
 # -- those that ship -----------------------------------------------------------------------------
