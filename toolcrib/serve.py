@@ -307,6 +307,9 @@ def gateway(
         typer.Option("--pin", help="Id of a tool to show always; may be repeated."),
     ] = None,
     no_audit: NoAudit = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Hold back what the audit only warns of, too.")
+    ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Report on standard error as JSON, a line each.")
     ] = False,
@@ -331,6 +334,7 @@ def gateway(
             store=store,
             lock=lock,
             servers=tuple(server or ()),
+            strict=strict,
         )
         options = GatewayOptions(
             tags=frozenset(tag) if tag else None,

@@ -135,6 +135,7 @@ class Behind:
         servers: dict[str, Any],
         *,
         locks: bool = False,
+        strict: bool = False,
         only: tuple[str, ...] = (),
         **how: Any,
     ) -> Gateway:
@@ -151,6 +152,7 @@ class Behind:
             quarantine,
             locks=locks,
             audits=self.audits,
+            strict=strict,
         )
         return Gateway(
             read_config(self.config(**servers), {}, only),
