@@ -585,7 +585,7 @@ class StderrTail:
 
     @property
     def line(self) -> str:
-        """The last line that is not blank, without secrets, cut for a message; empty without one."""
+        """The last line that is not blank, cut and without secrets; empty without one."""
         self._read_pipe()
         lines = self._tail.decode("utf-8", "replace").splitlines()
         last = next((line for line in reversed(lines) if line.strip()), "")
