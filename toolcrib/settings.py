@@ -32,14 +32,12 @@ from yaml import YAMLError
 from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.indexers.points import FieldWeights
-from toolcrib.language_models.providers import PROVIDERS, check_provider
 from toolcrib.records import Collection
 from toolcrib.records.codec import faults
 from toolcrib.records.turns import ModelUse, Price
-from toolcrib.retrieval.fusion import FusionWeights
+from toolcrib.retrieval.fusion import FusionWeights, PassageWeights
 from toolcrib.retrieval.gate import GateSettings
-from toolcrib.retrieval.interleaving import InterleaveSettings
-from toolcrib.retrieval.passages import PassageWeights
+from toolcrib.retrieval.options import InterleaveSettings
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.settings import (
     AgentSettings,
@@ -146,6 +144,18 @@ class ModelUseSettings(_Section):
     timeout_s: float | None = Field(default=None, gt=0)
 
 
+def _check_provider(protocol: str) -> str:
+    from toolcrib.language_models.providers import check_provider
+
+    return check_provider(protocol)
+
+
+def _list_providers(schema: dict[str, Any]) -> None:
+    from toolcrib.language_models.providers import PROVIDERS
+
+    schema["enum"] = [*PROVIDERS]
+
+
 class LanguageModelSettings(_Section):
     """Which language model is asked where one helps; none without a `model`.
 
@@ -157,7 +167,7 @@ class LanguageModelSettings(_Section):
     """
 
     protocol: Annotated[
-        str, AfterValidator(check_provider), Field(json_schema_extra={"enum": [*PROVIDERS]})
+        str, AfterValidator(_check_provider), Field(json_schema_extra=_list_providers)
     ] = "openai"
     base_url: str | None = Field(default=None, pattern=r"^https?://")
     model: str | None = None

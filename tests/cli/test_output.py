@@ -51,6 +51,7 @@ def test_quiet_leaves_the_answer_alone_standing(indexed, place):
     assert "error:" in indexed("-q", "show", "nobody").stderr
 
 
+@pytest.mark.slow
 def test_verbose_tells_what_is_worked_on_and_where_an_error_came_from(indexed):
     done = indexed.process("list", "-v")
     assert "in the store .toolcrib" in done.stderr

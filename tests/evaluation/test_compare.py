@@ -91,5 +91,5 @@ def test_evaluations_with_nothing_in_common_are_an_error():
 
 @pytest.mark.parametrize("wrong", [{}, {"datasets": []}, {"datasets": {"a": 1}}, []])
 def test_what_is_no_evaluation_is_refused_by_name(wrong: Any):
-    with pytest.raises(SourceError, match=r"after: datasets: not the JSON of an evaluation"):
+    with pytest.raises(SourceError, match="after: datasets: "):
         compare(_exported(GOOD), wrong, 0.01)

@@ -74,6 +74,7 @@ def test_what_cannot_be_read_is_named_with_its_line(tmp_path):
         list(load_trajectories([tmp_path], "all"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("split", "least"),
     [

@@ -19,8 +19,7 @@ import pytest
 from fastmcp import Client
 
 from toolcrib import Settings, build
-from toolcrib.access.lock_file import LockFile
-from toolcrib.access.quarantine import Quarantine
+from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.config import read_config
 from toolcrib.gateway.gateway import Gateway, GatewayOptions

@@ -49,6 +49,7 @@ async def test_who_searches_on_for_the_same_hears_once_that_there_is_nothing_new
     assert results[-1].structured_content is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guidance", [True, False])
 async def test_200_healthy_calls_hear_nothing_nor_a_loop_where_it_is_off(
     behind: Behind, guidance: bool

@@ -369,6 +369,7 @@ def test_signals_that_fail_raise_no_alarm_and_stop_nothing(monkeypatch):
     assert found.has_pattern("doom_loop")
 
 
+@pytest.mark.slow
 def test_memory_stays_as_it_is():
     builder = TrajectoryBuilder()
 

@@ -24,6 +24,7 @@ def ids(decision):
     return [hit.id for hit in decision.tools.tools if hit.rule != "always_active"]
 
 
+@pytest.mark.slow
 def test_a_stuck_agent_gets_other_tools_and_a_hint_that_names_them(crib):
     before, decision = crib.route(TEXT), crib.route(STUCK)
     others = [hit.id for hit in crib.alternates("mail/send_mail", TEXT)]

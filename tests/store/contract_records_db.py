@@ -218,6 +218,7 @@ class RecordsDbContract:
         with pytest.raises(StoreError, match="closed"):
             db.put("keys", row())
 
+    @pytest.mark.slow
     def test_it_does_what_plain_dictionaries_do(self, db: RecordsDb) -> None:
         @given(st.lists(STEPS, max_size=20), MOMENT, IDS, st.integers(1, 5))
         def check(steps, at, row_id, limit) -> None:

@@ -394,8 +394,7 @@ def _print_set(one: SetResult) -> None:
 
 def _shown_figures(taken: set[str]) -> tuple[list[str], list[str]]:
     """The columns of a table: measures of the ranking, and of the confidence."""
-    from toolcrib.evaluation.gate_measures import GATES
-    from toolcrib.evaluation.measures import MEASURES
+    from toolcrib.evaluation.measures import GATES, MEASURES
 
     return (
         [one.in_command for one in MEASURES if one.in_command in taken],

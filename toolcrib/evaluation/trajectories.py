@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from toolcrib.evaluation.rows import FileRow, read_all
+from toolcrib.evaluation.dataset import FileRow, read_all
 from toolcrib.guidance import (
     ConsultationProvider,
     DiagnosticSignalProvider,

@@ -26,8 +26,7 @@ from starlette.responses import JSONResponse, Response
 
 from toolcrib import build
 from toolcrib.access.keys import KeyRing
-from toolcrib.access.lock_file import LockFile
-from toolcrib.access.quarantine import Quarantine
+from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.errors import SettingsError, StoreError
 from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.auth import KeyVerifier

@@ -23,7 +23,7 @@ from toolcrib.learning.observations import DAY_S, Observation, ObservationTable
 from toolcrib.learning.replay import replay
 from toolcrib.records import Scope
 from toolcrib.records.codec import adapter, as_json
-from toolcrib.records.learning import LearnedTool, LearningStatus, LogLearning, ServerReplay
+from toolcrib.records.reports import LearnedTool, LearningStatus, LogLearning, ServerReplay
 from toolcrib.retrieval.learned import LearnedTools
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import from_scope

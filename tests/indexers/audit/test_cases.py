@@ -51,6 +51,7 @@ def caught(case):
     return worst(case) >= SEVERITIES.index(case["expect"])
 
 
+@pytest.mark.slow
 def test_a_hostile_tool_is_caught():
     assert [case["id"] for case in HOSTILE if not caught(case)] == [*KNOWN_GAPS]
 
@@ -76,6 +77,7 @@ def test_of_what_was_written_to_get_round_the_rules_most_is_seen():
     assert len(seen) >= 38
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "total", "seen"), [("blind", 120, 0.92), ("blind_2", 150, 0.95), ("blind_3", 75, 0.93)]
 )
@@ -85,6 +87,7 @@ def test_of_what_was_written_blind_and_instructs_most_is_seen(part, total, seen)
     assert np.mean([each >= SEVERITIES.index("warning") for each in said]) >= seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "total", "most"), [("blind", 160, 0), ("blind_2", 150, 0), ("blind_3", 200, 2)]
 )

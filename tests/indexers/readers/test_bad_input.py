@@ -253,6 +253,7 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("filler", "said"),
     [

@@ -127,6 +127,7 @@ def test_a_url_that_is_none() -> None:
     assert _list(HttpTarget("http://[::1/mcp")).failure == "cannot be reached: Invalid port: ':1'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "kept", "reason"),
     [
@@ -159,6 +160,7 @@ def test_what_came_before_a_failure_is_kept(server: Target, kept: int, reason: s
     assert listing.failure == f"{reason}; tools kept from before that: {kept}"
 
 
+@pytest.mark.slow
 def test_what_came_before_a_failure_over_http_is_kept() -> None:
     with over_http("pages", "--dies-at", "2") as address:
         listing = _list(HttpTarget(f"{address}/mcp"))

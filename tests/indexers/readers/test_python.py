@@ -253,6 +253,7 @@ def test_nothing_is_imported_to_recognise(tmp_path: Path) -> None:
     assert PythonReader().recognises(Source.named(name))
 
 
+@pytest.mark.slow
 def test_langchain_tools(tmp_path: Path) -> None:
     pytest.importorskip("langchain_core")
     code = '''

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from toolcrib.evaluation.gate_measures import ReliabilityBin, expected_error, reliability_bins
+from toolcrib.evaluation.measures import ReliabilityBin, expected_error, reliability_bins
 from toolcrib.evaluation.report.svg import (
     GREYED_LOOK,
     SMALL_TEXT_PX,

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.store.links import LinkFacts
+from toolcrib.store.payload import LinkFacts
 
 WORDS = st.text("abc ", min_size=1).filter(str.strip)
 FACTS = st.builds(

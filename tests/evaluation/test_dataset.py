@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import SourceError
-from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.evaluation.rows import (
+from toolcrib.evaluation.dataset import (
     STRICTNESS,
+    DataSet,
+    LabelledQuery,
     LeakReport,
     LocatedQuery,
     checked_data_set,
