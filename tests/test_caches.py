@@ -32,6 +32,7 @@ BOUNDS = {
     "router.probes._kind": "256 suffixes and types, each cut to a length",
     "settings._reading": "32 files of settings",
     "store.edge_query.answer": "the filters of one query",
+    "store.qdrant_client._warn_of_open_key": "the addresses of servers in the settings",
     "text._stem": "200,000 words, each cut to a length",
     "text._stemmer": "four languages",
 }

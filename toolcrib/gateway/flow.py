@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from mcp.types import ElicitRequest, ElicitRequestFormParams, ElicitResult
@@ -18,6 +18,7 @@ from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.config import FLOW_TRAITS, FlowTrait, ServerConfig
 from toolcrib.gateway.connection import PendingCall
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS
+from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp_config import fits_any
 from toolcrib.records import ToolSpec
 from toolcrib.settings import FlowMode
@@ -69,8 +70,7 @@ def flow_traits(spec: ToolSpec) -> frozenset[FlowTrait]:
     """
     words = name_words(spec.name)
     parameters: Any = spec.input_schema.get("properties")
-    named: Iterable[Any] = parameters if isinstance(parameters, Mapping) else ()
-    addressed = any(_ADDRESS.search(str(name)) for name in named)
+    addressed = is_object(parameters) and any(map(_ADDRESS.search, parameters))
     reads, is_open = bool(words & _READS), "open_world" in spec.safety_tags
     found: dict[FlowTrait, bool] = {
         "reads_private": reads and bool(words & _PRIVATE),
@@ -97,6 +97,7 @@ class FlowPolicy:
     def traits(self, spec: ToolSpec) -> frozenset[FlowTrait]:
         """Traits of a tool: those that its server's entry states, else the guess."""
         guess, overlay = flow_traits(spec), self._stated[spec.server]
+        stated: dict[FlowTrait, frozenset[str] | None]
         stated = {trait: getattr(overlay, trait) for trait in FLOW_TRAITS}
         return frozenset(
             trait
@@ -112,7 +113,8 @@ class FlowPolicy:
         """
         if self._mode == "off":
             return
-        traits, met = self.traits(entry.spec), self._met.get(call.request.key) or {}
+        traits, key = self.traits(entry.spec), call.request.key
+        met = self._met.get(key) or {}
         if "sends_out" in traits and {"reads_private", "brings_foreign"} <= met.keys():
             why = (
                 f"{entry.name} sends out, and this conversation has read private data with "
@@ -121,8 +123,9 @@ class FlowPolicy:
             if self._mode == "refuse":
                 raise ForbiddenError(f"The call was not made: {why}. The gateway refuses that.")
             await self._ask(call, f"{why}. Let it?\n{_in_short(arguments)}", why)
-        brought = {trait: entry.name for trait in FLOW_TRAITS if trait in traits}
-        self._met[call.request.key] = brought | met
+        brought: dict[FlowTrait, str] = dict.fromkeys(traits, entry.name)
+        # Read again: other calls may have ended while the user was asked.
+        self._met[key] = brought | (self._met.get(key) or {})
 
     async def _ask(self, call: PendingCall, question: str, why: str) -> None:
         params = ElicitRequestFormParams(message=question, requested_schema=_NO_FIELDS)
