@@ -12,7 +12,7 @@ from toolcrib.errors import IndexMismatchError, QueryError, StoreError
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import EncoderSettings
 from toolcrib.store.namespaced import check_name
-from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db import DbRow
 from toolcrib.tenants import Tenants, rebuild_shared
 
 SETTINGS = Settings.model_validate(

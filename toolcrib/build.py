@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.conversation import ConversationReader
     from toolcrib.router.decision_log import DecisionLog
-    from toolcrib.store.records_db.base import RecordsDb
+    from toolcrib.store.records_db import RecordsDb
     from toolcrib.turn_router import TurnRouter
 
 logger = logging.getLogger(__name__)
@@ -485,4 +485,4 @@ def _model_of(question: QuestionConfig, settings: Settings) -> LanguageModel | N
         return None
     own = llm.model_copy(update={**changed, "model": question.model})
     settings = settings.model_copy(update={"llm": own})
-    return language_model(settings, "questions", max_tokens=question.max_tokens)
+    return language_model(settings, "questions", max_tokens=question.answer_tokens)

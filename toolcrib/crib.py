@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from toolcrib.store.base import Identity, Store, StoreInfo
     from toolcrib.store.filters import Filter
     from toolcrib.store.folder import LazyStore
-    from toolcrib.store.records_db.base import RecordsDb
+    from toolcrib.store.records_db import RecordsDb
     from toolcrib.tool_index import ToolIndex
     from toolcrib.turn_router import TurnRouter
 

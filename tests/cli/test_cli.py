@@ -103,7 +103,7 @@ def test_sources_of_which_nothing_could_be_read_fail(shell):
         "".join(json.dumps(tool) + "\n" for tool in TOOLS),
         json.dumps(TOOLS),
         json.dumps({"tools": [{"name": "a", "inputSchema": {"type": "object"}}]}),
-        "tools:\n- name: a\n  description: From YAML.\n",
+        "tools:\n- name: a\n  server: s\n  description: From YAML.\n",
     ],
     ids=["lines", "list", "mcp", "yaml"],
 )
@@ -215,6 +215,26 @@ def test_as_prints_definitions_for_a_model(indexed, shape, keys):
     done = indexed("search", "send a mail", "-k", "1", "--as", shape)
     [definition] = json.loads(done.stdout)
     assert set(definition) == keys
+
+
+def test_as_with_json_names_what_no_provider_takes(shell):
+    odd = {"type": "object", "properties": {"$top": {"type": "integer"}}}
+    tools = [
+        {"name": "list_mails", "description": "List mails.", "input_schema": odd},
+        {"name": "list_all_mails", "description": "List mails.", "input_schema": {"type": "array"}},
+    ]
+    shell("index", shell.write("mails.jsonl", *tools))
+    for shape in ("anthropic", "openai", "mcp"):
+        found = shell.json("search", "list mails", "--as", shape)
+        assert list(found["names"].values()) == ["list_mails"]
+        assert len(found["tools"]) == 1
+        assert found["left_out"] == [
+            {"id": "list_all_mails", "reason": "its arguments are no object"}
+        ]
+    done = shell("search", "list mails", "--as", "anthropic")
+    [definition] = json.loads(done.stdout)
+    assert list(definition["input_schema"]["properties"]) == ["top"]
+    assert "list_all_mails is left out" in done.stderr
 
 
 @pytest.mark.parametrize("shape", ["typescript", "python-stub"])
@@ -423,7 +443,7 @@ def test_a_general_tool_that_is_not_there_is_a_warning_once_there_are_tools(shel
         "gate.fallback: no tool has the id 'mail/sned_mail'; did you mean 'mail/send_mail'?"
     )
     caplog.clear()
-    first = ("index", shell.write("a.jsonl", {"name": "a"}), "--store", "other")
+    first = ("index", shell.write("a.jsonl", {"name": "a", "server": "s"}), "--store", "other")
     assert shell(*first, **given).returncode == 0
     assert caplog.messages == []
 

@@ -23,8 +23,8 @@ from tests.encoders.fastembed_folders import SHIPPED, lay_out
 from toolcrib.encoders import fastembed as adapter
 from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.encoders.fastembed import FastEmbedEncoder, FastEmbedReranker, open_named
-from toolcrib.encoders.loading import ModelName
 from toolcrib.encoders.onnx import BundledEncoder
+from toolcrib.encoders.registry import ModelName
 from toolcrib.errors import EncoderError, MissingExtraError
 
 fastembed = pytest.importorskip("fastembed", reason="the extra fastembed is not installed")

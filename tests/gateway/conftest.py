@@ -28,7 +28,7 @@ from toolcrib.gateway.upstream import Intervals
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.settings import RecoverySettings
 from toolcrib.settings import ContextSettings, EncoderSettings, GatewaySettings, LearningSettings
-from toolcrib.store.records_db.base import RecordsDb
+from toolcrib.store.records_db import RecordsDb
 
 SERVERS = Path(__file__).parent / "servers"
 QUICK = Intervals(ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1, patience_s=5.0)

@@ -12,6 +12,7 @@ from contextlib import closing
 import pytest
 import qdrant_edge as engine
 
+from tests.conftest import rounds
 from tests.store.samples import LAYOUT, a_full_point, as_dict, dense_leg, sparse, sparse_leg, unit
 from tests.store.synced_disk import SyncedDisk
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
@@ -215,11 +216,12 @@ def wide(version):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_waste")
+@pytest.mark.fuzz
 def test_what_changes_again_and_again_does_not_grow(tmp_path):
     with EdgeStore.open(tmp_path, LAYOUT) as store:
         store.upsert(wide("0"))
         once = allocated(tmp_path)
-        for number in range(1, 25):
+        for number in range(1, rounds(10, 25)):
             store.upsert(wide(str(number)))
             store.optimise()
             assert {record.payload["version"] for record in store.scroll()} == {str(number)}

@@ -15,7 +15,7 @@ from tests.store.contract_records_db import NOON, SharedRecordsDbContract, ids, 
 from tests.store.qdrant_over_http import LocalQdrant
 from toolcrib.errors import StoreDamagedError, StoreError, StoreUnavailableError
 from toolcrib.store.qdrant_client import QdrantConnection, connect
-from toolcrib.store.records_db.base import RecordsDb
+from toolcrib.store.records_db import RecordsDb
 from toolcrib.store.records_db.qdrant import QdrantRecordsDb
 
 SERVER_URL = os.environ.get("QDRANT_TEST_URL", "")

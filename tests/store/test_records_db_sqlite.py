@@ -19,7 +19,7 @@ from tests.conftest import rounds
 from tests.store.contract_records_db import SharedRecordsDbContract, ids, in_order, row
 from tests.store.records_db_writer import record
 from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
-from toolcrib.store.records_db.base import RecordsDb
+from toolcrib.store.records_db import RecordsDb
 from toolcrib.store.records_db.sqlite import APPLICATION_ID, SqliteRecordsDb
 
 WRITER = Path(__file__).with_name("records_db_writer.py")

@@ -18,7 +18,7 @@ from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import adapter, as_json, in_words
 from toolcrib.records.reports import Finding, Held
 from toolcrib.store.folder import write_atomically
-from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.store.records_db import DbRow, RecordsDb
 
 _DANGEROUS = "its text is dangerous to a model"
 

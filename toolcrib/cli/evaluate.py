@@ -299,11 +299,11 @@ def compare(
     json: Json = False,
 ) -> None:
     """Exit with 1 when a measure fell by more than --max-drop, and chance is no likely reason."""
-    from toolcrib.evaluation import compare as comparing
+    from toolcrib.evaluation.significance import find_falls, missing_measures
 
     old, new = _read_evaluation(before), _read_evaluation(after)
-    falls = comparing.compare(old, new, max_drop)
-    gone = comparing.missing(old, new)
+    falls = find_falls(old, new, max_drop)
+    gone = missing_measures(old, new)
     if json:
         print_json({"falls": [asdict(fall) for fall in falls], "missing": list(gone)})
     else:
@@ -332,7 +332,7 @@ def mistakes(
 ) -> None:
     """The worst queries, tools taken for each other, and words that no tool has."""
     from toolcrib.cli.output import print_mistakes
-    from toolcrib.evaluation.mistakes import find_mistakes
+    from toolcrib.evaluation.results import find_mistakes
     from toolcrib.evaluation.runner import evaluate
 
     sets = load_sets(context, datasets, store, tools, queries)
@@ -454,8 +454,12 @@ def _systems(
 
     settings = load_settings(context.obj)
     ours = [n for n in OURS if n != "fusion+rerank" or settings.encoder.reranker is not None]
-    groups = {"ours": ours, "baselines": list(BASELINES), "all": [*ours, *BASELINES]}
-    groups["peers"] = [f"benchmarks.peers.{path}" for path in PEERS.values()]
+    groups = {
+        "ours": ours,
+        "baselines": [*BASELINES],
+        "all": [*ours, *BASELINES],
+        "peers": [*PEERS],
+    }
     defaults = DEFAULT_SYSTEMS[:1] if enrichments else DEFAULT_SYSTEMS
     chosen = list(dict.fromkeys(n for name in names or defaults for n in groups.get(name, [name])))
     factories = {name: baseline(name) for name in chosen if name not in OURS}

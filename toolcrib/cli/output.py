@@ -31,10 +31,9 @@ from toolcrib.records.codec import as_json
 
 if TYPE_CHECKING:
     from toolcrib.evaluation.choices import ChoiceResult
-    from toolcrib.evaluation.compare import Fall
     from toolcrib.evaluation.decisions import DecisionSummary
-    from toolcrib.evaluation.mistakes import Mistakes
-    from toolcrib.evaluation.results import Evaluation, Interval, SetResult, SystemResult
+    from toolcrib.evaluation.results import Evaluation, Interval, Mistakes, SetResult, SystemResult
+    from toolcrib.evaluation.significance import Fall
     from toolcrib.evaluation.tables import TextTable
     from toolcrib.evaluation.trajectories import GuidanceEvaluation
 

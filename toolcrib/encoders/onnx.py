@@ -29,7 +29,7 @@ from toolcrib.encoders.base import (
     unit_rows,
 )
 from toolcrib.encoders.language import is_english
-from toolcrib.encoders.loading import DIGEST_DIGITS, LoadOnce, open_session
+from toolcrib.encoders.registry import DIGEST_DIGITS, LoadOnce, open_session
 from toolcrib.encoders.wordpiece import WordPiece, is_wordpiece
 from toolcrib.errors import EncoderError, SettingsError
 

@@ -26,11 +26,13 @@ from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.connection import PendingCall, UpstreamConnection
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, ClientRequest, conversation_key
 from toolcrib.gateway.flow import FlowPolicy
-from toolcrib.gateway.guidance import GatewayGuidance
+from toolcrib.gateway.guidance import GatewayGuidance, text_of_content
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import UpstreamPool
+from toolcrib.guidance.results import has_failed
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.integrations.fastmcp import failure
+from toolcrib.integrations.formats import restore_arguments
 from toolcrib.records import Outcome, Scope, ToolHit
 from toolcrib.records.definitions import parameters_schema
 from toolcrib.router.alternates import alternates
@@ -110,7 +112,7 @@ class Alternatives:
         if not self._index.is_open.is_set():
             return " Try again later."
         try:
-            hits = await self._find(failed, budget)
+            hits = await self._find(failed, budget, budget.query)
         except ToolcribError:
             logger.warning("alternates could not be looked for", exc_info=True)
             return ""
@@ -119,13 +121,13 @@ class Alternatives:
             return " No other tool is like it; try again later, or go on without it."
         return "\nOther tools that may do it:\n" + "\n".join(lines)
 
-    async def _find(self, failed: CatalogEntry, budget: CallBudget) -> list[ToolHit]:
+    async def _find(self, failed: CatalogEntry, budget: CallBudget, goal: str) -> list[ToolHit]:
         tools = self._index.crib.tools
         return await self._index.work(
             alternates,
             tools.find,
             failed.spec,
-            budget.query or failed.spec.description or failed.spec.name,
+            goal or failed.spec.description or failed.spec.name,
             excluded=self._failures.of(budget.id),
             scope=granted_scope(get_access_token(), self._scope),
             where=Not(AnyOf("server", self._pool.not_up())),
@@ -133,12 +135,15 @@ class Alternatives:
             likeness=tools.settings.recovery.likeness,
         )
 
-    async def names(self, name: str, key: str) -> list[str]:
-        """Names of the tools on offer to try instead of a tool, in the conversation of a key."""
+    async def names(self, name: str, goal: str, key: str) -> list[str]:
+        """Names of the tools on offer to try instead of a tool, in the conversation of a key.
+
+        `goal` is the search that led to the tool's call, empty if there was none.
+        """
         failed = self._index.catalog.named(name)
         if failed is None or not self._index.is_open.is_set():
             return []
-        hits = await self._find(failed, self._budgets.of(key))
+        hits = await self._find(failed, self._budgets.of(key), goal)
         entries = (self._index.catalog.get(hit.id) for hit in hits)
         return [entry.name for entry in entries if entry is not None]
 
@@ -253,7 +258,11 @@ class CallRunner:
     async def call(
         self, entry: CatalogEntry, arguments: dict[str, Any], context: Context
     ) -> ToolResult:
-        """Call a tool, or resume a call that waits for the client's answer."""
+        """Call a tool, or resume a call that waits for the client's answer.
+
+        Arguments may have the names of the tool's own schema, or those of a provider's definition.
+        """
+        arguments = restore_arguments(entry.spec, arguments)
         result = await self._call(entry, arguments, context)
         key = conversation_key(context)
         return await self._guidance.after_call(key, entry.name, arguments, result)
@@ -310,7 +319,9 @@ class CallRunner:
             state = self._pending.put(call)
             questions = InputRequiredResult(input_requests=result, request_state=state)
             return InputRequiredToolResult(questions)
-        outcome = "failure" if result.is_error else "success"
+        text = text_of_content(result.content)
+        failed = has_failed(text, success=False if result.is_error else None, error=None)
+        outcome = "failure" if failed else "success"
         await self._alternatives.report(budget, entry, outcome, call.since)
         content, meta = result.content, result.meta or {}
         if result.is_error:

@@ -18,9 +18,9 @@ from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.config import FLOW_TRAITS, FlowTrait, ServerConfig
 from toolcrib.gateway.connection import PendingCall
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS
-from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp_config import fits_any
 from toolcrib.records import ToolSpec
+from toolcrib.records.codec import object_of
 from toolcrib.settings import FlowMode
 from toolcrib.text import name_words
 
@@ -69,8 +69,8 @@ def flow_traits(spec: ToolSpec) -> frozenset[FlowTrait]:
     A hint adds traits and removes none: the server itself states it.
     """
     words = name_words(spec.name)
-    parameters: Any = spec.input_schema.get("properties")
-    addressed = is_object(parameters) and any(map(_ADDRESS.search, parameters))
+    parameters = object_of(spec.input_schema.get("properties"))
+    addressed = any(_ADDRESS.search(name) for name in parameters)
     reads, is_open = bool(words & _READS), "open_world" in spec.safety_tags
     found: dict[FlowTrait, bool] = {
         "reads_private": reads and bool(words & _PRIVATE),
@@ -97,8 +97,7 @@ class FlowPolicy:
     def traits(self, spec: ToolSpec) -> frozenset[FlowTrait]:
         """Traits of a tool: those that its server's entry states, else the guess."""
         guess, overlay = flow_traits(spec), self._stated[spec.server]
-        stated: dict[FlowTrait, frozenset[str] | None]
-        stated = {trait: getattr(overlay, trait) for trait in FLOW_TRAITS}
+        stated: dict[FlowTrait, Any] = {trait: getattr(overlay, trait) for trait in FLOW_TRAITS}
         return frozenset(
             trait
             for trait, names in stated.items()

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
-from mcp.types import CallToolResult, TextContent
+from mcp.types import CallToolResult, ContentBlock, TextContent
 
 from toolcrib.caches import BoundedMap
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED
@@ -19,8 +19,8 @@ HINT_PREFIX = "[Hint of the toolcrib gateway, not of the tool]"
 MAX_RESULT_CHARS = 20_000
 """Length of a result's text in a trajectory."""
 
-FindNames = Callable[[str, str], Awaitable[Sequence[str]]]
-"""Finds names of tools to use instead of a named tool, in the conversation of a key."""
+FindNames = Callable[[str, str, str], Awaitable[Sequence[str]]]
+"""Finds names of tools to use instead of a named tool, for a goal, in the conversation of a key."""
 
 
 class GatewayGuidance:
@@ -40,14 +40,14 @@ class GatewayGuidance:
         """Record a call; return its result, perhaps with a hint."""
         if isinstance(result, InputRequiredToolResult):
             return result
-        text = _text(result)
+        text = text_of_content(result.content)
         return await self._after(
             key,
             result,
             lambda trajectory: trajectory.tool_invoked(
                 name=name,
                 parameters=arguments,
-                success=not result.is_error,
+                success=False if result.is_error else None,
                 error=text if result.is_error else None,
                 result=text,
             ),
@@ -82,8 +82,8 @@ class GatewayGuidance:
         self, key: str, session: GuidanceSession, result: ToolResult
     ) -> ToolResult:
         stuck = session.stuck()
-        names = () if stuck is None else await self._find_names(stuck.name, key)
-        hint = session.hint(lambda _tool, _text: names)
+        names = () if stuck is None else await self._find_names(stuck.name, stuck.goal, key)
+        hint = session.hint(lambda _tool, _goal: names)
         if hint is None:
             return result
         return _with_text(result, f"{HINT_PREFIX} {hint.content}")
@@ -98,9 +98,7 @@ def _with_text(result: ToolResult, text: str) -> ToolResult:
     return result.model_copy(update=update)
 
 
-def _text(result: ToolResult) -> str:
-    """The text of a result, cut for the trajectory."""
-    parts = (
-        part.text[:MAX_RESULT_CHARS] for part in result.content if isinstance(part, TextContent)
-    )
+def text_of_content(content: Sequence[ContentBlock]) -> str:
+    """Text of a result's content, cut for the trajectory."""
+    parts = (part.text[:MAX_RESULT_CHARS] for part in content if isinstance(part, TextContent))
     return "\n".join(parts)[:MAX_RESULT_CHARS]

@@ -27,7 +27,7 @@ from toolcrib.records.reports import LearnedTool, LearningStatus, LogLearning, S
 from toolcrib.retrieval.learned import LearnedTools
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import from_scope
-from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db import DbRow
 from toolcrib.tool_index import ToolIndex
 
 logger = logging.getLogger(__name__)

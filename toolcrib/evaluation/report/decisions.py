@@ -7,9 +7,16 @@ from datetime import datetime
 
 from toolcrib.evaluation.choices import NO_LABEL, ChoiceResult
 from toolcrib.evaluation.decisions import DecisionSummary
+from toolcrib.evaluation.report.charts import (
+    LOOKS,
+    Look,
+    Plot,
+    latency_bars,
+    milliseconds,
+    percent,
+    reliability_plot,
+)
 from toolcrib.evaluation.report.page import fill
-from toolcrib.evaluation.report.plots import latency_bars, reliability_plot
-from toolcrib.evaluation.report.svg import LOOKS, Look, Plot, milliseconds, percent
 from toolcrib.evaluation.tables import (
     choice_overview,
     confusion_table,

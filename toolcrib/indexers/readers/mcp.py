@@ -47,6 +47,7 @@ from toolcrib.indexers.readers.mcp_session import (
     quiet_sdk,
 )
 from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records.tools import ALWAYS_LOAD, SEARCH_HINT
 
 # -- saved lists -----------------------------------------------------------------------------------
 
@@ -66,7 +67,8 @@ class McpListReader:
     """Reads a saved `tools/list` answer: the result, the JSON-RPC response, or the bare tools.
 
     Tags and version that FastMCP hides in `_meta` become the tool's, and so do our own fields under
-    `toolcrib` there; nothing else in `_meta`, and no icon, is kept.
+    `toolcrib` there. Anthropic's hints for searches become annotations. Nothing else in `_meta`,
+    and no icon, is kept.
     """
 
     format: ClassVar[str] = "mcp"
@@ -109,17 +111,18 @@ def tool_specs(
     for number, tool in enumerate(tools):
         where = f"{place}[{number}]"
         if is_object(tool):
-            yield build_spec(source, where, _fields(tool, server))
+            yield build_spec(source, where, tool_fields(tool, server))
         else:
             yield Refusal(source, where, f"a tool must be an object, not {kind_of(tool)}")
 
 
 def _mcp_fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
     refuse_foreign(tool, "function")
-    return _fields(tool, server)
+    return tool_fields(tool, server)
 
 
-def _fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
+def tool_fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
+    """Fields of the specification of an MCP tool."""
     meta = tool.get("_meta")
     marks = _fastmcp_marks(meta)
     own = own_fields(meta.get("toolcrib")) if is_object(meta) else {}
@@ -131,10 +134,21 @@ def _fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
         # The Python SDK writes its models with underscores unless told otherwise.
         "input_schema": tool.get("inputSchema", tool.get("input_schema")),
         "output_schema": tool.get("outputSchema", tool.get("output_schema")),
-        "annotations": _annotations_with_title(tool.get("annotations"), tool.get("title")),
+        "annotations": _annotations_with_title(_with_hints(tool, meta), tool.get("title")),
         "tags": marks.get("tags", own.get("tags")),
         "version": marks.get("version"),
     }
+
+
+def _with_hints(tool: dict[str, Any], meta: Any) -> Any:
+    """The annotations, with what `_meta` says about the search for the tool."""
+    annotations = tool.get("annotations")
+    hints = {
+        key: meta[key] for key in (SEARCH_HINT, ALWAYS_LOAD) if is_object(meta) and key in meta
+    }
+    if hints and (annotations is None or is_object(annotations)):
+        return {**(annotations or {}), **hints}
+    return annotations
 
 
 def _annotations_with_title(annotations: Any, title: Any) -> Any:
@@ -349,6 +363,7 @@ class McpServersReader(_LiveReader):
         listings = run_to_end(lambda: _list_all(configured, self._limits))
         for entry in configured:
             listing = listings.get(entry.name)
+            yield from (source.refusal(warning, entry.name) for warning in entry.warnings)
             if listing is None:
                 yield source.refusal(entry.problem, entry.name)
                 continue
@@ -359,6 +374,10 @@ class McpServersReader(_LiveReader):
                     yield item
             if listing.failure:
                 yield source.refusal(listing.failure, entry.name)
+                continue
+            names = [str(tool.get("name", "")) for tool in filter(is_object, listing.tools)]
+            for pattern in entry.tools.idle_patterns(names):
+                yield source.refusal(f"{pattern!r} in a list of its tools fits none", entry.name)
 
 
 async def _list_all(configured: list[ServerEntry], limits: McpLimits) -> dict[str, Listing]:
