@@ -55,6 +55,7 @@ from toolcrib.indexers.readers.mcp_session import (
     list_pages,
     open_session,
 )
+from toolcrib.router.context.pii import secrets
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream
@@ -581,10 +582,12 @@ class StderrTail:
 
     @property
     def line(self) -> str:
-        """The last line that is not blank, cut for a message; empty without one."""
+        """The last line that is not blank, cut and without secrets; empty without one."""
         self._read_pipe()
         lines = self._tail.decode("utf-8", "replace").splitlines()
         last = next((line for line in reversed(lines) if line.strip()), "")
+        for each in secrets(last):
+            last = last.replace(each.text, "***")
         return " ".join(last.split())[:MAX_QUOTE_CHARS]
 
     def _read_pipe(self) -> None:
