@@ -191,7 +191,7 @@ class TestReplicas:
         assert ids(second.crib(name)) == ["mail/send_mail"]
         store = first.crib(name).tools.store
         ours = store.read_meta()
-        store.write_meta({**ours, "identity": {**ours["identity"], "dense": "another"}})
+        store.write_meta({"identity": {**ours["identity"], "dense": "another"}})
         first.announce_write(name)
         self.a_while_later(second)
         for _ in range(2):

@@ -121,8 +121,7 @@ class KnowledgeBase:
         with self._writing:
             kept = read_collection_index(store.read_meta(), self._dense)
             changed = kept.with_changes(given, self._dense)
-            if changed is not kept:
-                _keep(store, changed)
+            store.write_meta(changed.changes_since(kept))
             self._catalogue = self.catalogue.with_changes(given, self._dense)
             self.version = next(self._versions)
 
@@ -193,7 +192,7 @@ class KnowledgeBase:
             store.delete(gone)
             if not documents:
                 kept = read_collection_index(store.read_meta(), self._dense)
-                _keep(store, kept.without(collection))
+                store.write_meta(kept.without(collection).changes_since(kept))
                 self._catalogue = self.catalogue.without(collection)
             self.version = next(self._versions)
         return len(gone)
@@ -254,10 +253,9 @@ class KnowledgeBase:
     def _claim(self, store: Store, *, rebuild: bool) -> None:
         """Check or write the fingerprint of the passages, or encode them anew."""
         fingerprint = passage_fingerprint(self._dense, self._lexical)
-        meta = store.read_meta()
-        found = meta.get("identity")
+        found = store.read_meta().get("identity")
         if found is None:
-            store.write_meta({**meta, "identity": fingerprint})
+            store.write_meta({"identity": fingerprint})
         elif rebuild:
             with store.renew(passage_layout(self._dense.dimensions)) as beside:
                 copy_passages(store, beside, self._dense, self._settings)
@@ -287,9 +285,5 @@ def copy_passages(source: Store, target: Store, dense: DenseEncoder, settings: S
 
     catalogue = index_collections(read_collections(source.read_meta()), dense)
     fingerprint = passage_fingerprint(dense, lexical)
-    target.write_meta({"catalogue": catalogue.as_meta(), "identity": fingerprint})
+    target.write_meta({**catalogue.changes_since(None), "identity": fingerprint})
     PassageSync(target, dense, lexical).run(entries)
-
-
-def _keep(store: Store, catalogue: CollectionIndex) -> None:
-    store.write_meta({**store.read_meta(), "catalogue": catalogue.as_meta()})

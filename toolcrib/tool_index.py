@@ -396,9 +396,8 @@ class ToolIndex:
     def _sign(self) -> None:
         """Write the fingerprint into a new index."""
         if not self._is_signed:
-            meta = self.store.read_meta()
-            if "identity" not in meta:
-                self.store.write_meta({**meta, "identity": self._fingerprint})
+            if "identity" not in self.store.read_meta():
+                self.store.write_meta({"identity": self._fingerprint})
             self._is_signed = True
 
 

@@ -103,7 +103,7 @@ def test_sources_of_which_nothing_could_be_read_fail(shell):
         "".join(json.dumps(tool) + "\n" for tool in TOOLS),
         json.dumps(TOOLS),
         json.dumps({"tools": [{"name": "a", "inputSchema": {"type": "object"}}]}),
-        "tools:\n- name: a\n  description: From YAML.\n",
+        "tools:\n- name: a\n  server: s\n  description: From YAML.\n",
     ],
     ids=["lines", "list", "mcp", "yaml"],
 )
@@ -423,7 +423,7 @@ def test_a_general_tool_that_is_not_there_is_a_warning_once_there_are_tools(shel
         "gate.fallback: no tool has the id 'mail/sned_mail'; did you mean 'mail/send_mail'?"
     )
     caplog.clear()
-    first = ("index", shell.write("a.jsonl", {"name": "a"}), "--store", "other")
+    first = ("index", shell.write("a.jsonl", {"name": "a", "server": "s"}), "--store", "other")
     assert shell(*first, **given).returncode == 0
     assert caplog.messages == []
 

@@ -299,10 +299,11 @@ def test_guidance_is_measured_on_labelled_trajectories(shell: Shell) -> None:
     events = [*[failed] * 3, *({**failed, "name": name} for name in "bcde")]
     label = {"pattern": "error_streak", "from": 0, "by": 5}
     row = {"id": "t1", "kind": "made", "events": events, "alarms": [label]}
-    path = shell.write("t.jsonl", {**row, "split": "dev"})
+    healthy = {**row, "id": "t2", "alarms": []}
+    path = shell.write("t.jsonl", {**row, "split": "dev"}, {**healthy, "split": "train"})
 
     told = shell.json("eval", "guidance", path, "--split", "dev")
     assert told["patterns"]["error_streak"]["recall"] == 1.0
     shown = shell("eval", "guidance", path, "--split", "all").stdout
-    assert "false doom_loop at event 2 of t1 (made)" in shown
+    assert "false doom_loop at event 2 of t2 (made)" in shown
     assert "no trajectory of the split 'test'" in shell("eval", "guidance", path).stderr

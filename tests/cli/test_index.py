@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -35,8 +34,8 @@ def content(server: LocalQdrant) -> tuple[dict[Any, Any], Any]:
     """Payload and vectors of every tool by id, and the prefixes that the index keeps."""
     records, _ = server.client.scroll("toolcrib", limit=1_000, with_vectors=True)
     described = server.client.get_collection("toolcrib").config.metadata or {}
-    kept = json.loads(described["toolcrib"])
-    return {each.id: (each.payload, each.vector) for each in records}, kept[META_KEY]
+    kept = {key: text for key, text in described.items() if key.startswith(f"toolcrib/{META_KEY}")}
+    return {each.id: (each.payload, each.vector) for each in records}, kept
 
 
 @pytest.mark.slow

@@ -210,7 +210,7 @@ CALLS: dict[str, Callable[[ServerStore], Any]] = {
     "scroll": lambda store: list(store.scroll()),
     "count": lambda store: store.count(),
     "read_meta": lambda store: store.read_meta(),
-    "write_meta": lambda store: store.write_meta({}),
+    "write_meta": lambda store: store.write_meta({"model": "a"}),
     "info": lambda store: store.info(),
 }
 

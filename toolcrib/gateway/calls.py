@@ -110,7 +110,7 @@ class Alternatives:
         if not self._index.is_open.is_set():
             return " Try again later."
         try:
-            hits = await self._find(failed, budget)
+            hits = await self._find(failed, budget, budget.query)
         except ToolcribError:
             logger.warning("alternates could not be looked for", exc_info=True)
             return ""
@@ -119,13 +119,13 @@ class Alternatives:
             return " No other tool is like it; try again later, or go on without it."
         return "\nOther tools that may do it:\n" + "\n".join(lines)
 
-    async def _find(self, failed: CatalogEntry, budget: CallBudget) -> list[ToolHit]:
+    async def _find(self, failed: CatalogEntry, budget: CallBudget, goal: str) -> list[ToolHit]:
         tools = self._index.crib.tools
         return await self._index.work(
             alternates,
             tools.find,
             failed.spec,
-            budget.query or failed.spec.description or failed.spec.name,
+            goal or failed.spec.description or failed.spec.name,
             excluded=self._failures.of(budget.id),
             scope=granted_scope(get_access_token(), self._scope),
             where=Not(AnyOf("server", self._pool.not_up())),
@@ -133,12 +133,15 @@ class Alternatives:
             likeness=tools.settings.recovery.likeness,
         )
 
-    async def names(self, name: str, key: str) -> list[str]:
-        """Names of the tools on offer to try instead of a tool, in the conversation of a key."""
+    async def names(self, name: str, goal: str, key: str) -> list[str]:
+        """Names of the tools on offer to try instead of a tool, in the conversation of a key.
+
+        `goal` is the search that led to the tool's call, empty if there was none.
+        """
         failed = self._index.catalog.named(name)
         if failed is None or not self._index.is_open.is_set():
             return []
-        hits = await self._find(failed, self._budgets.of(key))
+        hits = await self._find(failed, self._budgets.of(key), goal)
         entries = (self._index.catalog.get(hit.id) for hit in hits)
         return [entry.name for entry in entries if entry is not None]
 

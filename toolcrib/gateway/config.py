@@ -64,7 +64,7 @@ class Overlay(BaseModel):
 class ServerConfig:
     """One server: its target, or the `problem` of its entry in one line.
 
-    `tools` is the filter of the tools that its entry switches on.
+    `tools` is the filter of the tools that its entry switches on; `warnings` stop nothing.
     """
 
     name: str
@@ -72,6 +72,7 @@ class ServerConfig:
     problem: str = ""
     tools: ToolFilter = field(default_factory=ToolFilter)
     overlay: Overlay = field(default_factory=Overlay)
+    warnings: tuple[str, ...] = ()
 
     def offered(self, spec: ToolSpec) -> ToolSpec:
         """Copy of a tool as it is offered, disabled if the entry switches it off."""
@@ -103,6 +104,7 @@ def read_config(
             each.problem,
             each.tools,
             _overlay(source, each.name, servers[each.name]),
+            each.warnings,
         )
         for each in server_entries(servers, env)
     )

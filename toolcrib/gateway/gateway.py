@@ -193,6 +193,8 @@ class Gateway:
         self._spawn(self.index.follow_approvals(self.pool.intervals.poll_s))
         self._spawn(self._notifications.follow())
         for upstream in self.pool:
+            for warning in upstream.config.warnings:
+                self._report("warning", f"{upstream.name}: {warning}")
             if upstream.config.problem:
                 self._report("error", f"{upstream.name}: {upstream.config.problem}")
                 self.index.give_up(upstream.name)

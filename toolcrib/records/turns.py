@@ -92,9 +92,9 @@ FIELD_ALIASES = {
 class TrajectoryEvent(BaseModel):
     """Event of an agent's work; `at` is in seconds of any clock, None if unknown.
 
-    `found` are the names of the tools that a search gave. Dictionaries of other shapes are read
-    for their call or message, and their other fields kept. An unreadable dictionary becomes an
-    event of type `other`, which guidance ignores.
+    Without `success`, the text of the result decides. `found` are the names of the tools that a
+    search gave. Dictionaries of other shapes are read for their call or message, and their other
+    fields kept. An unreadable dictionary becomes an event of type `other`, which guidance ignores.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -103,7 +103,7 @@ class TrajectoryEvent(BaseModel):
     at: float | None = Field(default=None, allow_inf_nan=False)
     name: str = ""
     parameters: dict[str, Any] = Field(default_factory=dict[str, Any])
-    success: bool = True
+    success: bool | None = None
     error: str | None = None
     result: Any = None
     text: str = ""

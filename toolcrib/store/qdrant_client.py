@@ -38,7 +38,7 @@ except ModuleNotFoundError as missing:
 logger = logging.getLogger(__name__)
 
 META_KEY = "toolcrib"
-"""Key of our document in the metadata of a collection that toolcrib made."""
+"""Key in the metadata of a collection that toolcrib made."""
 
 API_KEY_SETTING = "TOOLCRIB_SERVER__API_KEY"
 MIN_SERVER_VERSION = (1, 19)
@@ -216,12 +216,12 @@ class QdrantConnection:
         """Read the server's description of a collection."""
         return self.ask(f"reading about the collection {name!r}", self.client.get_collection, name)
 
-    def make(self, name: str, meta: str, **config: Any) -> None:
-        """Make a collection with our document in its metadata, unless it is there already."""
+    def make(self, name: str, mark: str, **config: Any) -> None:
+        """Make a collection with a mark of ours in its metadata, unless it is there already."""
         create = self.client.create_collection
         try:
             what = f"making the collection {name!r}"
-            self.ask(what, create, name, metadata={META_KEY: meta}, **config)
+            self.ask(what, create, name, metadata={META_KEY: mark}, **config)
         except StoreUnavailableError:
             raise
         except StoreError:

@@ -64,6 +64,9 @@ SHARED_SHARD = "SHARED"
 
 _OVERSAMPLING = 2.0
 
+_ENTRY = f"{META_KEY}/"
+"""Beginning of the metadata keys that hold entries of the small document."""
+
 _Item = TypeVar("_Item")
 
 
@@ -106,9 +109,9 @@ SERVER_DEFAULTS = CollectionPlan()
 class ServerStore(Store):
     """A `Store` behind one name on a Qdrant server; safe to use from several threads.
 
-    The small document of `write_meta` is kept as text under one key of the collection's own
-    metadata: it lives and dies with the collection, a cluster replicates it by consensus, and
-    one key is replaced whole where several would be merged with what was there.
+    Each entry of the small document is a text under a key of the collection's own metadata: it
+    lives and dies with the collection, and a cluster replicates it by consensus. A server merges
+    keys, so processes that write other entries at one moment lose none.
     """
 
     def __init__(
@@ -296,12 +299,21 @@ class ServerStore(Store):
     # -- the rest --------------------------------------------------------------------------
 
     def read_meta(self) -> Mapping[str, Any]:
-        metadata = self._connection.describe(self._name).config.metadata or {}
-        return json.loads(metadata.get(META_KEY, "{}"))
+        metadata: Mapping[str, str] = self._connection.describe(self._name).config.metadata or {}
+        return {
+            key.removeprefix(_ENTRY): json.loads(text)
+            for key, text in metadata.items()
+            if key.startswith(_ENTRY)
+        }
 
-    def write_meta(self, meta: Mapping[str, Any]) -> None:
+    def write_meta(self, entries: Mapping[str, Any]) -> None:
+        if not entries:
+            return
         update = self._connection.client.update_collection
-        metadata = {META_KEY: json.dumps(meta, sort_keys=True)}
+        metadata = {
+            _ENTRY + key: None if value is None else json.dumps(value, sort_keys=True)
+            for key, value in entries.items()
+        }
         what = f"writing the metadata of {self._name!r}"
         self._connection.ask(what, update, self._name, metadata=metadata)
 

@@ -549,7 +549,7 @@ def test_one_file_with_everything_that_can_be_right_and_wrong(tmp_path: Path) ->
         "closed: cannot be reached: All connection attempts failed; is it running there?",
         (
             "page: is no MCP endpoint: it answered initialize with HTTP 200 (text/html); "
-            "check the path, which often ends in /mcp"
+            "check the path, which often ends in /mcp or /sse"
         ),
         "one bad/good",
         "one bad: tools[1]: name: missing",
@@ -578,12 +578,27 @@ def test_a_wrong_tool_that_is_switched_off_is_not_reported(tmp_path: Path) -> No
     ]
 
 
+def test_warnings_and_patterns_that_fit_no_tool_are_reported(tmp_path: Path) -> None:
+    keys = {"includeTools": ["get_time"], "excludeTools": ["get-time"], "secretTools": ["x"]}
+    source = _file_servers(tmp_path, {"clock": {**entry("clock.py"), **keys}})
+
+    assert _told(_read(source, McpServersReader())) == [
+        "clock: 'secretTools' is not known; write 'includeTools' or 'excludeTools'",
+        "clock/get_time",
+        "clock: 'get-time' in a list of its tools fits none",
+    ]
+
+
 def test_a_server_that_still_speaks_server_sent_events(tmp_path: Path) -> None:
     with over_http("clock-sse") as address:
-        source = _file_servers(tmp_path, {"clock": {"type": "sse", "url": f"{address}/sse"}})
-        items = _read(source, McpServersReader())
+        typed = {"type": "sse", "url": f"{address}/sse"}
+        servers = {"typed": typed, "falls back": {"url": f"{address}/sse"}}
+        items = _read(_file_servers(tmp_path, servers), McpServersReader())
 
-    assert _told(items) == ["clock/get_time", "clock/set_alarm"]
+    assert _told(items) == [
+        *("typed/get_time", "typed/set_alarm"),
+        *("falls back/get_time", "falls back/set_alarm"),
+    ]
 
 
 def test_the_environment_of_the_process_fills_placeholders_by_default(

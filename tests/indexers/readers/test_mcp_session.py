@@ -89,6 +89,7 @@ MCP, SSE = (f"check the path, which often ends in /{end}" for end in ("mcp", "ss
         ("/html", True, f"{NO_ENDPOINT} 200 (text/html); {SSE}"),
         ("/nowhere", False, f"{NO_ENDPOINT} 404 (text/plain); {MCP}{OLDER}"),
         ("/nowhere", True, f"{NO_ENDPOINT} 404 (text/plain); {SSE}"),
+        ("/nowhere", None, f"{NO_ENDPOINT} 404 (text/plain); {MCP} or /sse"),
         ("/get-only", False, f"{NO_ENDPOINT} 405 (text/html); {MCP}{OLDER}"),
         ("/json", False, f"{NO_ENDPOINT} 200 (application/json); {MCP}"),
         ("/down", False, "is out of order: it answered initialize with HTTP 502 (text/html); try "),
@@ -97,7 +98,7 @@ MCP, SSE = (f"check the path, which often ends in /{end}" for end in ("mcp", "ss
     ],
 )
 def test_what_can_go_wrong_with_a_web_server(
-    web_url: str, path: str, sse: bool, reason: str
+    web_url: str, path: str, sse: bool | None, reason: str
 ) -> None:
     listing = _list(HttpTarget(f"{web_url}{path}", sse=sse))
 
