@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -64,3 +66,43 @@ def test_collections_that_several_services_add_at_one_moment_are_all_there(serve
         list(services.map(add, names))
     with Crib.open(server.url, settings=SETTINGS) as crib:
         assert {*crib.knowledge.catalogue.names} == {name for own in names for name in own}
+
+
+def test_a_rebuild_loses_nothing_that_services_write_meanwhile(server, monkeypatch):
+    monkeypatch.setattr("toolcrib.store.qdrant_server.UNDER_WAY_S", 0.2)
+    tools = [ToolSpec(name=f"t{n}", description=f"Does {n}.") for n in range(30)]
+    with Crib.open(server.url, settings=SETTINGS) as crib:
+        crib.index_tools(*tools)
+    acknowledged, removed, stop = set[str](), set[str](), threading.Event()
+
+    def serve(own):
+        with Crib.open(server.url, settings=SETTINGS) as service:
+            for number in itertools.count():
+                if stop.is_set():
+                    return
+                name = f"{own}-{number}"
+                service.index_tools(ToolSpec(name=name, description="Written meanwhile."))
+                acknowledged.add(name)
+                changed = ToolSpec(name=f"t{number % 15}", description=f"{own} {number}")
+                service.index_tools(changed)
+                if number % 3 == 0 and number // 3 < 15:
+                    gone = f"t{15 + number // 3}"
+                    if own == "a":
+                        service.remove_tools(gone)
+                        removed.add(gone)
+
+    services = [threading.Thread(target=serve, args=(own,)) for own in ("a", "b")]
+    for service in services:
+        service.start()
+    try:
+        for _ in range(2):
+            Crib.open(server.url, settings=SETTINGS, rebuild=True).close()
+    finally:
+        stop.set()
+        for service in services:
+            service.join()
+    with Crib.open(server.url, settings=SETTINGS) as crib:
+        found = {each.id: each for each in crib.list_tools()}
+    assert acknowledged
+    assert acknowledged <= found.keys()
+    assert not removed & found.keys()
