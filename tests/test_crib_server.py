@@ -75,23 +75,21 @@ def test_a_rebuild_loses_nothing_that_services_write_meanwhile(server, monkeypat
         crib.index_tools(*tools)
     acknowledged, removed, stop = set[str](), set[str](), threading.Event()
 
-    def serve(own):
+    def add_and_change():
         with Crib.open(server.url, settings=SETTINGS) as service:
-            for number in itertools.count():
-                if stop.is_set():
-                    return
-                name = f"{own}-{number}"
-                service.index_tools(ToolSpec(name=name, description="Written meanwhile."))
-                acknowledged.add(name)
-                changed = ToolSpec(name=f"t{number % 15}", description=f"{own} {number}")
-                service.index_tools(changed)
-                if number % 3 == 0 and number // 3 < 15:
-                    gone = f"t{15 + number // 3}"
-                    if own == "a":
-                        service.remove_tools(gone)
-                        removed.add(gone)
+            for number in itertools.takewhile(lambda _: not stop.is_set(), itertools.count()):
+                added = ToolSpec(name=f"new-{number}", description="Written meanwhile.")
+                changed = ToolSpec(name=f"t{number % 15}", description=f"Changed: {number}.")
+                service.index_tools(added, changed)
+                acknowledged.add(added.name)
 
-    services = [threading.Thread(target=serve, args=(own,)) for own in ("a", "b")]
+    def remove():
+        with Crib.open(server.url, settings=SETTINGS) as service:
+            for number in range(15, 30):
+                service.remove_tools(f"t{number}")
+                removed.add(f"t{number}")
+
+    services = [threading.Thread(target=each) for each in (add_and_change, remove)]
     for service in services:
         service.start()
     try:
