@@ -331,6 +331,8 @@ class UpstreamConnection:
             "message_handler": self._receive,
         }
         us = Implementation(name="toolcrib", version=__version__)
+        # A first try over another transport may have ended its stream.
+        self._stop.clear()
         watched = _Incoming(incoming, self._state, self._stop)
         return _RelayingSession(watched, outgoing, **callbacks, client_info=us, log_level="debug")
 
