@@ -309,6 +309,7 @@ export interface FoundTools {
   interleaved?: string;
   filtered?: FilterEffect;
   names?: Readonly<Record<string, string>>;
+  left_out?: readonly LeftOut[];
 }
 
 export interface Guidance {
@@ -421,6 +422,11 @@ export interface LearningStatus {
   observations: number;
   servers: readonly ServerReplay[];
   tools: readonly LearnedTool[];
+}
+
+export interface LeftOut {
+  id: string;
+  reason: string;
 }
 
 export interface LinksBody {
@@ -688,6 +694,7 @@ export interface ShapedSelection {
   needs?: readonly NeedResult[];
   interleaved?: string;
   names?: Readonly<Record<string, string>>;
+  left_out?: readonly LeftOut[];
 }
 
 export interface Skill {
@@ -716,6 +723,7 @@ export interface ToolHit {
   needs?: readonly number[];
   needed_for?: readonly string[];
   replaced_by?: string;
+  also_on?: readonly string[];
   team?: "own" | "other";
   id: string;
   kind: "tool" | "skill";

@@ -38,6 +38,7 @@ from toolcrib.records import (
     Context,
     Decision,
     Guidance,
+    LeftOut,
     Outcome,
     Scope,
     Sensitivity,
@@ -208,6 +209,7 @@ class ShapedSelection(ToolSelection):
     names: Annotated[dict[str, str], Field(exclude_if=lambda _: False)] = field(
         default_factory=dict[str, str]
     )
+    left_out: Annotated[tuple[LeftOut, ...], Field(exclude_if=lambda _: False)] = ()
 
 
 @dataclass(frozen=True, slots=True)
