@@ -421,6 +421,7 @@ export interface LearningStatus {
   observations: number;
   servers: readonly ServerReplay[];
   tools: readonly LearnedTool[];
+  left_out?: readonly string[];
 }
 
 export interface LinksBody {
@@ -665,6 +666,7 @@ export interface ServerReplay {
   before: number;
   after: number;
   p: number;
+  strength: number;
   verdict: "live" | "shadow";
 }
 
