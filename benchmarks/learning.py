@@ -56,7 +56,9 @@ def observed(queries: Sequence[LabelledQuery], found: Mapping[str, Observation])
     ]
 
 
-def with_wrong(calls: Seen, right: Mapping[str, set[str]], share: float, rng: random.Random) -> Seen:
+def with_wrong(
+    calls: Seen, right: Mapping[str, set[str]], share: float, rng: random.Random
+) -> Seen:
     """The same, and of the calls this share of a wrong tool among the first five."""
     made: Seen = []
     for each in calls:
@@ -72,10 +74,7 @@ def poison(calls: Seen, right: Mapping[str, set[str]], rng: random.Random) -> Se
     It is the one that most often stands among the first five of a request that it is wrong for.
     """
     near = Counter(
-        tool
-        for each in calls
-        for tool, _ in each.ranking[:5]
-        if tool not in right[each.decision]
+        tool for each in calls for tool, _ in each.ranking[:5] if tool not in right[each.decision]
     )
     pushed = near.most_common(1)[0][0]
     chances = [each for each in calls if pushed in dict(each.ranking[:10])]
