@@ -42,9 +42,14 @@ def test_a_pair_that_is_confused_is_told_with_the_words_that_set_it_apart():
         tool("open_deposit", "Opens an account of a customer at the bank in May."),
     )
     (pair,) = [each for each in linted(*APART, *twins).findings if each.rule == "confusable"]
-    assert (pair.severity, pair.tool, pair.others) == ("warning", "open_account", ("open_deposit",))
+    assert (pair.severity, pair.tool, pair.others) == ("warning", "open_deposit", ("open_account",))
     assert "open_account alone says town" in pair.text
     assert "open_deposit alone says deposit, may" in pair.text
+
+
+def test_a_copy_is_told_once():
+    copies = [tool(name, "Opens an account at the bank.") for name in ("open_one", "open_two")]
+    assert [each.rule for each in linted(*APART, *copies).findings] == ["same-text"]
 
 
 def test_a_tool_that_its_own_texts_do_not_bring_is_an_error():
@@ -113,7 +118,7 @@ def test_an_ignored_rule_is_neither_told_nor_counted():
 
 
 def test_the_worst_comes_first():
-    found = linted(tool("orders_of_today", "Gives a list of them."), tool("send_mail", "")).findings
+    found = linted(tool("find_orders", "Finds orders."), tool("send_mail", "")).findings
     assert [each.severity for each in found] == ["error", "info"]
     assert fails(found, "info")
     assert not fails(found[1:], "warning")

@@ -35,6 +35,7 @@ from toolcrib.evaluation.lint.texts import (
     parameters_of,
     purpose_of,
 )
+from toolcrib.indexers.points import clean
 from toolcrib.numerics import sigmoid
 from toolcrib.records import ToolSpec
 from toolcrib.retrieval.legs import has_words
@@ -71,7 +72,7 @@ def search_each(
     bare = [tool.model_copy(update={"success_examples": ()}) for tool in tools]
     found: dict[str, list[SelfSearch]] = {}
     with Crib.open(build.MEMORY, settings=settings, dense=dense) as crib:
-        crib.index_tools(bare, progress=lambda p: progress("reading the tools", p.done, p.total))
+        crib.index_tools(bare, progress=lambda p: progress("indexing the tools", p.done, p.total))
         for done, tool in enumerate(tools, start=1):
             found[tool.id] = [_search(crib, tool, kind, text) for kind, text in _texts(tool)]
             progress("asking for each tool", done, len(tools))
@@ -111,7 +112,7 @@ def _search(crib: Crib, tool: ToolSpec, kind: SearchKind, text: str) -> SelfSear
 
 # -- what the answers show -------------------------------------------------------------------------
 
-MIN_LEAD = 0.04
+MIN_LEAD = 0.02
 """Score lead below which requests in other words bring the one tool as often as the other."""
 
 
@@ -153,10 +154,16 @@ def _confusable(given: LintInput) -> Iterator[Problem]:
     for tool, (purpose, *rest) in given.searches.items():
         pair = frozenset((tool, purpose.other))
         is_found = any(each.is_near for each in (purpose, *rest))
-        if is_found and purpose.other and purpose.lead < MIN_LEAD and pair not in paired:
+        is_confused = is_found and purpose.other and purpose.lead < MIN_LEAD
+        # One text twice is a finding of `same-text`.
+        if is_confused and pair not in paired and not _has_same_text(specs, pair):
             paired.add(pair)
             text = _difference(specs[tool], specs[purpose.other], purpose.lead)
             yield Problem(tool, text, (purpose.other,))
+
+
+def _has_same_text(specs: Mapping[str, ToolSpec], pair: frozenset[str]) -> bool:
+    return len({clean(specs[tool].description).casefold() for tool in pair}) < len(pair)
 
 
 def _difference(tool: ToolSpec, other: ToolSpec, lead: float) -> str:
