@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +15,10 @@ from toolcrib.numerics import Floats
 from toolcrib.records.learning import ServerReplay
 from toolcrib.retrieval.learned import LearnedTools
 
-MAX_REPLAYED = 2_000
+MAX_REPLAYED = 1_000
 """Newest requests that are replayed."""
 
-MAX_JUDGED_KEYS = 50
+MAX_JUDGED_KEYS = 20
 """Keys that are judged: those of the most requests."""
 
 NDCG_CUT = 10
@@ -66,10 +66,9 @@ def replay(
     by_server: defaultdict[str, list[_Change]] = defaultdict(list)
     for request in _requests(observations, lessons):
         shares = request.shares()
-        after = request.ndcg(shares)
         for server in {servers[tool] for tool, share in shares.items() if share > 0}:
             others = {tool: share for tool, share in shares.items() if servers[tool] != server}
-            by_server[server].append(request.change(request.ndcg(others), after))
+            by_server[server].append(request.change(others, shares))
     prior = _effect([change for changes in by_server.values() for change in changes])
     return [_server_replay(server, by_server[server], prior) for server in live]
 
@@ -82,20 +81,18 @@ def contradicting_keys(
     A key's effect is that of its examples on the others' requests, in the median of the other
     keys, plus that of the others' examples on its own requests.
     """
-    requests = _requests(observations, lessons)
-    counts = Counter(request.by for request in requests)
+    counts = Counter({each.decision: each.by for each in observations}.values())
     judged = [key for key, _ in counts.most_common(MAX_JUDGED_KEYS)]
     given: dict[str, list[_Change]] = {key: [] for key in judged}
     taken: dict[str, list[_Change]] = {key: [] for key in judged}
-    for request in requests if len(judged) > 1 else ():
-        after = request.ndcg(request.shares())
+    for request in _requests(observations, lessons) if len(judged) > 1 else ():
+        shares = request.shares()
         for key in judged:
+            others = request.shares(without_key=key)
             if key == request.by:
-                others = request.ndcg(request.shares(without_key=key))
-                taken[key].append(request.change(request.ndcg({}), others))
-            elif request.is_moved_by(key):
-                others = request.ndcg(request.shares(without_key=key))
-                given[key].append(request.change(others, after))
+                taken[key].append(request.change({}, others))
+            elif others != shares:
+                given[key].append(request.change(others, shares))
     effects = {key: _key_effect(given[key], taken[key]) for key in judged if given[key]}
     middle = min(0.0, float(np.median([effect for effect, _ in effects.values()] or [0.0])))
     below = {key: effect - middle + KEY_ERRORS * error for key, (effect, error) in effects.items()}
@@ -158,11 +155,9 @@ class _Lessons:
         requests = {each.decision: each for lesson in lessons for each in lesson.examples}
         self.keys = np.array([each.by for each in requests.values()])
         self.sessions = np.array([each.session for each in requests.values()])
-        self.of_key: defaultdict[str, set[str]] = defaultdict(set)
         self.of_session: defaultdict[str, dict[str, Lesson]] = defaultdict(dict)
         for lesson in lessons:
             for each in lesson.examples:
-                self.of_key[each.by].add(lesson.tool)
                 self.of_session[each.session][lesson.tool] = lesson
         self._strengths: dict[str | None, Floats] = {}
 
@@ -199,31 +194,27 @@ class _Request:
         lifts = self._lessons.learned.lift_shares(self._rows, kernels, strengths)
         return dict(zip(self._tools, lifts.tolist(), strict=True))
 
-    def is_moved_by(self, key: str) -> bool:
-        """True if a found tool has an example of this key."""
-        return not self._lessons.of_key[key].isdisjoint(self._tools)
-
-    def ndcg(self, shares: Mapping[str, float]) -> float:
+    def _ndcg(self, shares: Mapping[str, float]) -> float:
         """nDCG@10 of the ranking with these lifts; the called tools are right."""
         scores = [score + (1 - score) * shares.get(tool, 0.0) for tool, score in self._ranking]
         order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))[:NDCG_CUT]
         right = (self._ranking[place][0] in self._right for place in order)
         return _gain(right) / _gain([True] * min(len(self._right), NDCG_CUT))
 
-    def change(self, before: float, after: float) -> _Change:
-        """Change of this request."""
-        return _Change(self.by, self._session, before, after)
+    def change(self, before: Mapping[str, float], after: Mapping[str, float]) -> _Change:
+        """Change of this request by other lifts."""
+        return _Change(self.by, self._session, self._ndcg(before), self._ndcg(after))
 
 
-def _requests(observations: Sequence[Observation], lessons: Sequence[Lesson]) -> list[_Request]:
+def _requests(observations: Sequence[Observation], lessons: Sequence[Lesson]) -> Iterator[_Request]:
     """The newest requests, to be ranked with the lessons."""
     if not lessons:
-        return []
+        return
     calls: defaultdict[str, list[Observation]] = defaultdict(list)
     for each in sorted(observations, key=lambda each: each.at):
         calls[each.decision].append(each)
     known = _Lessons(lessons)
-    return [_Request(request, known) for request in list(calls.values())[-MAX_REPLAYED:]]
+    yield from (_Request(request, known) for request in list(calls.values())[-MAX_REPLAYED:])
 
 
 # -- means -----------------------------------------------------------------------------------------

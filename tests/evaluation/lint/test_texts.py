@@ -78,8 +78,11 @@ def test_one_tool_shows_what_is_wrong(rule, severity, wrong):
 
 @pytest.mark.parametrize(
     "section",
-    ["Args:\n    number (str): As on the invoice.", "Parameters:\n- `number`: As on the invoice."]
-    + [":param number: As on the invoice."],
+    [
+        "Args:\n    number (str): As on the invoice.",
+        "Parameters:\n- `number`: As on the invoice.",
+        ":param number: As on the invoice.",
+    ],
 )
 def test_parameters_are_also_described_in_a_section_of_the_description(section):
     assert found(tool(description=f"{GOOD}\n\n{section}", input_schema=takes("number"))) == []
@@ -93,7 +96,7 @@ def test_one_parameter_of_many_without_a_description_is_no_finding():
 
 def test_a_name_without_a_verb_that_is_found_well_is_no_finding():
     spec = tool("orders_by_customer")
-    first = SelfSearch("purpose", GOOD, 1, "", 0.5, 0.1)
+    first = SelfSearch("purpose", GOOD, 1, "", 0.5)
     given = LintInput([spec], {spec.id: [first]})
     assert not list(apply_rules(given, {"audit"}))
     given = LintInput([spec], {spec.id: [replace(first, rank=3)]})

@@ -317,6 +317,7 @@ MIN_FAMILY_TOOLS = 6
     "family",
     "info",
     "tools differ in one word and take the same parameters: they could be one",
+    shared=True,
 )
 def _families(given: LintInput) -> Iterator[Problem]:
     """Tools of a server that do the same and take the same parameters."""
