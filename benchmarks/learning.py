@@ -31,8 +31,8 @@ import numpy as np
 
 from toolcrib import Crib
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.evaluation.gate_measures import gate_measures
 from toolcrib.evaluation.loaders import load
+from toolcrib.evaluation.measures import gate_measures
 from toolcrib.learning.lessons import make_lessons
 from toolcrib.learning.observations import Observation
 from toolcrib.learning.replay import contradicting_keys, replay

@@ -10,9 +10,9 @@ from typing import Literal
 from toolcrib.records import FindResult, Route, ToolHit, ToolSpec, Turn
 from toolcrib.retrieval.gate import ENABLED, with_general
 from toolcrib.retrieval.hybrid import HybridRetriever
-from toolcrib.retrieval.interleaving import InterleaveSettings, interleave
+from toolcrib.retrieval.interleaving import interleave
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.retrieval.options import FULL_PLAN, SearchOptions, SearchPlan
+from toolcrib.retrieval.options import FULL_PLAN, InterleaveSettings, SearchOptions, SearchPlan
 from toolcrib.retrieval.prerequisites import required_tools
 from toolcrib.router.budget import Budget
 from toolcrib.router.settings import ToolSettings
