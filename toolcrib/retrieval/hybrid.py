@@ -15,7 +15,7 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import ToolcribError
 from toolcrib.numerics import Floats
 from toolcrib.records import FindResult, ToolHit
-from toolcrib.retrieval.assembly import merge_needs
+from toolcrib.retrieval.assembly import fold_copies, merge_needs
 from toolcrib.retrieval.calibration import RANKED_COMPETITORS, features, query_features
 from toolcrib.retrieval.fusion import Candidates, FusionWeights, fuse, rank
 from toolcrib.retrieval.gate import (
@@ -42,6 +42,9 @@ from toolcrib.store.filters import Filter, all_of, from_scope
 from toolcrib.store.payload import read_tool
 
 logger = logging.getLogger(__name__)
+
+COPIES_LOOKAHEAD = 8
+"""Further places in which copies of the last tools are looked for."""
 
 MAX_QUERY_CHARS = 8_000
 """Longer queries are cut: no encoder reads further, and more terms only cost time."""
@@ -93,6 +96,7 @@ class _Run:
     reranker: ToolReranker | ModelReranker | None
     learned: LearnedTools | None
     explain: bool = False
+    folds: bool = False
 
 
 class HybridRetriever:
@@ -300,6 +304,7 @@ class HybridRetriever:
             depth = max(depth, MAX_LIFTED_TOOLS)
         legs = Legs(self._store, encoded, limits, allowed, depth)
         run = self._run(encoded, legs, watch, plan, explain=options.explain)
+        run = replace(run, folds=options.gate)
         assessor = self.assessor if encoded.dense is not None else self.assessor.by_words
         found = self._fuse(run, assessor.head, by_examples=assessor.by_examples)
         ranked = self._rerank(run, found, limit)
@@ -348,9 +353,25 @@ class HybridRetriever:
         return Candidates(ranking, candidates, terms, trust, lifts)
 
     def _fetch(self, run: _Run, found: Candidates, k: int) -> list[ToolHit]:
-        """At least `k` hits where there are as many, and all that the reranker reads."""
+        """At least `k` hits where there are as many, and all that the reranker reads.
+
+        A judged answer has copies of a tool on several servers as one hit.
+        """
         depth = run.reranker.settings.depth if run.reranker else 0
-        places = {place.point: place for place in found.first(max(k, depth))}
+        wanted = max(k, depth)
+        if not run.folds:
+            return self._hits(run, found, wanted)
+        count = wanted + COPIES_LOOKAHEAD
+        while True:
+            hits = self._hits(run, found, count)
+            folded = fold_copies(hits, run.query.text)
+            if len(folded) >= wanted or len(hits) < count:
+                return folded[:wanted]
+            count *= 2
+
+    def _hits(self, run: _Run, found: Candidates, count: int) -> list[ToolHit]:
+        """First `count` hits, and those that tie with the last."""
+        places = {place.point: place for place in found.first(count)}
         fetched = [
             (places[record.id], read_tool(record.payload))
             for record in self._store.retrieve(list(places))
@@ -406,7 +427,8 @@ class HybridRetriever:
         hits = ranked.hits
         points = [point_id(hit.id) for hit in hits]
         # Lower places change no feature of a hit.
-        ranking = found.ranking[: len(hits) + RANKED_COMPETITORS]
+        copies = sum(len(hit.also_on) for hit in hits)
+        ranking = found.ranking[: len(hits) + copies + RANKED_COMPETITORS]
         unjudged = {
             p.point: (1 - JUDGED_LIFT_SHARE) * found.lifts.get(p.point, 0.0) for p in ranking
         }

@@ -309,6 +309,7 @@ export interface FoundTools {
   interleaved?: string;
   filtered?: FilterEffect;
   names?: Readonly<Record<string, string>>;
+  left_out?: readonly LeftOut[];
 }
 
 export interface Guidance {
@@ -422,6 +423,11 @@ export interface LearningStatus {
   servers: readonly ServerReplay[];
   tools: readonly LearnedTool[];
   left_out?: readonly string[];
+}
+
+export interface LeftOut {
+  id: string;
+  reason: string;
 }
 
 export interface LinksBody {
@@ -690,6 +696,7 @@ export interface ShapedSelection {
   needs?: readonly NeedResult[];
   interleaved?: string;
   names?: Readonly<Record<string, string>>;
+  left_out?: readonly LeftOut[];
 }
 
 export interface Skill {
@@ -718,6 +725,7 @@ export interface ToolHit {
   needs?: readonly number[];
   needed_for?: readonly string[];
   replaced_by?: string;
+  also_on?: readonly string[];
   team?: "own" | "other";
   id: string;
   kind: "tool" | "skill";
