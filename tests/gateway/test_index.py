@@ -68,7 +68,8 @@ def servers_of(behind: Behind, *names: str) -> dict[str, Any]:
 def named(answer: dict[str, Any]) -> tuple[set[str], dict[str, str]]:
     """The servers whose tools an answer has, and the state of each that it misses."""
     missing = {each["server"]: each["state"] for each in answer.get("missing", ())}
-    return {tool["name"].partition("_")[0] for tool in answer["tools"]}, missing
+    names = {name for tool in answer["tools"] for name in (tool["name"], *tool.get("also_on", ()))}
+    return {name.partition("_")[0] for name in names}, missing
 
 
 async def until_listed(gateway: Gateway, *servers: str) -> None:
