@@ -241,7 +241,7 @@ async def test_the_first_search_of_a_fresh_gateway_finds_or_names_every_server(
         while missing:
             answer = await found(client, k=50)
             missing = {each["server"] for each in answer.get("missing", ())}
-            has = {tool["name"].partition("__")[0] for tool in answer["tools"]}
+            has, _ = named(answer)
             assert has | missing == set(servers)
             assert answer["tools"] or answer["verdict"] == "abstain"
             assert "No tool here fits" not in answer.get("note", "")
