@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "toolcrib").rglob("*.py"))
 TREES = {path: ast.parse(path.read_text()) for path in FILES}
 MAX_FUNCTION_LINES = 60
-MAX_SINGLE_IMPORTER = 12
+MAX_SINGLE_IMPORTER = 11
 FAMILIES = {ROOT / "toolcrib" / "indexers" / "readers", ROOT / "toolcrib" / "http" / "routes"}
 """Folders of modules behind one protocol, which a table of them imports."""
 
@@ -202,7 +202,7 @@ MAX_COLD_MODULES = 60
 
 def test_a_search_imports_few_of_our_modules(tmp_path):
     tools = tmp_path / "tools.jsonl"
-    tools.write_text('{"name": "send_mail", "description": "Send a mail."}\n')
+    tools.write_text('{"name": "send_mail", "server": "mail", "description": "Send a mail."}\n')
     code = (
         "import atexit, sys; atexit.register(lambda: print(*sorted(m for m in sys.modules"
         " if m.startswith('toolcrib')), file=sys.stderr)); from toolcrib.cli import main; main()"

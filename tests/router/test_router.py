@@ -15,6 +15,7 @@ from toolcrib import Crib, Message, Scope, Settings, ToolSpec, Turn
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import CalibrationError, QueryError
 from toolcrib.records.codec import as_json
+from toolcrib.router import route
 from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.router.conversation import (
     MAX_JOINED_CHARS,
@@ -24,7 +25,6 @@ from toolcrib.router.conversation import (
     gist,
     search_text,
 )
-from toolcrib.router.route import WEIGHTS
 
 MAIL = "send a mail to somebody"
 GLASS = "How is glass wrapped in a parcel?"
@@ -86,7 +86,8 @@ def test_needs_of_a_turn_are_searched_one_by_one(crib):
 
 def test_a_turn_may_need_both(crib, monkeypatch):
     # Whatever was fitted: here every turn that can have both gets both.
-    monkeypatch.setitem(WEIGHTS, "both", (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 100.0))
+    for name in ("TOOL_WEIGHTS", "TEXT_WEIGHTS"):
+        monkeypatch.setattr(route, name, (0.0,) * 7 + (100.0,))
     decision = crib.route("where is my parcel now")
     assert decision.route.kind == "both"
     assert (decision.tools.verdict, decision.knowledge.verdict) == ("accept", "accept")
@@ -153,11 +154,12 @@ def test_the_query_of_a_turn_without_history_is_encoded_once(shelves):
         assert (dense.queries, dense.documents) == ([text, text], [])
 
 
-def test_a_follow_up_is_encoded_once_with_what_it_leans_on(shelves):
+def test_a_follow_up_is_encoded_with_what_it_leans_on_and_once_alone(shelves):
     dense = CountingEncoder()
     crib = shelves.crib(dense=dense)
     decision = crib.route(Turn(text="and back?", history=(Message(content="a parcel to Graz"),)))
-    assert dense.queries == [decision.search_text] == ["a parcel to Graz\nand back?"]
+    assert dense.queries == [decision.search_text, "and back?"]
+    assert decision.search_text == "a parcel to Graz\nand back?"
     assert "follow-up:1" in decision.signals
 
 

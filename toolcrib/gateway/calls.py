@@ -26,9 +26,10 @@ from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.connection import PendingCall, UpstreamConnection
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, ClientRequest, conversation_key
 from toolcrib.gateway.flow import FlowPolicy
-from toolcrib.gateway.guidance import GatewayGuidance
+from toolcrib.gateway.guidance import GatewayGuidance, text_of_content
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import UpstreamPool
+from toolcrib.guidance.results import has_failed
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.integrations.fastmcp import failure
 from toolcrib.integrations.formats import restore_arguments
@@ -318,7 +319,9 @@ class CallRunner:
             state = self._pending.put(call)
             questions = InputRequiredResult(input_requests=result, request_state=state)
             return InputRequiredToolResult(questions)
-        outcome = "failure" if result.is_error else "success"
+        text = text_of_content(result.content)
+        failed = has_failed(text, success=False if result.is_error else None, error=None)
+        outcome = "failure" if failed else "success"
         await self._alternatives.report(budget, entry, outcome, call.since)
         content, meta = result.content, result.meta or {}
         if result.is_error:

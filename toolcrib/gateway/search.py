@@ -294,6 +294,7 @@ class GatewaySearch(ToolcribSearchTransform):
             lambda hit: self._defined(here[hit.id], self._form) | self._callability(hit, here),
             missing=missing,
             instructions=self._new_instructions(key, entries),
+            held=self._tools.held_names(text, from_scope(scope)),
         )
         names = [each.name for each in entries]
         return await self._guidance.after_search(key, text, names, answer)

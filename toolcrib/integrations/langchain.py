@@ -116,8 +116,8 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
     all later calls of the model in the turn. Tools unknown to the index stay too (such as other
     middleware's), as do tools in `always_include` and tools that the provider runs. `k` replaces
     `tools.k`. Schemas, as tools of MCP have them, get the form that all providers take, and calls
-    the names of the tool's own. Outcomes of calls are reported to the crib. Tools of earlier turns keep their
-    places; with `tools.append_only` they also stay.
+    the names of the tool's own. Outcomes of calls are reported to the crib. Tools of earlier turns
+    keep their places; with `tools.append_only` they also stay.
 
     Raises:
         SettingsError: the agent has no tool of a name in `always_include`.

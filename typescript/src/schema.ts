@@ -422,6 +422,7 @@ export interface LearningStatus {
   observations: number;
   servers: readonly ServerReplay[];
   tools: readonly LearnedTool[];
+  left_out?: readonly string[];
 }
 
 export interface LeftOut {
@@ -671,6 +672,7 @@ export interface ServerReplay {
   before: number;
   after: number;
   p: number;
+  strength: number;
   verdict: "live" | "shadow";
 }
 

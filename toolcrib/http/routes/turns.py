@@ -48,10 +48,10 @@ from toolcrib.records import (
 )
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
 from toolcrib.records.turns import (
-    MAX_HISTORY_MESSAGES,
     MAX_TRAJECTORY_EVENTS,
     CapabilitySelection,
     Classification,
+    newest_messages,
 )
 from toolcrib.retrieval.options import MAX_NEEDS, KnowledgeOptions
 from toolcrib.router.choices.flow import LoopState
@@ -102,7 +102,7 @@ def _recent_messages(messages: Any) -> Any:
     """The last messages; older ones are not even validated, since there may be many."""
     if not isinstance(messages, list):
         return messages
-    return cast("list[Any]", messages)[-MAX_HISTORY_MESSAGES:]
+    return newest_messages(cast("list[Any]", messages))
 
 
 class TurnBody(Body):
