@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import shlex
 import sys
 from collections.abc import Generator, Iterable, Sequence
@@ -29,6 +28,7 @@ from toolcrib.cli.options import (
     Tools,
     load_sets,
     logged_records,
+    read_json,
 )
 from toolcrib.cli.output import err, out, print_json, write_file
 from toolcrib.cli.progress import NOTHING_KEPT_NOTE, counting
@@ -188,7 +188,7 @@ def compare(
     """Exit with 1 when a measure fell by more than --max-drop, and chance is no likely reason."""
     from toolcrib.evaluation import compare as comparing
 
-    old, new = _read_evaluation(before), _read_evaluation(after)
+    old, new = read_json(before), read_json(after)
     falls = comparing.compare(old, new, max_drop)
     gone = comparing.missing(old, new)
     if json:
@@ -324,15 +324,6 @@ def _ranks(text: str) -> tuple[int, ...]:
         return tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError:
         raise typer.BadParameter("write whole numbers, as in 1,5,10", param_hint="--k") from None
-
-
-def _read_evaluation(path: Path) -> dict[str, Any]:
-    try:
-        return jsonlib.loads(path.read_bytes())
-    except OSError as error:
-        raise SourceError(str(path), "", f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise SourceError(str(path), "", f"is not JSON: {error}") from error
 
 
 def calibrate(

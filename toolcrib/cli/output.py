@@ -160,6 +160,8 @@ def print_result(result: FindResult, *, explain: bool) -> None:
     parts = [f"[yellow]without: {', '.join(result.degraded)}[/]"] if result.degraded else []
     if result.unmatched_terms:
         parts.append(f"in no tool: {escape(', '.join(result.unmatched_terms))}")
+    if result.called:
+        parts.append(f"called before: {escape(', '.join(result.called))}")
     if (effect := result.filtered) is not None:
         why = ", ".join(f"{each} ({count})" for each, count in effect.lacking.items())
         told = f"{effect.matched} matched, {effect.left_out} left out"

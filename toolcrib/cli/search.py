@@ -6,6 +6,7 @@ import json as json_text
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
@@ -14,7 +15,16 @@ from rich.markup import escape
 
 from toolcrib.cli.completion import complete_collections
 from toolcrib.cli.opening import any_crib
-from toolcrib.cli.options import Json, Servers, StoreOption, Tags, Url, lines_of, narrowing
+from toolcrib.cli.options import (
+    Json,
+    Servers,
+    StoreOption,
+    Tags,
+    Url,
+    lines_of,
+    narrowing,
+    read_json,
+)
 from toolcrib.cli.output import out, print_decision, print_either, print_json, print_result
 from toolcrib.errors import QueryError
 from toolcrib.integrations.formats import FORMATS, SOURCES, export
@@ -89,6 +99,18 @@ def search(
         ),
     ] = None,
     order: Order = "rank",
+    history: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Earlier messages, a JSON list of role and content."),
+    ] = None,
+    called: Annotated[
+        list[str] | None,
+        typer.Option(help="Id of a tool that the run has called; repeat in the run's order."),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="What the run began with; QUERY is then what the agent wrote last."),
+    ] = None,
     enriched: Annotated[
         bool, typer.Option("--enriched", help="With --as: the purpose of an enrichment, too.")
     ] = False,
@@ -98,8 +120,8 @@ def search(
     json: Json = False,
 ) -> None:
     """Find the tools that fit a query, best first."""
-    if (query is None and not need) == (batch is None):
-        raise typer.BadParameter("give a query, --need or --batch", param_hint="QUERY")
+    if (query is None and not need and task is None) == (batch is None):
+        raise typer.BadParameter("give a query, --need, --task or --batch", param_hint="QUERY")
     if as_ is not None and as_ not in FORMATS:
         raise typer.BadParameter(f"known are {', '.join(FORMATS)}", param_hint="--as")
     options: SearchKeywords = {
@@ -112,6 +134,9 @@ def search(
         "token_budget": token_budget,
         "form": "signature" if as_ == "signature" else "schema",
         "order": order,
+        "history": None if history is None else read_json(history),
+        "called": called or None,
+        "task": task,
     }
     wanted = _count(k)
     shown = _Shown(as_, enriched, explain, json)

@@ -8,14 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from toolcrib.encoders.base import FloatArray
+from toolcrib.retrieval.steps import ToolUse
 
 MAX_LIFTED_TOOLS = 200
 """First tools of a ranking that are lifted: use orders what fits, and finds no further tool."""
-
-JUDGED_LIFT_SHARE = 0.5
-"""Share of a lift that counts towards the confidence. With the whole lift confidences are too
-high, without it too low (expected calibration error 0.12, 0.08 and 0.17 on one set, 0.09 without
-learned examples)."""
 
 MAX_LIFT_SHARE, KERNEL_WIDTH_COSINE, UNKNOWN_REQUEST_COSINE = 0.8, 0.1, 0.5
 """Chosen on the train and development splits of six public sets (benchmarks/learning.py): the
@@ -73,3 +69,14 @@ class LearnedTools:
             for point, lift in zip(known, lifts.tolist(), strict=True)
             if lift > 0
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """Learned from use: examples of tools for every search, and other runs' calls for steps."""
+
+    examples: LearnedTools | None = None
+    use: ToolUse | None = None
+
+
+NOTHING_LEARNED = Learned()

@@ -31,6 +31,7 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.records.scope import is_above
+from toolcrib.retrieval.dialogue import OWN_SHARE
 from toolcrib.retrieval.legs import EncodedQuery, has_words
 from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
 from toolcrib.router.budget import Budget, Costs
@@ -366,7 +367,7 @@ class Router:
         query = self.tools.encode(searched.text)
         if not searched.own:
             return query, query
-        return query, query.led_by(self.tools.encode(searched.own))
+        return query, query.led_by(self.tools.encode(searched.own), OWN_SHARE)
 
     def _tools(
         self,

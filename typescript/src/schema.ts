@@ -307,6 +307,7 @@ export interface FoundTools {
   unmatched_terms?: readonly string[];
   needs?: readonly NeedResult[];
   interleaved?: string;
+  called?: readonly string[];
   filtered?: FilterEffect;
   names?: Readonly<Record<string, string>>;
 }
@@ -456,6 +457,11 @@ export interface Me {
   namespaces: readonly string[];
   namespace: string;
   scope: Scope;
+}
+
+export interface Message {
+  role?: string;
+  content?: string;
 }
 
 export interface MessageBody {
@@ -654,6 +660,9 @@ export interface SearchBody {
   least?: number | null;
   needs?: readonly string[] | null;
   token_budget?: number | null;
+  history?: readonly Message[] | null;
+  called?: readonly string[] | null;
+  task?: string | null;
   query?: string | null;
   shape?: "summary" | "full" | "mcp" | "openai" | "openai-namespaces" | "anthropic" | "anthropic-deferred" | "tool_reference" | "signature" | "typescript" | "python-stub";
 }
@@ -687,6 +696,7 @@ export interface ShapedSelection {
   degraded: readonly string[];
   needs?: readonly NeedResult[];
   interleaved?: string;
+  called?: readonly string[];
   names?: Readonly<Record<string, string>>;
 }
 
