@@ -22,6 +22,7 @@ from toolcrib.errors import (
     ToolChangedError,
     UnknownToolError,
 )
+from toolcrib.http import Anyone
 from toolcrib.records import Enrichment, ToolLinks
 from toolcrib.records.codec import as_json
 
