@@ -35,6 +35,7 @@ from toolcrib.evaluation.significance import randomisation_tests
 from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.lessons import make_lessons
 from toolcrib.learning.observations import Observation, ObservationTable
+from toolcrib.learning.runs import RunTable
 from toolcrib.retrieval.learned import LearnedTools
 from toolcrib.store.base import point_id
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
@@ -51,7 +52,8 @@ def learner(crib: Crib, folder: str, name: str) -> tuple[UsageLearner, Observati
     """A learner over the crib's tools, which keeps what it learns in a file of its own."""
     db = SqliteRecordsDb(Path(folder) / f"{name}.db", synchronous="NORMAL")
     table = ObservationTable(lambda: db, name, owns=True)
-    return UsageLearner(crib.tools, table, collects=True, text=False), table
+    runs = RunTable(table.database, name)
+    return UsageLearner(crib.tools, table, runs, collects=True, text=False), table
 
 
 def observed(

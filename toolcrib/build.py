@@ -20,6 +20,7 @@ from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.observations import ObservationTable
+from toolcrib.learning.runs import RunTable
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers, load_reranker
 from toolcrib.router.decision_log import DecisionLog
@@ -176,9 +177,11 @@ def make_learner(
         StoreError: the records cannot be read.
     """
     settings = tools.settings
+    table = ObservationTable(open_db, namespace, owns=owns)
     learner = UsageLearner(
         tools,
-        ObservationTable(open_db, namespace, owns=owns),
+        table,
+        RunTable(table.database, namespace),
         collects=settings.learning.enabled,
         text=settings.telemetry.text,
     )

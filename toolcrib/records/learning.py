@@ -53,6 +53,7 @@ class LearningStatus:
 
     `on`: it may re-order answers; `collects`: outcomes become observations. `encoder` made the
     vectors; what others made is left aside. `learned_at` is when examples were last chosen.
+    `runs` of agents tell which tools are called next; with fewer than 20 fresh ones they do not.
     """
 
     on: bool
@@ -60,6 +61,7 @@ class LearningStatus:
     encoder: str
     learned_at: str | None
     observations: int
+    runs: int = 0
     servers: tuple[ServerReplay, ...] = ()
     tools: tuple[LearnedTool, ...] = ()
 

@@ -29,9 +29,9 @@ SERVER_GAIN = 0.12
 VERB_WEIGHT = 0.04
 """Score for each unit of a verb's log ratio."""
 
-USE_WEIGHT, CALLED_SHARE, AFTER_SHARE = 0.4, 0.5, 0.5
+USE_WEIGHT, CALLED_SHARE, AFTER_SHARE = 0.4, 0.7, 0.7
 """Weight of other runs' use beside the score; in it, the shares of how many runs called the tool,
-and of how many called it right after this run's last tools."""
+and of how many called it right after this run's last tools, 1 together at most."""
 
 LAST_TOOLS = 3
 """Tools called last, after which other runs' next calls count."""
@@ -76,7 +76,7 @@ def verb_ratio(name: str) -> float:
 class ToolUse:
     """Use of tools by other runs, all in [0, 1].
 
-    `called`: how many runs called each point, on a logarithmic scale. `after`: of the runs that
+    `called`: root of the share of runs that called each point. `after`: of the runs that
     called a point, the share that called each other point next.
     """
 
@@ -86,11 +86,12 @@ class ToolUse:
     def of(self, points: Iterable[int], last: Sequence[int]) -> dict[int, float]:
         """Use of these points after the `last` ones."""
         nexts = [self.after.get(point, {}) for point in last]
-        return {
-            point: CALLED_SHARE * self.called.get(point, 0.0)
-            + AFTER_SHARE * sum(each.get(point, 0.0) for each in nexts) / max(len(nexts), 1)
-            for point in points
-        }
+
+        def use(point: int) -> float:
+            after = sum(each.get(point, 0.0) for each in nexts) / max(len(nexts), 1)
+            return min(1.0, CALLED_SHARE * self.called.get(point, 0.0) + AFTER_SHARE * after)
+
+        return {point: use(point) for point in points}
 
     def most_called(self) -> list[int]:
         """Points that most runs called."""

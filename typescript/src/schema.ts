@@ -420,6 +420,7 @@ export interface LearningStatus {
   encoder: string;
   learned_at: string | null;
   observations: number;
+  runs: number;
   servers: readonly ServerReplay[];
   tools: readonly LearnedTool[];
 }
