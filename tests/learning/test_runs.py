@@ -20,6 +20,7 @@ TOOLS = [
     ToolSpec(name="send", server="mail", description="Send the file."),
     ToolSpec(name="sign", server="mail", description="Sign the file."),
 ]
+NUMBERS = count()
 NOW = 400 * DAY_S
 FIRST, THEN = point_id(READ), point_id(SEND)
 
@@ -49,8 +50,8 @@ def step(crib, **options):
     return {hit.id: hit for hit in found.tools}
 
 
-def runs_of(*tools, by="", number=MIN_RUNS, days=0.0, start=count()):
-    return [Run(f"{next(start)}", NOW - days * DAY_S, by, tools) for _ in range(number)]
+def runs_of(*tools, by="", number=MIN_RUNS, days=0.0):
+    return [Run(f"{next(NUMBERS)}", NOW - days * DAY_S, by, tools) for _ in range(number)]
 
 
 # -- counts --------------------------------------------------------------------------------------

@@ -7,9 +7,7 @@ import pytest
 from toolcrib import Crib, ToolSpec
 from toolcrib.errors import QueryError
 from toolcrib.retrieval.dialogue import (
-    MARKED_OWN_SHARE,
     MAX_DIALOGUE_CHARS,
-    OWN_SHARE,
     Dialogue,
     read_dialogue,
     read_messages,
@@ -51,7 +49,7 @@ def test_a_text_with_role_marks_is_read_as_a_dialogue(crib):
     said = "user: Where is parcel 4410? system: It is in Bergen. user: And 4411?"
     assert first(crib.find_tools(said)) == "track_parcel"
     assert read_dialogue(said) == Dialogue(
-        "And 4411?", "Where is parcel 4410?\nAnd 4411?", MARKED_OWN_SHARE
+        "And 4411?", "Where is parcel 4410?\nAnd 4411?", is_marked=True
     )
 
 
@@ -78,7 +76,7 @@ def test_a_history_without_words_of_the_user_changes_nothing(crib):
 def test_the_oldest_messages_make_room_for_the_newest():
     long = {"role": "user", "content": "x" * MAX_DIALOGUE_CHARS}
     made = read_dialogue("and 4411?", read_messages([long, *SAID]))
-    assert made == Dialogue("and 4411?", "Where is parcel 4410?\nand 4411?", OWN_SHARE)
+    assert made == Dialogue("and 4411?", "Where is parcel 4410?\nand 4411?")
 
 
 def test_a_needed_tool_is_searched_by_its_own_line(crib):

@@ -61,6 +61,11 @@ def test_called_tools_take_no_place_and_are_named_apart(crib):
     assert found.called == ("mail/read_mail", "sheets/read_sheet")
 
 
+def test_a_name_stands_for_an_id_where_one_tool_has_it(crib):
+    called = ["send_mail", "wait", "nobody"]
+    assert crib.find_tools("Go on", called=called).called == ("mail/send_mail", "clock/wait")
+
+
 def test_tools_of_a_server_in_use_come_before_others_like_them(crib):
     step = {"query": "Read the cells", "k": 8, "task": TASK, "explain": True}
     before = by_id(crib.find_tools(**step))

@@ -1,4 +1,4 @@
-"""Runs: the tools that each run of an agent called with success, and what that tells of a next call.
+"""Runs: the tools that each run of an agent called with success, and what it calls next.
 
 Counts are by key: a key moves what is learned by no more than its share of all runs.
 """
@@ -133,7 +133,5 @@ def tool_use(runs: Iterable[Run], now: float) -> ToolUse | None:
 def _part(counts: Counter[str], whole: float, shares: Mapping[str, float]) -> float:
     """Part of a whole that the counts of all keys are, each key's no more than its share."""
     total = counts.total()
-    least = (
-        (total - counts[key]) / whole + share for key, share in shares.items() if key in counts
-    )
-    return min(total / whole, *least, 1.0)
+    bounds = ((total - counts[key]) / whole + shares[key] for key in counts.keys() & shares.keys())
+    return min(total / whole, *bounds, 1.0)

@@ -26,11 +26,11 @@ _USERS = frozenset({"user", "human"})
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """Last message of a user, all messages of the user, and the weight of the last one."""
+    """Last message of a user, and all messages of the user; `is_marked` by roles in the text."""
 
     own: str
     whole: str
-    own_share: float = OWN_SHARE
+    is_marked: bool = False
 
 
 def read_messages(given: Iterable[Any]) -> tuple[Message, ...]:
@@ -58,8 +58,7 @@ def read_dialogue(query: str, history: Sequence[Message] = ()) -> Dialogue | Non
     if not marked and not earlier:
         return None
     *before, own = marked or [query]
-    share = MARKED_OWN_SHARE if marked else OWN_SHARE
-    return Dialogue(own, _newest([*earlier, *before, own]), share)
+    return Dialogue(own, _newest([*earlier, *before, own]), is_marked=bool(marked))
 
 
 def _marked_messages(text: str) -> list[str]:

@@ -17,7 +17,7 @@ from toolcrib.numerics import Floats
 from toolcrib.records import FindResult, Message, ToolHit
 from toolcrib.retrieval.assembly import merge_needs
 from toolcrib.retrieval.calibration import RANKED_COMPETITORS, features, query_features
-from toolcrib.retrieval.dialogue import read_dialogue
+from toolcrib.retrieval.dialogue import MARKED_OWN_SHARE, OWN_SHARE, read_dialogue
 from toolcrib.retrieval.fusion import Candidates, FusionWeights, LegScores, fuse, rank
 from toolcrib.retrieval.gate import (
     ENABLED,
@@ -251,16 +251,18 @@ class HybridRetriever:
         query: str,
         plans: Sequence[SearchPlan] = (FULL_PLAN,),
         history: Sequence[Message] = (),
+        own_share: float = OWN_SHARE,
     ) -> EncodedQuery:
         """Encode a query for the legs of these plans, with what its user said before.
 
-        A failing dense encoder only degrades the query.
+        `own_share`: weight of the query's own words beside a history. A failing dense encoder only
+        degrades the query.
         """
         dialogue = read_dialogue(query, history)
         if dialogue is None:
             return self._encode(query, plans)
         whole, own = self._encode(dialogue.whole, plans), self._encode(dialogue.own, plans)
-        return whole.led_by(own, dialogue.own_share)
+        return whole.led_by(own, MARKED_OWN_SHARE if dialogue.is_marked else own_share)
 
     def _encode(self, query: str, plans: Sequence[SearchPlan]) -> EncodedQuery:
         text = query[:MAX_QUERY_CHARS]

@@ -65,9 +65,7 @@ class EncodedQuery:
             dense = (mixed / max(float(np.linalg.norm(mixed)), TINY)).astype(np.float32)
             degraded = self.degraded
         lexical = _weighted_sum((own.lexical, own_share), (self.lexical, 1 - own_share))
-        return EncodedQuery(
-            self.text, dense, lexical, degraded, clauses=own.clauses, naming=own.text
-        )
+        return EncodedQuery(self.text, dense, lexical, degraded, own.clauses, own.text)
 
 
 def _weighted_sum(*parts: tuple[SparseVector, float]) -> SparseVector:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from toolcrib.caches import cached_texts
 from toolcrib.retrieval.legs import MAX_NAME_CHARS
@@ -112,14 +114,21 @@ class RunState:
 
     @classmethod
     def read(cls, store: Store, options: SearchOptions, allowed: Filter | None) -> RunState:
-        """State of the options; called tools that are not `allowed` any more count for nothing."""
-        order = {
-            point_id(each): each for each in reversed(dict.fromkeys(reversed(options.called or ())))
-        }
-        only = all_of(HasId(frozenset(order)), allowed)
-        found = {r.id: r.payload for r in store.scroll(only, ("id", "server"))} if order else {}
-        called = {point: tool for point, tool in order.items() if point in found}
-        servers = frozenset(each["server"] for each in found.values()) - {""}
+        """State of the options; tools that are not `allowed`, or unknown, count for nothing.
+
+        A name stands for an id where one tool alone has it.
+        """
+        named = list(reversed(dict.fromkeys(reversed(options.called or ()))))
+        only = HasId(frozenset(map(point_id, named)))
+        by_name = _payloads(store, all_of(only, allowed)) if named else {}
+        if unknown := [name for name in named if name not in by_name]:
+            keys = AnyOf("name_key", sorted({name.casefold() for name in unknown}))
+            others = _payloads(store, all_of(keys, allowed)).values()
+            counts = Counter(each["name"] for each in others)
+            by_name |= {each["name"]: each for each in others if counts[each["name"]] == 1}
+        found = [by_name[name] for name in named if name in by_name]
+        called = {point_id(each["id"]): each["id"] for each in found}
+        servers = frozenset(each["server"] for each in found) - {""}
         return cls(called, servers, options.task is not None)
 
     def ids(self) -> tuple[str, ...]:
@@ -156,6 +165,12 @@ class RunState:
 
 
 NOTHING_CALLED = RunState()
+
+
+def _payloads(store: Store, where: Filter | None) -> dict[str, Mapping[str, Any]]:
+    """Names and servers of tools, by id."""
+    found = store.scroll(where, ("id", "name", "server"))
+    return {record.payload["id"]: record.payload for record in found}
 
 
 def with_gains(

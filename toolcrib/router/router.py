@@ -39,6 +39,7 @@ from toolcrib.router.choices.agents import AgentRouter, Pending
 from toolcrib.router.context.by_model import ContextReader
 from toolcrib.router.context.model import Detector
 from toolcrib.router.conversation import (
+    CONVERSATION_BY_MODEL,
     ConversationReader,
     SearchText,
     by_itself,
@@ -68,6 +69,9 @@ alike, within a point."""
 SURE_ROUTE = 0.8
 """Probability from which the clauses of a turn are not read: they changed no route of the turns
 for fitting."""
+
+SHIFTED_OWN_SHARE = 0.5
+"""Weight of a turn's own words, beside all that the user said, where it seems to be a new topic."""
 
 NO_TERMS = SparseVector(np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.float32))
 """Terms of a clause that is classified, and not searched with."""
@@ -162,10 +166,12 @@ class Router:
         decision_id = uuid.uuid4().hex
         if turn.needs and not has_words(turn.text):
             turn = turn.model_copy(update={"text": "\n".join(turn.needs)})
+        if turn.step is not None and not has_words(turn.text):
+            turn = turn.model_copy(update={"text": turn.step})
         if not has_words(turn.text):
             return self._wordless(decision_id, turn, budget, shown)
         searched = self._search_text(turn, budget)
-        query, for_tools = budget.measure("encode", lambda: self._encode(searched))
+        query, for_tools = budget.measure("encode", lambda: self._encode(turn, searched))
         # A turn with a ceiling must wait for its context before a model may be asked.
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
         context = self._context(turn, query, budget)
@@ -317,6 +323,8 @@ class Router:
 
     def _search_text(self, turn: Turn, budget: Budget) -> SearchText:
         alone = by_itself(turn)
+        if turn.step is not None and has_words(turn.step):
+            return SearchText(gist(turn.step), "first", ("step",))
         if not turn.history:
             budget.skip("follow_up")
             return alone
@@ -362,12 +370,19 @@ class Router:
             self._message_vectors.update(known)
         return np.stack([known[text] for text in texts])
 
-    def _encode(self, searched: SearchText) -> tuple[EncodedQuery, EncodedQuery]:
-        """Queries for knowledge and for tools; for tools the turn's own words weigh more."""
+    def _encode(self, turn: Turn, searched: SearchText) -> tuple[EncodedQuery, EncodedQuery]:
+        """Queries for knowledge and for tools.
+
+        For tools all that the user said counts beside the turn's own words. At a step only tools
+        are searched by the agent's words.
+        """
+        if turn.step is not None:
+            return self.tools.encode(by_itself(turn).text), self.tools.encode(searched.text)
         query = self.tools.encode(searched.text)
-        if not searched.own:
+        if searched.follow_up == "first" or CONVERSATION_BY_MODEL in searched.signals:
             return query, query
-        return query, query.led_by(self.tools.encode(searched.own), OWN_SHARE)
+        share = SHIFTED_OWN_SHARE if searched.follow_up == "shifted" else OWN_SHARE
+        return query, self.tools.encode(by_itself(turn).text, turn.history, share)
 
     def _tools(
         self,

@@ -61,6 +61,7 @@ export interface CapabilitiesBody {
   max_sensitivity?: "public" | "internal" | "pii" | "safety_critical" | null;
   needs?: readonly string[];
   trajectory?: readonly (Readonly<Record<string, unknown>>)[];
+  step?: string | null;
   thread_id?: string | null;
   unreadable?: number;
   bypass?: boolean | null;
@@ -104,6 +105,7 @@ export interface ClassifyBody {
   max_sensitivity?: "public" | "internal" | "pii" | "safety_critical" | null;
   needs?: readonly string[];
   trajectory?: readonly (Readonly<Record<string, unknown>>)[];
+  step?: string | null;
   thread_id?: string | null;
   unreadable?: number;
   question: string;
@@ -326,6 +328,7 @@ export interface GuidanceBody {
   max_sensitivity?: "public" | "internal" | "pii" | "safety_critical" | null;
   needs?: readonly string[];
   trajectory?: readonly (Readonly<Record<string, unknown>>)[];
+  step?: string | null;
   thread_id?: string | null;
   unreadable?: number;
   given?: readonly string[];
@@ -597,6 +600,7 @@ export interface RouteBody {
   max_sensitivity?: "public" | "internal" | "pii" | "safety_critical" | null;
   needs?: readonly string[];
   trajectory?: readonly (Readonly<Record<string, unknown>>)[];
+  step?: string | null;
   thread_id?: string | null;
   unreadable?: number;
   k?: number | "auto" | null;
@@ -828,6 +832,7 @@ export interface TurnBody {
   max_sensitivity?: "public" | "internal" | "pii" | "safety_critical" | null;
   needs?: readonly string[];
   trajectory?: readonly (Readonly<Record<string, unknown>>)[];
+  step?: string | null;
   thread_id?: string | null;
   unreadable?: number;
 }
