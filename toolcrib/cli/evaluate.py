@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from toolcrib.evaluation.dataset import DataSet
     from toolcrib.evaluation.results import Evaluation
 
+DEFAULT_RANKS = "1,3,5,10"
 DEFAULT_SYSTEMS = ("toolcrib", "lexical", "dense")
 
 
@@ -115,13 +116,19 @@ def run(
     system: Systems = None,
     enrichment: EnrichmentFiles = None,
     split: Split = "test",
-    k: Annotated[str, typer.Option("--k", "-k", help="Ranks to measure at.")] = "1,3,5,10",
+    k: Annotated[str, typer.Option("--k", "-k", help="Ranks to measure at.")] = DEFAULT_RANKS,
     learn: Learn = None,
     coverage: Coverage = None,
     shots: Shots = 10,
     limit: Limit = None,
     seed: Seed = 0,
     report: Annotated[Path | None, typer.Option(help="Write a page to look at.")] = None,
+    steps: Annotated[
+        bool,
+        typer.Option(
+            "--steps", help="The sets are runs of agents: steps.jsonl beside tools.jsonl."
+        ),
+    ] = False,
     run_out: Annotated[Path | None, typer.Option(help="Write TREC run files here.")] = None,
     per_query: Annotated[
         bool, typer.Option("--per-query", help="With --json: every query, for `eval compare`.")
@@ -134,6 +141,9 @@ def run(
     from toolcrib.evaluation.rows import with_shots
     from toolcrib.evaluation.runner import evaluate
 
+    if steps:
+        _run_steps(context, datasets or [], system, k, json=json)
+        return
     sets = [
         with_shots(data, shots, seed)
         for data in load_sets(context, datasets, store, tools, queries)
@@ -162,6 +172,32 @@ def run(
         print_json(as_json(found, per_query=per_query))
     else:
         print_evaluation(found)
+
+
+STEP_SYSTEMS = ("toolcrib", "rank-bm25")
+
+
+def _run_steps(
+    context: typer.Context, folders: Sequence[str], names: list[str] | None, k: str, *, json: bool
+) -> None:
+    """Measure how often the tool of a first call is shown."""
+    from toolcrib.cli.output import print_steps
+    from toolcrib.evaluation.steps import evaluate_steps, load_runs
+
+    if not folders:
+        raise typer.BadParameter("name a folder with steps.jsonl and tools.jsonl")
+    ks = _ranks("10,20" if k == DEFAULT_RANKS else k)
+    for folder in map(Path, folders):
+        tools, runs = load_runs(folder)
+        with (
+            _systems(context, None, names or list(STEP_SYSTEMS), indexed=False) as chosen,
+            counting("asking", lambda: NOTHING_KEPT_NOTE) as listener,
+        ):
+            found = evaluate_steps(folder.name, tools, runs, chosen, ks, listener)
+        if json:
+            print_json(record_json(found))
+        else:
+            print_steps(found)
 
 
 def _write_files(found: Evaluation, run_out: Path | None, report: Path | None) -> None:
