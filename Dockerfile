@@ -12,6 +12,7 @@ FROM ${PYTHON} AS wheel
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY toolcrib toolcrib
+COPY docs docs
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheel .
 
 FROM ${PYTHON} AS packages

@@ -3,13 +3,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Each worker collects all tests, which takes a core 17 s: no more workers than two cores can use.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 STORE := .toolcrib-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo wheel test coverage quick fuzz check format docs bench clean
+.PHONY: help demo wheel test test-qdrant slow coverage fuzz check format docs bench clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -43,17 +45,21 @@ demo: $(VENV)/.installed ## Index the sample registry and answer a handful of qu
 wheel: $(VENV)/.installed-test ## Build the wheel, install it into a clean environment, use it
 	$(BIN)/python scripts/check_wheel.py
 
-test: check ## Check everything, run every test
-	$(BIN)/python -m pytest -n 4 --dist worksteal
+test: check ## Check everything, run all tests but the slow ones
+	$(PYTEST) -m 'not slow and not e2e'
 
-coverage: $(VENV)/.installed-test ## Run every test, and see that 95 % of the branches are (slower)
-	$(BIN)/python -m pytest -n 4 --dist worksteal --cov --cov-report=term
+slow: $(VENV)/.installed-test ## Run the tests that `make test` leaves out
+	$(PYTEST) -m 'slow or e2e'
 
-quick: $(VENV)/.installed-test ## Run the tests that start no processes, browsers or balancers
-	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not e2e'
+test-qdrant: $(VENV)/.installed-test ## Run the tests of servers on URL=http://..., which they empty
+	QDRANT_TEST_URL=$(URL) QDRANT_DOUBLE_URL=$(URL) $(BIN)/python -m pytest tests/store \
+		tests/test_crib_server.py tests/test_tenants.py tests/router/test_decision_log_db.py
 
-fuzz: $(VENV)/.installed-test ## Run the property tests on new random examples
-	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile fuzz
+coverage: $(VENV)/.installed-test ## Run every test, and see that 95 % of the branches are
+	$(PYTEST) --cov --cov-report=term
+
+fuzz: $(VENV)/.installed-test ## Run the property tests and the loops of kills for longer
+	$(BIN)/python -m pytest -m 'hypothesis or fuzz' --hypothesis-profile fuzz
 
 check: $(VENV)/.installed-test ## Format, lint, types, layers, lengths
 	$(BIN)/ruff format --check .

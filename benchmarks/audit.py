@@ -28,6 +28,7 @@ CASES = ROOT / "data" / "cases"
 RESULTS = ROOT / "benchmarks" / "results" / "audit.json"
 PARTS = (
     *("hostile", "hostile_held_out", "hostile_blind", "hostile_blind_2", "hostile_blind_3"),
+    *("hostile_kinds", "honest_kinds"),
     *("hostile_lookalikes", "honest_blind", "honest_blind_2", "honest_blind_3"),
 )
 KIND = {

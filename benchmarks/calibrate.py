@@ -18,12 +18,10 @@ from typing import Any
 import numpy as np
 
 from toolcrib import Crib, Settings
-from toolcrib.evaluation.calibrate import learn
-from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.evaluation.evidence import LabelledEvidence, gather_evidence
-from toolcrib.evaluation.gate_measures import gate_measures
+from toolcrib.evaluation.calibrate import LabelledEvidence, gather_evidence, learn
+from toolcrib.evaluation.dataset import DataSet, LabelledQuery, with_shots
 from toolcrib.evaluation.loaders import load
-from toolcrib.evaluation.rows import with_shots
+from toolcrib.evaluation.measures import gate_measures
 from toolcrib.retrieval.calibration import FEATURES, Calibration, default_calibration
 
 SETS = ("tools/metatool", "intents/banking77-oos", "intents/clinc150")

@@ -27,12 +27,15 @@ from typing import Any
 import numpy as np
 
 from toolcrib import Crib, Settings
-from toolcrib.evaluation.calibrate import MIN_TRUE_ACCEPTANCE, calibrate
-from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.evaluation.evidence import LabelledEvidence, gather_evidence
-from toolcrib.evaluation.gate_measures import gate_measures
+from toolcrib.evaluation.calibrate import (
+    MIN_TRUE_ACCEPTANCE,
+    LabelledEvidence,
+    calibrate,
+    gather_evidence,
+)
+from toolcrib.evaluation.dataset import DataSet, LabelledQuery, with_shots
 from toolcrib.evaluation.loaders import load
-from toolcrib.evaluation.rows import with_shots
+from toolcrib.evaluation.measures import gate_measures
 from toolcrib.retrieval import calibration
 from toolcrib.retrieval.calibration import FEATURES, Calibration, default_calibration
 

@@ -171,7 +171,7 @@ def _binding(name: str) -> str:
 def served(store: Path, reports: Path) -> Iterator[str]:
     """A service over a folder; its URL."""
     settings = {**FAST, "TOOLCRIB_SERVICE__REPORTS": str(reports)}
-    command = [sys.executable, "-m", "toolcrib.cli", "serve", "--port", "0", "--json"]
+    command = [sys.executable, "-m", "toolcrib", "serve", "--port", "0", "--json"]
     with (store.parent / "service.log").open("wb") as log:
         process = subprocess.Popen(
             [*command, "--store", str(store)],

@@ -32,8 +32,8 @@ from rich.table import Table
 from toolcrib import Crib
 from toolcrib.build import make_dense
 from toolcrib.encoders.base import DenseEncoder
+from toolcrib.evaluation.dataset import with_shots
 from toolcrib.evaluation.loaders import load
-from toolcrib.evaluation.rows import with_shots
 from toolcrib.records import ToolSpec
 from toolcrib.router.context.classifier import fit_classifier
 from toolcrib.settings import Settings

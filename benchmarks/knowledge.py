@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from toolcrib import Collection, Crib, Passage
+from toolcrib.retrieval.fusion import PassageWeights
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.retrieval.passages import PassageWeights
 from toolcrib.router import knowledge
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.settings import KnowledgeSettings

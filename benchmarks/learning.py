@@ -29,8 +29,8 @@ import numpy as np
 
 from toolcrib import Crib
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.evaluation.gate_measures import gate_measures
 from toolcrib.evaluation.loaders import load
+from toolcrib.evaluation.measures import gate_measures
 from toolcrib.evaluation.significance import randomisation_tests
 from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.lessons import make_lessons

@@ -17,7 +17,7 @@ from load.report import TITLES
 from load.report import tables as service_tables
 from speed.report import Table, tables
 
-from toolcrib.evaluation.report.svg import LOOKS, Axis, Curve, curve_chart, round_steps
+from toolcrib.evaluation.report.charts import LOOKS, Axis, Curve, curve_chart, round_steps
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from toolcrib import Crib, Settings, ToolSpec
+from toolcrib.evaluation.calibrate import gather_evidence
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.evaluation.evidence import gather_evidence
 from toolcrib.evaluation.loaders import load
 from toolcrib.retrieval.calibration import default_calibration
 

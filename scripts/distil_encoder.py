@@ -47,13 +47,13 @@ from toolcrib.training.data import (
     batches,
     from_labels,
     imitate,
+    mine,
     sample_data,
     without_server,
 )
 from toolcrib.training.export import Weights, add_to_card, agreement, export, restore
 from toolcrib.training.export import write_for_training as write_folder
 from toolcrib.training.loss import INVERSE_TEMPERATURE, MaskedContrastiveLoss
-from toolcrib.training.negatives import mine
 
 ROOT = Path(__file__).resolve().parents[1]
 

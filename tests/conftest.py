@@ -56,6 +56,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("e2e")
 
 
+def rounds(few: int, many: int) -> int:
+    """Rounds of a loop of kills: `few`, or `many` in `make fuzz`."""
+    return many if hypothesis_settings.get_current_profile_name() == "fuzz" else few
+
+
 _VECTORS: dict[tuple[str, str], FloatArray] = {}
 
 

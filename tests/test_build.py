@@ -96,6 +96,7 @@ def test_many_cribs_over_one_store_share_what_was_loaded_once(monkeypatch):
         assert tenants.crib("one").find_tools(QUERY).degraded == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("use", "settings", "ask"),
     [
@@ -135,6 +136,7 @@ def test_a_chat_model_of_langchain_can_be_passed_for_each_use(use, settings, ask
 CARD = "I paid twice with the card 4111 1111 1111 1111"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("turn", "is_shown"),
     [

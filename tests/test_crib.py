@@ -175,7 +175,8 @@ async def test_what_is_awaited_lets_the_loop_go_on(tmp_path, settings):
 
 def test_each_part_can_be_used_alone(tmp_path, settings):
     by_cues = settings.model_copy(update={"context": ContextSettings(detector="heuristic")})
-    tools, knowledge, turns = build.open_parts(str(tmp_path / "s"), by_cues)
+    tools, knowledge, make_turns = build.open_parts(str(tmp_path / "s"), by_cues)
+    turns = make_turns()
     tools.index(spec("a", "sends mail"))
     assert ids(tools.find("sends mail", SearchOptions(k=1))) == ["a"]
     assert not knowledge.exists

@@ -12,9 +12,10 @@ from toolcrib.retrieval.options import SearchKeywords, SearchOptions
 from toolcrib.router.decision_log import Feedback, FeedbackKeywords
 
 EMBEDDED_ONLY = {
-    "alearn_labels", "arefresh", "learn_labels", "open", "over", "refresh",
+    "alearn_labels", "arefresh", "learn_labels", "open", "over", "refresh", "turns",
 }  # fmt: skip
-"""What a service does for all its callers: opening, fitting labels, hearing of other writers."""
+"""What a service does for all its callers: opening, fitting labels, hearing of other writers; and a
+part that is made at its first use."""
 
 REMOTE_ONLY = {
     "aapprove_tool", "aheld_tools", "approve_tool", "areject_tool", "held_tools", "reject_tool",

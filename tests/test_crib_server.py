@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tests.store.qdrant_over_http import running
@@ -48,3 +50,17 @@ def test_passages_are_there_for_the_next_one_who_opens_it(server):
         assert found.collections[0].id == "post"
         assert crib.remove_docs("post", "weight.md") == 1
         assert crib.knowledge.count() == 0
+
+
+def test_collections_that_several_services_add_at_one_moment_are_all_there(server):
+    names = [[f"notes-{own}-{number}" for number in range(5)] for own in range(4)]
+
+    def add(own):
+        with Crib.open(server.url, settings=SETTINGS) as crib:
+            for name in own:
+                crib.add_collections(Collection(name=name, description="Notes."))
+
+    with ThreadPoolExecutor(4) as services:
+        list(services.map(add, names))
+    with Crib.open(server.url, settings=SETTINGS) as crib:
+        assert {*crib.knowledge.catalogue.names} == {name for own in names for name in own}

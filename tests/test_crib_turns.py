@@ -18,7 +18,7 @@ from toolcrib import Crib, Scope, Settings, ToolSpec, Turn
 from toolcrib.build import MEMORY, make_dense, open_store
 from toolcrib.errors import StoreError
 from toolcrib.indexers.points import layout
-from toolcrib.store.lazy import LazyStore
+from toolcrib.store.folder import LazyStore
 
 REGISTRY = ROOT / "data" / "registry"
 STAND_UP = "How long is our daily stand-up and who speaks first?"
@@ -43,6 +43,7 @@ def ids(decision):
     return [hit.id for hit in decision.tools.tools]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "tool"),
     [

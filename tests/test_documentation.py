@@ -57,6 +57,7 @@ def blocks(page: Path) -> list[Block]:
 RUN = [name for name in NAMES if {"console", "python"} & {b.language for b in blocks(ROOT / name)}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUN)
 @pytest.mark.filterwarnings("default")
 def test_the_examples_of_a_page_run(name, tmp_path, monkeypatch):
@@ -204,6 +205,7 @@ def test_every_setting_says_what_it_is_for():
     assert [row for row in rows if row.endswith("|  |")] == []
 
 
+@pytest.mark.slow
 def test_the_demo_runs(tmp_path):
     done = subprocess.run(
         # What the tests run in is installed, and is not installed anew.

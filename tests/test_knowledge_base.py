@@ -17,7 +17,7 @@ from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import Collection, Passage, Refusal
 from toolcrib.router.collections import index_collections, preset
 from toolcrib.store.filters import Equals
-from toolcrib.store.lazy import LazyStore
+from toolcrib.store.folder import LazyStore
 
 DENSE = DeterministicEncoder()
 COOKING = Collection(name="cooking", description="Recipes.", examples=("How long does rice boil?",))

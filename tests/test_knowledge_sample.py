@@ -22,6 +22,7 @@ def crib():
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "collection", "document"),
     [

@@ -109,6 +109,7 @@ def right():
     return {each: sum(given) / len(given) for each, given in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("field", "is_so", "least"),
     [
@@ -146,6 +147,7 @@ def plain_shares():
     return {field: sum(each) / len(each) for field, each in right.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("field", "least"),
     [("intent", 0.95), ("urgency", 0.88), ("sensitivity", 0.9), ("smalltalk", 0.95)],

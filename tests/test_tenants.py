@@ -12,7 +12,7 @@ from toolcrib.errors import IndexMismatchError, QueryError, StoreError
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import EncoderSettings
 from toolcrib.store.namespaced import check_name
-from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db import DbRow
 from toolcrib.tenants import Tenants, rebuild_shared
 
 SETTINGS = Settings.model_validate(
@@ -167,6 +167,7 @@ class TestReplicas:
         for opened in many._opened.values():
             opened.checked = time.monotonic() - 60
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", [DEFAULT_NAMESPACE, "acme"])
     def test_what_one_writes_the_other_knows_after_a_while(self, replicas, name):
         first, second = replicas
@@ -179,6 +180,7 @@ class TestReplicas:
         found = second.crib(name).find_knowledge("how many days of leave has everybody?")
         assert [hit.passage.document for hit in found.passages] == ["leave.md"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", [DEFAULT_NAMESPACE, "acme"])
     def test_an_index_that_became_another_models_is_refused_until_it_is_ours_again(
         self, replicas, name
@@ -189,7 +191,7 @@ class TestReplicas:
         assert ids(second.crib(name)) == ["mail/send_mail"]
         store = first.crib(name).tools.store
         ours = store.read_meta()
-        store.write_meta({**ours, "identity": {**ours["identity"], "dense": "another"}})
+        store.write_meta({"identity": {**ours["identity"], "dense": "another"}})
         first.announce_write(name)
         self.a_while_later(second)
         for _ in range(2):
@@ -208,6 +210,7 @@ class TestReplicas:
         assert first.crib("acme") is crib
 
 
+@pytest.mark.slow
 def test_large_namespaces_get_shards_of_their_own_when_all_is_rebuilt():
     def sharded(*names):
         server = SETTINGS.server.model_copy(update={"tenant_shards": names or None})

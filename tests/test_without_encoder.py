@@ -42,6 +42,7 @@ def decisions(crib: Crib) -> list[tuple[dict[str, Any], Decision]]:
     return [(turn["labels"], crib.route(turn["text"])) for turn in chosen]
 
 
+@pytest.mark.slow
 def test_most_questions_and_most_tasks_are_answered(
     decisions: list[tuple[dict[str, Any], Decision]],
 ) -> None:

@@ -16,32 +16,28 @@ from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.registry import open_encoder, open_reranker
 from toolcrib.errors import SettingsError, StoreError
 from toolcrib.indexers.points import layout, passage_layout
-from toolcrib.indexers.writer import Listener
 from toolcrib.knowledge_base import KnowledgeBase
-from toolcrib.learning.learner import UsageLearner
-from toolcrib.learning.observations import ObservationTable
-from toolcrib.learning.runs import RunTable
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers, load_reranker
-from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.settings import PRESET
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Layout, Store
-from toolcrib.store.folder import holds_store
-from toolcrib.store.lazy import LazyStore, open_folder
-from toolcrib.store.namespaced import check_shards
+from toolcrib.store.folder import LazyStore, holds_store, open_folder
 from toolcrib.tool_index import ToolIndex
-from toolcrib.turn_router import TurnRouter
 
 if TYPE_CHECKING:
+    from toolcrib.indexers.writer import Listener
     from toolcrib.language_models import LanguageModel
+    from toolcrib.learning.learner import UsageLearner
     from toolcrib.records.turns import ModelUse
     from toolcrib.router.choices.agents import AgentRouter
     from toolcrib.router.choices.capabilities import CapabilityRegistry, CapabilitySelector
     from toolcrib.router.choices.questions import QuestionClassifier, QuestionConfig
     from toolcrib.router.context.by_model import ContextReader
     from toolcrib.router.conversation import ConversationReader
-    from toolcrib.store.records_db.base import RecordsDb
+    from toolcrib.router.decision_log import DecisionLog
+    from toolcrib.store.records_db import RecordsDb
+    from toolcrib.turn_router import TurnRouter
 
 logger = logging.getLogger(__name__)
 
@@ -52,8 +48,8 @@ Models: TypeAlias = "Mapping[ModelUse, LanguageModel]"
 
 NO_MODELS: Models = MappingProxyType({})
 
-Parts: TypeAlias = tuple[ToolIndex, KnowledgeBase, TurnRouter]
-"""Parts of a crib."""
+Parts: TypeAlias = "tuple[ToolIndex, KnowledgeBase, Callable[[], TurnRouter]]"
+"""Parts of a crib; the last is made when a turn is first decided."""
 
 MEMORY = ":memory:"
 LIBRARY = "library"
@@ -132,13 +128,22 @@ def make_parts(
     return tools, knowledge, turns
 
 
-def _turns(tools: ToolIndex, knowledge: KnowledgeBase, models: Models, **given: Any) -> TurnRouter:
+def _turns(
+    tools: ToolIndex, knowledge: KnowledgeBase, models: Models, **given: Any
+) -> Callable[[], TurnRouter]:
+    """Maker of the turn router, which a search does without; wrong settings raise at once."""
     settings = tools.settings
     given["reader"] = make_reader(settings, models)
     given["conversation"] = _conversation(settings, models)
     if settings.agents.targets is not None:
         given["agents"] = partial(make_agents, settings, models)
-    return TurnRouter(tools, knowledge, **given)
+
+    def make() -> TurnRouter:
+        from toolcrib.turn_router import TurnRouter
+
+        return TurnRouter(tools, knowledge, **given)
+
+    return make
 
 
 def make_agents(settings: Settings, models: Models = NO_MODELS) -> AgentRouter:
@@ -176,6 +181,10 @@ def make_learner(
     Raises:
         StoreError: the records cannot be read.
     """
+    from toolcrib.learning.learner import UsageLearner
+    from toolcrib.learning.observations import ObservationTable
+    from toolcrib.learning.runs import RunTable
+
     settings = tools.settings
     table = ObservationTable(open_db, namespace, owns=owns)
     learner = UsageLearner(
@@ -283,6 +292,7 @@ def open_store(location: str, layout: Layout, settings: Settings, *, shared: boo
         SettingsError: `server.tenant_shards` has a name that no namespace with a shard can have.
     """
     if is_url(location):
+        from toolcrib.store.namespaced import check_shards
         from toolcrib.store.qdrant_server import CollectionPlan, ServerStore
 
         server = settings.server

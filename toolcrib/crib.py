@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
@@ -13,9 +14,6 @@ from toolcrib.awaitable import in_thread
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import UnknownQuestionError, nearest
-from toolcrib.indexers.sync import ReadSources
-from toolcrib.indexers.writer import Listener
-from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records import (
     Collection,
     Context,
@@ -33,28 +31,29 @@ from toolcrib.records import (
     ToolSpec,
     Turn,
 )
-from toolcrib.records.choices import CapabilitySelection, Classification
-from toolcrib.records.learning import LearningStatus
-from toolcrib.records.reports import ToolReadiness
 from toolcrib.retrieval.options import KnowledgeOptions, SearchKeywords, SearchOptions
-from toolcrib.retrieval.rerank import ToolRerankers
-from toolcrib.router.decision_log import DecisionLog, FeedbackKeywords
 from toolcrib.settings import Settings, load_settings
-from toolcrib.store.base import Identity, Store, StoreInfo
-from toolcrib.store.filters import Filter
-from toolcrib.store.lazy import LazyStore
-from toolcrib.tool_index import ToolIndex
-from toolcrib.turn_router import TurnRouter
 
 if TYPE_CHECKING:
     from toolcrib.indexers.enrichment import Enrichments
     from toolcrib.indexers.readers.registry import ToolSource
-    from toolcrib.indexers.sync import Screen
+    from toolcrib.indexers.sync import ReadSources, Screen
+    from toolcrib.indexers.writer import Listener
+    from toolcrib.knowledge_base import KnowledgeBase
+    from toolcrib.records.reports import LearningStatus, ToolReadiness
+    from toolcrib.records.turns import CapabilitySelection, Classification
+    from toolcrib.retrieval.rerank import ToolRerankers
     from toolcrib.router.choices.capabilities import CapabilitySelector
     from toolcrib.router.choices.flow import LoopState
     from toolcrib.router.choices.questions import QuestionClassifier
+    from toolcrib.router.decision_log import DecisionLog, FeedbackKeywords
     from toolcrib.router.recovery import RecoveryPolicy
-    from toolcrib.store.records_db.base import RecordsDb
+    from toolcrib.store.base import Identity, Store, StoreInfo
+    from toolcrib.store.filters import Filter
+    from toolcrib.store.folder import LazyStore
+    from toolcrib.store.records_db import RecordsDb
+    from toolcrib.tool_index import ToolIndex
+    from toolcrib.turn_router import TurnRouter
 
 _TOOLS_PER_READ = 256
 """Tools that `alist_tools` reads at once."""
@@ -73,16 +72,29 @@ class Crib:
         self,
         tools: ToolIndex,
         knowledge: KnowledgeBase,
-        turns: TurnRouter,
+        turns: Callable[[], TurnRouter],
         *,
         models: build.Models = build.NO_MODELS,
+        decides: bool = False,
     ) -> None:
         self.tools = tools
         self.knowledge = knowledge
-        self.turns = turns
+        self._make_turns = turns
+        self._turns: TurnRouter | None = None
+        self._making = threading.Lock()
         self._models = models
         self._classifiers: dict[str, QuestionClassifier] = {}
         self._selector: CapabilitySelector | None = None
+        if decides:
+            self._turns = turns()
+
+    @property
+    def turns(self) -> TurnRouter:
+        """Part that decides turns; made at its first use, or at once with a log or a learner."""
+        with self._making:
+            if self._turns is None:
+                self._turns = self._make_turns()
+            return self._turns
 
     @classmethod
     def open(
@@ -121,7 +133,7 @@ class Crib:
             rebuild=rebuild,
             progress=progress,
         )
-        return cls(*parts, models=models)
+        return cls(*parts, models=models, decides=log is not None or settings.learning.enabled)
 
     @classmethod
     def over(
@@ -150,7 +162,7 @@ class Crib:
             log=log,
             records=records,
         )
-        return cls(*parts)
+        return cls(*parts, decides=log is not None or records is not None)
 
     # -- tools -------------------------------------------------------------------------------
 
@@ -523,7 +535,8 @@ class Crib:
 
     def close(self) -> None:
         """Flush and close the stores; a second call does nothing."""
-        self.turns.close()
+        if self._turns is not None:
+            self._turns.close()
         self.knowledge.close()
         self.tools.close()
 

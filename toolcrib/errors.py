@@ -39,6 +39,7 @@ ToolcribError
     │   └── ReplicaError                     only the process that owns the store can do it
     ├── StoreDamagedError                    the folder cannot be read
     ├── StoreWriteError                      disk full, or read-only
+    ├── StoreReadOnlyError                   the server's key may not write
     ├── IndexMismatchError                   built by other models or another format
     └── BadPointError        (ValueError)    a vector or payload that must not reach the engine
 """
@@ -78,6 +79,7 @@ __all__ = [
     "StoreDamagedError",
     "StoreError",
     "StoreLockedError",
+    "StoreReadOnlyError",
     "StoreUnavailableError",
     "StoreWriteError",
     "TooLargeError",
@@ -322,6 +324,10 @@ class StoreDamagedError(StoreError):
 
 class StoreWriteError(StoreError):
     """A write was refused by the disk: full, or read-only."""
+
+
+class StoreReadOnlyError(StoreError):
+    """The key or token of the server may not write."""
 
 
 class IndexMismatchError(StoreError):

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
@@ -16,12 +17,9 @@ from toolcrib.errors import (
     nearest,
 )
 from toolcrib.fingerprint import difference, passage_fingerprint
-from toolcrib.indexers.integrity import Discrepancy, find_faults
 from toolcrib.indexers.points import Draft, draft_passage, passage_layout
-from toolcrib.indexers.sync import PassageEntry, PassageSync, ReadSources, require_entries
-from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Collection, IndexReport, Passage, Scope
-from toolcrib.retrieval.passages import PassageRetriever, PassageWeights
+from toolcrib.retrieval.fusion import PassageWeights
 from toolcrib.router.collections import (
     CollectionIndex,
     index_collections,
@@ -34,8 +32,14 @@ from toolcrib.router.settings import PRESET
 from toolcrib.settings import Settings
 from toolcrib.store.base import Record, Store
 from toolcrib.store.filters import AnyOf, Equals, Filter, all_of
-from toolcrib.store.lazy import LazyStore
+from toolcrib.store.folder import LazyStore
 from toolcrib.store.payload import read_passage
+
+if TYPE_CHECKING:
+    from toolcrib.indexers.integrity import Discrepancy
+    from toolcrib.indexers.sync import PassageEntry, ReadSources
+    from toolcrib.indexers.writer import Listener
+    from toolcrib.retrieval.passages import PassageRetriever
 
 
 class KnowledgeBase:
@@ -117,8 +121,7 @@ class KnowledgeBase:
         with self._writing:
             kept = read_collection_index(store.read_meta(), self._dense)
             changed = kept.with_changes(given, self._dense)
-            if changed is not kept:
-                _keep(store, changed)
+            store.write_meta(changed.changes_since(kept))
             self._catalogue = self.catalogue.with_changes(given, self._dense)
             self.version = next(self._versions)
 
@@ -133,6 +136,7 @@ class KnowledgeBase:
     ) -> IndexReport:
         """Bring a collection up to date with documents, as `Crib.index_docs`."""
         from toolcrib.indexers.documents.sources import passages
+        from toolcrib.indexers.sync import require_entries
 
         options = self._settings.documents
         entries = passages(
@@ -157,6 +161,9 @@ class KnowledgeBase:
         Raises:
             StoreError: the store refused; passages reported to `progress` are durable.
         """
+        from toolcrib.indexers.sync import PassageSync
+        from toolcrib.indexers.writer import ignore
+
         store = self._open()
         kept = {each.name for each in read_collections(store.read_meta())}
         named = {item.collection for _, item in entries if isinstance(item, Passage)}
@@ -185,7 +192,7 @@ class KnowledgeBase:
             store.delete(gone)
             if not documents:
                 kept = read_collection_index(store.read_meta(), self._dense)
-                _keep(store, kept.without(collection))
+                store.write_meta(kept.without(collection).changes_since(kept))
                 self._catalogue = self.catalogue.without(collection)
             self.version = next(self._versions)
         return len(gone)
@@ -194,6 +201,8 @@ class KnowledgeBase:
 
     def retriever(self, weights: PassageWeights | None = None) -> PassageRetriever:
         """Retriever of passages, by `weights` or the settings' own."""
+        from toolcrib.retrieval.passages import PassageRetriever
+
         return PassageRetriever(self._open(), weights or self._settings.passages)
 
     def passages(self, where: Filter | None = None) -> Iterator[Passage]:
@@ -210,6 +219,7 @@ class KnowledgeBase:
         """Stored passages that differ from a new encoding of their texts; encodes all passages."""
         if self._store is None:
             return iter(())
+        from toolcrib.indexers.integrity import find_faults
 
         def redraft(record: Record) -> Draft:
             return draft_passage(read_passage(record.payload), self._lexical)
@@ -243,10 +253,9 @@ class KnowledgeBase:
     def _claim(self, store: Store, *, rebuild: bool) -> None:
         """Check or write the fingerprint of the passages, or encode them anew."""
         fingerprint = passage_fingerprint(self._dense, self._lexical)
-        meta = store.read_meta()
-        found = meta.get("identity")
+        found = store.read_meta().get("identity")
         if found is None:
-            store.write_meta({**meta, "identity": fingerprint})
+            store.write_meta({"identity": fingerprint})
         elif rebuild:
             with store.renew(passage_layout(self._dense.dimensions)) as beside:
                 copy_passages(store, beside, self._dense, self._settings)
@@ -272,11 +281,9 @@ def copy_passages(source: Store, target: Store, dense: DenseEncoder, settings: S
     """Copy all collections and passages of one store into another, encoded anew."""
     lexical = LexicalEncoder(settings.lexical)
     entries = [("the knowledge base", read_passage(record.payload)) for record in source.scroll()]
+    from toolcrib.indexers.sync import PassageSync
+
     catalogue = index_collections(read_collections(source.read_meta()), dense)
     fingerprint = passage_fingerprint(dense, lexical)
-    target.write_meta({"catalogue": catalogue.as_meta(), "identity": fingerprint})
+    target.write_meta({**catalogue.changes_since(None), "identity": fingerprint})
     PassageSync(target, dense, lexical).run(entries)
-
-
-def _keep(store: Store, catalogue: CollectionIndex) -> None:
-    store.write_meta({**store.read_meta(), "catalogue": catalogue.as_meta()})

@@ -57,6 +57,7 @@ PROBLEMS: dict[type[errors.ToolcribError], ProblemType] = {
     errors.ServiceUnavailableError: ProblemType("The service is away", 503, EXIT_STORE, 1.0),
     errors.StoreUnavailableError: _internal("The store is away", 503, EXIT_STORE, 1.0),
     errors.StoreLockedError: _internal("The store is in use elsewhere", 503, EXIT_STORE, 5.0),
+    errors.StoreReadOnlyError: _internal("The store may only be read", 503, EXIT_STORE, 60.0),
     errors.IndexMismatchError: _internal("Other models made it", 503, EXIT_INDEX, 60.0),
     errors.EncoderError: _internal("The model cannot be used", 503, EXIT_MODEL, 5.0),
     errors.LanguageModelError: _internal("No language model answers", 503, EXIT_MODEL, 5.0),

@@ -33,7 +33,7 @@ from toolcrib.extras import import_extra
 from toolcrib.problems import exit_code
 from toolcrib.records import Sensitivity
 from toolcrib.settings import Settings, load_settings
-from toolcrib.store.lazy import folders_opened_by
+from toolcrib.store.folder import folders_opened_by
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

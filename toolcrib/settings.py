@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast
 
 from pydantic import (
     AfterValidator,
@@ -32,14 +32,12 @@ from yaml import YAMLError
 from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.indexers.points import FieldWeights
-from toolcrib.language_models.providers import PROVIDERS, check_provider
 from toolcrib.records import Collection
 from toolcrib.records.codec import faults
 from toolcrib.records.turns import ModelUse, Price
-from toolcrib.retrieval.fusion import FusionWeights
+from toolcrib.retrieval.fusion import FusionWeights, PassageWeights
 from toolcrib.retrieval.gate import GateSettings
-from toolcrib.retrieval.interleaving import InterleaveSettings
-from toolcrib.retrieval.passages import PassageWeights
+from toolcrib.retrieval.options import InterleaveSettings
 from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.settings import (
     AgentSettings,
@@ -146,6 +144,18 @@ class ModelUseSettings(_Section):
     timeout_s: float | None = Field(default=None, gt=0)
 
 
+def _check_provider(protocol: str) -> str:
+    from toolcrib.language_models.providers import check_provider
+
+    return check_provider(protocol)
+
+
+def _list_providers(schema: dict[str, Any]) -> None:
+    from toolcrib.language_models.providers import PROVIDERS
+
+    schema["enum"] = [*PROVIDERS]
+
+
 class LanguageModelSettings(_Section):
     """Which language model is asked where one helps; none without a `model`.
 
@@ -157,7 +167,7 @@ class LanguageModelSettings(_Section):
     """
 
     protocol: Annotated[
-        str, AfterValidator(check_provider), Field(json_schema_extra={"enum": [*PROVIDERS]})
+        str, AfterValidator(_check_provider), Field(json_schema_extra=_list_providers)
     ] = "openai"
     base_url: str | None = Field(default=None, pattern=r"^https?://")
     model: str | None = None
@@ -234,6 +244,9 @@ class ServiceSettings(_Section):
     reports: str | None = None
 
 
+FlowMode: TypeAlias = Literal["off", "ask", "refuse"]
+
+
 class GatewaySettings(_Section):
     """Gateway of `toolcrib gateway` in front of MCP servers.
 
@@ -241,7 +254,8 @@ class GatewaySettings(_Section):
     search returns `k` tools, or as many as fit into `token_budget`, as signatures or with their
     whole `schemas`. A call has `call_timeout_s`; at most `max_calls` follow one `find_tools`. A
     server that died is tried again after `retry_s`. `lock`: file of approved digests.
-    `guidance`: append a hint to a result if the agent is stuck.
+    `guidance`: append a hint to a result if the agent is stuck. `flow`: `ask` the user, or
+    `refuse`, where a tool would send out private data after text of others was read.
     """
 
     pass_through: int = Field(default=30, ge=0)
@@ -255,6 +269,7 @@ class GatewaySettings(_Section):
     retry_s: float = Field(default=5.0, gt=0)
     lock: str = "toolcrib.lock"
     guidance: bool = True
+    flow: FlowMode = "off"
 
 
 class _SettingsFile(YamlConfigSettingsSource):

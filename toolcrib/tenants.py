@@ -29,9 +29,9 @@ from toolcrib.retrieval.rerank import ToolRerankers, load_reranker
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings, load_settings
-from toolcrib.store.lazy import LazyStore
+from toolcrib.store.folder import LazyStore
 from toolcrib.store.namespaced import NamespacedStore, check_name, namespaces_of
-from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.store.records_db import DbRow, RecordsDb
 from toolcrib.tool_index import copy_tools
 
 REVISION_TABLE = "revisions"

@@ -14,11 +14,7 @@ from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownToolError, nearest
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
-from toolcrib.indexers.integrity import Discrepancy, find_faults
-from toolcrib.indexers.name_prefixes import NamePrefixes, scope_group
 from toolcrib.indexers.points import Draft, draft, layout
-from toolcrib.indexers.sync import Screen, ToolSync, require_entries
-from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolLinks, ToolSpec
 from toolcrib.records.answers import FilterEffect
 from toolcrib.records.reports import ToolReadiness, Unready
@@ -47,7 +43,10 @@ from toolcrib.store.payload import FACET_FIELDS, count_facets, read_tool, tool_p
 
 if TYPE_CHECKING:
     from toolcrib.indexers.enrichment import Enrichments
+    from toolcrib.indexers.integrity import Discrepancy
     from toolcrib.indexers.readers.registry import ToolSource
+    from toolcrib.indexers.sync import Screen
+    from toolcrib.indexers.writer import Listener
 
 _MAX_COMPARED_IDS = 20_000
 """Ids compared with an unknown id for the nearest names; takes a tenth of a second."""
@@ -78,7 +77,6 @@ class ToolIndex:
         self._writing = threading.Lock()
         self._is_signed = False
         self._heads = ExampleHeads(store)
-        self._sync = ToolSync(store, dense, self._lexical, settings.fields)
         self._learned = NOTHING_LEARNED
         self.use_calibration(usable_calibration(store, self.calibration_fingerprint()))
 
@@ -98,6 +96,8 @@ class ToolIndex:
         """Bring the index up to date with the sources, as `Crib.index_tools`."""
         from toolcrib.indexers.enrichment import prepare_entries
         from toolcrib.indexers.readers.registry import tool_entries
+        from toolcrib.indexers.sync import ToolSync, require_entries
+        from toolcrib.indexers.writer import ignore
 
         read = [entry for source in sources for entry in tool_entries(source, server, format)]
         found, dropped = prepare_entries(require_entries(read), screen, overlays, enrichments)
@@ -105,7 +105,8 @@ class ToolIndex:
         try:
             with self._writing:
                 self._sign()
-                report = self._sync.run(
+                sync = ToolSync(self.store, self.dense, self._lexical, self.settings.fields)
+                report = sync.run(
                     found, prune=prune, prune_server=server, progress=progress or ignore
                 )
                 ids = [*report.added, *report.changed, *report.removed]
@@ -340,6 +341,9 @@ class ToolIndex:
 
     def faults(self) -> Iterator[Discrepancy]:
         """Stored tools that differ from a new encoding of their specifications; encodes all."""
+        from toolcrib.indexers.integrity import find_faults
+        from toolcrib.indexers.name_prefixes import NamePrefixes, scope_group
+
         prefixes = NamePrefixes.from_meta(self.store.read_meta())
 
         def redraft(record: Record) -> Draft:
@@ -394,9 +398,8 @@ class ToolIndex:
     def _sign(self) -> None:
         """Write the fingerprint into a new index."""
         if not self._is_signed:
-            meta = self.store.read_meta()
-            if "identity" not in meta:
-                self.store.write_meta({**meta, "identity": self._fingerprint})
+            if "identity" not in self.store.read_meta():
+                self.store.write_meta({"identity": self._fingerprint})
             self._is_signed = True
 
 
@@ -408,6 +411,9 @@ def copy_tools(
     progress: Listener | None = None,
 ) -> None:
     """Copy all tools of one store into another, encoded anew."""
+    from toolcrib.indexers.sync import ToolSync
+    from toolcrib.indexers.writer import ignore
+
     lexical = LexicalEncoder(settings.lexical)
     specs = [("the index", read_tool(r.payload)) for r in source.scroll(fields=("spec",))]
     # The calibration is copied too: if it no longer applies, loading it says why.

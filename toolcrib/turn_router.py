@@ -312,7 +312,7 @@ class TurnRouter:
             if model is not None and not is_shipped(model):
                 text = base64.b64encode(write_context(model)).decode("ascii")
                 store = self._tools.store
-                store.write_meta({**store.read_meta(), CONTEXT_MODEL_KEY: text})
+                store.write_meta({CONTEXT_MODEL_KEY: text})
                 self._fitted = text, model
 
     def require_learner(self) -> UsageLearner:

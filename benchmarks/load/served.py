@@ -70,7 +70,7 @@ def served(store: Path, settings: Mapping[str, str], log: Path) -> Iterator[Serv
     """`toolcrib serve` over a folder, ready to answer; `settings` are variables of its own."""
     port = _free_port()
     script = Path(sys.executable).with_name("toolcrib")
-    command = [str(script)] if script.is_file() else [sys.executable, "-m", "toolcrib.cli"]
+    command = [str(script)] if script.is_file() else [sys.executable, "-m", "toolcrib"]
     command += ["serve", "--insecure-local", "--store", str(store), "--port", str(port)]
     with log.open("ab") as out:
         process = subprocess.Popen(

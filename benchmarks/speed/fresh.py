@@ -79,7 +79,7 @@ def _wall_s(command: list[str], folder: Path) -> float:
 
 def _cli() -> list[str]:
     script = Path(sys.executable).with_name("toolcrib")
-    return [str(script)] if script.is_file() else [sys.executable, "-m", "toolcrib.cli"]
+    return [str(script)] if script.is_file() else [sys.executable, "-m", "toolcrib"]
 
 
 def fresh_processes(store: Path, query: str, runs: int) -> dict[str, Any]:

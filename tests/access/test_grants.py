@@ -43,6 +43,7 @@ def asks(scope: Scope, collection: str) -> bool:
     return scope.collections is None or collection in scope.collections
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(SCOPES, st.none() | SCOPES, TOOLS)
 def test_what_is_within_both_is_in_each(granted, asked, tool):

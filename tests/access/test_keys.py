@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.clock import ManualClock
 from toolcrib.errors import QueryError, StoreDamagedError, UnauthenticatedError
-from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db import DbRow
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 NOON = 1_772_366_400.0

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from toolcrib import ToolSpec
-from toolcrib.access.lock_file import LockFile
+from toolcrib.access.quarantine import LockFile
 from toolcrib.errors import SourceError, StoreWriteError
 
 MAIL = ToolSpec(name="send_mail", server="mail", description="Send a mail.")

@@ -68,7 +68,7 @@ class Shell:
     ) -> subprocess.CompletedProcess[str]:
         """The same in a process of its own."""
         return subprocess.run(
-            [sys.executable, "-m", "toolcrib.cli", *arguments],
+            [sys.executable, "-m", "toolcrib", *arguments],
             cwd=self.folder,
             input=stdin,
             capture_output=True,

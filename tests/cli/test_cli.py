@@ -20,6 +20,7 @@ from toolcrib.indexers.points import dense_text
 from toolcrib.store.base import Point, point_id
 
 
+@pytest.mark.slow
 def test_as_a_process_of_its_own_it_says_and_returns_the_same(shell):
     source = shell.write("tools.jsonl", *TOOLS, {"description": "no name"})
     done = shell.process("index", source, "--strict", "--json")
@@ -102,7 +103,7 @@ def test_sources_of_which_nothing_could_be_read_fail(shell):
         "".join(json.dumps(tool) + "\n" for tool in TOOLS),
         json.dumps(TOOLS),
         json.dumps({"tools": [{"name": "a", "inputSchema": {"type": "object"}}]}),
-        "tools:\n- name: a\n  description: From YAML.\n",
+        "tools:\n- name: a\n  server: s\n  description: From YAML.\n",
     ],
     ids=["lines", "list", "mcp", "yaml"],
 )
@@ -374,7 +375,7 @@ def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(shell):
     done = shell("doctor")
     assert done.returncode == 1
     assert "there is no index in .toolcrib" in done.stdout
-    assert "to mend it: toolcrib index SOURCE..." in done.stdout
+    assert "toolcrib index SOURCE..." in done.stdout
 
 
 def test_doctor_names_fields_that_lack_a_payload_index(shell, settings, monkeypatch):
@@ -436,7 +437,7 @@ def test_a_general_tool_that_is_not_there_is_a_warning_once_there_are_tools(shel
         "gate.fallback: no tool has the id 'mail/sned_mail'; did you mean 'mail/send_mail'?"
     )
     caplog.clear()
-    first = ("index", shell.write("a.jsonl", {"name": "a"}), "--store", "other")
+    first = ("index", shell.write("a.jsonl", {"name": "a", "server": "s"}), "--store", "other")
     assert shell(*first, **given).returncode == 0
     assert caplog.messages == []
 
@@ -522,8 +523,9 @@ def test_version(shell):
     assert shell("--version").stdout == "0.1.0\n"
 
 
+@pytest.mark.slow
 def test_a_reader_of_our_output_may_stop_early(indexed):
-    command = f"{sys.executable} -m toolcrib.cli list | head -1"
+    command = f"{sys.executable} -m toolcrib list | head -1"
     env = {**os.environ, "TOOLCRIB_ENCODER__DENSE": "deterministic"}
     done = subprocess.run(
         command,

@@ -87,9 +87,10 @@ def test_without_a_model_it_says_which_settings_are_missing(shell, source):
     assert "TOOLCRIB_LLM__MODEL" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
 def test_a_stopped_run_goes_on_without_a_lost_or_a_doubled_call(shell, monkeypatch):
-    tools = [{"name": f"tool{n}", "description": f"Does {n}."} for n in range(30)]
+    tools = [{"name": f"tool{n}", "server": "s", "description": f"Does {n}."} for n in range(30)]
     source = shell.write("tools.jsonl", *tools)
     running: list[subprocess.Popen[bytes]] = []
 

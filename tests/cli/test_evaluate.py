@@ -62,6 +62,7 @@ class TestContract:
 
     MEASURES = ("ndcg", "recall", "precision", "completeness")
 
+    @pytest.mark.slow
     def test_every_measure_has_a_mean_in_its_interval(self, told: dict[str, Any]) -> None:
         for figures in told["datasets"]["data"].values():
             names = [f"{name}@{k}" for name in self.MEASURES for k in (1, 3, 5, 10)]
@@ -184,6 +185,7 @@ class TestPeople:
 class TestCompare:
     """Two evaluations, before and after a change."""
 
+    @pytest.mark.slow
     def test_a_significant_fall_fails_and_is_named(
         self, shell: Shell, before: Path, after: Path
     ) -> None:
@@ -289,7 +291,7 @@ class TestWrongUsage:
         assert done.returncode == 2
         told = json.loads(done.stdout)["error"]
         assert told["type"] == "UnknownFormatError"
-        assert "there is no such folder or public name" in told["message"]
+        assert "no such folder" in told["message"]
 
 
 def test_guidance_is_measured_on_labelled_trajectories(shell: Shell) -> None:
@@ -297,12 +299,13 @@ def test_guidance_is_measured_on_labelled_trajectories(shell: Shell) -> None:
     events = [*[failed] * 3, *({**failed, "name": name} for name in "bcde")]
     label = {"pattern": "error_streak", "from": 0, "by": 5}
     row = {"id": "t1", "kind": "made", "events": events, "alarms": [label]}
-    path = shell.write("t.jsonl", {**row, "split": "dev"})
+    healthy = {**row, "id": "t2", "alarms": []}
+    path = shell.write("t.jsonl", {**row, "split": "dev"}, {**healthy, "split": "train"})
 
     told = shell.json("eval", "guidance", path, "--split", "dev")
     assert told["patterns"]["error_streak"]["recall"] == 1.0
     shown = shell("eval", "guidance", path, "--split", "all").stdout
-    assert "false doom_loop at event 2 of t1 (made)" in shown
+    assert "false doom_loop at event 2 of t2 (made)" in shown
     assert "no trajectory of the split 'test'" in shell("eval", "guidance", path).stderr
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -35,10 +34,11 @@ def content(server: LocalQdrant) -> tuple[dict[Any, Any], Any]:
     """Payload and vectors of every tool by id, and the prefixes that the index keeps."""
     records, _ = server.client.scroll("toolcrib", limit=1_000, with_vectors=True)
     described = server.client.get_collection("toolcrib").config.metadata or {}
-    kept = json.loads(described["toolcrib"])
-    return {each.id: (each.payload, each.vector) for each in records}, kept[META_KEY]
+    kept = {key: text for key, text in described.items() if key.startswith(f"toolcrib/{META_KEY}")}
+    return {each.id: (each.payload, each.vector) for each in records}, kept
 
 
+@pytest.mark.slow
 def test_shards_indexed_at_one_time_make_the_index_of_one_run(
     shell: Shell, servers: tuple[LocalQdrant, LocalQdrant]
 ) -> None:
@@ -57,6 +57,7 @@ def test_shards_indexed_at_one_time_make_the_index_of_one_run(
     assert len(content(alone)[1]["prefixes"]) == 1
 
 
+@pytest.mark.slow
 def test_shards_of_documents_need_no_last_run(
     shell: Shell, servers: tuple[LocalQdrant, LocalQdrant]
 ) -> None:

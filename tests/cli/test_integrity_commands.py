@@ -10,8 +10,7 @@ import pytest
 
 from tests.cli.conftest import Shell
 from toolcrib import ToolSpec
-from toolcrib.access.lock_file import LockFile
-from toolcrib.access.quarantine import Quarantine
+from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 CLEAN = {"name": "send_mail", "server": "mail", "description": "Send a mail to somebody."}

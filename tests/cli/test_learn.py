@@ -57,6 +57,7 @@ def shown(store, *arguments):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_log_teaches_and_what_it_taught_can_be_seen_and_taken_back(store):
     assert shown(store, "--from", "log.jsonl")["added"] == 3
     status = shown(store, "--status")

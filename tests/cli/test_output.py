@@ -51,6 +51,7 @@ def test_quiet_leaves_the_answer_alone_standing(indexed, place):
     assert "error:" in indexed("-q", "show", "nobody").stderr
 
 
+@pytest.mark.slow
 def test_verbose_tells_what_is_worked_on_and_where_an_error_came_from(indexed):
     done = indexed.process("list", "-v")
     assert "in the store .toolcrib" in done.stderr
@@ -91,7 +92,7 @@ def test_help_says_where_more_is_written(shell):
 
 
 def test_audit_fails_where_a_named_source_holds_nothing(shell):
-    good = shell.write("tools.jsonl", {"name": "a", "description": "Read a file."})
+    good = shell.write("tools.jsonl", {"name": "a", "server": "s"})
     assert shell("audit", good).returncode == 0
     assert shell("audit", "missing.json").returncode == 1
     done = shell("audit", good, "missing.json")

@@ -151,7 +151,10 @@ def test_ended_training_names_its_last_checkpoint(tmp_path):
 def test_ctrl_c_says_what_is_kept_and_the_same_command_does_the_rest(shell):
     shell.write(
         "many.jsonl",
-        *({"name": f"t{n}", "description": f"number {n} " * 50} for n in range(6000)),
+        *(
+            {"name": f"t{n}", "server": "s", "description": f"number {n} " * 50}
+            for n in range(6000)
+        ),
     )
     command = [sys.executable, "-m", "toolcrib", "index", "many.jsonl"]
     env = {**os.environ, **ENV}

@@ -44,6 +44,7 @@ def lines(shell, stdin, *arguments):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_decision_keeps_its_contract(stocked):
     decision = decided(stocked, MAIL)
     assert set(decision) >= {"id", "context", "tools", "knowledge", "took_ms", "degraded"}
@@ -106,6 +107,7 @@ def test_a_line_may_be_a_whole_turn(stocked):
     assert {"attachment:csv", "ceiling:destination:internal"} <= set(decision["signals"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "told"),
     [
@@ -135,7 +137,7 @@ def test_a_batch_is_read_from_a_file_and_shown_turn_by_turn(stocked):
     assert "mail/send_mail" in done.stdout
     assert "the turn holds no words" in done.stdout
     assert "small talk: greeting" in done.stdout
-    assert "no turn: text: Input should be a valid string" in done.stdout
+    assert "no turn: text: " in done.stdout
 
 
 def test_brackets_in_a_batch_are_shown_as_they_are(stocked):
@@ -188,9 +190,10 @@ def test_decisions_are_logged_where_the_settings_say(stocked):
     assert json.loads(record)["id"] == decision["id"]
 
 
+@pytest.mark.slow
 def test_input_that_is_no_text_is_one_line_or_answered(stocked):
     done = subprocess.run(
-        [sys.executable, "-m", "toolcrib.cli", "route", "--batch", "-", "--json"],
+        [sys.executable, "-m", "toolcrib", "route", "--batch", "-", "--json"],
         cwd=stocked.folder,
         input=b"hi \xff\xfe\nhi\n",
         capture_output=True,

@@ -21,7 +21,7 @@ ENV = {"TOOLCRIB_CONTEXT__DETECTOR": "heuristic", "TOOLCRIB_ENCODER__DENSE": "de
 def serving(shell, *options, **env):
     """A running service and the line that it printed; asserts that it ends well."""
     started = subprocess.Popen(
-        [sys.executable, "-m", "toolcrib.cli", "serve", "--port", "0", *options],
+        [sys.executable, "-m", "toolcrib", "serve", "--port", "0", *options],
         cwd=shell.folder,
         env={**os.environ, **ENV, "COLUMNS": "100", **env},
         stdout=subprocess.PIPE,
@@ -87,6 +87,7 @@ def test_who_has_a_key_is_served(served):
         assert client.get("/v1/me").json()["name"] == "bob"
 
 
+@pytest.mark.slow
 def test_the_settings_say_where_and_a_person_is_told(shell):
     options = ("--insecure-local", "--store", "mine")
     with serving(shell, *options, TOOLCRIB_SERVICE__HOST="::1") as line:
@@ -106,6 +107,7 @@ print(*sorted(name for name in set(sys.modules) - before if not name.startswith(
 """
 
 
+@pytest.mark.slow
 def test_the_first_turn_loads_nothing_that_could_be_loaded_before(shell):
     done = subprocess.run(
         [sys.executable, "-c", FIRST_ROUTE],

@@ -52,7 +52,7 @@ def test_a_url_on_the_line_goes_before_the_variable_and_a_store_before_both(shel
     assert shell.json("index", source, "--store", "mine", **env)["added"] == 3
     done = shell("list", "--url", "http://127.0.0.1:1", "--store", "mine")
     assert done.returncode == 2
-    assert "name either a store or a service" in done.stderr
+    assert "a store or a service" in done.stderr
 
 
 def test_errors_of_a_service_are_one_line_with_the_exit_code_of_their_kind(shell, service):

@@ -30,6 +30,7 @@ def test_it_makes_what_is_missing_and_refuses_to_change_what_is_there(shell):
         assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_it_says_how_the_collections_are_kept(shell):
     with running() as server:
         found = shell.json("store", "init", "--quantization", "int8", "--store", server.url)
@@ -39,6 +40,7 @@ def test_it_says_how_the_collections_are_kept(shell):
         assert "index --rebuild" in again.stderr
 
 
+@pytest.mark.slow
 def test_namespaces_get_shards_of_their_own_and_the_default_one_none(shell):
     with running() as server:
         asked = ("--tenant-shard", "zoo", "--tenant-shard", "acme", "--store", server.url)

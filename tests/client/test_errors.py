@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from toolcrib import errors
-from toolcrib.client.errors import LOCAL_ERRORS, Reply, error_class, refusal, silence
+from toolcrib.client.transport import LOCAL_ERRORS, Reply, error_class, refusal, silence
 from toolcrib.errors import (
     DeadlineError,
     ForbiddenError,

@@ -19,7 +19,7 @@ from toolcrib.cli.app import app
 from toolcrib.http.errors import HTTP_PROBLEMS
 from toolcrib.problems import INTERNAL, PROBLEMS, slug_of
 from toolcrib.settings import Settings
-from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db import DbRow
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 from toolcrib.telemetry import Metrics
 

@@ -23,6 +23,8 @@ from toolcrib.encoders.language import is_english, language_of
         "translate `wo ist der Bahnhof und wie komme ich hin` for me",
         'what does "je ne sais pas ce que c\'est" mean',
         "add 田中さん to my contacts",
+        "what does привет mean in English?",
+        "Send 王小明 the invoice",
         "der die das",
     ],
 )
@@ -31,7 +33,17 @@ def test_what_is_english_or_may_be(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["где мой заказ", "送信して", "أين طلبي", "¿dónde está mi pedido?"]
+    "text",
+    [
+        "где мой заказ",
+        "送信して",
+        "أين طلبي",
+        "¿dónde está mi pedido?",
+        "请帮团队T12345预订会议室",
+        "请打开Visual Studio Code",
+        "отправь файл report.pdf в Slack",
+        "Slack で #general に送信して",
+    ],
 )
 def test_script_and_common_words_tell_another_language(text: str) -> None:
     assert not is_english(text)

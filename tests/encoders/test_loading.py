@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.encoders.loading import LoadOnce, ModelName
+from toolcrib.encoders.registry import LoadOnce, ModelName
 from toolcrib.errors import EncoderError, SettingsError
 
 

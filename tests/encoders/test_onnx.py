@@ -120,7 +120,7 @@ def test_a_card_of_another_width_than_the_model_is_refused(folder: Path) -> None
 @pytest.mark.parametrize("text", ["x", "book a table, then text Ann"])
 def test_a_reranker_is_no_encoder(tmp_path: Path, text: str) -> None:
     encoder = BundledEncoder(make_reranker(tmp_path))
-    with pytest.raises(EncoderError, match=r"model\.onnx cannot be run: .*sentence_embedding"):
+    with pytest.raises(EncoderError, match=r"model\.onnx .*sentence_embedding"):
         encoder.encode_clauses(text)
 
 
@@ -264,7 +264,7 @@ def test_no_texts_need_no_model(folder: Path) -> None:
 
 def test_an_encoder_is_no_reranker(tmp_path: Path) -> None:
     reranker = BundledReranker(make_encoder(tmp_path))
-    with pytest.raises(EncoderError, match=r"model\.onnx cannot be run: .*logit"):
+    with pytest.raises(EncoderError, match=r"model\.onnx .*logit"):
         reranker.score(QUERY, TEXTS)
 
 

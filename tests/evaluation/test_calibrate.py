@@ -19,19 +19,20 @@ from toolcrib.evaluation.calibrate import (
     FOLDS,
     MIN_QUERIES,
     MIN_SERVER_QUERIES,
+    LabelledEvidence,
     Learned,
     _folds,
     acceptance_curves,
     calibrate,
     figures_of,
+    fit_head,
     learn,
     least_probabilities,
     recommended,
     server_thresholds,
 )
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.evidence import LabelledEvidence, fit_head
-from toolcrib.evaluation.gate_measures import gate_measures, reliability_bins
+from toolcrib.evaluation.measures import gate_measures, reliability_bins
 from toolcrib.numerics import Floats
 from toolcrib.retrieval.calibration import (
     FEATURES,
@@ -267,6 +268,7 @@ COSINE = QUERY_FEATURES.index("top_meaning")
 class TestUnanswerable:
     """What tells that nothing fits is not given up for what tells the tools apart."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("count", [300, 1500])
     def test_no_worse_than_the_best_single_score(self, count: int) -> None:
         fresh = _mixed(4000, 9)

@@ -10,7 +10,7 @@ import pytest
 from tests.evaluation.report.test_page import Reader
 from toolcrib.errors import SourceError
 from toolcrib.evaluation.choices import Choice, LabelledTurn, measure_choices, read_labelled
-from toolcrib.evaluation.report.choices import render_choices
+from toolcrib.evaluation.report.decisions import render_choices
 from toolcrib.records import Turn
 
 

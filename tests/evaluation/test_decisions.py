@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.router.sample_decisions import MARCH, believable, decision, found, known, record, said
 from toolcrib import Crib, Settings
+from toolcrib.evaluation.dataset import LocatedQuery, checked_data_set
 from toolcrib.evaluation.decisions import (
     Latency,
     Preference,
@@ -23,7 +24,6 @@ from toolcrib.evaluation.decisions import (
     tools_right,
     values,
 )
-from toolcrib.evaluation.rows import LocatedQuery, checked_data_set
 from toolcrib.records import FindResult, Refusal, ToolHit, ToolSpec
 from toolcrib.router.decision_log import outcome_record
 

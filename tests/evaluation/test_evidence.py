@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from toolcrib import Crib, ToolSpec
+from toolcrib.evaluation.calibrate import gather_evidence
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.evidence import gather_evidence
 from toolcrib.retrieval.calibration import FEATURES, QUERY_FEATURES
 
 SHELF = [

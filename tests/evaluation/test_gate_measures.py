@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import MissingExtraError
-from toolcrib.evaluation.gate_measures import (
+from toolcrib.evaluation.measures import (
     gate_measures,
     reliability_bins,
     risk_coverage,

@@ -202,6 +202,7 @@ def test_a_hub_that_is_away_is_an_error_that_says_what_to_do(hub):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("datasets") is None, reason="the extra hub is absent")
 def test_the_real_loader_without_a_network_is_an_error(tmp_path):
     code = "from toolcrib.evaluation.loaders import load; load('banking77')"

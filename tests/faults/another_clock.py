@@ -24,4 +24,4 @@ def ahead() -> float:
 time.time = lambda: seconds() + ahead()
 time.time_ns = lambda: nanoseconds() + round(ahead() * 1e9)
 
-runpy.run_module("toolcrib.cli", run_name="__main__")
+runpy.run_module("toolcrib", run_name="__main__")

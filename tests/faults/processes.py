@@ -25,7 +25,7 @@ PATIENCE_S = 60.0
 
 FAST = {"TOOLCRIB_ENCODER__DENSE": "deterministic", "TOOLCRIB_CONTEXT__DETECTOR": "heuristic"}
 
-SERVE = (sys.executable, "-m", "toolcrib.cli")
+SERVE = (sys.executable, "-m", "toolcrib")
 
 Found = TypeVar("Found")
 

@@ -19,7 +19,7 @@ from tests.faults.processes import PATIENCE_S, Served, make_key, until
 from toolcrib import Settings, build
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.router.decision_log_db import DatabaseLog
-from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db import DbRow
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 DAY_S = 86_400

@@ -19,8 +19,7 @@ import pytest
 from fastmcp import Client
 
 from toolcrib import Settings, build
-from toolcrib.access.lock_file import LockFile
-from toolcrib.access.quarantine import Quarantine
+from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.config import read_config
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
@@ -29,7 +28,7 @@ from toolcrib.gateway.upstream import Intervals
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.settings import RecoverySettings
 from toolcrib.settings import ContextSettings, EncoderSettings, GatewaySettings, LearningSettings
-from toolcrib.store.records_db.base import RecordsDb
+from toolcrib.store.records_db import RecordsDb
 
 SERVERS = Path(__file__).parent / "servers"
 QUICK = Intervals(ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1, patience_s=5.0)

@@ -44,6 +44,7 @@ def test_no_server_can_take_the_names_of_the_search():
         assert not set(called) & RESERVED_NAMES
 
 
+@pytest.mark.slow
 @given(specs)
 def test_names_are_accepted_everywhere_and_belong_to_one_tool(specs):
     catalog = ToolCatalog(specs)

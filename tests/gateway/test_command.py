@@ -68,6 +68,7 @@ async def use(client):
 WANTED = (["find_tools", "describe_tools", "call_tool"], "post__echo", {"given": {"word": "hi"}})
 
 
+@pytest.mark.slow
 async def test_the_official_client_uses_it_though_its_folder_cannot_be_written(behind: Behind):
     (behind.folder / "taken").write_text("a file")
     program, *arguments = ordered(behind, "--store", str(behind.folder / "taken"))
@@ -77,6 +78,7 @@ async def test_the_official_client_uses_it_though_its_folder_cannot_be_written(b
         assert await use(client) == WANTED
 
 
+@pytest.mark.slow
 def test_standard_output_is_the_protocols_alone(behind: Behind):
     with started(behind, "--json") as process:
         assert process.stdin is not None
@@ -95,6 +97,7 @@ def test_standard_output_is_the_protocols_alone(behind: Behind):
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_it_ends_when_told_to_and_takes_its_servers_along(behind: Behind, number, code):
     pids = behind.folder / "pids"
@@ -191,6 +194,7 @@ async def test_options_narrow_what_there_is(behind: Behind, monkeypatch):
     assert shown == ["post__echo", "find_tools", "describe_tools", "call_tool"]
 
 
+@pytest.mark.slow
 async def test_what_is_shown_of_an_index_run_ends_with_it(behind: Behind):
     """The gateway goes on for months, and would write a line every ten seconds."""
     config = behind.config(post=behind.entry("post", ANNOUNCE))

@@ -34,8 +34,20 @@ async def test_an_agent_that_loops_gets_one_hint_and_ends_with_another_tool(behi
                 tool = "office__book_room" if "office__book_room" in hints(result)[0] else tool
 
     assert len(heard) == 1
-    assert heard[0].startswith(f"{MARK} town__rent_room failed 3 times in the same way.")
+    assert heard[0].startswith(f"{MARK} town__rent_room failed 3 times.")
     assert used == ["town__rent_room"] * 3 + ["office__book_room"] * 5
+
+
+async def test_a_failure_that_a_server_reports_as_text_is_one(behind: Behind):
+    heard = []
+    async with behind.client({"say": behind.entry("say", ECHO)}) as client:
+        for _ in range(3):
+            error = '{"error": "No presentation is currently loaded"}'
+            result = await call(client, "say__echo", text=error)
+            heard += hints(result)
+
+    assert not result.is_error
+    assert len(heard) == 1
 
 
 async def test_who_searches_on_for_the_same_hears_once_that_there_is_nothing_new(behind: Behind):
@@ -45,10 +57,11 @@ async def test_who_searches_on_for_the_same_hears_once_that_there_is_nothing_new
 
     heard = [hint for result in results for hint in hints(result)]
     assert len(heard) == 1
-    assert "searches for the same. The nearest is office__book_room." in heard[0]
+    assert "searches for the same tool. The nearest is office__book_room." in heard[0]
     assert results[-1].structured_content is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guidance", [True, False])
 async def test_200_healthy_calls_hear_nothing_nor_a_loop_where_it_is_off(
     behind: Behind, guidance: bool

@@ -11,7 +11,7 @@ from tests.gateway.conftest import ECHO, Behind, found, ready, said
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.records import ToolSpec
-from toolcrib.records.audit import Held
+from toolcrib.records.reports import Held
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 FAX = {"name": "send_fax", "description": "Send a fax.", "title": "Fax it"}

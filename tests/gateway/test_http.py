@@ -175,6 +175,7 @@ async def test_once_a_key_was_made_nobody_comes_in_without(guarded):
     assert called.structured_content == {"given": {}}
 
 
+@pytest.mark.slow
 async def test_keys_count_from_the_request_after_the_first_was_made(tmp_path):
     behind = Behind(tmp_path)
     behind.config(post=behind.entry("post", ECHO))
@@ -236,6 +237,7 @@ async def hearing(
         yield client, heard
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_who_is_shown_the_same_as_before_hears_of_no_change(tmp_path, mode):
     behind, names = Behind(tmp_path), ("fax", "post")
@@ -298,6 +300,7 @@ async def test_a_session_is_its_keys_own(guarded):
     assert (stolen.status_code, own.status_code) == (404, 200)
 
 
+@pytest.mark.slow
 async def test_a_clients_key_reaches_no_server(guarded):
     url, _, text = guarded
     async with with_key(url, text) as client:

@@ -225,6 +225,7 @@ async def test_a_hidden_tool_is_not_what_the_verdict_is_about(behind: Behind):
 LATE = ("late", "later")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_first_search_of_a_fresh_gateway_finds_or_names_every_server(
     behind: Behind, mode

@@ -20,8 +20,7 @@ from tests.gateway.conftest import (
     until_listed,
 )
 from toolcrib import Crib
-from toolcrib.access.lock_file import LockFile
-from toolcrib.access.quarantine import Quarantine
+from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.gateway.approval import UNLOCKED
 from toolcrib.records import ToolSpec
 from toolcrib.records.scope import DEFAULT_NAMESPACE

@@ -217,6 +217,7 @@ async def reached(behind: Behind, transport: str, config: Path) -> AsyncGenerato
     yield StdioServerParameters(command=COMMAND[0], args=arguments, env=ENV)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_client_that_goes_by_what_is_announced_finds_what_comes_later(

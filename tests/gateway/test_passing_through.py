@@ -242,6 +242,7 @@ async def test_calls_at_the_same_time_do_not_wait_for_each_other(client):
     call.cancel()
 
 
+@pytest.mark.slow
 async def test_a_server_is_told_no_more_than_it_may_know(client):
     result = await client.call_tool("old__tell", {}, meta={"acme/trace": "7"})
     told = json.loads(texts(result)[0])

@@ -25,7 +25,7 @@ from tests.gateway.conftest import (
 from toolcrib import Crib
 from toolcrib.errors import StoreUnavailableError
 from toolcrib.records import Collection, ToolSpec
-from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db import DbRow
 
 GONE = {"command": "no-such-command"}
 

@@ -12,7 +12,7 @@ from toolcrib.gateway.gateway import StoreThread
 from toolcrib.gateway.serve import open_records, report_warnings
 from toolcrib.records import ToolSpec
 from toolcrib.settings import EncoderSettings, Settings
-from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db import DbRow
 from toolcrib.tenants import Tenants
 
 

@@ -10,6 +10,8 @@ import socket
 from contextlib import contextmanager
 from dataclasses import replace
 
+import pytest
+
 from tests.gateway.conftest import (
     ECHO,
     QUICK,
@@ -157,6 +159,7 @@ async def test_a_call_waits_for_a_server_that_is_starting(behind: Behind):
     assert json.loads(answer) == {"word": "early"}
 
 
+@pytest.mark.slow
 async def test_a_killed_web_server_is_marked_and_comes_back_by_itself(behind: Behind):
     with web_server() as web:
         servers = {"web": {"url": web.url}, "steady": behind.entry("steady", ECHO)}

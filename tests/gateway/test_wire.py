@@ -188,6 +188,7 @@ def test_how_many_is_meant_as_well_as_it_can_be(wire, k):
 # -- what is announced -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_only_what_is_served_is_announced(wire):
     changing = {kind: {"listChanged": True} for kind in ("tools", "prompts", "resources")}
     assert wire.hello["capabilities"] == {**changing, "logging": {}}

@@ -7,6 +7,7 @@ import pytest
 from tests.router.conftest import Shelves
 from toolcrib import Scope, Turn
 from toolcrib.errors import StoreUnavailableError
+from toolcrib.guidance.turns import guide_turn
 
 TEXT = "send a mail to somebody"
 FAILED = ({"name": "mail/send_mail", "error": "550 refused"},) * 3
@@ -24,6 +25,7 @@ def ids(decision):
     return [hit.id for hit in decision.tools.tools if hit.rule != "always_active"]
 
 
+@pytest.mark.slow
 def test_a_stuck_agent_gets_other_tools_and_a_hint_that_names_them(crib):
     before, decision = crib.route(TEXT), crib.route(STUCK)
     others = [hit.id for hit in crib.alternates("mail/send_mail", TEXT)]
@@ -36,7 +38,7 @@ def test_a_stuck_agent_gets_other_tools_and_a_hint_that_names_them(crib):
     assert (hint.key, others[0] in hint.content) == ("alternate-tool", True)
     assert "stuck:mail/send_mail" in decision.signals
     assert crib.guidance(STUCK).injections == (hint,)
-    assert [each.type for each in crib.guidance(STUCK).patterns] == ["doom_loop", "repeated_error"]
+    assert [each.type for each in crib.guidance(STUCK).patterns] == [*("doom_loop", "error_streak")]
 
 
 def test_a_tool_by_its_plain_name_is_named_so(crib):
@@ -45,6 +47,28 @@ def test_a_tool_by_its_plain_name_is_named_so(crib):
 
     assert "send_parcel" in hint.content
     assert "post/" not in hint.content
+
+
+def test_a_tool_that_failed_before_is_no_alternate(crib):
+    first = crib.alternates("mail/send_mail", TEXT)[0].id
+    events = ({"name": first, "error": "no"}, {"name": "mail/read_mail", "result": "x"}, *FAILED)
+    decision = crib.route(Turn(text=TEXT, trajectory=events))
+
+    assert first not in [hit.id for hit in decision.tools.tools if hit.rule == "alternate"]
+    assert first not in decision.guidance[0].content
+
+
+def test_alternates_follow_the_goal_of_the_failed_call(crib):
+    asked = []
+
+    def other_tools(name, turn):
+        asked.append((name, turn.text))
+
+    events = ({"type": "prompt", "text": TEXT}, *FAILED)
+    guide_turn(Turn(text="and then?", trajectory=events), other_tools)
+    guide_turn(Turn(text="and then?", trajectory=FAILED), other_tools)
+
+    assert asked == [("mail/send_mail", TEXT), ("mail/send_mail", "and then?")]
 
 
 @pytest.mark.parametrize(

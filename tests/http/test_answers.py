@@ -56,6 +56,7 @@ def client(service, tools):
         yield client
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "template", "path", "body"), ASKED)
 def test_an_answer_is_what_the_document_says(client, method, template, path, body):
     answer = client.request(method, path, json=body)

@@ -272,6 +272,7 @@ LARGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(HANG_S)
 @pytest.mark.parametrize("path", LARGE)
 def test_a_large_write_of_one_tenant_lets_those_of_another_through(start, path):
@@ -296,6 +297,7 @@ def test_a_large_write_of_one_tenant_lets_those_of_another_through(start, path):
     assert not before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["tools", "documents"])
 def test_what_ended_in_504_is_not_worked_on_any_more(start, what):
     with start(timeout_s=1.5) as service, service.client() as client:
@@ -318,6 +320,7 @@ def test_what_ended_in_504_is_not_worked_on_any_more(start, what):
         assert service.namespaces.crib().info()[0].points <= there + 1
 
 
+@pytest.mark.slow
 def test_a_hostile_document_is_refused_and_nobody_else_waits(start):
     good = {"collection": "c", "documents": [{"name": "good.md", "text": "Thirty days."}]}
     with start(timeout_s=8) as service, ThreadPoolExecutor() as pool, ExitStack() as stack:

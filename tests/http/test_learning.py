@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.records.codec import load
-from toolcrib.records.learning import LearningStatus
+from toolcrib.records.reports import LearningStatus
 
 POST = {"name": "post", "server": "chat", "description": "Post a message in a channel."}
 NOTE = {"name": "note", "server": "chat", "description": "Write a note about the team."}

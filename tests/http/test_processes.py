@@ -219,6 +219,7 @@ def children(pid):
     return [each for each in found if "spawn_main" in Path(f"/proc/{each}/cmdline").read_text()]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="processes are looked up in /proc")
 def test_one_that_dies_is_started_again_and_none_outlives_the_owner(tmp_path):
     with serving(tmp_path) as (owner, key), ExitStack() as stack:
@@ -253,6 +254,7 @@ class Refusing:
         return connection.close
 
 
+@pytest.mark.slow
 def test_one_that_cannot_be_started_is_tried_again_until_it_can(monkeypatch):
     monkeypatch.setattr(processes, "RESTART_AFTER_S", 0.01)
     said = []

@@ -18,6 +18,7 @@ def fuzzed(start, tmp_path_factory):
         yield started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("grant", "phases", "examples"),
     [

@@ -245,6 +245,7 @@ def stores():
         }
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(TENANTS), actions), min_size=4, max_size=25))
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_tenant_is_answered_as_though_it_were_alone(service, stores, steps):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from toolcrib import ToolSpec
 from toolcrib.errors import QueryError
 from toolcrib.integrations.formats import FORMATS, export, named_ids, provider_name
+from toolcrib.records.definitions import FORMAT_NAMES
 
 TOOL = ToolSpec(
     name="send mail",
@@ -213,3 +214,7 @@ def test_the_names_in_definitions_are_those_that_lead_back(tools):
     }
     alone = {each["name"] for each in export(tools, "openai-namespaces") if "tools" not in each}
     assert inside | alone == set(named_ids(tools, "openai-namespaces"))
+
+
+def test_each_named_format_has_a_writer():
+    assert tuple(FORMATS) == FORMAT_NAMES

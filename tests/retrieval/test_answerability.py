@@ -22,7 +22,7 @@ from toolcrib.retrieval.calibration import (
     default_calibration,
     query_features,
 )
-from toolcrib.retrieval.fusion import Candidates, LegScores, rank
+from toolcrib.retrieval.fusion import Candidates, FusionWeights, LegScores, rank
 from toolcrib.retrieval.gate import UNSUPPORTED_LANGUAGE
 
 ANY = (1.0,) * len(QUERY_FEATURES)
@@ -135,6 +135,14 @@ class TestLanguage:
         )
         assert UNSUPPORTED_LANGUAGE in ours.degraded
         assert (ours.confidence or 0) > 2 * (other.confidence or 0)
+
+    def test_words_outvote_an_encoder_that_cannot_read(self, real: Crib) -> None:
+        found = real.find_tools("consulta el salario neto de una persona", explain=True)
+        first = found.tools[0]
+        words = 1 - math.exp(-first.legs["lexical"] / FusionWeights().bm25_scale)
+        cosine = first.legs["dense"]
+        assert words > 0
+        assert first.score == pytest.approx(0.1 * cosine + 0.9 * words, abs=0.02)
 
     def test_an_encoder_that_does_not_say_so_reads_everything(self, crib: Crib) -> None:
         crib.index_tools(*TOOLS)

@@ -319,9 +319,7 @@ class TestCrib:
         self, folder: Path, settings: Settings
     ) -> None:
         with Crib.open(folder, settings=settings) as crib:
-            crib.tools.store.write_meta(
-                crib.tools.store.read_meta() | {"calibration": {"weights": []}}
-            )
+            crib.tools.store.write_meta({"calibration": {"weights": []}})
         with Crib.open(folder, settings=settings) as crib:
             assert crib.find_tools("send mail").verdict == "accept"
             crib.tools.save_calibration(flat(crib.tools.calibration_fingerprint(), 0.6))

@@ -113,6 +113,7 @@ def test_it_follows_every_change_of_the_examples(crib: Crib) -> None:
     assert crib.tools.example_head() is None
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(
     others=st.lists(

@@ -23,10 +23,9 @@ from toolcrib.indexers.sync import ToolSync
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import Assessor, GateSettings
 from toolcrib.retrieval.hybrid import HybridRetriever
-from toolcrib.retrieval.interleaving import InterleaveSettings
 from toolcrib.retrieval.learned import Learned, LearnedTools
 from toolcrib.retrieval.legs import name_keys
-from toolcrib.retrieval.options import FULL_PLAN, SearchOptions
+from toolcrib.retrieval.options import FULL_PLAN, InterleaveSettings, SearchOptions
 from toolcrib.retrieval.rerank import RerankSettings, tool_reranker
 from toolcrib.store.base import point_id
 from toolcrib.store.qdrant_edge import EdgeStore
@@ -188,6 +187,7 @@ def first_right(case: str, without: set[str]) -> int:
 EXAMPLES, ANTI_PATTERNS = "success_examples", "anti_patterns"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "hint", "queries"),
     [

@@ -14,7 +14,8 @@ from tests.retrieval.conftest import TOOLS
 from toolcrib.errors import SettingsError
 from toolcrib.records import FindResult, ToolHit
 from toolcrib.retrieval.fusion import FusionWeights
-from toolcrib.retrieval.interleaving import InterleaveSettings, interleave, team_draft
+from toolcrib.retrieval.interleaving import interleave, team_draft
+from toolcrib.retrieval.options import InterleaveSettings
 
 
 def ranking(*places: int) -> tuple[ToolHit, ...]:

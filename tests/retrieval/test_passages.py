@@ -13,8 +13,9 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.points import passage_layout
 from toolcrib.indexers.sync import PassageSync
 from toolcrib.records import Passage
+from toolcrib.retrieval.fusion import PassageWeights
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.retrieval.passages import MIN_LEG_PASSAGES, PassageRetriever, PassageWeights
+from toolcrib.retrieval.passages import MIN_LEG_PASSAGES, PassageRetriever
 from toolcrib.store.filters import Equals
 from toolcrib.store.qdrant_edge import EdgeStore
 

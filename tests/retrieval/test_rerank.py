@@ -262,6 +262,7 @@ class TestByALanguageModel:
 
         return reply
 
+    @pytest.mark.slow
     def test_what_it_names_comes_first_and_places_keep_their_scores(self):
         found, asked = self.reranked(self.best("c", "a"))
         assert [(hit.name, hit.score) for hit in found.hits] == [

@@ -102,6 +102,7 @@ def _numbers(found: Any) -> Any:
     return float(f"{found:.5g}") if isinstance(found, float) else found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KEPT_OUT)
 @settings(max_examples=6)
 @given(data=st.data())

@@ -17,7 +17,7 @@ from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import EncoderError
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.store.base import Store
-from toolcrib.store.lazy import LazyStore
+from toolcrib.store.folder import LazyStore
 
 TOOLS = (
     ToolSpec(name="send_mail", server="mail", description="Send a mail to somebody."),

@@ -13,7 +13,7 @@ from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.settings import KnowledgeSettings
 from toolcrib.settings import Settings
-from toolcrib.store.lazy import LazyStore
+from toolcrib.store.folder import LazyStore
 
 KITCHEN = Collection(
     name="kitchen",

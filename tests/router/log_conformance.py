@@ -97,6 +97,7 @@ class DecisionLogContract:
             own = [record for record in written if record["id"].startswith(name)]
             assert own == [entry(name, number) for number in range(60)]
 
+    @pytest.mark.slow
     def test_processes_do_not_mix_their_records(self, path):
         writers = {name: start_writer(path, name, 150) for name in "abc"}
         acknowledged = {name: child.communicate()[0].split() for name, child in writers.items()}

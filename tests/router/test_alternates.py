@@ -99,6 +99,7 @@ def test_without_a_text_likeness_to_the_tool_decides(find):
     assert ids(alternates(find, FAILED, "🙂", k=2)) == ids(hits)
 
 
+@pytest.mark.slow
 def test_a_probability_is_that_of_fitting_the_turn(sample_crib):
     failed = sample_crib.get_tool("weather/rainRadar")
     query = "is it going to rain in the next hour?"

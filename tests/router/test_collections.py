@@ -37,7 +37,7 @@ def dense():
 
 def kept(catalogue: CollectionIndex) -> dict:
     """The small document, as another process reads it."""
-    return json.loads(json.dumps({"catalogue": catalogue.as_meta()}))
+    return json.loads(json.dumps(catalogue.changes_since(None)))
 
 
 def names(collections) -> list[str]:
@@ -121,7 +121,7 @@ def test_a_store_that_keeps_none_has_an_empty_catalogue():
 
 def test_vectors_that_belong_to_other_words_are_made_anew(dense):
     meta = kept(index_collections([GARDEN], DENSE))
-    meta["catalogue"]["collections"][0]["description"] = "Something else."
+    meta["collection/garden"]["collection"]["description"] = "Something else."
     after = read_collection_index(meta, dense)
     assert dense.encoded_documents == 2
     assert after.similarity(DENSE.encode_query("garden: Something else."))["garden"] > 0.99

@@ -18,7 +18,7 @@ from toolcrib.errors import StoreError, StoreLockedError
 from toolcrib.router import decision_log_db
 from toolcrib.router.decision_log import outcome_record
 from toolcrib.router.decision_log_db import DatabaseLog
-from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db import DbRow
 from toolcrib.store.records_db.qdrant import QdrantRecordsDb
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 

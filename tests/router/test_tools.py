@@ -16,7 +16,8 @@ from toolcrib.errors import QueryError
 from toolcrib.records import ToolHit
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.hybrid import HybridRetriever
-from toolcrib.retrieval.interleaving import InterleaveSettings, team_draft
+from toolcrib.retrieval.interleaving import team_draft
+from toolcrib.retrieval.options import InterleaveSettings
 from toolcrib.retrieval.prerequisites import MAX_UNMET_SIGNALS, required_tools
 from toolcrib.retrieval.rerank import ModelReranker, Reranked, RerankSettings, tool_reranker
 from toolcrib.router.budget import Budget, Costs

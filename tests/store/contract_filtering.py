@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,6 +81,7 @@ def _expected(where: Filter, points: list[Point]) -> set[str]:
 class Filtering:
     """Inherited by `StoreContract`."""
 
+    @pytest.mark.slow
     def test_a_filter_means_the_same_as_in_plain_python(self, store: Store) -> None:
         @settings(max_examples=100, deadline=None)
         @given(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import StoreError
-from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.store.records_db import DbRow, RecordsDb
 
 NOON = 1_772_366_400.0
 
@@ -218,6 +218,7 @@ class RecordsDbContract:
         with pytest.raises(StoreError, match="closed"):
             db.put("keys", row())
 
+    @pytest.mark.slow
     def test_it_does_what_plain_dictionaries_do(self, db: RecordsDb) -> None:
         @given(st.lists(STEPS, max_size=20), MOMENT, IDS, st.integers(1, 5))
         def check(steps, at, row_id, limit) -> None:

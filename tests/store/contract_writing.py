@@ -92,17 +92,19 @@ class Writing:
         assert set(found) == {full.id}
         np.testing.assert_allclose(found[full.id], full.multi[multi], atol=1e-3)
 
-    def test_the_meta_document_is_replaced_whole(self, store: Store) -> None:
+    def test_entries_of_the_meta_document_are_replaced_one_by_one(self, store: Store) -> None:
         store.write_meta({"model": "a", "nested": {"old": [1, 2.5, None]}, "名": "前"})
         assert dict(store.read_meta()) == {
             "model": "a",
             "nested": {"old": [1, 2.5, None]},
             "名": "前",
         }
-        store.write_meta({"model": "b", "nested": {"new": True}})
+        store.write_meta({"nested": {"new": True}, "名": None})
         store.upsert([point("tool")])
-        assert dict(store.read_meta()) == {"model": "b", "nested": {"new": True}}
+        assert dict(store.read_meta()) == {"model": "a", "nested": {"new": True}}
         store.write_meta({})
+        assert dict(store.read_meta()) == {"model": "a", "nested": {"new": True}}
+        store.write_meta({"model": None, "nested": None, "unknown": None})
         assert dict(store.read_meta()) == {}
 
     def test_a_bad_point_is_refused_and_nothing_of_the_call_is_written(self, store: Store) -> None:

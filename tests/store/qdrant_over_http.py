@@ -2,11 +2,14 @@
 
 It parses what arrives with the client's own models, which refuse unknown fields, so that a
 request which is not Qdrant's fails; it records every request; and it misbehaves when told to.
+With a URL in `QDRANT_DOUBLE_URL` a real server answers in place of local mode (`make test-qdrant`);
+every double begins by removing what that server holds.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from collections.abc import Callable, Generator
@@ -17,6 +20,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from weakref import WeakKeyDictionary
 
+import httpx
 from pydantic import BaseModel, TypeAdapter
 from qdrant_client import QdrantClient, models
 
@@ -105,6 +109,7 @@ def _require_shard(client: QdrantClient, name: str, shard: Any) -> None:
 
 
 def _remove(client: QdrantClient, name: str, body: Any) -> bool:
+    SHARDS.get(client, {}).pop(name, None)
     return client.delete_collection(name)
 
 
@@ -203,8 +208,23 @@ ROUTES: dict[tuple[str, str], Call] = {
     ("POST", "/facet"): _facet,
 }
 
+
+def _nodes(client: QdrantClient, name: str, body: Any) -> Any:
+    """Status of a cluster with the nodes of `PEERS`; without nodes it is off."""
+    peers = {str(number): {"uri": f"http://node-{number}:6335"} for number in range(PEERS[client])}
+    raft = {"term": 1, "commit": 1, "pending_operations": 0, "is_voter": True}
+    on = {"status": "enabled", "peer_id": 0, "peers": peers, "raft_info": raft}
+    more = {"consensus_thread_status": {"consensus_thread_status": "stopped"}}
+    failures = {"message_send_failures": {}}
+    return {"result": {**on, **more, **failures} if peers else {"status": "disabled"}}
+
+
+PEERS: WeakKeyDictionary[QdrantClient, int] = WeakKeyDictionary()
+"""Number of nodes; 0 for a server without cluster mode."""
+
 ROOTS: dict[tuple[str, str], Call] = {
     ("GET", "/"): lambda client, name, body: {"title": "qdrant", "version": VERSION},
+    ("GET", "/cluster"): _nodes,
     ("GET", "/aliases"): lambda client, name, body: {"result": client.get_aliases()},
     ("GET", "/collections"): lambda client, name, body: {"result": client.get_collections()},
     ("POST", "/collections/aliases"): lambda client, name, body: {
@@ -219,7 +239,16 @@ class LocalQdrant:
     """The server's state. `misbehave` holds what to answer first, in order, instead."""
 
     def __init__(self) -> None:
-        self.client = QdrantClient(":memory:")
+        self._real_url = os.environ.get("QDRANT_DOUBLE_URL")
+        if self._real_url:
+            self.client = QdrantClient(self._real_url, check_compatibility=False)
+            for each in self.client.get_collections().collections:
+                self.client.delete_collection(each.name)
+        else:
+            self.client = QdrantClient(":memory:")
+        PEERS[self.client] = 1
+        self.unready = 0
+        """Number of looks at a collection that meet a node which does not have it yet."""
         self.requests: list[Request] = []
         self.misbehave: list[Reply] = []
         self.url = ""
@@ -232,9 +261,27 @@ class LocalQdrant:
             self.requests.append(request)
             if self.misbehave:
                 return self.misbehave.pop(0)
+            is_look = request.method == "GET" and re.fullmatch(
+                r"/collections/[^/]+\.g\d+", request.path
+            )
+            if self.unready and is_look:
+                self.unready -= 1
+                return _refusal(500, "Service internal error: 0 of 0 read operations failed")
             return self._call(request)
 
+    def _forward(self, request: Request) -> Reply:
+        found = httpx.request(
+            request.method,
+            f"{self._real_url}{request.path}",
+            params=request.query,
+            json=request.body,
+            timeout=60,
+        )
+        return Reply(found.status_code, found.text)
+
     def _call(self, request: Request) -> Reply:
+        if self._real_url:
+            return self._forward(request)
         root = ROOTS.get((request.method, request.path))
         found = re.fullmatch(r"/collections/([^/]+)(/.*)?", request.path)
         route = ROUTES.get((request.method, found[2] or "")) if found else None

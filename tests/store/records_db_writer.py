@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from toolcrib.errors import StoreWriteError
-from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db import DbRow
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 

@@ -38,13 +38,13 @@ def test_a_refused_write_leaves_the_old_document(tmp_path):
     path = tmp_path / "meta.json"
     write_atomically(path, '{"a": 1}')
     (tmp_path / ".meta.json.draft").mkdir()
-    with pytest.raises(StoreWriteError, match=r"meta\.json cannot be written: Is a directory"):
+    with pytest.raises(StoreWriteError, match=r"meta\.json .*directory"):
         write_atomically(path, '{"b": 2}')
     assert read_json(path) == {"a": 1}
 
 
 def test_a_missing_document_is_damage(tmp_path):
-    with pytest.raises(StoreDamagedError, match="index the sources again: `toolcrib index"):
+    with pytest.raises(StoreDamagedError, match="`toolcrib index"):
         read_json(tmp_path / "meta.json")
 
 

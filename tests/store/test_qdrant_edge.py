@@ -95,6 +95,7 @@ def test_a_scope_of_many_servers_finds_their_points_with_the_payload_as_given(
         ]
 
 
+@pytest.mark.slow
 def test_scores_stay_exact_when_vectors_are_stored_as_int8(tmp_path: Path) -> None:
     """Enough points for the engine to build its graph and to quantise."""
     layout = Layout(dense={"description": 128}, multi={}, sparse=())
@@ -117,6 +118,7 @@ def test_scores_stay_exact_when_vectors_are_stored_as_int8(tmp_path: Path) -> No
     assert recalled >= 0.95 * 10 * len(queries)
 
 
+@pytest.mark.slow
 def test_optimising_again_without_a_write_does_nothing(tmp_path: Path) -> None:
     """A point without a dense vector must not count as one that is yet to be indexed."""
     rows = _like_texts(OPTIMISE_FROM_POINTS + 1, seed=7, width=8)
@@ -130,6 +132,7 @@ def test_optimising_again_without_a_write_does_nothing(tmp_path: Path) -> None:
         assert before != once == store.generation
 
 
+@pytest.mark.slow
 def test_what_is_nearest_within_a_filter_is_found_though_it_is_far_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

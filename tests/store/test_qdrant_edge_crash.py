@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.conftest import rounds
 from tests.store.killed_indexer import tools
 from toolcrib import Crib
 from toolcrib.encoders.base import SparseVector
@@ -19,7 +20,6 @@ from toolcrib.indexers.points import layout
 from toolcrib.store.base import LegQuery, Point, point_id
 from toolcrib.store.qdrant_edge import EdgeStore
 
-ROUNDS = 6
 COUNT = 600
 CHILD = Path(__file__).with_name("killed_indexer.py")
 
@@ -42,11 +42,13 @@ def run_and_kill(folder: Path, number: int, acknowledgements: int) -> set[str]:
     return done
 
 
+@pytest.mark.slow
+@pytest.mark.fuzz
 def test_killed_at_random_points_every_acknowledged_tool_is_there(tmp_path, settings):
-    dice = random.Random(7)
+    dice, runs = random.Random(7), rounds(3, 30)
     folder = tmp_path / "store"
     killed = 0
-    for number in range(ROUNDS):
+    for number in range(runs):
         acknowledged = run_and_kill(folder, number, dice.randrange(COUNT))
         killed += len(acknowledged) < COUNT
         with Crib.open(folder, settings=settings) as crib:
@@ -68,9 +70,10 @@ def test_killed_at_random_points_every_acknowledged_tool_is_there(tmp_path, sett
                 hit = next(hit for hit in best.tools if hit.id == tool_id)
                 assert hit.legs["dense"] > 0.5
                 assert hit.legs["lexical"] > 0
-    assert killed >= ROUNDS // 2
+    assert killed >= runs // 2
 
 
+@pytest.mark.slow
 def test_the_next_run_finishes_the_work(tmp_path, settings):
     folder = tmp_path / "store"
     run_and_kill(folder, 0, COUNT // 4)
@@ -87,7 +90,7 @@ def test_the_log_is_on(tmp_path):
 
 
 def test_a_second_process_gets_an_error_at_once_and_does_no_damage(tmp_path, settings):
-    command = [sys.executable, "-m", "toolcrib.cli", "list", "--store", str(tmp_path / "s")]
+    command = [sys.executable, "-m", "toolcrib", "list", "--store", str(tmp_path / "s")]
     with Crib.open(tmp_path / "s", settings=settings) as crib:
         crib.index_tools(tools(0, 10))
         second = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -99,6 +102,7 @@ def test_a_second_process_gets_an_error_at_once_and_does_no_damage(tmp_path, set
         assert {tool.version for tool in crib.list_tools()} == {"1"}
 
 
+@pytest.mark.slow
 def test_a_killed_holder_leaves_no_lock_behind(tmp_path):
     run_and_kill(tmp_path / "s", 0, 1)
     with EdgeStore.open(tmp_path / "s", layout(64)) as store:
@@ -159,6 +163,7 @@ def test_a_folder_that_cannot_be_read_is_an_error(tmp_path):
         EdgeStore.open(tmp_path, layout(4))
 
 
+@pytest.mark.slow
 def test_searches_go_on_while_the_graph_is_built_elsewhere(tmp_path, monkeypatch):
     rows = np.random.default_rng(0).standard_normal((4000, 16)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)

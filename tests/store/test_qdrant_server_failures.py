@@ -9,15 +9,23 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+import httpx
 import pytest
+from qdrant_client import models
+from qdrant_client.http.exceptions import ResponseHandlingException
 
 from tests.store.conftest import Wired
-from tests.store.qdrant_over_http import CLOSE, HANG, Reply, running
+from tests.store.qdrant_over_http import CLOSE, HANG, PEERS, Reply, running
 from tests.store.samples import LAYOUT, a_full_point, dense_leg, point, sparse, unit
-from toolcrib.errors import StoreError, StoreUnavailableError, StoreWriteError
+from toolcrib.errors import (
+    StoreError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+    StoreWriteError,
+)
 from toolcrib.store.base import point_id
 from toolcrib.store.qdrant_client import connect
-from toolcrib.store.qdrant_server import ServerStore
+from toolcrib.store.qdrant_server import CollectionPlan, ServerStore
 
 pytestmark = [
     pytest.mark.usefixtures("pauses"),
@@ -39,6 +47,8 @@ class Case:
     text: str
     tries: int = 1
 
+
+AWAY = "Service internal error: 2 of 2 read operations failed: tcp connect error"
 
 FAILURES = {
     "500 in Qdrant's form": Case(
@@ -64,6 +74,39 @@ FAILURES = {
         "the Qdrant server at {url} refused the API key (401: Must provide an API key or an "
         "Authorization bearer token) when counting in 'toolcrib': "
         "set TOOLCRIB_SERVER__API_KEY to a key that may do this",
+    ),
+    "a key that may only read": Case(
+        [_error(403, "Forbidden: Write access to collection toolcrib is required")],
+        StoreReadOnlyError,
+        "the Qdrant server at {url} lets this key only read (Forbidden: Write access to collection "
+        "toolcrib is required) when counting in 'toolcrib': "
+        "set TOOLCRIB_SERVER__API_KEY to a key that may write",
+    ),
+    "a token that is too old": Case(
+        [Reply(403, "ExpiredSignature")],
+        StoreError,
+        "the Qdrant server at {url} refused the API key (403: ExpiredSignature) when counting in "
+        "'toolcrib': set TOOLCRIB_SERVER__API_KEY to a key that may do this",
+    ),
+    "both nodes of a shard are away": Case(
+        [_error(500, AWAY)] * 3,
+        StoreUnavailableError,
+        f"the Qdrant server at {{url}} lacks a node or a shard for counting in 'toolcrib' "
+        f"(500: {AWAY}): look at its nodes",
+        tries=3,
+    ),
+    "a node that has not all its shards": Case(
+        [_error(500, "Service internal error: Local shard 1 not found")] * 3,
+        StoreUnavailableError,
+        "the Qdrant server at {url} lacks a node or a shard for counting in 'toolcrib' "
+        "(500: Service internal error: Local shard 1 not found): look at its nodes",
+        tries=3,
+    ),
+    "a node that had stopped": Case(
+        [Reply(408)] * 3,
+        StoreUnavailableError,
+        "the Qdrant server at {url} is too busy for counting in 'toolcrib' (408: Request Timeout)",
+        tries=3,
     ),
     "no answer in time": Case(
         [HANG],
@@ -120,7 +163,9 @@ def test_every_failure_is_told_in_full(wired: Wired, case: Case) -> None:
     assert wired.store.count() == 1
 
 
-@pytest.mark.parametrize("reply", [CLOSE, _error(503, "starting"), _error(502, "")])
+@pytest.mark.parametrize(
+    "reply", [CLOSE, _error(503, "starting"), _error(502, ""), _error(500, AWAY), Reply(408)]
+)
 def test_what_may_pass_is_tried_again(wired: Wired, reply: Reply) -> None:
     wired.server.misbehave.extend([reply, reply])
     assert wired.store.count() == 1
@@ -165,7 +210,7 @@ CALLS: dict[str, Callable[[ServerStore], Any]] = {
     "scroll": lambda store: list(store.scroll()),
     "count": lambda store: store.count(),
     "read_meta": lambda store: store.read_meta(),
-    "write_meta": lambda store: store.write_meta({}),
+    "write_meta": lambda store: store.write_meta({"model": "a"}),
     "info": lambda store: store.info(),
 }
 
@@ -224,6 +269,80 @@ def test_a_collection_that_is_being_made_when_the_server_goes_is_not_looked_for(
     wired: Wired,
 ) -> None:
     wired.server.misbehave.extend([_error(503, "starting")] * 3)
-    with pytest.raises(StoreUnavailableError, match="too busy for making the collection 'other'"):
+    with pytest.raises(StoreUnavailableError, match="'other'"):
         wired.connection.make("other", "{}", vectors_config={})
     assert len(wired.server.requests) == 3
+
+
+class TestFounding:
+    """The first start on a server or cluster."""
+
+    def test_a_name_stands_for_a_collection_only_when_every_node_has_it(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        waited: list[float] = []
+        monkeypatch.setattr("toolcrib.store.qdrant_client.sleep", waited.append)
+        with running() as server:
+            PEERS[server.client] = 3
+            connection = connect(server.url, None, 1)
+            connection.make("toolcrib.g0001", "{}", vectors_config={})
+            server.unready = 4
+            connection.wait_for_nodes("toolcrib.g0001")
+            looks = [r for r in server.requests if r.path == "/collections/toolcrib.g0001"]
+            assert len(waited) == 4
+            assert [r.method for r in looks[-6:]] == ["GET"] * 6
+            connection.close()
+
+    def test_a_node_that_never_has_it_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("toolcrib.store.qdrant_client.sleep", lambda _: None)
+        with running() as server, closing(connect(server.url, None, 1)) as connection:
+            connection.make("toolcrib.g0001", "{}", vectors_config={})
+            server.unready = 1_000
+            with pytest.raises(StoreUnavailableError, match=r"every node .*'toolcrib\.g0001'"):
+                connection.wait_for_nodes("toolcrib.g0001")
+
+    def test_shards_of_tenants_need_a_cluster_and_nothing_is_left_behind(self) -> None:
+        with running() as server:
+            PEERS[server.client] = 0
+            with pytest.raises(StoreError, match="cluster mode"):
+                ServerStore.open(server.url, LAYOUT, plan=CollectionPlan(tenant_shards=("acme",)))
+            assert server.client.get_collections().collections == []
+            with closing(ServerStore.open(server.url, LAYOUT)) as store:
+                store.upsert([point("mine")])
+                assert store.count() == 1
+
+    def test_what_a_broken_off_founding_left_gives_way_to_another_plan(self) -> None:
+        shards = CollectionPlan(tenant_shards=("acme",))
+        with running() as server:
+            ServerStore.open(server.url, LAYOUT, plan=shards).close()
+            server.client.update_collection_aliases(
+                [
+                    models.DeleteAliasOperation(
+                        delete_alias=models.DeleteAlias(alias_name="toolcrib")
+                    )
+                ]
+            )
+            with closing(ServerStore.open(server.url, LAYOUT)) as store:
+                store.upsert([point("mine")])
+                assert store.plan().tenant_shards is None
+
+
+def test_an_authority_that_is_not_trusted_is_named(wired: Wired) -> None:
+    failure = ResponseHandlingException(
+        httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate")
+    )
+
+    def call() -> None:
+        raise failure
+
+    with pytest.raises(StoreUnavailableError, match="SSL_CERT_FILE"):
+        wired.connection.ask("counting", call)
+
+
+def test_a_key_without_encryption_is_told_once_and_not_for_this_machine(
+    caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    for url in ("http://localhost:1", "http://qdrant.example:6333", "http://qdrant.example:6333"):
+        connect(url, "secret", 1).close()
+    assert [record.args for record in caplog.records] == [("http://qdrant.example:6333",)]
+    assert len(recwarn) == 0

@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from string import ascii_lowercase
 
 import pytest
 
+from tests.conftest import rounds
 from tests.store.contract_records_db import SharedRecordsDbContract, ids, in_order, row
 from tests.store.records_db_writer import record
 from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
-from toolcrib.store.records_db.base import RecordsDb
+from toolcrib.store.records_db import RecordsDb
 from toolcrib.store.records_db.sqlite import APPLICATION_ID, SqliteRecordsDb
 
 WRITER = Path(__file__).with_name("records_db_writer.py")
@@ -103,10 +105,12 @@ def test_whoever_comes_first_makes_the_file_and_nobody_minds(tmp_path):
             assert ids(db.newest("keys")) == ["d", "c", "b", "a"]
 
 
+@pytest.mark.slow
+@pytest.mark.fuzz
 def test_killed_at_random_points_every_acknowledged_record_is_there(path):
     dice = random.Random(5)
     expected = []
-    for name in "abcdef":
+    for name in ascii_lowercase[: rounds(3, 26)]:
         child = start_writer(path, name, 100_000)
         assert child.stdout is not None
         read = [child.stdout.readline() for _ in range(dice.randrange(1, 300))]
@@ -148,9 +152,9 @@ def test_a_writer_that_never_ends_is_an_error_and_readers_do_not_wait(path):
         db.put("keys", row())
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StoreLockedError, match="written to by another process"):
+            with pytest.raises(StoreLockedError, match="another process"):
                 db.put("keys", row("b"))
-            with pytest.raises(StoreLockedError, match="written to by another process"):
+            with pytest.raises(StoreLockedError, match="another process"):
                 db.delete("keys", "a")
             assert db.get("keys", "a") == row()
         db.put("keys", row("b"))
@@ -215,7 +219,7 @@ def test_a_body_that_is_no_json_is_an_error_that_names_the_record(path):
         with closing(sqlite3.connect(path)) as other:
             other.execute("UPDATE records SET body = '[1'")
             other.commit()
-        with pytest.raises(StoreDamagedError, match=r"the record 'a' in .* is no JSON object"):
+        with pytest.raises(StoreDamagedError, match=r"'a' in .*JSON"):
             db.get("keys", "a")
 
 

@@ -146,7 +146,7 @@ def test_a_replica_is_written_to_by_its_owner_alone(ends: Ends, tmp_path: Path) 
         lambda: replica.upsert([a_full_point("mine")]),
         lambda: replica.delete([point_id("kept")]),
         lambda: replica.set_sparse("lexical", {point_id("kept"): sparse({9: 1.0})}),
-        lambda: replica.write_meta({}),
+        lambda: replica.write_meta({"model": "a"}),
         lambda: replica.renew(LAYOUT),
         replica.optimise,
     ):

@@ -97,6 +97,7 @@ def write(store: EdgeStore, chance: random.Random) -> None:
             beside.upsert(some_points(chance, 30))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_scores_are_those_of_the_engines_own_count_after_any_writes(
     store: EdgeStore, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -118,6 +119,28 @@ def test_scores_are_those_of_the_engines_own_count_after_any_writes(
         for leg, hits in zip(legs, store.search(legs), strict=True):
             assert as_dict(hits) == pytest.approx(counted_by_engine(store, leg), rel=1e-5)
             assert [hit.score for hit in hits] == sorted((h.score for h in hits), reverse=True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_depend_on_what_is_stored_and_not_on_its_history(
+    store: EdgeStore, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM_POINTS", 1)
+    chance = random.Random(seed)
+    kept = {each.id: each for each in some_points(chance, 40)}
+    store.upsert(list(kept.values()))
+    store.optimise()
+    for turn in range(8):
+        written = {each.id: each for each in some_points(chance, 5)}
+        removed = chance.sample(sorted(kept), 3)
+        store.upsert(list(written.values()))
+        store.delete(removed)
+        kept = {i: each for i, each in (kept | written).items() if i not in removed}
+        leg = sparse_leg({term: chance.uniform(0.1, 2) for term in range(12)})
+        with closing(EdgeStore.open(tmp_path / f"fresh-{turn}", LAYOUT)) as fresh:
+            fresh.upsert(list(kept.values()))
+            (expected,), (found,) = fresh.search([leg]), store.search([leg])
+        assert as_dict(found) == pytest.approx(as_dict(expected), rel=1e-5)
 
 
 def test_equal_points_stay_equal(store: EdgeStore) -> None:

@@ -308,6 +308,7 @@ def test_a_text_that_links_two_clusters_joins_them():
     assert clusters([*apart, *between]) == [list(range(9))]
 
 
+@pytest.mark.slow
 @given(st.lists(SENTENCES, max_size=12))
 def test_texts_that_are_alike_are_in_one_cluster(texts):
     home = {place: number for number, group in enumerate(clusters(texts)) for place in group}
@@ -318,7 +319,7 @@ def test_texts_that_are_alike_are_in_one_cluster(texts):
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "datasketch", None)
-    with pytest.raises(MissingExtraError, match=r"training needs .*toolcrib\[train\]"):
+    with pytest.raises(MissingExtraError, match=r"toolcrib\[train\]"):
         HeldOut()
 
 

@@ -20,7 +20,7 @@ from tests.training.tiny import SHAPE, base, jargon
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS, BundledEncoder, read_card
 from toolcrib.errors import EncoderError, MissingExtraError, TrainingError
-from toolcrib.training.data import Example, TrainingData, from_labels
+from toolcrib.training.data import Example, TrainingData, from_labels, mine
 from toolcrib.training.export import (
     Weights,
     add_to_card,
@@ -33,7 +33,6 @@ from toolcrib.training.export import (
     restore,
     write_for_training,
 )
-from toolcrib.training.negatives import mine
 
 CARD = {"name": "office", "max_tokens": 64, "base": "somewhere"}
 WORDS = "embeddings.word_embeddings.weight"
@@ -125,7 +124,7 @@ class TestExport:
         self, weights: Weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(sys.modules, "toolcrib.training.onnx_graph", None)
-        with pytest.raises(MissingExtraError, match=r"training needs .*toolcrib\[train\]"):
+        with pytest.raises(MissingExtraError, match=r"toolcrib\[train\]"):
             export(weights, tmp_path / "model", CARD)
         assert not (tmp_path / "model").exists()
 
@@ -210,7 +209,7 @@ class TestRestore:
         ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
         graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", ends[:1], ends[1:])
         onnx.save(helper.make_model(graph), str(tmp_path / "model.onnx"))
-        with pytest.raises(EncoderError, match=r"was not written by toolcrib .*--base"):
+        with pytest.raises(EncoderError, match="--base"):
             restore(tmp_path)
 
     def test_a_folder_without_a_model_is_refused(self, tmp_path: Path) -> None:
@@ -221,7 +220,7 @@ class TestRestore:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(sys.modules, "onnx", None)
-        with pytest.raises(MissingExtraError, match=r"training needs .*toolcrib\[train\]"):
+        with pytest.raises(MissingExtraError, match=r"toolcrib\[train\]"):
             restore(tmp_path)
 
 

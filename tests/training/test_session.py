@@ -104,6 +104,7 @@ def _quiet(_stage: str, _done: int, _total: int) -> None:
 class TestEncoder:
     """What a training of an encoder leaves behind."""
 
+    @pytest.mark.slow
     def test_the_outcome_says_what_was_learned_from_and_what_it_was_worth(
         self, outcome: TrainingResult
     ) -> None:
@@ -165,6 +166,7 @@ class TestEncoder:
         ]
         assert listener.steps() == list(range(1, 41))
 
+    @pytest.mark.slow
     def test_the_same_plan_again_takes_no_step_and_gives_the_same_model(
         self, plan: TrainingPlan, outcome: TrainingResult
     ) -> None:
@@ -174,6 +176,7 @@ class TestEncoder:
         assert read_card(plan.out) == before
         assert found.verdict == outcome.verdict
 
+    @pytest.mark.slow
     def test_the_shipped_model_is_the_base_where_none_is_named(self, tmp_path: Path) -> None:
         named = TrainingPlan(tmp_path, [jargon("train")], imitated=False)
         assert named.base == "bundled"
@@ -186,6 +189,7 @@ class TestEncoder:
 class TestReranker:
     """What a training of a reranker leaves behind."""
 
+    @pytest.mark.slow
     def test_it_is_made_checked_and_judged(self, start: str, tmp_path: Path) -> None:
         settings = RerankerTraining(replace(LOOP, epochs=1), layers=1)
         plan = TrainingPlan(
@@ -200,7 +204,7 @@ class TestReranker:
         assert _card(plan.out)["outputs"] == ["logit"]
         left = {path.name for path in plan.out.iterdir()}
         assert left == {"card.json", "model.onnx", "tokenizer.json"}
-        with pytest.raises(TrainingError, match="other data or with other settings"):
+        with pytest.raises(TrainingError, match="other data"):
             train(replace(plan, limit=20), IN_USE, _quiet)
         assert {path.name for path in plan.out.iterdir()} == left
         models = EncoderSettings(dense="deterministic", reranker=f"bundled:{plan.out}")
@@ -234,7 +238,7 @@ class TestRefused:
 
     def test_nothing_to_learn_from(self, start: str, tmp_path: Path) -> None:
         plan = TrainingPlan(tmp_path / "out", [jargon("test")], base=start, imitated=False)
-        with pytest.raises(TrainingError, match=r"nothing to learn from.*--resplit"):
+        with pytest.raises(TrainingError, match="--resplit"):
             train(plan, IN_USE, _quiet)
         assert not plan.out.exists()
 
@@ -250,7 +254,7 @@ class TestRefused:
         self, plan: TrainingPlan, outcome: TrainingResult, other: dict[str, Any]
     ) -> None:
         card = _card(plan.out)
-        with pytest.raises(TrainingError, match=r"other data or with other settings.*--out"):
+        with pytest.raises(TrainingError, match=r"other data.*--out"):
             train(replace(plan, **other), IN_USE, Listener(killed_at=1))
         assert _card(plan.out) == card
 

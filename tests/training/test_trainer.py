@@ -96,6 +96,7 @@ def _same(some: dict[str, Any], others: dict[str, Any]) -> bool:
 class TestUndisturbed:
     """From the first step to the last."""
 
+    @pytest.mark.slow
     def test_every_step_is_told(self, whole: dict[str, Any]) -> None:
         assert whole["told"] == [(step, STEPS) for step in range(1, STEPS + 1)]
 
@@ -118,6 +119,7 @@ class TestUndisturbed:
 class TestKilled:
     """Started again, it goes on."""
 
+    @pytest.mark.slow
     def test_it_goes_on_from_the_last_checkpoint_and_comes_to_the_same_end(
         self, school: School, whole: dict[str, Any]
     ) -> None:
@@ -129,6 +131,7 @@ class TestKilled:
         assert told == [(step, STEPS) for step in range(9, STEPS + 1)]
         assert _same(school.weights("killed"), school.weights("whole"))
 
+    @pytest.mark.slow
     def test_before_the_first_checkpoint_it_starts_anew(
         self, school: School, whole: dict[str, Any]
     ) -> None:
@@ -138,6 +141,7 @@ class TestKilled:
         assert (account["steps"], account["resumed"]) == (STEPS, False)
         assert _same(school.weights("early"), school.weights("whole"))
 
+    @pytest.mark.slow
     def test_a_checkpoint_that_was_half_written_is_passed_over(
         self, school: School, whole: dict[str, Any]
     ) -> None:
@@ -153,6 +157,7 @@ class TestKilled:
 class TestJudged:
     """With development queries."""
 
+    @pytest.mark.slow
     def test_the_best_checkpoint_is_what_is_kept(self, school: School) -> None:
         account = school.train("judged", marks=[0.3, 0.5, 0.4, 0.2])
         assert (account["best"], account["steps"]) == (0.5, STEPS)
@@ -161,6 +166,7 @@ class TestJudged:
         assert _same(school.weights("judged"), best)
         assert not _same(school.weights("judged", CHECKPOINTS, "checkpoint-16"), best)
 
+    @pytest.mark.slow
     def test_after_some_checks_without_gain_it_stops(self, school: School) -> None:
         patient = replace(LOOP, epochs=6, patience=2)
         account = school.train("stopped", loop=patient, marks=[0.4, 0.5, 0.5, 0.4])

@@ -13,9 +13,8 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.records import ToolSpec
-from toolcrib.training.data import TrainingData, from_labels
+from toolcrib.training.data import TrainingData, from_labels, mine
 from toolcrib.training.export import Weights, write_for_training
-from toolcrib.training.negatives import mine
 
 __all__ = ["SHAPE", "base", "jargon", "judge", "lesson", "weights"]
 

@@ -20,7 +20,7 @@ from toolcrib.errors import ForbiddenError, QueryError, StoreDamagedError, Unaut
 from toolcrib.records import Scope, Sensitivity
 from toolcrib.records.codec import in_words
 from toolcrib.records.scope import DEFAULT_NAMESPACE, Names, lowest
-from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.store.records_db import DbRow, RecordsDb
 
 TABLE = "keys"
 

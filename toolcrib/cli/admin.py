@@ -17,11 +17,19 @@ from rich.markup import escape
 
 from toolcrib import build
 from toolcrib.access.keys import Grant, KeyRing
-from toolcrib.access.lock_file import LockFile
-from toolcrib.access.quarantine import Quarantine
-from toolcrib.cli.completion import complete_collections, complete_held, complete_keys
+from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.cli.opening import GATEWAY_STORE, remote_crib, service_of
-from toolcrib.cli.options import Json, Servers, StoreOption, Tags, Url, read_tools
+from toolcrib.cli.options import (
+    Json,
+    Servers,
+    StoreOption,
+    Tags,
+    Url,
+    complete_collections,
+    complete_held,
+    complete_keys,
+    read_tools,
+)
 from toolcrib.cli.output import (
     count_of,
     err,
@@ -46,8 +54,8 @@ from toolcrib.indexers.audit import audit_all, blocks
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
-from toolcrib.records.audit import Finding, Held
 from toolcrib.records.codec import as_json
+from toolcrib.records.reports import Finding, Held
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings, load_settings
 

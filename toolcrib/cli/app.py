@@ -15,7 +15,6 @@ from typer.main import get_command
 
 from toolcrib.cli.output import notes, print_error
 from toolcrib.errors import ToolcribError
-from toolcrib.problems import exit_code
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +46,8 @@ COMMANDS = {
     "lint": ".lint:lint",
     "audit": ".admin:audit",
     "approve": ".admin:approve",
+    "docs": ".docs:docs",
+    "schema": ".docs:schema",
 }
 """The module of a command, and in it the function, or the group of further commands.
 
@@ -76,10 +77,10 @@ def load(name: str) -> Any:
     module, _, attribute = COMMANDS[name].partition(":")
     found = getattr(import_module(module, __package__), attribute)
     made = get_command(found if isinstance(found, typer.Typer) else _alone(name, found))
-    made.name, made.epilog = name, f"More: {PAGE}"
-    for path, each in _leaves(made, name):
+    made.name, made.epilog = name, MORE
+    for each in _leaves(made):
         each.params += [param for param in _shared_options().params if param.name in SHARED]
-        each.epilog = f"More: {PAGE}#toolcrib-{path}"
+        each.epilog = MORE
     return made
 
 
@@ -89,17 +90,17 @@ def _alone(name: str, command: Callable[..., Any]) -> typer.Typer:
     return made
 
 
-def _leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _leaves(command: Any) -> Iterator[Any]:
     """The commands that do something: this one, or those of this group."""
     if not isinstance(command, TyperGroup):
-        yield path, command
+        yield command
         return
-    for name, each in command.commands.items():
-        yield from _leaves(each, f"{path}-{name}")
+    for each in command.commands.values():
+        yield from _leaves(each)
 
 
-PAGE = "docs/reference/commands.md"
-"""Reference page of all commands."""
+MORE = "More: toolcrib docs commands"
+"""End of the help of a command: the page of all commands."""
 
 
 # -- how much is said ------------------------------------------------------------------------
@@ -194,6 +195,8 @@ def report(error: Exception, *, as_json: bool) -> int:
     """Say what went wrong and return the exit code; what is not ours is raised on."""
     if not isinstance(error, ToolcribError):
         raise error
+    from toolcrib.problems import exit_code
+
     print_error(error, as_json=as_json)
     logger.info("it came from", exc_info=error)
     return exit_code(error)

@@ -1,40 +1,27 @@
-"""Commands for choices other than of tools: `classify`, `capabilities`, `allowlist`, `eval`."""
+"""Commands for choices other than of tools: `classify`, `capabilities`, `allowlist`."""
 
 from __future__ import annotations
 
 import json as jsonlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 import yaml
 from rich.markup import escape
 
-from toolcrib.cli.opening import open_crib, remote_crib
-from toolcrib.cli.options import Json, StoreOption, Url, lines_of
-from toolcrib.cli.output import notes, out, print_choices, print_json, write_file
-from toolcrib.cli.progress import NOTHING_KEPT_NOTE, counting
+from toolcrib.cli.opening import remote_crib
+from toolcrib.cli.options import Json, Url, lines_of
+from toolcrib.cli.output import notes, out, print_json, write_file
 from toolcrib.errors import QuestionRenderError
-from toolcrib.records import Turn
 from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from toolcrib.evaluation.choices import Choice, ChoiceResult, LabelledTurn
-    from toolcrib.records.choices import CapabilitySelection, Classification
-    from toolcrib.router.choices.questions import QuestionClassifier
-
-LabelledFile: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="FILE", help="Labelled turns, JSON Lines.")
-]
-Split: TypeAlias = Annotated[
-    str | None, typer.Option("--split", help="Only turns of this split; default: all.")
-]
-Html: TypeAlias = Annotated[Path | None, typer.Option(help="Write a page to look at.")]
+    from toolcrib.records.turns import CapabilitySelection, Classification
 
 # -- classify --------------------------------------------------------------------------------
 
@@ -211,154 +198,3 @@ def allowlist(
         print_json(made)
     else:
         typer.echo(text, nl=False)
-
-
-# -- eval ------------------------------------------------------------------------------------
-
-
-def agents(
-    context: typer.Context,
-    file: LabelledFile,
-    split: Split = None,
-    html: Html = None,
-    json: Json = False,
-) -> None:
-    """Measure which target turns are sent to, by the `labels: {agent: TARGET}` of FILE."""
-    from toolcrib.build import make_agents
-    from toolcrib.evaluation.choices import Choice, read_labelled
-
-    router = make_agents(load_settings(context.obj))
-
-    def choose(turn: Turn) -> Choice:
-        told, failed = router.route(turn)
-        return Choice(frozenset((told.target,)), {told.target: told.confidence}, failed)
-
-    found = _measure_with_progress(file.stem, read_labelled(file, "agent", split), choose, split)
-    _show("agents", [found], html=html, json=json)
-
-
-def routing(
-    context: typer.Context,
-    file: LabelledFile,
-    split: Split = None,
-    store: StoreOption = None,
-    html: Html = None,
-    json: Json = False,
-) -> None:
-    """Measure where turns go over an index, by the `labels: {route: KIND}` of FILE."""
-    from toolcrib.evaluation.choices import Choice, read_labelled
-
-    with open_crib(context, store) as crib:
-
-        def choose(turn: Turn) -> Choice:
-            made = crib.route(turn)
-            route = made.route
-            sure = {} if route.confidence is None else {route.kind: route.confidence}
-            return Choice(frozenset((route.kind,)), sure, made.degraded)
-
-        found = _measure_with_progress(
-            file.stem, read_labelled(file, "route", split), choose, split
-        )
-    _show("routing", [found], html=html, json=json)
-
-
-def questions(
-    context: typer.Context,
-    file: LabelledFile,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="The question; default: the `config` of each row, beside FILE."),
-    ] = None,
-    split: Split = None,
-    html: Html = None,
-    json: Json = False,
-) -> None:
-    """Measure how turns are classified: rows with `text` and `labels: {branch: id}`."""
-    from toolcrib import build
-    from toolcrib.evaluation.choices import measure_choices, read_labelled
-
-    turns = read_labelled(file, "branch", split)
-    if config is None and not all(each.config for each in turns):
-        raise typer.BadParameter("not every row names its `config`", param_hint="--config")
-    settings = load_settings(context.obj)
-    dense = build.make_dense(settings)
-    results: list[ChoiceResult] = []
-    asked: list[LabelledTurn] = []
-    made: list[Choice] = []
-    for name in dict.fromkeys(str(config or each.config) for each in turns):
-        path = config or file.parent / name
-        classifier = build.question_classifier(path, settings, dense=dense)
-        own = [each for each in turns if config is not None or each.config == name]
-
-        def choose(turn: Turn, by: QuestionClassifier = classifier) -> Choice:
-            made.append(_question_choice(by, turn))
-            return made[-1]
-
-        results.append(_measure_with_progress(name, own, choose, split))
-        asked += own
-    if len(results) > 1:
-        again = iter(made)
-        results.append(measure_choices("all", asked, lambda _: next(again), split=split or "all"))
-    _show("questions", results, html=html, json=json)
-
-
-def capabilities(
-    context: typer.Context,
-    file: LabelledFile,
-    config: Annotated[
-        Path | None, typer.Option(help="The capabilities; default: capabilities.file.")
-    ] = None,
-    split: Split = None,
-    html: Html = None,
-    json: Json = False,
-) -> None:
-    """Measure how capabilities are selected: rows with `labels: {capabilities: [name, ...]}`.
-
-    Those that are always active are left out, of what is right as of what was selected.
-    """
-    from toolcrib import build
-    from toolcrib.evaluation.choices import Choice, read_labelled
-
-    turns = read_labelled(file, "capabilities", split)
-    selector = build.capability_selector(config, load_settings(context.obj))
-
-    def choose(turn: Turn) -> Choice:
-        found = selector.select(turn)
-        labels = frozenset(found.active) - selector.always
-        return Choice(labels, found.probabilities, found.degraded)
-
-    turns = [replace(each, right=each.right - selector.always) for each in turns]
-    found = _measure_with_progress(file.stem, turns, choose, split)
-    _show("capabilities", [found], html=html, json=json)
-
-
-def _question_choice(classifier: QuestionClassifier, turn: Turn) -> Choice:
-    from toolcrib.evaluation.choices import Choice
-
-    found = classifier.classify(turn)
-    labels = frozenset[str]() if found.branch is None else frozenset({found.branch})
-    sure: Mapping[str, float] = {}
-    if found.branch is not None and found.confidence is not None:
-        sure = {found.branch: found.confidence}
-    return Choice(labels, sure, found.degraded)
-
-
-def _measure_with_progress(
-    name: str, turns: Sequence[LabelledTurn], choose: Callable[[Turn], Choice], split: str | None
-) -> ChoiceResult:
-    from toolcrib.evaluation.choices import measure_choices
-
-    with counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --split makes it shorter") as listener:
-        done = partial(listener, name)
-        return measure_choices(name, turns, choose, split=split or "all", progress=done)
-
-
-def _show(kind: str, results: Sequence[ChoiceResult], *, html: Path | None, json: bool) -> None:
-    if html is not None:
-        from toolcrib.evaluation.report.choices import render_choices
-
-        write_file(html, render_choices(kind, results))
-    if json:
-        print_json({"kind": kind, "sets": [asdict(one) for one in results]})
-    else:
-        print_choices(results)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from difflib import get_close_matches
@@ -16,8 +16,6 @@ import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from toolcrib.cli.choices import agents, capabilities, questions, routing
-from toolcrib.cli.completion import complete_systems
 from toolcrib.cli.opening import open_crib, writing_crib
 from toolcrib.cli.options import (
     Json,
@@ -26,22 +24,26 @@ from toolcrib.cli.options import (
     Seed,
     StoreOption,
     Tools,
+    complete_systems,
     load_sets,
     logged_records,
     read_json,
 )
-from toolcrib.cli.output import err, out, print_json, write_file
+from toolcrib.cli.output import err, out, print_choices, print_json, write_file
 from toolcrib.cli.progress import NOTHING_KEPT_NOTE, counting
 from toolcrib.crib import Crib
 from toolcrib.errors import SourceError
 from toolcrib.problems import EXIT_NOT_CLEAN
+from toolcrib.records import Turn
 from toolcrib.records.codec import as_json as record_json
 from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:
     from toolcrib.evaluation.calibrate import Learned
+    from toolcrib.evaluation.choices import Choice, ChoiceResult, LabelledTurn
     from toolcrib.evaluation.dataset import DataSet
     from toolcrib.evaluation.results import Evaluation
+    from toolcrib.router.choices.questions import QuestionClassifier
 
 DEFAULT_RANKS = "1,3,5,10"
 DEFAULT_SYSTEMS = ("toolcrib", "lexical", "dense")
@@ -68,8 +70,6 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Measure how well tools are found, and other choices made.",
 )
-app.command("questions")(questions)
-app.command("capabilities")(capabilities)
 
 DataSets: TypeAlias = Annotated[
     list[str] | None,
@@ -101,9 +101,122 @@ Coverage: TypeAlias = Annotated[
     float | None,
     typer.Option(min=0.0, max=1.0, help="Also measure sets that hold all needed this surely."),
 ]
+LabelledFile: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Labelled turns, JSON Lines.")
+]
+LabelledSplit: TypeAlias = Annotated[
+    str | None, typer.Option("--split", help="Only turns of this split; default: all.")
+]
+Html: TypeAlias = Annotated[Path | None, typer.Option(help="Write a page to look at.")]
 Shots: TypeAlias = Annotated[
     int, typer.Option(min=0, help="Training queries that become examples of each intent.")
 ]
+
+
+@app.command("questions")
+def questions(
+    context: typer.Context,
+    file: LabelledFile,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="The question; default: the `config` of each row, beside FILE."),
+    ] = None,
+    split: LabelledSplit = None,
+    html: Html = None,
+    json: Json = False,
+) -> None:
+    """Measure how turns are classified: rows with `text` and `labels: {branch: id}`."""
+    from toolcrib import build
+    from toolcrib.evaluation.choices import measure_choices, read_labelled
+
+    turns = read_labelled(file, "branch", split)
+    if config is None and not all(each.config for each in turns):
+        raise typer.BadParameter("not every row names its `config`", param_hint="--config")
+    settings = load_settings(context.obj)
+    dense = build.make_dense(settings)
+    results: list[ChoiceResult] = []
+    asked: list[LabelledTurn] = []
+    made: list[Choice] = []
+    for name in dict.fromkeys(str(config or each.config) for each in turns):
+        path = config or file.parent / name
+        classifier = build.question_classifier(path, settings, dense=dense)
+        own = [each for each in turns if config is not None or each.config == name]
+
+        def choose(turn: Turn, by: QuestionClassifier = classifier) -> Choice:
+            made.append(_question_choice(by, turn))
+            return made[-1]
+
+        results.append(_measure_with_progress(name, own, choose, split))
+        asked += own
+    if len(results) > 1:
+        again = iter(made)
+        results.append(measure_choices("all", asked, lambda _: next(again), split=split or "all"))
+    _show_choices("questions", results, html=html, json=json)
+
+
+@app.command("capabilities")
+def capabilities(
+    context: typer.Context,
+    file: LabelledFile,
+    config: Annotated[
+        Path | None, typer.Option(help="The capabilities; default: capabilities.file.")
+    ] = None,
+    split: LabelledSplit = None,
+    html: Html = None,
+    json: Json = False,
+) -> None:
+    """Measure how capabilities are selected: rows with `labels: {capabilities: [name, ...]}`.
+
+    Those that are always active are left out, of what is right as of what was selected.
+    """
+    from toolcrib import build
+    from toolcrib.evaluation.choices import Choice, read_labelled
+
+    turns = read_labelled(file, "capabilities", split)
+    selector = build.capability_selector(config, load_settings(context.obj))
+
+    def choose(turn: Turn) -> Choice:
+        found = selector.select(turn)
+        labels = frozenset(found.active) - selector.always
+        return Choice(labels, found.probabilities, found.degraded)
+
+    turns = [replace(each, right=each.right - selector.always) for each in turns]
+    found = _measure_with_progress(file.stem, turns, choose, split)
+    _show_choices("capabilities", [found], html=html, json=json)
+
+
+def _question_choice(classifier: QuestionClassifier, turn: Turn) -> Choice:
+    from toolcrib.evaluation.choices import Choice
+
+    found = classifier.classify(turn)
+    labels = frozenset[str]() if found.branch is None else frozenset({found.branch})
+    sure: Mapping[str, float] = {}
+    if found.branch is not None and found.confidence is not None:
+        sure = {found.branch: found.confidence}
+    return Choice(labels, sure, found.degraded)
+
+
+def _measure_with_progress(
+    name: str, turns: Sequence[LabelledTurn], choose: Callable[[Turn], Choice], split: str | None
+) -> ChoiceResult:
+    from toolcrib.evaluation.choices import measure_choices
+
+    with counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --split makes it shorter") as listener:
+        done = partial(listener, name)
+        return measure_choices(name, turns, choose, split=split or "all", progress=done)
+
+
+def _show_choices(
+    kind: str, results: Sequence[ChoiceResult], *, html: Path | None, json: bool
+) -> None:
+    if html is not None:
+        from toolcrib.evaluation.report.decisions import render_choices
+
+        write_file(html, render_choices(kind, results))
+    if json:
+        print_json({"kind": kind, "sets": [asdict(one) for one in results]})
+    else:
+        print_choices(results)
 
 
 @app.command("run")
@@ -137,8 +250,8 @@ def run(
 ) -> None:
     """Measure systems on labelled queries, and compare each with the first one."""
     from toolcrib.cli.output import print_evaluation
+    from toolcrib.evaluation.dataset import with_shots
     from toolcrib.evaluation.results import as_json
-    from toolcrib.evaluation.rows import with_shots
     from toolcrib.evaluation.runner import evaluate
 
     if steps:
@@ -222,11 +335,11 @@ def compare(
     json: Json = False,
 ) -> None:
     """Exit with 1 when a measure fell by more than --max-drop, and chance is no likely reason."""
-    from toolcrib.evaluation import compare as comparing
+    from toolcrib.evaluation.significance import find_falls, missing_measures
 
     old, new = read_json(before), read_json(after)
-    falls = comparing.compare(old, new, max_drop)
-    gone = comparing.missing(old, new)
+    falls = find_falls(old, new, max_drop)
+    gone = missing_measures(old, new)
     if json:
         print_json({"falls": [asdict(fall) for fall in falls], "missing": list(gone)})
     else:
@@ -255,7 +368,7 @@ def mistakes(
 ) -> None:
     """The worst queries, tools taken for each other, and words that no tool has."""
     from toolcrib.cli.output import print_mistakes
-    from toolcrib.evaluation.mistakes import find_mistakes
+    from toolcrib.evaluation.results import find_mistakes
     from toolcrib.evaluation.runner import evaluate
 
     sets = load_sets(context, datasets, store, tools, queries)
@@ -281,11 +394,55 @@ def mistakes(
                 print_mistakes(f"{data.name}: {name}", made)
 
 
-app.command("agents")(agents)
-app.command("routing")(routing)
-
-
 TRAJECTORIES = Path("data/trajectories")
+
+
+@app.command("agents")
+def agents(
+    context: typer.Context,
+    file: LabelledFile,
+    split: LabelledSplit = None,
+    html: Html = None,
+    json: Json = False,
+) -> None:
+    """Measure which target turns are sent to, by the `labels: {agent: TARGET}` of FILE."""
+    from toolcrib.build import make_agents
+    from toolcrib.evaluation.choices import Choice, read_labelled
+
+    router = make_agents(load_settings(context.obj))
+
+    def choose(turn: Turn) -> Choice:
+        told, failed = router.route(turn)
+        return Choice(frozenset((told.target,)), {told.target: told.confidence}, failed)
+
+    found = _measure_with_progress(file.stem, read_labelled(file, "agent", split), choose, split)
+    _show_choices("agents", [found], html=html, json=json)
+
+
+@app.command("routing")
+def routing(
+    context: typer.Context,
+    file: LabelledFile,
+    split: LabelledSplit = None,
+    store: StoreOption = None,
+    html: Html = None,
+    json: Json = False,
+) -> None:
+    """Measure where turns go over an index, by the `labels: {route: KIND}` of FILE."""
+    from toolcrib.evaluation.choices import Choice, read_labelled
+
+    with open_crib(context, store) as crib:
+
+        def choose(turn: Turn) -> Choice:
+            made = crib.route(turn)
+            route = made.route
+            sure = {} if route.confidence is None else {route.kind: route.confidence}
+            return Choice(frozenset((route.kind,)), sure, made.degraded)
+
+        found = _measure_with_progress(
+            file.stem, read_labelled(file, "route", split), choose, split
+        )
+    _show_choices("routing", [found], html=html, json=json)
 
 
 @app.command("guidance")
@@ -333,8 +490,12 @@ def _systems(
 
     settings = load_settings(context.obj)
     ours = [n for n in OURS if n != "fusion+rerank" or settings.encoder.reranker is not None]
-    groups = {"ours": ours, "baselines": list(BASELINES), "all": [*ours, *BASELINES]}
-    groups["peers"] = [f"benchmarks.peers.{path}" for path in PEERS.values()]
+    groups = {
+        "ours": ours,
+        "baselines": [*BASELINES],
+        "all": [*ours, *BASELINES],
+        "peers": [*PEERS],
+    }
     defaults = DEFAULT_SYSTEMS[:1] if enrichments else DEFAULT_SYSTEMS
     chosen = list(dict.fromkeys(n for name in names or defaults for n in groups.get(name, [name])))
     factories = {name: baseline(name) for name in chosen if name not in OURS}
@@ -427,8 +588,8 @@ def _require_one(given: tuple[bool, ...], log: Path | None) -> None:
 
 
 def _from_feedback(crib: Crib, context: typer.Context, log: Path | None) -> DataSet:
+    from toolcrib.evaluation.dataset import checked_data_set
     from toolcrib.evaluation.decisions import labelled_queries
-    from toolcrib.evaluation.rows import checked_data_set
 
     path, records = logged_records(context, log)
     queries = labelled_queries(records, path)

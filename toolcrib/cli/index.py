@@ -13,7 +13,6 @@ from rich.markup import escape
 
 from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
-from toolcrib.cli.completion import complete_collections, complete_tools
 from toolcrib.cli.opening import any_crib, service_of
 from toolcrib.cli.options import (
     EnrichmentFiles,
@@ -27,6 +26,8 @@ from toolcrib.cli.options import (
     Strict,
     Tags,
     Url,
+    complete_collections,
+    complete_tools,
     lines_of,
     narrowing,
     read_tools,

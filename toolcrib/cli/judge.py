@@ -18,8 +18,8 @@ from toolcrib.cli.output import count_of, err, out, print_json, print_refused
 from toolcrib.cli.progress import counting
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError
+from toolcrib.evaluation.dataset import QueryRow, read_rows
 from toolcrib.evaluation.judge import Agreement, Judge, JudgeReport, Pools, agreement, judged_before
-from toolcrib.evaluation.rows import QueryRow, read_rows
 from toolcrib.indexers.sync import ReadSources
 from toolcrib.language_models import metered
 from toolcrib.problems import EXIT_NOT_CLEAN

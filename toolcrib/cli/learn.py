@@ -22,7 +22,7 @@ from toolcrib.cli.output import (
     table_of,
 )
 from toolcrib.records.codec import as_json
-from toolcrib.records.learning import LearningStatus, LogLearning, ServerReplay, Undone
+from toolcrib.records.reports import LearningStatus, LogLearning, ServerReplay, Undone
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import load_settings
 

@@ -31,10 +31,9 @@ from toolcrib.records.codec import as_json
 
 if TYPE_CHECKING:
     from toolcrib.evaluation.choices import ChoiceResult
-    from toolcrib.evaluation.compare import Fall
     from toolcrib.evaluation.decisions import DecisionSummary
-    from toolcrib.evaluation.mistakes import Mistakes
-    from toolcrib.evaluation.results import Evaluation, Interval, SetResult, SystemResult
+    from toolcrib.evaluation.results import Evaluation, Interval, Mistakes, SetResult, SystemResult
+    from toolcrib.evaluation.significance import Fall
     from toolcrib.evaluation.steps import StepEvaluation
     from toolcrib.evaluation.tables import TextTable
     from toolcrib.evaluation.trajectories import GuidanceEvaluation
@@ -397,8 +396,7 @@ def _print_set(one: SetResult) -> None:
 
 def _shown_figures(taken: set[str]) -> tuple[list[str], list[str]]:
     """The columns of a table: measures of the ranking, and of the confidence."""
-    from toolcrib.evaluation.gate_measures import GATES
-    from toolcrib.evaluation.measures import MEASURES
+    from toolcrib.evaluation.measures import GATES, MEASURES
 
     return (
         [one.in_command for one in MEASURES if one.in_command in taken],

@@ -13,7 +13,6 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from toolcrib.cli.completion import complete_collections
 from toolcrib.cli.opening import any_crib
 from toolcrib.cli.options import (
     Json,
@@ -21,15 +20,16 @@ from toolcrib.cli.options import (
     StoreOption,
     Tags,
     Url,
+    complete_collections,
     lines_of,
     narrowing,
     read_json,
 )
 from toolcrib.cli.output import out, print_decision, print_either, print_json, print_result
 from toolcrib.errors import QueryError
-from toolcrib.integrations.formats import FORMATS, SOURCES, export
 from toolcrib.records import Decision, FindResult, Turn
 from toolcrib.records.codec import as_json, in_words
+from toolcrib.records.definitions import FORMAT_NAMES
 from toolcrib.retrieval.options import AnswerOrder, SearchKeywords
 
 Coverage: TypeAlias = Annotated[
@@ -94,8 +94,8 @@ def search(
         str | None,
         typer.Option(
             "--as",
-            autocompletion=lambda: list(FORMATS),
-            help=f"Print definitions for a model: {', '.join(FORMATS)}.",
+            autocompletion=lambda: list(FORMAT_NAMES),
+            help=f"Print definitions for a model: {', '.join(FORMAT_NAMES)}.",
         ),
     ] = None,
     order: Order = "rank",
@@ -122,8 +122,8 @@ def search(
     """Find the tools that fit a query, best first."""
     if (query is None and not need and task is None) == (batch is None):
         raise typer.BadParameter("give a query, --need, --task or --batch", param_hint="QUERY")
-    if as_ is not None and as_ not in FORMATS:
-        raise typer.BadParameter(f"known are {', '.join(FORMATS)}", param_hint="--as")
+    if as_ is not None and as_ not in FORMAT_NAMES:
+        raise typer.BadParameter(f"known are {', '.join(FORMAT_NAMES)}", param_hint="--as")
     options: SearchKeywords = {
         "where": narrowing(server, tag),
         "gate": gate,
@@ -169,10 +169,16 @@ class _Shown:
     @property
     def is_json(self) -> bool:
         """True for JSON output: definitions are JSON, except those that are source text."""
-        return self.json or (self.as_ is not None and self.as_ not in SOURCES)
+        if self.as_ is None:
+            return self.json
+        from toolcrib.integrations.formats import SOURCES
+
+        return self.json or self.as_ not in SOURCES
 
     def print(self, result: FindResult) -> None:
         if self.as_ is not None:
+            from toolcrib.integrations.formats import SOURCES, export
+
             tools = (hit.tool for hit in result.tools)
             shown = export(tools, self.as_, enriched=self.enriched)
             if self.is_json:

@@ -44,11 +44,16 @@ from toolcrib.records import (
     ToolSpec,
     Turn,
 )
-from toolcrib.records.audit import Held, HeldTools
-from toolcrib.records.choices import CapabilitySelection, Classification
 from toolcrib.records.codec import as_json, in_words
-from toolcrib.records.learning import LearningStatus, Undone
-from toolcrib.records.reports import CheckedTools, ToolReadiness
+from toolcrib.records.reports import (
+    CheckedTools,
+    Held,
+    HeldTools,
+    LearningStatus,
+    ToolReadiness,
+    Undone,
+)
+from toolcrib.records.turns import CapabilitySelection, Classification
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import (
     KnowledgeOptions,

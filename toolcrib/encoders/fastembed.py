@@ -19,7 +19,7 @@ from toolcrib.encoders.base import (
     readable_all,
     unit_rows,
 )
-from toolcrib.encoders.loading import (
+from toolcrib.encoders.registry import (
     LoadOnce,
     ModelName,
     import_onnxruntime,

@@ -107,7 +107,7 @@ _OTHER_WORDS = {
 _FOREIGN_ONLY, _ENGLISH_ONLY = _OTHER_WORDS - _ENGLISH, _ENGLISH - _OTHER_WORDS
 _NOT_PROSE = re.compile(
     r"`[^`]{0,500}`|\"[^\"]{0,1000}(?:\"|$)|“[^”]{0,500}”|«[^»]{0,500}»|(?<!\w)'[^'\n]{3,500}'(?!\w)"
-    r"|(?<!\S)(?=\S*[/\\@_=<>{}\d])\S+"
+    r"|(?<![!-~])(?=[!-~]*[/\\@_=<>{}\d])[!-~]+"
 )
 """Quotations, code, addresses and numbers, which belong to no language."""
 
@@ -120,16 +120,15 @@ FOREIGN_WORD_MIN_WORDS = 4
 def is_english(text: str) -> bool:
     """Say whether a text may be English: false only where another language is clear."""
     prose = _NOT_PROSE.sub(" ", text[:MAX_LANGUAGE_CHARS])
-    if prose.isascii():
-        other = 0
-    else:
-        letters = [letter for letter in prose if letter.isalpha()]
-        other = sum(not _is_latin(letter) for letter in letters)
-        if other >= MIN_FOREIGN_LETTERS and 2 * other > len(letters):
-            return False
     words = [word.casefold() for word in LETTERS.findall(prose)]
-    foreign = sum(word in _FOREIGN_ONLY for word in words)
     english = sum(word in _ENGLISH_ONLY for word in words)
+    if not prose.isascii():
+        strange = [sum(not _is_latin(letter) for letter in word) for word in words]
+        spoken = sum(spoken_words(word) for word, n in zip(words, strange, strict=True) if n)
+        # Names in Latin letters are no English, but an English sentence may hold strange names.
+        if sum(strange) >= MIN_FOREIGN_LETTERS and spoken > english:
+            return False
+    foreign = sum(word in _FOREIGN_ONLY for word in words)
     return foreign <= english or (foreign == 1 and len(words) < FOREIGN_WORD_MIN_WORDS)
 
 

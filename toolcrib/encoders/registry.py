@@ -1,14 +1,19 @@
-"""Encoder registry: the runtimes of models that settings can name."""
+"""Encoder registry: the runtimes of models that settings can name, and the loading of models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import importlib
+import os
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from toolcrib.encoders.base import DenseEncoder, Reranker
-from toolcrib.errors import SettingsError
+from toolcrib.errors import EncoderError, SettingsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +70,123 @@ def _open(setting: str, classes: Mapping[str, str], spelled: str, threads: int) 
         raise SettingsError(f"{setting}: there is no kind {kind!r}; known are {', '.join(classes)}")
     module = import_module(f"toolcrib.encoders.{RUNTIMES[kind].module}")
     return getattr(module, classes[kind]).from_setting(model, threads)
+
+
+# -- loading ---------------------------------------------------------------------------------
+
+
+Loaded = TypeVar("Loaded")
+
+DIGEST_DIGITS = 12
+
+
+class LoadOnce(Generic[Loaded]):
+    """A costly object, made at its first use by one thread; after a failure, made anew."""
+
+    def __init__(self, make: Callable[[], Loaded]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: list[Loaded] = []
+
+    def __call__(self) -> Loaded:
+        """The object, or the exception of making it."""
+        if not self._made:
+            with self._lock:
+                if not self._made:
+                    self._made.append(self._make())
+        return self._made[0]
+
+
+def import_onnxruntime() -> Any:
+    """Import onnxruntime, which has no types, with its telemetry switched off.
+
+    Its wheels write a database into the user's cache, with an address to send it to, unless
+    this variable is there before the first import. A user's own choice stands.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    return importlib.import_module("onnxruntime")
+
+
+def open_session(path: Path, **chosen: Any) -> Any:
+    """Open a graph on the processor; `chosen` are fields of its session's options.
+
+    Raises:
+        EncoderError: it cannot be loaded.
+    """
+    onnxruntime = import_onnxruntime()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    for name, value in chosen.items():
+        setattr(options, name, value)
+    try:
+        return onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own classes share no base
+        raise EncoderError(f"{path} cannot be loaded: {error}") from error
+
+
+def load_package(package: str, feature: str) -> Any:
+    """Import an optional package.
+
+    Raises:
+        EncoderError: it is installed and yet cannot be imported.
+    """
+    try:
+        # Whatever it is, it may stand on that runtime and import it first.
+        import_onnxruntime()
+        return importlib.import_module(package)
+    except Exception as error:  # a broken native library raises OSError, an old one anything
+        raise EncoderError(
+            f"{feature}: the package {package!r} is installed but cannot be imported ({error}); "
+            "install it anew"
+        ) from error
+
+
+class ModelName:
+    """A model as the settings name it: a name that its library knows, or a local folder.
+
+    What begins with `.`, `/` or `~` is a folder; everything else is a name, also where
+    a folder of that name happens to lie about.
+
+    Raises:
+        SettingsError: nothing is named.
+        EncoderError: a folder is named and is not there.
+    """
+
+    def __init__(self, kind: str, model: str) -> None:
+        if not model:
+            raise SettingsError(f"{kind}: names no model; write {kind}:NAME or {kind}:./FOLDER")
+        self.model = model
+        self.spelled = f"{kind}:{model}"
+        self.folder = Path(model).expanduser() if model.startswith((".", "/", "~")) else None
+        if self.folder is not None and not self.folder.is_dir():
+            raise EncoderError(f"{self.spelled}: there is no folder {self.folder}")
+        self.location = model if self.folder is None else str(self.folder)
+        self._identity = LoadOnce(lambda: self._identify(kind))
+
+    @property
+    def identity(self) -> str:
+        """Full name of a library's model; for a folder, its name and the digest of its content.
+
+        A name is taken at its word: a hub that changes the weights under it is not noticed.
+        """
+        return self._identity()
+
+    def _identify(self, kind: str) -> str:
+        if self.folder is None:
+            return self.spelled
+        return f"{kind}:{self.folder.resolve().name}@{_digest(self.folder)}"
+
+
+_MODEL_SUFFIXES = {".bin", ".json", ".model", ".onnx", ".onnx_data", ".safetensors", ".txt"}
+
+
+def _digest(folder: Path) -> str:
+    """The first digits of a SHA-256 over every file that can move a vector."""
+    total = hashlib.sha256()
+    suffixes = _MODEL_SUFFIXES
+    files = (path for path in folder.rglob("*") if path.suffix in suffixes and path.is_file())
+    for path in sorted(files):
+        total.update(path.relative_to(folder).as_posix().encode())
+        with path.open("rb") as file:
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()[:DIGEST_DIGITS]

@@ -16,7 +16,7 @@ from toolcrib.encoders.base import (
     readable_all,
     unit_rows,
 )
-from toolcrib.encoders.loading import LoadOnce, ModelName, load_package
+from toolcrib.encoders.registry import LoadOnce, ModelName, load_package
 from toolcrib.errors import EncoderError
 from toolcrib.extras import require_extra
 

@@ -15,9 +15,9 @@ import numpy as np
 from pydantic import ConfigDict, ValidationError
 
 from toolcrib.errors import SourceError
+from toolcrib.evaluation.dataset import FileRow, Filled, read_all
 from toolcrib.evaluation.decisions import Reliability
-from toolcrib.evaluation.gate_measures import expected_error, reliability_bins
-from toolcrib.evaluation.rows import FileRow, Filled, read_all
+from toolcrib.evaluation.measures import expected_error, reliability_bins
 from toolcrib.records import Turn
 from toolcrib.records.codec import in_words
 

@@ -1,12 +1,30 @@
-"""Data sets: tools, queries, and which tools answer which query."""
+"""Data sets: tools and labelled queries, and the rows of files that they are read from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from toolcrib.records import ToolSpec
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from toolcrib.errors import SourceError
+from toolcrib.indexers.readers.base import Source, build_spec, entries
+from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records.codec import in_words
+from toolcrib.text import split_identifier
 
 UnanswerableScope = Literal["", "corpus", "candidates", "no_tool_needed"]
 """Why no tool answers: nothing in the corpus fits, nothing among the query's candidates does
@@ -53,3 +71,378 @@ class DataSet:
     def split(self, *names: str) -> tuple[LabelledQuery, ...]:
         """The queries of these splits, in order; of all splits when none is named."""
         return tuple(query for query in self.queries if not names or query.split in names)
+
+
+SPLIT_NAMES = {"val": "dev", "valid": "dev", "validation": "dev", "eval": "test"}
+"""Other people's names for the three splits."""
+
+Filled = Annotated[str, Field(min_length=1)]
+_Grade = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Split = Annotated[Filled, BeforeValidator(lambda value: SPLIT_NAMES.get(value, value))]
+
+
+class FileRow(BaseModel):
+    """Base of all rows: null means "not given", unknown keys are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in fields.items() if value is not None}
+
+
+class QueryRow(FileRow):
+    """A labelled query as it stands in a file.
+
+    `relevant` maps tool ids to grades above 0. `answerable` follows from it unless given.
+    """
+
+    id: Filled
+    text: str
+    split: _Split = "test"
+    relevant: dict[str, _Grade] = Field(default_factory=dict[str, float])
+    answerable: bool | None = None
+    unanswerable_scope: UnanswerableScope = ""
+    forbidden: frozenset[str] = frozenset()
+    candidates: tuple[str, ...] | None = None
+
+    @field_validator("text")
+    @classmethod
+    def _says_something(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("empty")
+        return text
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> QueryRow:
+        if self.answerable is False and self.relevant:
+            raise ValueError("answerable: false, although relevant names tools")
+        if self.answerable and not self.relevant:
+            raise ValueError("answerable: true, although relevant names no tool")
+        if both := sorted(self.forbidden & self.relevant.keys()):
+            raise ValueError(f"forbidden: {both[0]!r} is relevant as well")
+        return self
+
+    def as_query(self) -> LabelledQuery:
+        """The row as the evaluator knows it."""
+        fields: dict[str, Any] = {**dict(self), "answerable": bool(self.relevant)}
+        return LabelledQuery(**fields)
+
+
+class IntentRow(FileRow):
+    """An intent as it stands in a file; its id is its name unless one is given."""
+
+    id: str = ""
+    name: Filled
+    description: str = ""
+    domain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedQuery:
+    """A query, and where it stands: `queries.jsonl: line 7`."""
+
+    place: str
+    query: LabelledQuery
+
+
+RowT = TypeVar("RowT", bound=FileRow)
+Placed: TypeAlias = tuple[str, RowT]
+"""A row, after where in its file it stands."""
+
+
+def validated(
+    source: str, place: str, fields: Mapping[str, Any], kind: type[RowT]
+) -> RowT | Refusal:
+    """Validate one row, or say in one line which field is wrong and why."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        return Refusal(source, place, in_words(error, "") + more)
+
+
+def located(
+    source: str, place: str, fields: Mapping[str, Any], shown: str
+) -> LocatedQuery | Refusal:
+    """A row as a query that stands at `shown: place`, or why it is none."""
+    row = validated(source, place, fields, QueryRow)
+    return row if isinstance(row, Refusal) else LocatedQuery(f"{shown}: {place}", row.as_query())
+
+
+def read_rows(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT] | Refusal]:
+    """Yield every row of JSON Lines or of a JSON list, gzip-compressed or not, and every refusal.
+
+    Raises:
+        SourceError: the file cannot be read (on).
+    """
+    for entry in entries(Source.named(str(path))):
+        if isinstance(entry, Refusal):
+            yield entry
+            continue
+        place, fields = entry
+        row = validated(str(path), place, fields, kind)
+        yield row if isinstance(row, Refusal) else (place, row)
+
+
+def read_all(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT]]:
+    """As `read_rows`, for a file in which nothing may be wrong.
+
+    Raises:
+        SourceError: the file cannot be read (on), or a row is wrong.
+    """
+    for item in read_rows(path, kind):
+        if isinstance(item, Refusal):
+            raise SourceError(item.source, item.place, item.reason)
+        yield item
+
+
+def read_queries(path: Path) -> Iterator[LocatedQuery | Refusal]:
+    """Yield every query of a file and every refusal; raises SourceError as `read_rows` does."""
+    for item in read_rows(path, QueryRow):
+        if isinstance(item, Refusal):
+            yield item
+        else:
+            place, row = item
+            yield LocatedQuery(f"{path.name}: {place}", row.as_query())
+
+
+def read_intents(path: Path) -> Iterator[ToolSpec | Refusal]:
+    """Yield every intent of a file as a tool; raises SourceError as `read_rows` does."""
+    for item in read_rows(path, IntentRow):
+        yield item if isinstance(item, Refusal) else intent_tool(str(path), item[0], item[1])
+
+
+def intent_tool(source: str, place: str, intent: IntentRow) -> ToolSpec | Refusal:
+    """An intent as a tool: the words of its name describe it when nothing else does."""
+    fields = {
+        "id": intent.id or intent.name,
+        "name": intent.name,
+        "description": intent.description or " ".join(split_identifier(intent.name)).lower(),
+        "category": intent.domain,
+    }
+    return build_spec(source, place, fields)
+
+
+STRICTNESS = ("train", "dev", "test")
+"""Splits by rising strictness; a text of several splits stays in the strictest one."""
+
+MAX_NOTE_PLACES = 3
+"""Examples of a kind in a note; the count says how many there are."""
+
+
+Findings: TypeAlias = dict[str, list[str]]
+"""Places of each kind of finding."""
+
+
+def checked_data_set(
+    name: str,
+    tools: Iterable[ToolSpec | Refusal],
+    queries: Iterable[LocatedQuery | Refusal],
+    kind: Literal["tools", "intents"] = "tools",
+) -> DataSet:
+    """Put a data set together from what the checks let through; `notes` say what they did not.
+
+    Left out are: refusals, ids that are taken (the first stays), tools that are switched off,
+    labels that name no tool with the queries that then have none left, and every text that
+    stands in a stricter split as well.
+
+    Raises:
+        SourceError: no tool or no query is left; it says why the first one was left out.
+    """
+    findings: Findings = defaultdict(list)
+    kept = _checked_tools(name, tools, findings)
+    located = _checked_queries(name, queries, {tool.id for tool in kept}, findings)
+    good = tuple(_without_repeats(located, findings))
+    leak = name_leak(good, kept).note
+    return DataSet(name, kept, good, kind, (*_notes(findings), *([leak] if leak else ())))
+
+
+def strictness(split: str) -> int:
+    """The place of a split in `STRICTNESS`; below all of them for any other."""
+    return STRICTNESS.index(split) if split in STRICTNESS else -1
+
+
+def _notes(findings: Findings) -> tuple[str, ...]:
+    """One line a kind: how often, and the first `MAX_NOTE_PLACES` places."""
+    return tuple(
+        f"{kind}: {len(places):,} ({'; '.join(places[:MAX_NOTE_PLACES])}"
+        f"{'; …' * (len(places) > MAX_NOTE_PLACES)})"
+        for kind, places in findings.items()
+    )
+
+
+def _checked_tools(
+    name: str, tools: Iterable[ToolSpec | Refusal], findings: Findings
+) -> tuple[ToolSpec, ...]:
+    """The tools that can be found, first come first served."""
+    kept: dict[str, ToolSpec] = {}
+    refused: list[Refusal] = []
+    for tool in tools:
+        if isinstance(tool, Refusal):
+            refused.append(tool)
+            findings["tools left out"].append(_refusal_line(tool))
+        elif tool.id in kept:
+            findings["tools left out, their id is taken"].append(repr(tool.id))
+        elif not tool.enabled:
+            # No system may return it; one that does not know the switch would seem worse.
+            findings["tools left out, they are switched off"].append(repr(tool.id))
+        else:
+            kept[tool.id] = tool
+    if not kept:
+        raise _nothing_left(name, "tools", refused, findings)
+    return tuple(kept.values())
+
+
+def _checked_queries(
+    name: str, queries: Iterable[LocatedQuery | Refusal], known: set[str], findings: Findings
+) -> list[LocatedQuery]:
+    """The queries that can be judged, their labels reduced to tools that exist."""
+    kept: dict[str, LocatedQuery] = {}
+    refused: list[Refusal] = []
+    for item in queries:
+        if isinstance(item, Refusal):
+            refused.append(item)
+            findings["queries left out"].append(_refusal_line(item))
+        elif item.query.id in kept:
+            place = f"{item.place}: id: {item.query.id!r}"
+            findings["queries left out, their id is taken"].append(place)
+        elif query := _known_labels(item, known, findings):
+            kept[query.id] = LocatedQuery(item.place, query)
+    if not kept:
+        raise _nothing_left(name, "queries", refused, findings)
+    return list(kept.values())
+
+
+def _known_labels(item: LocatedQuery, known: set[str], findings: Findings) -> LabelledQuery | None:
+    before = item.query
+    labels: dict[str, Iterable[str]] = {
+        "relevant": before.relevant,
+        "forbidden": sorted(before.forbidden),
+        "candidates": before.candidates or (),
+    }
+    unknown = [(named, i) for named, ids in labels.items() for i in ids if i not in known]
+    if not unknown:
+        return before
+    findings["labels left out, no tool has such an id"] += (
+        f"{item.place}: {named}: {label!r}" for named, label in unknown
+    )
+    query = replace(
+        before,
+        relevant={i: grade for i, grade in before.relevant.items() if i in known},
+        forbidden=before.forbidden & known,
+        candidates=before.candidates and tuple(i for i in before.candidates if i in known),
+    )
+    if (before.relevant and not query.relevant) or (before.candidates and not query.candidates):
+        findings["queries left out, none of their tools exists"].append(item.place)
+        return None
+    return query
+
+
+def _without_repeats(located: list[LocatedQuery], findings: Findings) -> Iterable[LabelledQuery]:
+    """Yield the queries whose text stands in no stricter split, whatever its case and spaces."""
+    texts = [" ".join(item.query.text.casefold().split()) for item in located]
+    home: dict[str, str] = {}
+    for text, item in zip(texts, located, strict=True):
+        home[text] = max(home.get(text, item.query.split), item.query.split, key=strictness)
+    for text, item in zip(texts, located, strict=True):
+        if home[text] == item.query.split:
+            yield item.query
+        else:
+            place = f"{item.place}: {item.query.split} and {home[text]}"
+            findings["queries left out, their text stands in another split"].append(place)
+
+
+def _refusal_line(refusal: Refusal) -> str:
+    """A refusal in one line, the file without the folders that only its owner has."""
+    return ": ".join(filter(None, (Path(refusal.source).name, refusal.place, refusal.reason)))
+
+
+def _nothing_left(name: str, what: str, refused: list[Refusal], findings: Findings) -> SourceError:
+    if refused:
+        first = refused[0]
+        return SourceError(first.source, first.place, f"holds no {what} to use; {first.reason}")
+    return SourceError(name, "", "; ".join((f"holds no {what} to use", *_notes(findings))))
+
+
+MIN_NOTED_SHARE = 0.01
+"""Smaller shares cannot move a mean by more than a hundredth; they are not worth a note."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeakReport:
+    """Shares, in [0, 1], of the answerable queries that spell the name of a relevant tool.
+
+    `literal`: the name as it stands, whatever its case, not inside a longer word. `as_words`:
+    its words in a row, so that `get_stock_price` is found in "get stock price for ACME"; what
+    is literal nearly always counts here as well.
+    """
+
+    literal: float
+    as_words: float
+
+    @property
+    def note(self) -> str:
+        """Note for a reader of results; empty up to `MIN_NOTED_SHARE`."""
+        if max(self.literal, self.as_words) <= MIN_NOTED_SHARE:
+            return ""
+        return (
+            f"name leak: {self.literal:.1%} of the answerable queries spell a relevant tool's "
+            f"name, {self.as_words:.1%} spell it as words"
+        )
+
+
+def name_leak(queries: Iterable[LabelledQuery], tools: Sequence[ToolSpec]) -> LeakReport:
+    """Count the answerable queries that spell the name of a relevant tool.
+
+    Labels that name none of `tools` are passed over; without answerable queries both are 0.
+    """
+    names = {tool.id: tool.name.casefold() for tool in tools}
+    spelt = {name: re.compile(rf"(?<!\w){re.escape(name)}(?!\w)") for name in names.values()}
+    in_words = {tool.id: _words(tool.name) for tool in tools}
+    answerable = [query for query in queries if query.answerable]
+    literal = as_words = 0
+    for query in answerable:
+        gold = [tool_id for tool_id in query.relevant if tool_id in names]
+        text, words = query.text.casefold(), _words(query.text)
+        # The plain search comes first, as nearly every query ends there, at a tenth of the price.
+        named = [names[tool_id] for tool_id in gold if names[tool_id] in text]
+        literal += any(spelt[name].search(text) for name in named)
+        as_words += any(in_words[tool_id] in words for tool_id in gold)
+    total = max(len(answerable), 1)
+    return LeakReport(literal / total, as_words / total)
+
+
+def _words(text: str) -> str:
+    """The words with a space on either side of each, so that `in` finds whole words only."""
+    return f" {' '.join(split_identifier(text))} ".casefold()
+
+
+def with_shots(data: DataSet, shots: int, seed: int = 0) -> DataSet:
+    """The data set with up to `shots` training queries as examples of each intent.
+
+    Queries that became examples are queries no more. Only intents are taught, and only from
+    queries of the split `train` that one intent answers.
+    """
+    if data.kind != "intents" or shots == 0:
+        return data
+    pools: defaultdict[str, list[str]] = defaultdict(list)
+    for query in data.split("train"):
+        if len(query.relevant) == 1:
+            pools[next(iter(query.relevant))].append(query.text)
+    rng = random.Random(seed)  # noqa: S311 -- a seeded choice, nothing secret
+    chosen = {
+        tool.id: tuple(rng.sample(pools[tool.id], min(shots, len(pools[tool.id]))))
+        for tool in data.tools
+    }
+    taken = {text for texts in chosen.values() for text in texts}
+    return replace(
+        data,
+        tools=tuple(
+            tool.model_copy(update={"success_examples": tool.success_examples + chosen[tool.id]})
+            for tool in data.tools
+        ),
+        queries=tuple(query for query in data.queries if query.text not in taken),
+        notes=(*data.notes, f"up to {shots} training queries are examples of each intent"),
+    )

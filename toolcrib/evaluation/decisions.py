@@ -20,9 +20,8 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.gate_measures import BINS, ReliabilityBin, expected_error, reliability_bins
-from toolcrib.evaluation.rows import LocatedQuery
+from toolcrib.evaluation.dataset import LabelledQuery, LocatedQuery
+from toolcrib.evaluation.measures import BINS, ReliabilityBin, expected_error, reliability_bins
 from toolcrib.evaluation.significance import sign_test
 from toolcrib.records import CollectionHit, Outcome, Refusal
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolsRecord

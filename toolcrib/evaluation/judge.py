@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field
 from toolcrib.crib import Crib
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import LanguageModelError, StoreWriteError, UnknownToolError
-from toolcrib.evaluation.rows import QueryRow, read_rows
+from toolcrib.evaluation.dataset import QueryRow, read_rows
 from toolcrib.language_models import LanguageModel
 from toolcrib.records import Message, Refusal, ToolSpec
 from toolcrib.retrieval.hybrid import HybridRetriever

@@ -21,8 +21,8 @@ from typing import Any, TypeAlias
 from pydantic import Field
 
 from toolcrib.errors import SourceError, UnknownFormatError
-from toolcrib.evaluation.dataset import DataSet
-from toolcrib.evaluation.rows import (
+from toolcrib.evaluation.dataset import (
+    DataSet,
     FileRow,
     Filled,
     IntentRow,

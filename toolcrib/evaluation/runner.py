@@ -11,8 +11,13 @@ import numpy as np
 
 from toolcrib.errors import CalibrationError, SettingsError, ToolcribError
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
-from toolcrib.evaluation.gate_measures import gate_measures, verdict_measures
-from toolcrib.evaluation.measures import PromptTokens, main_measure, measure
+from toolcrib.evaluation.measures import (
+    PromptTokens,
+    gate_measures,
+    main_measure,
+    measure,
+    verdict_measures,
+)
 from toolcrib.evaluation.results import (
     Comparison,
     Evaluation,

@@ -1,4 +1,4 @@
-"""Trajectories with alarms: whether guidance fires where careful humans would, and only there."""
+"""Trajectories with alarms: hints of guidance, compared with where careful humans would speak."""
 
 from __future__ import annotations
 
@@ -9,29 +9,19 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from toolcrib.evaluation.rows import FileRow, read_all
-from toolcrib.guidance import (
-    ConsultationProvider,
-    DiagnosticSignalProvider,
-    DoomLoopBreakerProvider,
-    GuidanceClassifier,
-    GuidanceContext,
-    SearchLoopProvider,
-    TrajectoryBuilder,
-    TrajectoryEvent,
-    run_classifiers,
-)
+from toolcrib.evaluation.dataset import FileRow, read_all
+from toolcrib.guidance import GuidanceSession, TrajectoryEvent
 from toolcrib.records.codec import Score
 
 AlarmName: TypeAlias = Literal["doom_loop", "error_streak", "stall", "search_loop"]
 
-ALARMS: Mapping[AlarmName, GuidanceClassifier] = {
-    "doom_loop": DoomLoopBreakerProvider(),
-    "error_streak": DiagnosticSignalProvider(),
-    "stall": ConsultationProvider(),
-    "search_loop": SearchLoopProvider(),
+ALARMS: Mapping[str, AlarmName] = {
+    "doom-loop": "doom_loop",
+    "error-streak": "error_streak",
+    "stall": "stall",
+    "search-loop": "search_loop",
 }
-"""Provider of each alarm, as agents have it."""
+"""Alarm of each hint, by the hint's key; a stall has no hint by default."""
 
 MAX_DELAY_EVENTS = 2
 """Events after the one at which a human would say so, up to which an alarm is in time."""
@@ -94,7 +84,10 @@ class AlarmWindow:
 
 @dataclass(frozen=True, slots=True)
 class AlarmScores:
-    """One alarm over a set: those that should come, those that came, and what was right of each."""
+    """One kind of trouble over a set: `labelled` stretches, and those `found` by a hint in time.
+
+    `fired` are the hints of this kind, `right` those that came where somebody sees trouble.
+    """
 
     labelled: int = 0
     found: int = 0
@@ -104,19 +97,19 @@ class AlarmScores:
     @computed_field
     @property
     def recall(self) -> Score:
-        """The share of the labelled that was found in time."""
+        """Share of the labelled that was found in time."""
         return self.found / self.labelled if self.labelled else 1.0
 
     @computed_field
     @property
     def precision(self) -> Score:
-        """The share of those that came that was labelled."""
+        """Share of the hints that was right."""
         return self.right / self.fired if self.fired else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class AlarmMistake:
-    """An alarm that was missed, or came where none should; `at` is the place of an event."""
+    """Trouble that was missed, or a hint where none should be; `at` is the place of an event."""
 
     id: str
     kind: str
@@ -127,7 +120,7 @@ class AlarmMistake:
 
 @dataclass(frozen=True, slots=True)
 class GuidanceEvaluation:
-    """Alarms of guidance on labelled trajectories; hours are by the trajectories' own times."""
+    """Hints on labelled trajectories; hours are by the trajectories' own times."""
 
     split: str
     trajectories: int
@@ -151,42 +144,43 @@ def load_trajectories(paths: Iterable[Path], split: str) -> Iterator[LabelledTra
             yield from (each for each in found if split in {"all", each.split})
 
 
-def fired(events: Iterable[TrajectoryEvent]) -> list[tuple[AlarmName, int]]:
-    """The alarms that a trajectory sets off, each with the place where it begins."""
-    builder, standing = TrajectoryBuilder(), set[AlarmName]()
+def hints_of(events: Iterable[TrajectoryEvent]) -> list[tuple[AlarmName, int]]:
+    """Hints that a session gives on a trajectory, each with the place of its event."""
+    session = GuidanceSession()
     found: list[tuple[AlarmName, int]] = []
     for place, event in enumerate(events):
-        context = GuidanceContext(builder.add(event).build())
-        now = {name for name, each in ALARMS.items() if run_classifiers([each], context)}
-        found.extend((name, place) for name in ALARMS if name in now - standing)
-        standing = now
+        session.trajectory.on_event(event)
+        if (hint := session.hint()) is not None:
+            found.append((ALARMS[hint.key], place))
     return found
 
 
 def evaluate_guidance(trajectories: Sequence[LabelledTrajectory], split: str) -> GuidanceEvaluation:
-    """Compare the alarms that are set off with those that are labelled."""
-    counts: dict[AlarmName, list[int]] = {name: [0, 0, 0, 0] for name in ALARMS}
+    """Compare the hints that are given with the alarms that are labelled."""
+    counts: dict[AlarmName, list[int]] = {name: [0, 0, 0, 0] for name in ALARMS.values()}
     mistakes = list[AlarmMistake]()
     healthy_alarms = 0
     for each in trajectories:
-        alarms = fired(each.events)
-        for pattern, tally in counts.items():
-            window = each.window(pattern)
-            came = [at for name, at in alarms if name == pattern]
-            right = [at for at in came if window and window.begin <= at]
-            mistakes += [_mistake(each, pattern, "false", at) for at in came if at not in right]
-            tally[2] += len(came)
-            tally[3] += len(right)
-            if window is not None and window.is_due:
-                is_found = any(at <= window.end for at in right)
-                tally[0] += 1
-                tally[1] += is_found
-                if not is_found:
-                    mistakes.append(
-                        _mistake(each, pattern, "missed", window.end - MAX_DELAY_EVENTS)
-                    )
-        if each.is_healthy:
-            healthy_alarms += len(alarms)
+        hints = hints_of(each.events)
+        windows: dict[AlarmName, AlarmWindow | None]
+        windows = {name: each.window(name) for name in ALARMS.values()}
+        begin = min((window.begin for window in windows.values() if window), default=None)
+        for name, at in hints:
+            is_right = begin is not None and begin <= at
+            counts[name][2] += 1
+            counts[name][3] += is_right
+            if not is_right:
+                mistakes.append(AlarmMistake(each.id, each.kind, name, "false", at))
+        for name, window in windows.items():
+            if window is None or not window.is_due:
+                continue
+            is_found = any(window.begin <= at <= window.end for _, at in hints)
+            counts[name][0] += 1
+            counts[name][1] += is_found
+            if not is_found:
+                due = window.end - MAX_DELAY_EVENTS
+                mistakes.append(AlarmMistake(each.id, each.kind, name, "missed", due))
+        healthy_alarms += len(hints) if each.is_healthy else 0
     healthy = [each for each in trajectories if each.is_healthy]
     return GuidanceEvaluation(
         split,
@@ -198,12 +192,6 @@ def evaluate_guidance(trajectories: Sequence[LabelledTrajectory], split: str) ->
         patterns={name: AlarmScores(*numbers) for name, numbers in counts.items()},
         mistakes=tuple(mistakes),
     )
-
-
-def _mistake(
-    each: LabelledTrajectory, pattern: AlarmName, mistake: Literal["missed", "false"], at: int
-) -> AlarmMistake:
-    return AlarmMistake(each.id, each.kind, pattern, mistake, at)
 
 
 def _seconds(each: LabelledTrajectory) -> float:

@@ -8,12 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from toolcrib.access.lock_file import LockFile
-from toolcrib.access.quarantine import Quarantine
+from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.errors import UnknownToolError
 from toolcrib.indexers.audit import audit_all, blocks
 from toolcrib.records import ToolSpec
-from toolcrib.records.audit import Finding, Held
+from toolcrib.records.reports import Finding, Held
 
 NEW = "new on a server that is known"
 CHANGED = "changed since it was approved"

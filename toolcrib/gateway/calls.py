@@ -9,6 +9,7 @@ import secrets
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -19,11 +20,12 @@ from mcp import MCPError
 from mcp.types import CallToolResult, InputRequiredResult, TextContent
 
 from toolcrib.caches import BoundedMap
-from toolcrib.errors import DeadlineError, ServiceError, ToolcribError
+from toolcrib.errors import DeadlineError, ForbiddenError, ServiceError, ToolcribError
 from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.connection import PendingCall, UpstreamConnection
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, ClientRequest, conversation_key
+from toolcrib.gateway.flow import FlowPolicy
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import UpstreamPool
@@ -123,7 +125,7 @@ class Alternatives:
         if not self._index.is_open.is_set():
             return " Try again later."
         try:
-            hits = await self._find(failed, budget)
+            hits = await self._find(failed, budget, budget.query)
         except ToolcribError:
             logger.warning("alternates could not be looked for", exc_info=True)
             return ""
@@ -132,13 +134,13 @@ class Alternatives:
             return " No other tool is like it; try again later, or go on without it."
         return "\nOther tools that may do it:\n" + "\n".join(lines)
 
-    async def _find(self, failed: CatalogEntry, budget: CallBudget) -> list[ToolHit]:
+    async def _find(self, failed: CatalogEntry, budget: CallBudget, goal: str) -> list[ToolHit]:
         tools = self._index.crib.tools
         return await self._index.work(
             alternates,
             tools.find,
             failed.spec,
-            budget.query or failed.spec.description or failed.spec.name,
+            goal or failed.spec.description or failed.spec.name,
             excluded=self._failures.of(budget.id),
             scope=granted_scope(get_access_token(), self._scope),
             where=Not(AnyOf("server", self._pool.not_up())),
@@ -146,12 +148,15 @@ class Alternatives:
             likeness=tools.settings.recovery.likeness,
         )
 
-    async def names(self, name: str, key: str) -> list[str]:
-        """Names of the tools on offer to try instead of a tool, in the conversation of a key."""
+    async def names(self, name: str, goal: str, key: str) -> list[str]:
+        """Names of the tools on offer to try instead of a tool, in the conversation of a key.
+
+        `goal` is the search that led to the tool's call, empty if there was none.
+        """
         failed = self._index.catalog.named(name)
         if failed is None or not self._index.is_open.is_set():
             return []
-        hits = await self._find(failed, self._budgets.of(key))
+        hits = await self._find(failed, self._budgets.of(key), goal)
         entries = (self._index.catalog.get(hit.id) for hit in hits)
         return [entry.name for entry in entries if entry is not None]
 
@@ -253,12 +258,13 @@ class CallRunner:
         alternatives: Alternatives,
         level: Callable[[str], str],
         guidance: GatewayGuidance,
+        flow: FlowPolicy,
         *,
         timeout_s: float,
     ) -> None:
         self._pool, self._budgets, self._alternatives = pool, budgets, alternatives
         self._level, self._timeout_s = level, timeout_s
-        self._guidance = guidance
+        self._guidance, self._flow = guidance, flow
         self._checks: set[asyncio.Task[None]] = set()
         self._pending = PendingInputs(pool.intervals.idle_s)
 
@@ -301,7 +307,8 @@ class CallRunner:
             text = f"The server {entry.spec.server!r} does not answer, so {entry.name} was "
             return failure(f"{text}not called." + await self._alternatives.as_text(entry, budget))
         meta = _forwarded_meta(context)
-        pending = connection.call(request, entry.spec.name, arguments, meta, self._timeout_s)
+        check = partial(self._flow.check, entry=entry, arguments=arguments)
+        pending = connection.call(request, entry.spec.name, arguments, meta, self._timeout_s, check)
         return await self._finish(_Call(entry, connection, pending, budget, request.key, since))
 
     async def _finish(self, call: _Call) -> ToolResult:
@@ -309,6 +316,8 @@ class CallRunner:
         entry, budget = call.entry, call.budget
         try:
             result = await call.pending.outcome()
+        except ForbiddenError as refused:
+            return failure(str(refused))
         except Exception as error:  # noqa: BLE001 -- any error that a server causes is its failure
             await self._alternatives.report(budget, entry, "failure", call.since)
             await self._check(call, error)
@@ -360,6 +369,7 @@ class CallRunner:
         self._pending.leave(key)
         self._budgets.leave(key)
         self._guidance.leave(key)
+        self._flow.leave(key)
 
 
 def _parameters(entry: CatalogEntry) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -21,6 +21,11 @@ from toolcrib.indexers.readers.mcp_config import (
 from toolcrib.records import Sensitivity, ToolSpec
 from toolcrib.records.codec import faults, is_object
 
+FlowTrait: TypeAlias = Literal["reads_private", "brings_foreign", "sends_out"]
+"""What a tool does to the data of a conversation: see the flow policy."""
+
+FLOW_TRAITS: tuple[FlowTrait, ...] = get_args(FlowTrait)
+
 OVERLAY_KEY = "toolcrib"
 """Key of the overlay in a server's entry."""
 
@@ -30,6 +35,7 @@ class Overlay(BaseModel):
 
     `tags` are added to each tool's own; `sensitivity` applies to all tools. `disabled` tools, by
     name or glob, cannot be found or called; `always_active` tools are listed beside the search.
+    For the flow policy, each trait may name its tools; None leaves them to a guess.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,6 +44,9 @@ class Overlay(BaseModel):
     sensitivity: Sensitivity = "public"
     disabled: frozenset[str] = frozenset()
     always_active: frozenset[str] = frozenset()
+    reads_private: frozenset[str] | None = None
+    brings_foreign: frozenset[str] | None = None
+    sends_out: frozenset[str] | None = None
 
     def on(self, spec: ToolSpec) -> ToolSpec:
         """Copy of a tool with the overlay; approvals are for the server's own specification."""
@@ -55,7 +64,7 @@ class Overlay(BaseModel):
 class ServerConfig:
     """One server: its target, or the `problem` of its entry in one line.
 
-    `tools` is the filter of the tools that its entry switches on.
+    `tools` is the filter of the tools that its entry switches on; `warnings` stop nothing.
     """
 
     name: str
@@ -63,6 +72,7 @@ class ServerConfig:
     problem: str = ""
     tools: ToolFilter = field(default_factory=ToolFilter)
     overlay: Overlay = field(default_factory=Overlay)
+    warnings: tuple[str, ...] = ()
 
     def offered(self, spec: ToolSpec) -> ToolSpec:
         """Copy of a tool as it is offered, disabled if the entry switches it off."""
@@ -94,6 +104,7 @@ def read_config(
             each.problem,
             each.tools,
             _overlay(source, each.name, servers[each.name]),
+            each.warnings,
         )
         for each in server_entries(servers, env)
     )

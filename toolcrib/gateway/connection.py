@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -49,12 +49,11 @@ from toolcrib.indexers.readers.mcp_session import (
     UNAUTHORISED,
     SessionState,
     Tap,
-    connect,
     explain,
     explain_timeout,
-    initialize,
     is_closed,
     list_pages,
+    open_session,
 )
 
 if TYPE_CHECKING:
@@ -300,15 +299,12 @@ class UpstreamConnection:
     async def _live(self) -> None:
         try:
             with self._scope, self._stderr:
-                async with connect(self._state, self._stderr.file) as (incoming, outgoing):
-                    watched = _Incoming(incoming, self._state, self._stop)
-                    async with self._relaying(watched, outgoing) as session:
-                        await initialize(session)
-                        self._session = session
-                        hello = session.initialize_result or session.discover_result
-                        self.instructions = (hello and hello.instructions) or ""
-                        self._ready.set()
-                        await self._until_stopped(session)
+                async with open_session(self._state, self._stderr.file, self._relaying) as session:
+                    self._session = session
+                    hello = session.initialize_result or session.discover_result
+                    self.instructions = (hello and hello.instructions) or ""
+                    self._ready.set()
+                    await self._until_stopped(session)
                 is_process = isinstance(self._state.target, StdioTarget)
                 end = "process ended" if is_process else "connection closed"
                 line = self._stderr.line
@@ -334,7 +330,8 @@ class UpstreamConnection:
             "message_handler": self._receive,
         }
         us = Implementation(name="toolcrib", version=__version__)
-        return _RelayingSession(incoming, outgoing, **callbacks, client_info=us, log_level="debug")
+        watched = _Incoming(incoming, self._state, self._stop)
+        return _RelayingSession(watched, outgoing, **callbacks, client_info=us, log_level="debug")
 
     async def _until_stopped(self, session: ClientSession) -> None:
         async with anyio.create_task_group() as beside:
@@ -440,8 +437,9 @@ class UpstreamConnection:
         arguments: dict[str, Any],
         meta: Mapping[str, Any] | None,
         timeout_s: float,
+        check: Callable[[PendingCall], Awaitable[None]],
     ) -> PendingCall:
-        """Start a call of a tool."""
+        """Start a call of a tool, once `check` has let it pass; its error is that of the call."""
         call = PendingCall(request, timeout_s)
 
         async def report_progress(done: float, total: float | None, message: str | None) -> None:
@@ -452,7 +450,12 @@ class UpstreamConnection:
             self.used_at = monotonic()
 
         progress = report_progress if request.wants_progress else None
-        task = asyncio.create_task(self._call(name, arguments, meta, progress))
+
+        async def checked() -> CallToolResult:
+            await check(call)
+            return await self._call(name, arguments, meta, progress)
+
+        task = asyncio.create_task(checked())
         task.add_done_callback(remove)
         self._calls.append(call)
         self.used_at = monotonic()

@@ -23,6 +23,7 @@ from toolcrib.gateway.calls import Alternatives, CallBudgets, CallRunner
 from toolcrib.gateway.catalog import CatalogProvider
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.downstream import Handshake, Level, Notifications, Reporter
+from toolcrib.gateway.flow import FlowPolicy
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import GatewayIndex, Storage
 from toolcrib.gateway.offers import OffersProvider
@@ -144,6 +145,7 @@ class Gateway:
             alternatives,
             self._notifications.level,
             guidance,
+            FlowPolicy(chosen.flow, configs),
             timeout_s=timeout_s,
         )
         self._search = GatewaySearch(
@@ -191,6 +193,8 @@ class Gateway:
         self._spawn(self.index.follow_approvals(self.pool.intervals.poll_s))
         self._spawn(self._notifications.follow())
         for upstream in self.pool:
+            for warning in upstream.config.warnings:
+                self._report("warning", f"{upstream.name}: {warning}")
             if upstream.config.problem:
                 self._report("error", f"{upstream.name}: {upstream.config.problem}")
                 self.index.give_up(upstream.name)

@@ -19,8 +19,8 @@ HINT_PREFIX = "[Hint of the toolcrib gateway, not of the tool]"
 MAX_RESULT_CHARS = 20_000
 """Length of a result's text in a trajectory."""
 
-FindNames = Callable[[str, str], Awaitable[Sequence[str]]]
-"""Finds names of tools to use instead of a named tool, in the conversation of a key."""
+FindNames = Callable[[str, str, str], Awaitable[Sequence[str]]]
+"""Finds names of tools to use instead of a named tool, for a goal, in the conversation of a key."""
 
 
 class GatewayGuidance:
@@ -47,7 +47,7 @@ class GatewayGuidance:
             lambda trajectory: trajectory.tool_invoked(
                 name=name,
                 parameters=arguments,
-                success=not result.is_error,
+                success=False if result.is_error else None,
                 error=text if result.is_error else None,
                 result=text,
             ),
@@ -82,8 +82,8 @@ class GatewayGuidance:
         self, key: str, session: GuidanceSession, result: ToolResult
     ) -> ToolResult:
         stuck = session.stuck()
-        names = () if stuck is None else await self._find_names(stuck.name, key)
-        hint = session.hint(lambda _tool, _text: names)
+        names = () if stuck is None else await self._find_names(stuck.name, stuck.goal, key)
+        hint = session.hint(lambda _tool, _goal: names)
         if hint is None:
             return result
         return _with_text(result, f"{HINT_PREFIX} {hint.content}")

@@ -26,7 +26,7 @@ from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.reports import Unready
 from toolcrib.store.filters import And, Equals, Filter
 from toolcrib.store.payload import tool_payload
-from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.store.records_db import DbRow, RecordsDb
 
 IS_SKILL = Equals("kind", "skill")
 """Skills are indexed too. They belong to no server, even if a server has their name."""
@@ -197,6 +197,9 @@ class GatewayIndex:
         if self._listed.get(server) == specs:
             return
         self._listed[server] = specs
+        names = [spec.name for spec in filter(is_tool, specs)]
+        for pattern in self._configs[server].tools.idle_patterns(names):
+            self._report("warning", f"{server}: {pattern!r} in a list of its tools fits none")
         if server not in self.pending or self.pending[server].over.is_set():
             self.pending[server] = PendingServer()
         await self.review()

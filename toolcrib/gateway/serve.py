@@ -26,8 +26,7 @@ from starlette.responses import JSONResponse, Response
 
 from toolcrib import build
 from toolcrib.access.keys import KeyRing
-from toolcrib.access.lock_file import LockFile
-from toolcrib.access.quarantine import Quarantine
+from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.errors import SettingsError, StoreError
 from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.auth import KeyVerifier
@@ -39,7 +38,7 @@ from toolcrib.indexers.readers.mcp_session import quiet_sdk
 from toolcrib.integrations.formats import RESERVED_NAMES
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings
-from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.store.records_db import DbRow, RecordsDb
 from toolcrib.telemetry import MetricsRegistry
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})

@@ -7,26 +7,18 @@ import math
 import re
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from statistics import fmean
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from pydantic import BaseModel, Field
 
 from toolcrib.caches import BoundedMap
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.errors import SettingsError
-from toolcrib.guidance.actions import ToolCall
-from toolcrib.guidance.detectors import (
-    CYCLE,
-    REPETITIONS,
-    PatternType,
-    certainty,
-    find_loop,
-)
+from toolcrib.guidance.alarms import certainty, find_loop
 from toolcrib.guidance.trajectory import TrajectoryAnalysis
 from toolcrib.records import Message
 
@@ -38,6 +30,8 @@ __all__ = [
     "AnyOfClassifier",
     "ClassificationResult",
     "ClassifierBenchmark",
+    "ClassifierConfig",
+    "ClassifierCooldownTracker",
     "DoomLoopClassifier",
     "ErrorStreakClassifier",
     "GuidanceClassifier",
@@ -65,26 +59,35 @@ _EMPTY_MAPPING: Mapping[str, Any] = MappingProxyType({})
 class PendingToolCall:
     """Call that is about to be made."""
 
-    name: str
-    parameters: Mapping[str, Any] = field(default_factory=lambda: _EMPTY_MAPPING)
+    tool_name: str
+    params: Mapping[str, Any] = field(default_factory=lambda: _EMPTY_MAPPING)
 
 
 @dataclass(frozen=True, slots=True)
 class GuidanceContext:
     """Read-only input of classifiers and providers.
 
-    `session` are the application's facts on the conversation, `last_response` is the model's last
-    text. `turn` counts turns. `delivered` are keys of the conversation's hints, which do not
-    repeat without a tracker. `result` is the classification that triggered a provider.
+    `session` are the application's facts on the conversation. `turn` counts turns for cooldowns.
+    `delivered` are keys of the conversation's hints, which do not repeat without a tracker.
+    `result` is the classification that triggered a provider.
     """
 
     trajectory: TrajectoryAnalysis = field(default_factory=TrajectoryAnalysis)
     pending_tool_calls: tuple[PendingToolCall, ...] = ()
-    last_response: str = ""
-    session: Mapping[str, Any] = field(default_factory=lambda: _EMPTY_MAPPING)
+    session: Any = field(default_factory=lambda: _EMPTY_MAPPING)
     turn: int = 0
     delivered: Mapping[str, int] = field(default_factory=lambda: _EMPTY_MAPPING)
     result: ClassificationResult | None = None
+
+    @property
+    def tool_call_count(self) -> int:
+        """Number of calls in the trajectory."""
+        return self.trajectory.tool_call_count
+
+    @property
+    def turn_count(self) -> int:
+        """Number of messages in the trajectory."""
+        return self.trajectory.turn_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +96,30 @@ class ClassificationResult:
 
     relevant: bool
     confidence: float = 1.0
-    reason: str = ""
+    reason: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=lambda: _EMPTY_MAPPING)
 
     @classmethod
     def yes(
-        cls, confidence: float = 1.0, reason: str = "", metadata: Mapping[str, Any] = _EMPTY_MAPPING
+        cls,
+        confidence: float = 1.0,
+        reason: str | None = None,
+        metadata: Mapping[str, Any] = _EMPTY_MAPPING,
     ) -> Self:
         """Create a positive result."""
         return cls(True, confidence, reason, metadata)  # noqa: FBT003
 
     @classmethod
-    def no(cls, reason: str = "") -> Self:
+    def no(cls, reason: str | None = None) -> Self:
         """Create a negative result."""
         return cls(False, 0.0, reason)  # noqa: FBT003
 
     @classmethod
     def maybe(
-        cls, confidence: float = 0.5, reason: str = "", metadata: Mapping[str, Any] = _EMPTY_MAPPING
+        cls,
+        confidence: float = 0.5,
+        reason: str | None = None,
+        metadata: Mapping[str, Any] = _EMPTY_MAPPING,
     ) -> Self:
         """Create an uncertain result: relevant, unless more confidence is required."""
         return cls(True, confidence, reason, metadata)  # noqa: FBT003
@@ -136,20 +145,62 @@ def run_classifiers(
     classifiers: Iterable[GuidanceClassifier],
     context: GuidanceContext,
     min_confidence: float = 0.5,
-) -> ClassificationResult | None:
-    """First result that fires with enough confidence; a failing classifier is skipped."""
+) -> tuple[GuidanceClassifier, ClassificationResult] | None:
+    """First classifier that fires with enough confidence, and its result.
+
+    A classifier that raises is logged and skipped.
+    """
     for classifier in classifiers:
         try:
             result = classifier.classify(context)
             if result.relevant and result.confidence >= min_confidence:
-                return result
+                return classifier, result
         except Exception as error:  # noqa: BLE001
             failed = type(classifier).__name__, type(error).__name__
             logger.warning("classifier %s failed: %s", *failed)
     return None
 
 
-# -- those that ship -----------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class ClassifierConfig:
+    """Lowest confidence of a classifier, and its limits; None is no limit.
+
+    After firing it may fire again `cooldown_turns` turns later.
+    """
+
+    min_confidence: float = 0.5
+    cooldown_turns: int = 0
+    max_fires_per_session: int | None = None
+
+
+@dataclass(slots=True)
+class ClassifierCooldownTracker:
+    """Tracker of one session: last turn and number of firings, by name."""
+
+    fires: dict[str, int] = field(default_factory=dict[str, int])
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+
+    def can_fire(
+        self,
+        classifier: GuidanceClassifier,
+        current_turn: int,
+        config: ClassifierConfig | None = None,
+    ) -> bool:
+        """True if a classifier may fire in a turn; turns count from any start."""
+        config, name = config or ClassifierConfig(), classifier.name
+        most, last = config.max_fires_per_session, self.fires.get(name)
+        if most is not None and self.counts.get(name, 0) >= most:
+            return False
+        return last is None or current_turn - last >= config.cooldown_turns
+
+    def record_fire(self, classifier: GuidanceClassifier, turn: int) -> None:
+        """Record a firing."""
+        name = classifier.name
+        self.fires[name] = max(turn, self.fires.get(name, turn))
+        self.counts[name] = self.counts.get(name, 0) + 1
+
+
+# -- by patterns and counts ----------------------------------------------------------------------
 
 
 class _Counting:
@@ -163,22 +214,27 @@ class _Counting:
 
 @dataclass(frozen=True)
 class DoomLoopClassifier(_Counting):
-    """Repeated calls with the same outcomes.
+    """Cycle of at least `min_cycle_length` calls that came with the same answers.
 
-    One tool alone is a cycle of length 1, which a `min_cycle_length` of 2 leaves out.
+    One tool alone is a cycle too: six equal calls are three cycles of two.
     """
 
-    min_repetitions: int = REPETITIONS
-    min_cycle_length: int = CYCLE
+    min_repetitions: int = 3
+    min_cycle_length: int = 2
     name = "doom_loop"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         """Relevant with confidence by the repetitions; `cycle` has the tools in order."""
-        loop = find_loop(context.trajectory.calls, self.min_repetitions, self.min_cycle_length)
+        loop = find_loop(context.trajectory.calls, 2)
         if loop is None:
             return NO
-        told = {"cycle": list(loop.cycle), "repetitions": loop.occurrences}
-        return ClassificationResult.yes(loop.confidence, loop.evidence, told)
+        rounds = math.ceil(self.min_cycle_length / len(loop.cycle_actions))
+        cycle, repetitions = loop.cycle_actions * rounds, loop.repetitions // rounds
+        if repetitions < self.min_repetitions:
+            return NO
+        sure = certainty(repetitions, self.min_repetitions)
+        reason = f"cycle {' → '.join(cycle)} repeated {repetitions} times"
+        return ClassificationResult.yes(sure, reason, {"cycle": cycle})
 
 
 @dataclass(frozen=True)
@@ -191,37 +247,29 @@ class ErrorStreakClassifier(_Counting):
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         """Relevant with confidence by the failures; `errors` has their messages."""
         streak = context.trajectory.consecutive_errors
-        failed = context.trajectory.recent_errors(streak)
-        # To ask again after a wait, and to be told otherwise, is patience.
-        waited = sum(
-            call.is_reply or (call.paused and call.asked == last.asked and call.kind != last.kind)
-            for last, call in pairwise(failed)
-        )
-        if streak - waited < self.threshold:
+        if streak < self.threshold:
             return NO
-        failed = failed[-2 * self.threshold :]
+        recent = context.trajectory.recent_errors(self.threshold)
         return ClassificationResult.yes(
             certainty(streak, self.threshold),
-            f"{streak} calls failed in a row",
-            {"errors": [call.error or call.result for call in failed], "streak": streak},
+            f"{streak} consecutive errors",
+            {"errors": [call.message for call in recent]},
         )
 
 
 @dataclass(frozen=True)
 class ProgressStallClassifier(_Counting):
-    """Consecutive calls without progress, or too little news in recent calls."""
+    """Consecutive calls that failed or brought nothing new."""
 
-    threshold: int = 5
+    stall_threshold: int = 5
     name = "progress_stall"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         """Relevant from the threshold on."""
         idle = context.trajectory.calls_without_progress
-        stall = context.trajectory.pattern(PatternType.PROGRESS_STALL)
-        if max(idle, stall.occurrences if stall else 0) < self.threshold:
+        if idle < self.stall_threshold:
             return NO
-        reason = f"{idle} calls without progress" if stall is None else stall.evidence
-        return ClassificationResult.yes(0.8, reason, {"calls": idle})
+        return ClassificationResult.yes(0.8, f"no progress in {idle} actions")
 
 
 @dataclass(frozen=True)
@@ -229,223 +277,181 @@ class HighToolCountClassifier(_Counting):
     """Number of calls near or beyond a limit."""
 
     threshold: int = 50
-    warn_at: float = 0.8
+    warning_ratio: float = 0.8
     name = "high_tool_count"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Certain at the threshold; a warning of 0.6 from four fifths on."""
-        count = context.trajectory.tool_call_count
-        if count < self.warn_at * self.threshold:
-            return NO
-        confidence = 1.0 if count >= self.threshold else 0.6
-        reason = f"{count} of {self.threshold} calls"
-        return ClassificationResult.maybe(confidence, reason, {"count": count})
+        """Certain at the threshold; 0.6 from `warning_ratio` of the threshold on."""
+        count = context.tool_call_count
+        if count >= self.threshold:
+            return ClassificationResult.yes(1.0, f"{count} tool calls exceed {self.threshold}")
+        if count >= self.threshold * self.warning_ratio:
+            return ClassificationResult.maybe(0.6, f"{count} tool calls approach {self.threshold}")
+        return NO
 
 
 @dataclass(frozen=True)
 class SingleToolRepeatedClassifier(_Counting):
-    """One tool repeated among the last calls."""
+    """One tool in all of the last `window` calls, if those are at least `threshold`."""
 
     window: int = 5
     threshold: int = 4
     name = "single_tool_repeated"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant at the threshold; `tool` is its name."""
-        names = [call.name for call in context.trajectory.recent_tool_calls(self.window)]
-        for name in names[: self.window - self.threshold + 1]:
-            if (count := names.count(name)) >= self.threshold:
-                reason = f"{count} of the last {len(names)} calls are of {name}"
-                return ClassificationResult.yes(0.7, reason, {"tool": name, "count": count})
-        return NO
+        """Relevant at the threshold; `tool` is the tool's name."""
+        names = [call.tool_name for call in context.trajectory.recent_tool_calls(self.window)]
+        if len(names) < self.threshold or len(set(names)) > 1:
+            return NO
+        reason = f"{names[0]} called {len(names)} times consecutively"
+        return ClassificationResult.yes(0.7, reason, {"tool": names[0]})
 
 
 @dataclass(frozen=True)
 class SequentialWhenParallelClassifier(_Counting):
-    """Sequential calls that could run in parallel, as none uses another's result.
+    """Calls of independent tools, one after another, that could be made at once."""
 
-    `independent_tools` may run in parallel; by default all tools that only look.
-    """
-
+    independent_tools: frozenset[str] = frozenset({"read_file", "search", "grep"})
     threshold: int = 3
-    independent_tools: Collection[str] | None = None
     name = "sequential_when_parallel"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant if the last calls are different looks, none of them fed by another."""
-        calls = context.trajectory.recent_tool_calls(self.threshold)
-        if len(calls) < self.threshold or not all(map(self._may_go_beside, calls)):
+        """Relevant if the last calls are all of independent tools; `tools` are their names."""
+        names = [call.tool_name for call in context.trajectory.recent_tool_calls(self.threshold)]
+        if len(names) < self.threshold or not self.independent_tools.issuperset(names):
             return NO
-        if len({(call.name, call.words) for call in calls}) < len(calls):
-            return NO
-        if any(_feeds(one, two) for at, two in enumerate(calls) for one in calls[:at]):
-            return NO
-        names = [call.name for call in calls]
-        reason = f"{len(names)} calls, one after another, need nothing of each other"
+        reason = f"{len(names)} independent tools called sequentially"
         return ClassificationResult.yes(0.6, reason, {"tools": names})
 
-    def _may_go_beside(self, call: ToolCall) -> bool:
-        if self.independent_tools is not None:
-            return call.success and call.name in self.independent_tools
-        return call.success and call.effect == "looks" and not call.waits
 
-
-MIN_FED = 3
-
-
-def _feeds(one: ToolCall, two: ToolCall) -> bool:
-    """True if a value of one call's result is in another call's parameters."""
-    given = one.result.lower()
-    return any(len(word) >= MIN_FED and word in given for word in two.words - one.words)
+# -- by contents ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class LargeOutputClassifier(_Counting):
-    """Very long last result or last response."""
+    """Last result of more than `size_threshold` characters."""
 
-    threshold: int = 10_000
+    size_threshold: int = 10_000
     name = "large_output"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant from the threshold of characters on."""
+        """Relevant above the threshold."""
         last = context.trajectory.recent_tool_calls(1)
-        size = max(last[0].result_chars if last else 0, len(context.last_response))
-        if size < self.threshold:
+        if not last or last[0].result.chars <= self.size_threshold:
             return NO
-        return ClassificationResult.yes(0.7, f"{size} characters of output", {"characters": size})
+        return ClassificationResult.yes(0.7, f"{last[0].result.chars} characters of output")
 
 
-PART_CHARS, OVERLAP_CHARS = 4_000, 200
-MAX_PENDING_CHARS = 40_000
-"""Characters searched in a call; a longer call is reported as longer."""
-
-
+@dataclass(frozen=True)
 class SensitiveContentClassifier:
-    """Secrets or personal data in calls that are about to be made.
+    """Patterns, case ignored, in the parameters of calls that are about to be made."""
 
-    `patterns` are further regular expressions by name. Keys, passwords, card, account and phone
-    numbers are found without them.
-    """
-
+    patterns: tuple[str, ...] = ("password", "secret", "api[_-]?key", "credential", "token")
     name = "sensitive_content"
 
-    def __init__(
-        self,
-        patterns: Mapping[str, str | re.Pattern[str]] | Sequence[str] = (),
-        *,
-        region: str | None = None,
-    ) -> None:
-        named = patterns if isinstance(patterns, Mapping) else {each: each for each in patterns}
-        try:
-            self._patterns = {name: re.compile(each) for name, each in named.items()}
-        except re.error as error:
-            raise SettingsError(f"a pattern is no regular expression: {error}") from error
-        self._region = region
+    def __post_init__(self) -> None:
+        for pattern in self.patterns:
+            try:
+                re.compile(pattern, re.IGNORECASE)
+            except re.error as error:
+                wrong = f"the pattern {pattern!r} is no regular expression: {error}"
+                raise SettingsError(wrong) from error
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant with the kinds found, never with the found values."""
+        """Relevant with the pattern found, never with the found text."""
         for call in context.pending_tool_calls:
-            text = _text_of(call.parameters)
-            starts = range(0, max(1, min(len(text), MAX_PENDING_CHARS)), PART_CHARS - OVERLAP_CHARS)
-            parts = (text[start : start + PART_CHARS] for start in starts)
-            if kinds := next((found for part in parts if (found := self._kinds(part))), None):
-                reason = f"the call of {call.name} holds {', '.join(kinds)}"
-                return ClassificationResult.yes(0.9, reason, {"tool": call.name, "kinds": kinds})
-            if len(text) > MAX_PENDING_CHARS:
-                reason = f"the call of {call.name} is too long to be looked through"
-                return ClassificationResult.maybe(0.5, reason, {"tool": call.name, "kinds": []})
+            text = str(call.params)
+            for pattern in self.patterns:
+                if re.search(pattern, text, re.IGNORECASE):
+                    reason = f"sensitive pattern detected: {pattern}"
+                    return ClassificationResult.yes(0.9, reason, {"tool": call.tool_name})
         return NO
-
-    def _kinds(self, text: str) -> list[str]:
-        # It loads lists of formats, which no other classifier needs.
-        from toolcrib.router.context.pii import personal_entities, secrets
-
-        found = [name for name, each in self._patterns.items() if each.search(text)]
-        known = (*secrets(text), *personal_entities(text, self._region))
-        return list(dict.fromkeys((*found, *(entity.type for entity in known))))
-
-
-def _text_of(parameters: Mapping[str, Any]) -> str:
-    """Text with a line for each parameter, as detectors read it."""
-    lines = (f"{key}: {value}" for key, value in parameters.items())
-    return "\n".join(lines)
 
 
 # -- made of others ------------------------------------------------------------------------------
 
 
-class _Composite:
-    """Classifier over at least one other, in order."""
+@dataclass(frozen=True)
+class _Several:
+    """Classifier made of at least one other."""
 
-    kind = "composite"
+    classifiers: tuple[GuidanceClassifier, ...]
+    kind: ClassVar[str]
 
-    def __init__(
-        self, classifiers: Sequence[GuidanceClassifier], *, name: str | None = None
-    ) -> None:
-        if not classifiers:
+    def __post_init__(self) -> None:
+        if not self.classifiers:
             raise SettingsError(f"{type(self).__name__} needs at least one classifier")
-        self.name, self._classifiers = name or self.kind, tuple(classifiers)
+
+    @property
+    def name(self) -> str:
+        """Kind, with the names of all."""
+        return f"{self.kind}({', '.join(each.name for each in self.classifiers)})"
 
 
-class AllOfClassifier(_Composite):
+class AllOfClassifier(_Several):
     """Conjunction: mean confidence, joined reasons."""
 
     kind = "all_of"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Stop at the first negative result."""
-        found: list[ClassificationResult] = []
-        for classifier in self._classifiers:
-            found.append(classifier.classify(context))
-            if not found[-1].relevant:
-                return ClassificationResult.no(found[-1].reason)
-        merged = {key: value for each in found for key, value in each.metadata.items()}
+        """Relevant if all are."""
+        found = [classifier.classify(context) for classifier in self.classifiers]
+        if not all(each.relevant for each in found):
+            return NO
         reasons = "; ".join(each.reason for each in found if each.reason)
-        return ClassificationResult.yes(fmean(each.confidence for each in found), reasons, merged)
+        return ClassificationResult.yes(fmean(each.confidence for each in found), reasons)
 
 
-class AnyOfClassifier(_Composite):
+class AnyOfClassifier(_Several):
     """Disjunction: the first positive result."""
 
     kind = "any_of"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         """Return the first positive result."""
-        results = (classifier.classify(context) for classifier in self._classifiers)
+        results = (classifier.classify(context) for classifier in self.classifiers)
         return next((result for result in results if result.relevant), NO)
 
 
-class NotClassifier(_Composite):
+@dataclass(frozen=True)
+class NotClassifier:
     """Negation of a classifier."""
 
-    def __init__(self, classifier: GuidanceClassifier, *, name: str | None = None) -> None:
-        super().__init__([classifier], name=name or f"not_{classifier.name}")
+    classifier: GuidanceClassifier
+
+    @property
+    def name(self) -> str:
+        """Name of the classifier, negated."""
+        return f"not({self.classifier.name})"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Negate the result."""
-        result = self._classifiers[0].classify(context)
+        """Negate the result: 1 less its confidence."""
+        result = self.classifier.classify(context)
         if result.relevant:
-            return ClassificationResult.no(result.reason)
-        return ClassificationResult.yes(1.0, self.name)
+            return NO
+        return ClassificationResult.yes(1 - result.confidence, f"inverse of: {result.reason}")
 
 
-class ThresholdClassifier(_Composite):
+@dataclass(frozen=True)
+class ThresholdClassifier:
     """Classifier with a minimum of confidence."""
 
-    def __init__(
-        self, classifier: GuidanceClassifier, min_confidence: float, *, name: str | None = None
-    ) -> None:
-        if not 0 <= min_confidence <= 1:
-            raise SettingsError(f"min_confidence is {min_confidence}; it must be from 0 to 1")
-        super().__init__([classifier], name=name or classifier.name)
-        self._least = min_confidence
+    classifier: GuidanceClassifier
+    min_confidence: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_confidence <= 1:
+            raise SettingsError(f"min_confidence is {self.min_confidence}; it must be from 0 to 1")
+
+    @property
+    def name(self) -> str:
+        """Name of the classifier with its minimum."""
+        return f"threshold({self.classifier.name}, {self.min_confidence})"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         """Return the result if it is certain enough."""
-        result = self._classifiers[0].classify(context)
-        if result.relevant and result.confidence < self._least:
-            return ClassificationResult.no(result.reason)
-        return result
+        result = self.classifier.classify(context)
+        return result if result.relevant and result.confidence >= self.min_confidence else NO
 
 
 # -- a language model -----------------------------------------------------------------------------
@@ -453,11 +459,13 @@ class ThresholdClassifier(_Composite):
 _MODEL_RETRY_PAUSE_S = 30.0
 """Seconds without another request after a failure, because an agent waits for the answer."""
 
-MAX_CACHED = 256
-LAST_CALLS = 8
-_MAX_PROMPT_NAME_CHARS = 80
+MAX_CACHED, LAST_CALLS, _MAX_PROMPT_NAME_CHARS = 256, 5, 80
 
 NO_VERDICT = ClassificationResult.no("the language model had no verdict")
+
+DEFAULT_PROMPT = (
+    "An agent works with tools. Is it stuck, so that a hint would help it now?\n\n{trajectory}"
+)
 
 
 class LLMVerdict(BaseModel):
@@ -479,35 +487,38 @@ class LLMClassifier:
     def __init__(
         self,
         model: LanguageModel,
-        prompt_template: str,
+        prompt_template: str = "",
+        timeout_ms: int = 500,
         *,
-        name: str = "llm",
-        timeout_s: float | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if "{trajectory}" not in prompt_template:
+        template = prompt_template or DEFAULT_PROMPT
+        if "{trajectory}" not in template:
             raise SettingsError("prompt_template lacks {trajectory}, where the summary goes")
-        self.name = name
-        self._model, self._template, self._timeout_s = model, prompt_template, timeout_s
+        self._model, self._template, self._timeout_s = model, template, timeout_ms / 1000
         self._known: BoundedMap[str, ClassificationResult] = BoundedMap(MAX_CACHED)
         self._lock = threading.Lock()
         self._clock, self._away_until = clock or SystemClock(), -math.inf
 
+    @property
+    def name(self) -> str:
+        """Name with the model's."""
+        return f"llm({self._model.name})"
+
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         """Ask the model, unless the same calls were classified before."""
-        told = _summary(context)
+        summary = _summary(context)
         # The counts, in the first line, differ with each call.
-        key = told.partition("\n")[2]
+        key = summary.partition("\n")[2]
         with self._lock:
             if (known := self._known.get(key)) is not None:
                 return known
             if self._clock() < self._away_until:
                 return NO_VERDICT
         try:
-            prompt = self._template.replace("{trajectory}", told)
-            said = self._model.ask_sync(
+            verdict = self._model.ask_sync(
                 "guidance",
-                [Message(role="user", content=prompt)],
+                [Message(role="user", content=self._template.replace("{trajectory}", summary))],
                 LLMVerdict,
                 timeout_s=self._timeout_s,
             )
@@ -516,7 +527,7 @@ class LLMClassifier:
             with self._lock:
                 self._away_until = self._clock() + _MODEL_RETRY_PAUSE_S
             return NO_VERDICT
-        result = ClassificationResult(said.relevant, said.confidence, said.reason)
+        result = ClassificationResult(verdict.relevant, verdict.confidence, verdict.reason)
         self._known[key] = result
         return result
 
@@ -526,12 +537,12 @@ def _summary(context: GuidanceContext) -> str:
     trajectory = context.trajectory
     lines = [f"{trajectory.tool_call_count} calls, {trajectory.error_count} failed"]
     lines += [
-        f"- {call.name[:_MAX_PROMPT_NAME_CHARS]}: {'ok' if call.success else 'failed'}"
+        f"- {call.tool_name[:_MAX_PROMPT_NAME_CHARS]}: {'ok' if call.success else 'failed'}"
         for call in trajectory.recent_tool_calls(LAST_CALLS)
     ]
-    lines += [f"pattern: {each.type}" for each in trajectory.patterns()]
+    lines += [f"pattern: {name}" for name in trajectory.patterns()]
     lines += [
-        f"about to call: {each.name[:_MAX_PROMPT_NAME_CHARS]}"
+        f"about to call: {each.tool_name[:_MAX_PROMPT_NAME_CHARS]}"
         for each in context.pending_tool_calls[:3]
     ]
     return "\n".join(lines)
@@ -542,25 +553,29 @@ def _summary(context: GuidanceContext) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClassifierBenchmark:
-    """Time of a classifier, in nanoseconds a call."""
+    """Time of a classifier over a number of contexts, in nanoseconds a call."""
 
-    name: str
+    classifier_name: str
     mean_ns: float
     p99_ns: float
     max_ns: float
-    samples: int
 
 
 def benchmark_classifier(
-    classifier: GuidanceClassifier, context: GuidanceContext, samples: int = 1_000
+    classifier: GuidanceClassifier, contexts: Sequence[GuidanceContext]
 ) -> ClassifierBenchmark:
-    """Time a classifier over a number of calls, at least one."""
-    samples = max(1, samples)
-    took: list[int] = []
-    for _ in range(samples):
+    """Time a classifier, once for each context.
+
+    Raises:
+        SettingsError: there is no context.
+    """
+    if not contexts:
+        raise SettingsError("a benchmark needs at least one context")
+    times_ns: list[int] = []
+    for context in contexts:
         start = time.perf_counter_ns()
         classifier.classify(context)
-        took.append(time.perf_counter_ns() - start)
-    took.sort()
-    p99 = took[min(samples - 1, -(-99 * samples // 100) - 1)]
-    return ClassifierBenchmark(classifier.name, fmean(took), float(p99), float(took[-1]), samples)
+        times_ns.append(time.perf_counter_ns() - start)
+    times_ns.sort()
+    p99 = times_ns[-(-99 * len(times_ns) // 100) - 1]
+    return ClassifierBenchmark(classifier.name, fmean(times_ns), float(p99), float(times_ns[-1]))

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from toolcrib.caches import BoundedMap
 from toolcrib.guidance.classifiers import GuidanceContext
 from toolcrib.guidance.providers import (
-    ClassifierCooldownTracker,
     FindAlternates,
-    GuidanceProviderConfig,
     StuckTool,
     collect_guidance,
     default_providers,
     stuck_tool,
 )
+from toolcrib.guidance.results import text_of
 from toolcrib.guidance.trajectory import TrajectoryBuilder
 from toolcrib.records import GuidanceInjection, TrajectoryEvent
 
@@ -29,14 +27,8 @@ __all__ = ["GuidanceHooks", "GuidanceSession", "events_of", "with_guidance"]
 
 logger = logging.getLogger(__name__)
 
-QUIET = 10
-"""Events after a hint without another hint."""
-
-_REPEAT_AFTER_EVENTS = 30
-"""Events after which the same hint may come again."""
-
-MAX_HINTS = 3
-"""Deliveries of one hint in a conversation."""
+QUIET_CALLS = 5
+"""Calls and searches after a hint without another hint."""
 
 
 def no_alternates(_tool: str, _text: str) -> tuple[str, ...]:
@@ -47,13 +39,11 @@ def no_alternates(_tool: str, _text: str) -> tuple[str, ...]:
 class GuidanceSession:
     """Guidance of one conversation: events go into `trajectory`, hints come out.
 
-    Selectivity matters more than coverage: one hint at a time, none soon after another, each
-    seldom. Not for several threads at once.
+    One hint at a time, none soon after another. Not for several threads at once.
     """
 
     def __init__(self) -> None:
         self.trajectory = TrajectoryBuilder()
-        self._tracker = ClassifierCooldownTracker()
         self._last: int | None = None
 
     def stuck(self) -> StuckTool | None:
@@ -66,8 +56,7 @@ class GuidanceSession:
         context = self._context()
         if not self._may_speak(context.turn):
             return None
-        configs = _configs(find_alternates)
-        made = collect_guidance(configs, context, tracker=self._tracker, max_injections=1)
+        made = collect_guidance(default_providers(find_alternates), context, max_injections=1)
         if not made:
             return None
         self._last = context.turn
@@ -75,33 +64,16 @@ class GuidanceSession:
 
     def _context(self) -> GuidanceContext:
         found = self.trajectory.build()
-        events = found.tool_call_count + found.search_count + found.turn_count
-        return GuidanceContext(found, turn=events)
+        return GuidanceContext(found, turn=found.tool_call_count + found.search_count)
 
     def _may_speak(self, now: int) -> bool:
-        return self._last is None or now - self._last >= QUIET
-
-
-def _configs(find: FindAlternates) -> tuple[GuidanceProviderConfig, ...]:
-    return tuple(
-        GuidanceProviderConfig(
-            each.provider, cooldown_turns=_REPEAT_AFTER_EVENTS, max_fires_per_session=MAX_HINTS
-        )
-        for each in default_providers(find)
-    )
+        return self._last is None or now - self._last > QUIET_CALLS
 
 
 # -- messages ------------------------------------------------------------------------------------
 
 MAX_SESSIONS = 1_000
 _HINT_PREFIX = "Hint, for this turn only: "
-
-_FAILED = re.compile(
-    r"(?:error|traceback)\b|(?!(?:no|without|zero|\d{1,9}) )(?:[\w./-]{1,40}: )?(?:\w{1,20} ){0,2}"
-    r"(?:\w{0,40}(?:error|exception)(?=[:(]| -?\d|$)|(?:failed|timeout|cannot|could not)\b)",
-    re.IGNORECASE,
-)
-"""Beginnings of results that are failures: `MCP error -32602`, `ls: cannot access`."""
 
 Item = Mapping[str, Any]
 
@@ -110,8 +82,8 @@ def events_of(messages: Iterable[Item]) -> tuple[TrajectoryEvent, ...]:
     """Read the trajectory of a conversation, oldest first.
 
     Reads messages of OpenAI's Chat Completions, items of its Responses, and messages of
-    Anthropic with their blocks. Calls without a result are left out. OpenAI has no field for
-    failure: a result that begins with `error` or `failed`, or has such a JSON field, is a failure.
+    Anthropic with their blocks. Calls without a result are left out. A result that is not marked
+    as an error is one if its text says so.
     """
     calls: dict[str, tuple[str, Any]] = {}
     found: list[TrajectoryEvent] = []
@@ -132,9 +104,9 @@ def _parts(message: Item) -> Iterator[tuple[str, Any]]:
     if kind == "function_call":
         yield "call", (message.get("call_id"), message.get("name"), message.get("arguments"))
     elif kind == "function_call_output":
-        yield "result", (message.get("call_id"), message.get("output"), None)
+        yield "result", (message.get("call_id"), message.get("output"), False)
     elif role == "tool":
-        yield "result", (message.get("tool_call_id"), content, None)
+        yield "result", (message.get("tool_call_id"), content, False)
     elif role == "user" and isinstance(content, str):
         yield "said", content
     for call in _dictionaries(message.get("tool_calls")):
@@ -161,15 +133,14 @@ def _dictionaries(value: Any) -> list[Item]:
     return [cast("Item", each) for each in items if isinstance(each, Mapping)]
 
 
-def _event(name: Any, arguments: Any, result: Any, *, is_error: bool | None) -> TrajectoryEvent:
-    text = _text_of(result)
-    failed = _says_error(text) if is_error is None else is_error
+def _event(name: Any, arguments: Any, result: Any, *, is_error: bool) -> TrajectoryEvent:
+    text = text_of(result)
     return TrajectoryEvent(
         type="tool",
         name=str(name or "?"),
         parameters=_object(arguments),
-        success=not failed,
-        error=text if failed else None,
+        success=False if is_error else None,
+        error=text if is_error else None,
         result=text,
     )
 
@@ -182,28 +153,6 @@ def _object(arguments: Any) -> dict[str, Any]:
         except (ValueError, RecursionError):
             arguments = {"arguments": arguments}
     return dict(cast("Item", arguments)) if isinstance(arguments, Mapping) else {}
-
-
-def _text_of(result: Any) -> str:
-    """Text of a result, or of its parts."""
-    if isinstance(result, str):
-        return result
-    texts = [each.get("text") for each in _dictionaries(result)]
-    if texts and all(isinstance(text, str) for text in texts):
-        return "\n".join(map(str, texts))
-    return "" if result is None else json.dumps(result, ensure_ascii=False, default=str)
-
-
-def _says_error(text: str) -> bool:
-    head = text.lstrip()[:2_000]
-    if not head.startswith("{"):
-        return _FAILED.match(head) is not None
-    try:
-        told = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    keys = cast("Item", told)
-    return bool(keys.get("error") or keys.get("isError")) or keys.get("success") is False
 
 
 def with_guidance(
@@ -254,7 +203,7 @@ class GuidanceHooks:
             failed = event == "PostToolUseFailure"
             result = given.get("error" if failed else "tool_response")
             name, arguments = given.get("tool_name"), given.get("tool_input")
-            session.trajectory.add(_event(name, arguments, result, is_error=failed or None))
+            session.trajectory.on_event(_event(name, arguments, result, is_error=failed))
         else:
             return {}
         hint = None if event == "UserPromptSubmit" else session.hint(self._find)

@@ -1,58 +1,47 @@
-"""Trajectory: an agent's events, and their analysis."""
+"""Trajectory: the one reader of an agent's events, and a snapshot of what they show."""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Self
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.guidance.actions import (
-    Memory,
-    ToolCall,
-    make_call,
-    normal_error,
-    topics,
+from toolcrib.guidance.alarms import (
+    find_error_streak,
+    find_loop,
+    find_search_loop,
+    find_stall,
+    is_idle,
 )
-from toolcrib.guidance.detectors import (
-    DETECTORS,
-    Event,
-    PatternDetector,
-    ProgressStallDetector,
-    PromptExecuted,
-    SearchAsked,
-    told_something,
-)
-from toolcrib.guidance.signals import Signals
+from toolcrib.guidance.calls import Moment, ToolCall, ToolSearch, make_call, make_search
 from toolcrib.records import TrajectoryEvent, TrajectoryPattern
 
 __all__ = ["TrajectoryAnalysis", "TrajectoryBuilder", "analyse"]
 
 logger = logging.getLogger(__name__)
 
-WINDOW = 50
-_MAX_COUNTED_NAMES = 1_000
-"""Tools, and errors, that have a count of their own; further names are in the totals alone."""
+WINDOW = 30
+_MAX_COUNTED_TOOLS = 1_000
+"""Tools that have a count of their own; calls of further tools are in the total alone."""
 
 MAX_TEXT_CHARS, MAX_FOUND = 1_000, 100
 """Characters kept of a message or query, and names kept of a search's result."""
 
-NEW_WORDS = 3
-"""New words since the last request that make a prompt a new request."""
-
-NONE: Mapping[str, int] = MappingProxyType({})
+PAUSE_S = 60.0
+"""Seconds between two events after which things may have changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryAnalysis:
     """Snapshot of a trajectory; counts cover all events, calls the window.
 
-    `duration` is in seconds, from the first event to the last. `calls` are oldest first. `alarms`
-    are the active alarms by weighted `signals`, each with its certainty, 0.5 to 1.
+    `duration` is in seconds, from the first event to the last. `calls` are oldest first,
+    `failed_tools` are all tools that failed. `found` are the standing alarms.
     """
 
     turn_count: int = 0
@@ -64,12 +53,10 @@ class TrajectoryAnalysis:
     search_count: int = 0
     duration: float = 0.0
     calls: tuple[ToolCall, ...] = ()
-    last_text: str = ""
-    found: tuple[TrajectoryPattern, ...] = ()
-    tools: Mapping[str, int] = field(default_factory=lambda: NONE)
-    errors: Mapping[str, int] = field(default_factory=lambda: NONE)
-    alarms: Mapping[str, float] = field(default_factory=lambda: NONE)
-    signals: Mapping[str, float] = field(default_factory=lambda: NONE, repr=False, compare=False)
+    failed_tools: frozenset[str] = frozenset()
+    found: Mapping[str, TrajectoryPattern] = field(
+        default_factory=lambda: MappingProxyType[str, TrajectoryPattern]({})
+    )
 
     def recent_tool_calls(self, n: int) -> tuple[ToolCall, ...]:
         """Last `n` calls, oldest first; none for `n` of 0 or less."""
@@ -79,25 +66,9 @@ class TrajectoryAnalysis:
         """Last `n` failed calls, oldest first; none for `n` of 0 or less."""
         return tuple(call for call in self.calls if not call.success)[-n:] if n > 0 else ()
 
-    def tool_frequency(self) -> dict[str, int]:
-        """Number of calls by tool."""
-        return dict(self.tools)
-
-    def error_frequency(self) -> dict[str, int]:
-        """Number of errors by normalised message."""
-        return dict(self.errors)
-
-    def patterns(self) -> tuple[TrajectoryPattern, ...]:
-        """Current patterns, in the order of the detectors."""
+    def patterns(self) -> Mapping[str, TrajectoryPattern]:
+        """Standing alarms by type."""
         return self.found
-
-    def pattern(self, kind: str) -> TrajectoryPattern | None:
-        """Current pattern of a type, if any."""
-        return next((each for each in self.found if each.type == kind), None)
-
-    def has_pattern(self, kind: str) -> bool:
-        """True if a pattern of a type is current."""
-        return self.pattern(kind) is not None
 
 
 class TrajectoryBuilder:
@@ -106,32 +77,19 @@ class TrajectoryBuilder:
     An event without a time has `clock`'s. Not for several threads at once.
     """
 
-    def __init__(
-        self,
-        window: int = WINDOW,
-        *,
-        detectors: Iterable[Callable[[], PatternDetector]] = DETECTORS,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, window: int = WINDOW, *, clock: Clock | None = None) -> None:
         if window < 1:
             raise ValueError(f"the window is {window}; it must hold at least one call")
         self._clock = clock or SystemClock()
-        self._detectors = [make() for make in detectors]
-        indicators = (
-            each.indicator for each in self._detectors if isinstance(each, ProgressStallDetector)
-        )
-        self._is_progress = next(indicators, told_something)
-        self._signals, self._alarms = Signals(), dict[str, float]()
-        self._standing: list[TrajectoryPattern | None] = [None] * len(self._detectors)
-        self._memory = Memory(window)
-        self._calls = self._memory.calls
+        self._calls: deque[ToolCall] = deque(maxlen=window)
+        self._searches: deque[ToolSearch] = deque(maxlen=window)
+        self._known: Counter[str] = Counter()
         self._tools: Counter[str] = Counter()
-        self._errors: Counter[str] = Counter()
-        self._kinds: Counter[type] = Counter()
+        self._failed_tools: dict[str, None] = {}
         self._started: float | None = None
         self._last = 0.0
-        self._text = ""
-        self._heard: frozenset[str] = frozenset()
+        self._goal = ""
+        self._events = self._turns = self._tool_calls = self._search_count = 0
         self._failed = self._in_a_row = self._idle = 0
 
     def tool_invoked(
@@ -144,42 +102,42 @@ class TrajectoryBuilder:
         result: Any = None,
         at: float | None = None,
     ) -> Self:
-        """Add a call with its result; without `success`, no error means success."""
-        at, waited = self._time(at)
+        """Add a call with its result; without `success`, its error and its text decide."""
+        moment = self._moment(at)
         call = make_call(
             name,
             parameters,
             success=success,
             error=error,
             result=result,
-            at=at,
-            number=self._kinds.total(),
+            known=self._known,
+            moment=moment,
         )
-        call = self._memory.add(call, waited)
+        if len(self._calls) == self._calls.maxlen:
+            self._forget(self._calls[0])
+        self._known.update(call.answer)
+        self._calls.append(call)
         self._count(call)
-        return self._observed(call)
+        return self
 
     def prompt_executed(self, text: str = "", *, at: float | None = None) -> Self:
         """Add a message to the model."""
-        at, _ = self._time(at)
-        text = text[:MAX_TEXT_CHARS]
-        about = topics(text)
-        is_new = len(about - self._heard) >= NEW_WORDS
-        self._heard = about if is_new else self._heard | about
-        self._text = text if is_new or not self._text else self._text
-        if text.strip():
-            self._memory.hear()
-        return self._observed(PromptExecuted(text, at, self._kinds.total(), is_new))
+        self._moment(at)
+        self._turns, self._events = self._turns + 1, self._events + 1
+        self._goal = text.strip()[:MAX_TEXT_CHARS] or self._goal
+        return self
 
     def search_asked(
         self, text: str, *, found: Sequence[str] = (), at: float | None = None
     ) -> Self:
         """Add a search for tools; `found` are the names of the found tools."""
-        at, _ = self._time(at)
         text, names = text[:MAX_TEXT_CHARS], tuple(found[:MAX_FOUND])
-        return self._observed(SearchAsked(text, at, self._kinds.total(), names, topics(text)))
+        self._searches.append(make_search(text, names, self._moment(at)))
+        self._search_count, self._events = self._search_count + 1, self._events + 1
+        self._goal = text.strip() or self._goal
+        return self
 
-    def add(self, event: TrajectoryEvent | Mapping[str, Any]) -> Self:
+    def on_event(self, event: TrajectoryEvent | Mapping[str, Any]) -> Self:
         """Add an event; without a time it has the last event's."""
         if not isinstance(event, TrajectoryEvent):
             event = TrajectoryEvent.model_validate(event)
@@ -202,73 +160,65 @@ class TrajectoryBuilder:
     def build(self) -> TrajectoryAnalysis:
         """Snapshot of the trajectory."""
         return TrajectoryAnalysis(
-            turn_count=self._kinds[PromptExecuted],
-            tool_call_count=self._kinds[ToolCall],
+            turn_count=self._turns,
+            tool_call_count=self._tool_calls,
             error_count=self._failed,
             consecutive_errors=self._in_a_row,
             calls_without_progress=self._idle,
             unique_tools_used=len(self._tools),
-            search_count=self._kinds[SearchAsked],
+            search_count=self._search_count,
             duration=self._last - self._started if self._started is not None else 0.0,
             calls=tuple(self._calls),
-            last_text=self._text,
-            found=tuple(each for each in self._standing if each is not None),
-            tools=MappingProxyType(dict(self._tools)),
-            errors=MappingProxyType(dict(self._errors)),
-            alarms=MappingProxyType(self._alarms),
-            signals=MappingProxyType(self._signals.values),
+            failed_tools=frozenset(self._failed_tools),
+            found=MappingProxyType(self._patterns()),
         )
 
-    def _time(self, at: float | None) -> tuple[float, float]:
-        """Time of an event, and seconds since the last event; time never goes back."""
-        now = self._clock() if at is None else at
-        if not math.isfinite(now):
-            return self._last, 0.0
-        if self._started is None:
-            self._started = self._last = now
-        waited = max(0.0, now - self._last)
-        self._last = max(self._last, now)
-        return self._last, waited
+    def _patterns(self) -> dict[str, TrajectoryPattern]:
+        """Alarms that stand after the last event; thoughts are left out."""
+        calls = [call for call in self._calls if not call.is_thought]
+        found = (
+            find_loop(calls),
+            find_search_loop(calls, tuple(self._searches)),
+            find_error_streak(calls),
+            find_stall(calls),
+        )
+        return {each.type: each for each in found if each is not None}
+
+    def _moment(self, at: float | None) -> Moment:
+        """Moment of an event; time never goes back."""
+        now, before = self._clock() if at is None else at, self._last
+        if math.isfinite(now):
+            if self._started is None:
+                self._started = before = now
+            self._last = max(before, now)
+        has_waited = self._last - before >= PAUSE_S
+        return Moment(self._last, self._events, self._turns, self._goal, has_waited)
+
+    def _forget(self, call: ToolCall) -> None:
+        """Drop the words of an answer that no other kept answer has."""
+        for word in call.answer:
+            self._known[word] -= 1
+            if not self._known[word]:
+                del self._known[word]
 
     def _count(self, call: ToolCall) -> None:
-        _add(self._tools, call.name)
+        self._events, self._tool_calls = self._events + 1, self._tool_calls + 1
+        if call.tool_name in self._tools or len(self._tools) < _MAX_COUNTED_TOOLS:
+            self._tools[call.tool_name] += 1
+            if not call.success:
+                self._failed_tools[call.tool_name] = None
+        self._failed += not call.success
+        if call.is_thought:
+            return
+        if call.success:
+            self._searches.clear()
         self._in_a_row = 0 if call.success else self._in_a_row + 1
-        if not call.success:
-            self._failed += 1
-            _add(self._errors, normal_error(call.error or call.result))
-        try:
-            self._idle = 0 if self._is_progress(call) else self._idle + 1
-        except Exception as error:  # noqa: BLE001
-            logger.warning("the indicator of progress failed: %s", type(error).__name__)
-            self._idle += 1
-
-    def _observed(self, event: Event) -> Self:
-        try:
-            self._alarms = self._signals.observe(event, self._calls)
-        except Exception as error:  # noqa: BLE001
-            logger.warning("the signals failed: %s", type(error).__name__)
-            self._alarms = {}
-        if self._alarms:
-            event = replace(event, alarms=self._alarms)
-        for place, detector in enumerate(self._detectors):
-            try:
-                self._standing[place] = detector.observe(event, self._calls)
-            except Exception as error:  # noqa: BLE001
-                failed = type(detector).__name__, type(error).__name__
-                logger.warning("detector %s failed: %s", *failed)
-                self._standing[place] = None
-        self._kinds[type(event)] += 1
-        return self
-
-
-def _add(counts: Counter[str], name: str) -> None:
-    if name in counts or len(counts) < _MAX_COUNTED_NAMES:
-        counts[name] += 1
+        self._idle = self._idle + 1 if is_idle(call) else 0
 
 
 def analyse(events: Iterable[TrajectoryEvent | Mapping[str, Any]]) -> TrajectoryAnalysis:
     """Analyse a whole trajectory."""
     builder = TrajectoryBuilder()
     for event in events:
-        builder.add(event)
+        builder.on_event(event)
     return builder.build()

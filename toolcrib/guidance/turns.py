@@ -79,18 +79,21 @@ def guide_turn(turn: Turn, other_tools: OtherTools, *, given: Sequence[str] = ()
     failed, others, degraded = None, (), ()
     if stuck is not None:
         try:
-            found = other_tools(stuck.name, turn)
+            goal = turn.model_copy(update={"text": stuck.goal or turn.text})
+            found = other_tools(stuck.name, goal)
         except ToolcribError:
             logger.warning("alternates could not be looked for", exc_info=True)
             found, degraded = None, ("alternates",)
         if found is not None:
-            failed, others = found[0].id, tuple(found[1])
+            known = trajectory.failed_tools
+            failed = found[0].id
+            others = tuple(hit for hit in found[1] if known.isdisjoint({hit.id, hit.name}))
     by_id = stuck is not None and stuck.name == failed
     names = [hit.id if by_id else hit.name for hit in others]
     hints = collect_guidance(
-        default_providers(lambda _tool, _text: names),
+        default_providers(lambda _tool, _goal: names),
         GuidanceContext(trajectory, delivered=dict.fromkeys(given, 1)),
         max_injections=1,
     )
-    guidance = Guidance(hints, trajectory.patterns())
+    guidance = Guidance(hints, tuple(trajectory.patterns().values()))
     return TurnGuidance(guidance, failed, others, degraded)

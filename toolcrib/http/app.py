@@ -35,7 +35,7 @@ from toolcrib.http.authenticator import Authenticator, Callers, RateLimiter
 from toolcrib.http.context import RequestContext, header, is_upload
 from toolcrib.http.errors import on_error, on_http, problem_response
 from toolcrib.http.openapi import document
-from toolcrib.http.routes import admin, health, knowledge, learning, tools, turns
+from toolcrib.http.routes import admin, knowledge, tools, turns
 from toolcrib.http.routing import GUARDED_PREFIX, JSON, Endpoint, make_routes, template_of
 from toolcrib.http.state import UPLOAD_FACTOR, ServiceState
 from toolcrib.http.workers import Shares
@@ -49,9 +49,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *tools.ENDPOINTS,
     *knowledge.ENDPOINTS,
     *turns.ENDPOINTS,
-    *learning.ENDPOINTS,
     *admin.ENDPOINTS,
-    *health.ENDPOINTS,
 )
 
 POLICY = (
@@ -85,7 +83,7 @@ def make_app(
         MissingExtraError: the extra `service` is not installed.
     """
     state = ServiceState(namespaces, settings, telemetry or Telemetry.of(settings.service))
-    health.watch(state)
+    admin.watch(state)
     authenticator = Authenticator(callers, state.workers)
     rates = RateLimiter(settings.service.rate)
     routes = make_routes(ENDPOINTS)

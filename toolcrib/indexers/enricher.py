@@ -27,7 +27,7 @@ from toolcrib.indexers.enrichment import EnrichmentLine, Enrichments, identifier
 from toolcrib.indexers.points import dense_text
 from toolcrib.language_models import LanguageModel
 from toolcrib.records import Message, Refusal, ToolSpec
-from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.store.records_db import DbRow, RecordsDb
 
 # -- questions ------------------------------------------------------------------------------------
 

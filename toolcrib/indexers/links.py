@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from toolcrib.records import ToolSpec
-from toolcrib.store.links import LinkFacts, head_word
+from toolcrib.store.payload import LinkFacts, head_word
 from toolcrib.text import split_identifier, squeeze, tokenise
 
 MAX_NAMES = 20

@@ -11,13 +11,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.points import shared_prefix
 from toolcrib.store.filters import SCOPE_FIELDS, And, Equals, Filter, Or
 
-META_KEY = "lexical"
+META_KEY = "lexical/"
+"""Beginning of the entries of a small document, each of one group."""
 
 
 def scope_group(fields: Mapping[str, Any]) -> str:
@@ -67,11 +66,26 @@ class NamePrefixes:
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> NamePrefixes:
         """Read the prefixes from the small document."""
-        return _PREFIXES.validate_python(meta.get(META_KEY, {}))
+        kept = {k.removeprefix(META_KEY): v for k, v in meta.items() if k.startswith(META_KEY)}
+        prefixes = {group: tuple(each["prefix"]) for group, each in kept.items()}
+        return cls(
+            {group: prefix for group, prefix in prefixes.items() if prefix},
+            frozenset(group for group, each in kept.items() if each["stale"]),
+        )
 
-    def as_meta(self) -> dict[str, Any]:
-        """Entry of the small document."""
-        return {META_KEY: {**_PREFIXES.dump_python(self, mode="json"), "stale": sorted(self.stale)}}
+    def changes_since(self, before: NamePrefixes) -> dict[str, Any]:
+        """Entries of the small document that differ from those of `before`."""
+        groups = {*self.prefixes, *before.prefixes, *self.stale, *before.stale}
+        own, old = ({group: each.entry(group) for group in groups} for each in (self, before))
+        return {
+            META_KEY + group: own[group] for group in sorted(groups) if own[group] != old[group]
+        }
+
+    def entry(self, group: str) -> dict[str, Any] | None:
+        """Entry of a group; None for a group that needs none."""
+        if not self.of(group) and group not in self.stale:
+            return None
+        return {"prefix": list(self.of(group)), "stale": group in self.stale}
 
     def of(self, group: str) -> tuple[str, ...]:
         """Prefix of a group, empty where its tools share none."""
@@ -87,6 +101,3 @@ class NamePrefixes:
         others = {group: prefix for group, prefix in self.prefixes.items() if group not in groups}
         moved = {group for group in groups if self.of(group) != prefixes.get(group, ())}
         return NamePrefixes({**others, **prefixes}, self.stale | (moved & set(kept)))
-
-
-_PREFIXES = TypeAdapter(NamePrefixes)

@@ -16,7 +16,6 @@ from pydantic import Field
 from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SpecError
-from toolcrib.indexers.links import link_payload
 from toolcrib.records import Enrichment, Passage, ToolSpec
 from toolcrib.store.base import Layout, Point, point_id
 from toolcrib.store.payload import passage_payload, tool_payload
@@ -199,6 +198,8 @@ def draft(
     Raises:
         SpecError: it holds text that no store can keep.
     """
+    from toolcrib.indexers.links import link_payload
+
     counts = lexical_counts(spec, lexical, weights, prefix)
     examples = _examples(spec)
     texts = (dense_text(spec), *map(clean, (*examples, *spec.anti_patterns)))

@@ -258,12 +258,12 @@ class ToolSync:
             lambda spec: draft(spec, self._lexical, self._weights, prefixes.of(_group(spec))),
             lambda spec, error: Refusal("", spec.id, str(error)),
         )
-        if prefixes != before:
-            self._keep(prefixes)
+        self._store.write_meta(prefixes.changes_since(before))
         self._writer.apply(drafts, plan.removed, progress)
         if prefixes.stale:
             self._reweigh(prefixes, drafts)
-            self._keep(replace(prefixes, stale=frozenset()))
+            settled = replace(prefixes, stale=frozenset())
+            self._store.write_meta(settled.changes_since(prefixes))
         self._store.optimise()
         return plan.report()
 
@@ -288,9 +288,6 @@ class ToolSync:
         groups = {tool.group for tool in known.values()} | {group for group, _ in names}
         prefixes = shared_prefixes(sorted(names), self._lexical)
         return before.with_groups(groups, prefixes, {tool.group for tool in kept})
-
-    def _keep(self, prefixes: NamePrefixes) -> None:
-        self._store.write_meta({**self._store.read_meta(), **prefixes.as_meta()})
 
     def _reweigh(self, prefixes: NamePrefixes, drafts: Sequence[Draft]) -> None:
         """Renew the lexical vectors of stale groups; needs no dense encoding."""

@@ -24,11 +24,11 @@ from toolcrib.learning.replay import replay
 from toolcrib.learning.runs import MIN_RUNS, RunTable, tool_use
 from toolcrib.records import Scope
 from toolcrib.records.codec import adapter, as_json
-from toolcrib.records.learning import LearnedTool, LearningStatus, LogLearning, ServerReplay
+from toolcrib.records.reports import LearnedTool, LearningStatus, LogLearning, ServerReplay
 from toolcrib.retrieval.learned import LearnedTools
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import from_scope
-from toolcrib.store.records_db.base import DbRow
+from toolcrib.store.records_db import DbRow
 from toolcrib.tool_index import ToolIndex
 
 logger = logging.getLogger(__name__)

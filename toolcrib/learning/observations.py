@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from toolcrib.encoders.base import FloatArray, from_text, to_text
-from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.store.records_db import DbRow, RecordsDb
 
 DAY_S = 86_400.0
 

@@ -12,7 +12,7 @@ import numpy as np
 from toolcrib.learning.lessons import Lesson
 from toolcrib.learning.observations import Observation
 from toolcrib.numerics import Floats
-from toolcrib.records.learning import ServerReplay
+from toolcrib.records.reports import ServerReplay
 from toolcrib.retrieval.learned import LearnedTools
 
 MAX_REPLAYED = 2_000

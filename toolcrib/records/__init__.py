@@ -11,12 +11,6 @@ from toolcrib.records.answers import (
     ToolSelection,
     Verdict,
 )
-from toolcrib.records.guidance import (
-    Guidance,
-    GuidanceInjection,
-    TrajectoryEvent,
-    TrajectoryPattern,
-)
 from toolcrib.records.knowledge import (
     Collection,
     CollectionHit,
@@ -42,10 +36,14 @@ from toolcrib.records.turns import (
     Context,
     Decision,
     Entity,
+    Guidance,
+    GuidanceInjection,
     Message,
     Outcome,
     Route,
     RouteKind,
+    TrajectoryEvent,
+    TrajectoryPattern,
     Turn,
 )
 

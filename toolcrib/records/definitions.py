@@ -14,6 +14,20 @@ from toolcrib.records.tools import ToolSpec
 DefinitionForm: TypeAlias = Literal["schema", "signature"]
 """Form of a tool for a model: the whole schema, or a signature in one line."""
 
+FORMAT_NAMES = (
+    "mcp",
+    "openai",
+    "openai-namespaces",
+    "anthropic",
+    "anthropic-deferred",
+    "tool_reference",
+    "signature",
+    "typescript",
+    "python-stub",
+    "json",
+)
+"""Formats of definitions, which `integrations.formats` writes."""
+
 CHARS_A_TOKEN = 4
 """Characters a token in English prose; code and other scripts have fewer."""
 

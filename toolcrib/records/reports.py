@@ -1,14 +1,16 @@
-"""Reports: progress and result of an index run, and counts of what is indexed."""
+"""Reports: results of index runs, counts of tools, findings in their texts, learning from use."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import PlainSerializer, computed_field, model_validator
+from pydantic import BeforeValidator, PlainSerializer, computed_field, model_validator
 
-from toolcrib.records.codec import UNLESS_EMPTY
+from toolcrib.records.codec import UNLESS_EMPTY, Score
+from toolcrib.records.tools import ToolSpec
 
 Unready: TypeAlias = Literal[
     "unknown", "disabled", "quarantined", "server_down", "out_of_scope", "needs_authorisation"
@@ -146,3 +148,132 @@ class ServiceInfo:
     tools: int
     encoder: str
     index: str
+
+
+Severity: TypeAlias = Literal["info", "warning", "block"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Finding in a text of a tool, ready to be shown.
+
+    `tool` is the tool's id, `place` the way to the text within its specification, such as
+    `input_schema.properties.path.description`.
+    """
+
+    severity: Severity
+    rule: str
+    tool: str
+    place: str
+    excerpt: str
+    why: str
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def _unix(at: Any) -> Any:
+    return datetime.fromisoformat(at).timestamp() if isinstance(at, str) else at
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Tool held back: the reason, the findings, and the time since when.
+
+    `since` is Unix time, in JSON ISO 8601 in UTC. `was_digest` is that of what was
+    approved under its id before, None for a new tool. `written_by` is the id of the key that
+    first sent it so, empty where no key did.
+    """
+
+    tool_id: str
+    server: str
+    digest: str
+    was_digest: str | None
+    reason: str
+    findings: tuple[Finding, ...]
+    since: Annotated[float, BeforeValidator(_unix), PlainSerializer(_iso, return_type=str)]
+    spec: ToolSpec
+    written_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTools:
+    """Held tools in the caller's reach."""
+
+    held: tuple[Held, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedTool:
+    """Observed use of one tool; the specification is unchanged.
+
+    `observations` counts all kept, `examples` the chosen. `support` grows to 1 with sessions.
+    `live`: the examples re-order answers; else `reason` says why not. `by` counts observations
+    of each key (empty: no key), `days` of each day. `texts` are requests, where they may be kept.
+    """
+
+    tool: str
+    server: str
+    observations: int
+    examples: int
+    support: Score
+    live: bool
+    reason: str
+    sessions: int
+    by: dict[str, int]
+    days: dict[str, int]
+    texts: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerReplay:
+    """Effect of a server's examples on past requests, each replayed without its own session.
+
+    `before` and `after` are nDCG@10 over the `requests` that they could move; `p` is that of the
+    paired test of their difference. In shadow they are kept, and change no answer.
+    """
+
+    server: str
+    requests: int
+    sessions: int
+    before: Score
+    after: Score
+    p: Score
+    verdict: Literal["live", "shadow"]
+
+
+@dataclass(frozen=True, slots=True)
+class LearningStatus:
+    """State of learning from use, and its measured effect.
+
+    `on`: it may re-order answers; `collects`: outcomes become observations. `encoder` made the
+    vectors; what others made is left aside. `learned_at` is when examples were last chosen.
+    `runs` of agents tell which tools are called next; with fewer than 20 new ones they do not.
+    """
+
+    on: bool
+    collects: bool
+    encoder: str
+    learned_at: str | None
+    observations: int
+    runs: int = 0
+    servers: tuple[ServerReplay, ...] = ()
+    tools: tuple[LearnedTool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """Number of observations taken back."""
+
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogLearning:
+    """Result of a log: new observations, and successes without an observation."""
+
+    added: int
+    known: int
+    without_text: int
+    without_tool: int

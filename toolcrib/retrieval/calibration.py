@@ -336,9 +336,8 @@ def save_calibration(
     """
     if calibration is not None:
         _require_match(calibration, identity)
-    meta = {key: value for key, value in store.read_meta().items() if key != CALIBRATION_KEY}
-    kept = {} if calibration is None else {CALIBRATION_KEY: calibration.model_dump(mode="json")}
-    store.write_meta(meta | kept)
+    kept = None if calibration is None else calibration.model_dump(mode="json")
+    store.write_meta({CALIBRATION_KEY: kept})
 
 
 def _require_match(calibration: Calibration, identity: Mapping[str, Any]) -> None:

@@ -63,6 +63,18 @@ class FusionWeights:
             raise SettingsError("fusion.dense and fusion.lexical are both 0; one must be above")
 
 
+@dataclass(frozen=True, slots=True)
+class PassageWeights:
+    """Weights of a passage's legs, fitted as docs/explanation/knowledge.md describes.
+
+    `lexical`: share of the lexical leg; the rest is the dense leg's. `term_scale`: BM25 score for
+    each term of the question at which the lexical leg counts its whole share.
+    """
+
+    lexical: Annotated[float, Field(ge=0, le=1)] = 0.2
+    term_scale: Annotated[float, Field(gt=0)] = 8.0
+
+
 _Key = TypeVar("_Key", bound=Hashable)
 
 

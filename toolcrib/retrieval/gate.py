@@ -93,7 +93,7 @@ GATE_TEXTS: Mapping[GateReason, str] = {
     GateReason.NOT_SURE: "confidence {} is below the threshold {} ({})",
     GateReason.UNSUPPORTED_LANGUAGE: (
         "confidence {} is below the threshold {} ({}), as the encoder does not read this "
-        "language: choose a multilingual one (docs/how-to/choose-models.md)"
+        "language: choose a multilingual one (`toolcrib docs choose-models`)"
     ),
 }
 

@@ -61,6 +61,9 @@ logger = logging.getLogger(__name__)
 MAX_QUERY_CHARS = 8_000
 """Longer queries are cut: no encoder reads further, and more terms only cost time."""
 
+UNREAD_LEXICAL_WEIGHT = 0.9
+"""Weight of the words where the encoder does not read the query's language."""
+
 
 class Stopwatch:
     """Stopwatch that collects milliseconds by stage."""
@@ -332,6 +335,10 @@ class HybridRetriever:
         if isinstance(reranker, ModelReranker) and plan.model_time_s is not None:
             reranker = reranker.within(plan.model_time_s)
         weights = plan.weights or self._weights
+        if UNSUPPORTED_LANGUAGE in query.degraded:
+            weights = replace(
+                weights, dense=1 - UNREAD_LEXICAL_WEIGHT, lexical=UNREAD_LEXICAL_WEIGHT
+            )
         return _Run(query, legs, watch, weights, reranker, self._lifting(plan), explain)
 
     def _lifting(self, plan: SearchPlan) -> LearnedTools | None:

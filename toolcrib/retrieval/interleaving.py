@@ -3,50 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from random import Random
-from typing import Annotated
 
-from pydantic import Field
-
-from toolcrib.errors import SettingsError
 from toolcrib.records import FindResult, ToolHit
 from toolcrib.records.answers import Team
-from toolcrib.retrieval.fusion import FusionWeights
-from toolcrib.retrieval.options import SearchPlan
-
-
-@dataclass(frozen=True, slots=True)
-class InterleaveSettings:
-    """Settings of a second ranking, whose tools turns get among the tools of the first ranking.
-
-    `name` is for log and report; None for no second ranking. `fusion` has its own weights, with
-    defaults for missing fields. `rerank: false` ranks without the reranker, `learning: false`
-    without learned examples.
-    """
-
-    name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    fusion: FusionWeights | None = None
-    rerank: bool = True
-    learning: bool = True
-
-    def __post_init__(self) -> None:
-        differs = self.fusion is not None or not (self.rerank and self.learning)
-        if differs and self.name is None:
-            raise SettingsError(
-                "the second ranking has no name for the report: set interleave.name"
-            )
-        if self.name is not None and not differs:
-            raise SettingsError(
-                f"{self.name!r} is no other ranking; set interleave.fusion, or "
-                "interleave.rerank or interleave.learning to false"
-            )
-
-    @property
-    def plan(self) -> SearchPlan:
-        """Plan of the second ranking."""
-        return SearchPlan(weights=self.fusion, rerank=self.rerank, learned=self.learning)
 
 
 def interleave(own: FindResult, other: FindResult, name: str, seed: str) -> FindResult:

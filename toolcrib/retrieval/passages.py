@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
-
-from pydantic import Field
 
 from toolcrib.records import Passage
-from toolcrib.retrieval.fusion import LegScores, by_score
+from toolcrib.retrieval.fusion import LegScores, PassageWeights, by_score
 from toolcrib.retrieval.legs import EncodedQuery, Legs
 from toolcrib.store.base import Store
 from toolcrib.store.filters import Filter
@@ -16,18 +13,6 @@ from toolcrib.store.payload import read_passage
 
 MIN_LEG_PASSAGES = 50
 """Least candidates of a leg: collections are judged by all candidates, not only by the shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class PassageWeights:
-    """Weights of a passage's legs, fitted as docs/explanation/knowledge.md describes.
-
-    `lexical`: share of the lexical leg; the rest is the dense leg's. `term_scale`: BM25 score for
-    each term of the question at which the lexical leg counts its whole share.
-    """
-
-    lexical: Annotated[float, Field(ge=0, le=1)] = 0.2
-    term_scale: Annotated[float, Field(gt=0)] = 8.0
 
 
 @dataclass(frozen=True, slots=True)

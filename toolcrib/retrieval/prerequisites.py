@@ -17,8 +17,7 @@ from toolcrib.records import ToolHit, ToolLink, ToolLinks, ToolSpec
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import YIELDS_FIELD, AnyOf, Equals, Filter, HasId, Or, all_of
-from toolcrib.store.links import LinkFacts, head_word, phrase_suffixes
-from toolcrib.store.payload import read_tool
+from toolcrib.store.payload import LinkFacts, head_word, phrase_suffixes, read_tool
 from toolcrib.text import tokenise
 
 # -- links by authors ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import random
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
@@ -20,11 +20,13 @@ from toolcrib.errors import (
     LanguageModelError,
     LanguageModelLateError,
 )
-from toolcrib.language_models import LanguageModel
 from toolcrib.numerics import sigmoid
 from toolcrib.records import Message, ToolHit
 from toolcrib.retrieval.fusion import by_score
-from toolcrib.retrieval.passages import RankedPassage
+
+if TYPE_CHECKING:
+    from toolcrib.language_models import LanguageModel
+    from toolcrib.retrieval.passages import RankedPassage
 
 logger = logging.getLogger(__name__)
 

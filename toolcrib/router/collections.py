@@ -18,6 +18,9 @@ from toolcrib.errors import QueryError, SettingsError
 from toolcrib.indexers.points import clean
 from toolcrib.records import Collection, Scope
 
+_ENTRY = "collection/"
+"""Beginning of the entries of a small document, each of one collection."""
+
 _PRESETS = Path(__file__).with_name("collections.yaml")
 
 
@@ -60,12 +63,18 @@ class CollectionIndex:
             if caller.allows_collection(each.name, each.sensitivity)
         )
 
-    def as_meta(self) -> dict[str, Any]:
-        """Index as the JSON of a store's metadata."""
-        return {
-            "collections": [each.model_dump(mode="json") for each in self.collections],
-            "digest": _digest(self.collections),
-            "vectors": to_text(self.vectors),
+    def changes_since(self, before: CollectionIndex | None) -> dict[str, Any]:
+        """Entries of a store's small document that differ from those of `before`."""
+        known = {} if before is None else {each.name: each for each in before.collections}
+        gone = dict.fromkeys(f"{_ENTRY}{name}" for name in known.keys() - {*self.names})
+        return gone | {
+            f"{_ENTRY}{each.name}": {
+                "collection": each.model_dump(mode="json"),
+                "digest": _digest(each),
+                "vectors": to_text(self.rows_of(each.name)),
+            }
+            for each in self.collections
+            if known.get(each.name) != each
         }
 
     def with_changes(self, given: Iterable[Collection], dense: DenseEncoder) -> CollectionIndex:
@@ -108,20 +117,23 @@ def index_collections(collections: Iterable[Collection], dense: DenseEncoder) ->
 
 def read_collection_index(meta: Mapping[str, Any], dense: DenseEncoder) -> CollectionIndex:
     """Read the index of a store's metadata; empty if the store has none."""
-    kept = meta.get("catalogue")
-    if kept is None:
-        return CollectionIndex((), _no_vectors(dense), ())
     collections = read_collections(meta)
-    if kept["digest"] != _digest(collections):
+    kept = [meta[f"{_ENTRY}{each.name}"] for each in collections]
+    digests = [_digest(each) for each in collections]
+    if [each["digest"] for each in kept] != digests:
         return index_collections(collections, dense)
-    vectors = from_text(kept["vectors"], dense.dimensions)
+    rows = [from_text(each["vectors"], dense.dimensions) for each in kept]
+    vectors = np.concatenate([_no_vectors(dense), *rows])
     return CollectionIndex(collections, vectors, _owners(collections))
 
 
 def read_collections(meta: Mapping[str, Any]) -> tuple[Collection, ...]:
     """Read the collections of a store's metadata, without their vectors."""
-    kept = meta.get("catalogue", {"collections": ()})
-    return tuple(Collection.model_validate(each) for each in kept["collections"])
+    return tuple(
+        Collection.model_validate(meta[key]["collection"])
+        for key in sorted(meta)
+        if key.startswith(_ENTRY)
+    )
 
 
 def preset(name: str) -> Collection:
@@ -162,9 +174,9 @@ def _texts(collection: Collection) -> Sequence[str]:
     return [clean(text) for text in (described, *collection.examples)]
 
 
-def _digest(collections: Iterable[Collection]) -> str:
-    parts = "\n".join(each.model_dump_json() for each in collections)
-    return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
+def _digest(collection: Collection) -> str:
+    text = collection.model_dump_json()
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _no_vectors(dense: DenseEncoder) -> FloatArray:

@@ -18,7 +18,7 @@ from toolcrib.errors import (
     StoreUnavailableError,
     StoreWriteError,
 )
-from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.store.records_db import DbRow, RecordsDb
 
 logger = logging.getLogger(__name__)
 

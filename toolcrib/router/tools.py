@@ -11,9 +11,9 @@ from toolcrib.records import FindResult, Message, Route, ToolHit, ToolSpec, Turn
 from toolcrib.retrieval.dialogue import OWN_SHARE
 from toolcrib.retrieval.gate import ENABLED, with_general
 from toolcrib.retrieval.hybrid import HybridRetriever
-from toolcrib.retrieval.interleaving import InterleaveSettings, interleave
+from toolcrib.retrieval.interleaving import interleave
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.retrieval.options import FULL_PLAN, SearchOptions, SearchPlan
+from toolcrib.retrieval.options import FULL_PLAN, InterleaveSettings, SearchOptions, SearchPlan
 from toolcrib.retrieval.prerequisites import required_tools
 from toolcrib.router.budget import Budget
 from toolcrib.router.settings import ToolSettings

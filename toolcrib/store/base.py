@@ -166,8 +166,11 @@ class Store(Protocol):
         """The small document kept beside the points; empty for a new store."""
         ...
 
-    def write_meta(self, meta: Mapping[str, Any]) -> None:
-        """Replace the small document; durable when this returns."""
+    def write_meta(self, entries: Mapping[str, Any]) -> None:
+        """Replace entries of the small document, or remove those of None; durable on return.
+
+        Other entries stay, also those that another process writes at the same time.
+        """
         ...
 
     def of_tenant(self, namespace: str) -> Store:  # noqa: ARG002 -- stores with parts need it

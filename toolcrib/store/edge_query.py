@@ -52,6 +52,10 @@ TERM_BYTES = 100
 
 EMPTY_CORPUS = HasId(frozenset())
 
+ALL_POINTS = And()
+"""Corpus of every live point. Without a corpus the engine also counts the words of overwritten and
+removed points, until the shard is rewritten."""
+
 ACORN_MAX_SHARE = 0.3
 """Above this share of the points a wider walk finds as much as ACORN, in half the time."""
 
@@ -79,9 +83,16 @@ class EdgeSearch:
         self._facts: dict[object, tuple[int, bool]] = {}
 
     def answer(
-        self, shard: engine.EdgeShard, queries: Sequence[LegQuery], writes: int
+        self,
+        shard: engine.EdgeShard,
+        queries: Sequence[LegQuery],
+        writes: int,
+        points_written: int | None,
     ) -> list[list[Scored]]:
-        """Answer each query, best first."""
+        """Answer each query, best first.
+
+        `points_written`: number of points ever written to the shard; None where unknown.
+        """
         # Legs have their filter in common: its points are counted once.
         size = cache(partial(count_points, shard, exact=False))
         answers: list[list[Scored]] = []
@@ -90,6 +101,8 @@ class EdgeSearch:
             hits: list[Any] = []
             if self._has_vectors(shard, query.using, writes):
                 where = self._without_universal_flags(shard, query.where, writes)
+                if query.idf_corpus is None and self._has_dead(shard, writes, points_written):
+                    query = replace(query, idf_corpus=ALL_POINTS)  # noqa: PLW2901
                 leg = self._idf.weigh(shard, query, writes)
                 hits = shard.query(to_query(leg, where, size))
             answers.append([Scored(hit.id, hit.score) for hit in hits])
@@ -100,6 +113,10 @@ class EdgeSearch:
         if using not in self._layout:
             return True  # the engine says best what is wrong with an unknown name
         return self._fact(using, writes, lambda: count_vectors(shard, using) > 0)
+
+    def _has_dead(self, shard: engine.EdgeShard, writes: int, points_written: int | None) -> bool:
+        """Say whether points were overwritten or removed since the shard was made."""
+        return self._fact("dead", writes, lambda: shard.info().points_count != points_written)
 
     def _without_universal_flags(
         self, shard: engine.EdgeShard, where: Filter | None, writes: int

@@ -13,16 +13,17 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
-from toolcrib.store.base import Layout
+from toolcrib.errors import StoreDamagedError, StoreError, StoreLockedError, StoreWriteError
+from toolcrib.store.base import Layout, Store
 
 LOCK_FILE = "crib.lock"
 HOLDER_FILE = "crib.lock.pid"
@@ -79,7 +80,7 @@ def _lock_message(folder: Path, holder: Path) -> str:
         who = "another process"
     return (
         f"the store {folder} is in use by {who}; close it there, or run a Qdrant server, "
-        "which many processes can share (docs/how-to/qdrant-server.md)"
+        "which many processes can share (`toolcrib docs qdrant-server`)"
     )
 
 
@@ -386,3 +387,64 @@ def read_layout(generation: Path) -> Layout:
         return Layout(dict(kept["dense"]), dict(kept["multi"]), tuple(kept["sparse"]))
     except (KeyError, TypeError, ValueError) as error:
         raise StoreDamagedError(f"{path} is no layout ({error!r}); {REINDEX_HINT}") from error
+
+
+class LazyStore:
+    """Opens a store once, by `opener`; safe for several threads."""
+
+    def __init__(self, opener: Callable[[], Store], exists: Callable[[], bool]) -> None:
+        self._opener = opener
+        self._exists = exists
+        self._store: Store | None = None
+        self._is_closed = False
+        self._lock = threading.RLock()
+
+    @property
+    def exists(self) -> bool:
+        """Say whether the store was ever made, without making it.
+
+        Raises:
+            StoreError: the server does not answer.
+        """
+        return self._store is not None or self._exists()
+
+    def open(self) -> Store:
+        """The store, made if missing.
+
+        Raises:
+            StoreError: it cannot be opened, or this was closed before.
+        """
+        with self._lock:
+            if self._store is None:
+                if self._is_closed:
+                    raise StoreError("the store is closed")
+                self._store = self._opener()
+            return self._store
+
+    def close(self) -> None:
+        """Close the store; a second call does nothing."""
+        with self._lock:
+            self._is_closed = True
+            if self._store is not None:
+                self._store.close()
+
+
+_opener: Callable[..., Store] | None = None
+
+
+def open_folder(path: Path, layout: Layout, *, survives_power_cut: bool) -> Store:
+    """Open the store in a folder: embedded, or by the opener of `folders_opened_by`."""
+    from toolcrib.store.qdrant_edge import EdgeStore
+
+    return (_opener or EdgeStore.open)(path, layout, survives_power_cut=survives_power_cut)
+
+
+@contextmanager
+def folders_opened_by(opener: Callable[..., Store]) -> Generator[None]:
+    """Make all threads open folders by `opener`, which has the parameters of `open_folder`."""
+    global _opener  # noqa: PLW0603 -- later openers must use the same function
+    _opener = opener
+    try:
+        yield
+    finally:
+        _opener = None

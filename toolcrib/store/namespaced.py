@@ -2,8 +2,8 @@
 
 Every point carries its namespace, and every leg filters by it, also where term frequencies are
 counted: points of other tenants change no score. Ids are shifted by a number of the namespace, so
-that two tenants may have tools of the same id. A namespace's small document is a point too, without
-a vector and in a reserved namespace.
+that two tenants may have tools of the same id. Each entry of a namespace's small document is a
+point too, without a vector and in a reserved namespace.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from toolcrib.store.base import (
 from toolcrib.store.filters import TENANT_FIELD, And, Equals, Filter, HasId, Not, Or, all_of
 
 META_NAMESPACE = ":meta"
-"""Namespace of the small documents; no tenant can have this name."""
+"""Namespace of one point for each tenant, beside `:meta/TENANT` of the entries of its small
+document; no tenant can have such a name."""
 
 NAMESPACE_PATTERN = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 
@@ -79,7 +80,7 @@ class NamespacedStore(Store):
         self._own = Equals(TENANT_FIELD, namespace)
         digest = hashlib.blake2b(namespace.encode("utf-8"), digest_size=8, person=b"namespace")
         self._shift = int.from_bytes(digest.digest()) & MAX_POINT_ID
-        self._meta_id = point_id(f"{META_NAMESPACE}/{namespace}")
+        self._meta = f"{META_NAMESPACE}/{namespace}"
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -153,20 +154,36 @@ class NamespacedStore(Store):
 
     def read_meta(self) -> Mapping[str, Any]:
         """The namespace's small document; empty for a new namespace."""
-        found = self._shared.retrieve([self._meta_id])
-        return json.loads(found[0].payload["meta"]) if found else {}
+        found = self._shared.scroll(Equals(TENANT_FIELD, self._meta), ("id", "meta"))
+        return {record.payload["id"]: json.loads(record.payload["meta"]) for record in found}
 
-    def write_meta(self, meta: Mapping[str, Any]) -> None:
-        text = json.dumps(meta, sort_keys=True)
-        payload = {TENANT_FIELD: META_NAMESPACE, "id": self._namespace, "meta": text}
-        self._shared.upsert([Point(self._meta_id, payload)])
+    def write_meta(self, entries: Mapping[str, Any]) -> None:
+        if not entries:
+            return
+        points = [
+            Point(point_id(self._meta), {TENANT_FIELD: META_NAMESPACE, "id": self._namespace})
+        ]
+        points += [
+            Point(
+                self._entry_point(key),
+                {TENANT_FIELD: self._meta, "id": key, "meta": json.dumps(value, sort_keys=True)},
+            )
+            for key, value in entries.items()
+            if value is not None
+        ]
+        self._shared.upsert(points)
+        self._shared.delete([self._entry_point(k) for k, value in entries.items() if value is None])
+
+    def _entry_point(self, key: str) -> int:
+        return point_id(f"{self._meta}/{key}")
 
     def clear(self) -> None:
         """Remove everything that the namespace holds."""
         # Copies stay where tenants share, when a server has moved one to a part of its own.
         for part in {self._shared, self._shared.of_tenant(META_NAMESPACE)}:
-            part.delete([record.id for record in part.scroll(self._own, ("id",))])
-            part.delete([self._meta_id])
+            held = Or(self._own, Equals(TENANT_FIELD, self._meta))
+            part.delete([record.id for record in part.scroll(held, ("id",))])
+            part.delete([point_id(self._meta)])
 
     def renew(self, layout: Layout) -> AbstractContextManager[Store]:  # noqa: ARG002 -- the protocol's
         """Refused: another model's vectors do not fit beside the other tenants' own.

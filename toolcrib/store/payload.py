@@ -1,15 +1,17 @@
-"""Payloads: fields of tools and passages beside their vectors, and counts of their values."""
+"""Payloads: fields of tools and passages beside their vectors, counts of values, links of tools."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_core import PydanticSerializationError
 
 from toolcrib.errors import SpecError
 from toolcrib.records import Facets, Passage, ToolSpec
+from toolcrib.store.filters import YIELDS_FIELD
 from toolcrib.text import squeeze
 
 FACET_FIELDS = ("server", "category", "tags", "sensitivity")
@@ -107,3 +109,55 @@ def count_facets(payloads: Iterable[Mapping[str, Any]]) -> Facets:
         for counter in counts.values()
     )
     return Facets(tools, *ordered)
+
+
+def phrase_suffixes(phrase: str) -> list[str]:
+    """A phrase and its last words: a `pull request` is a `request` as well."""
+    words = phrase.split()
+    return [" ".join(words[start:]) for start in range(len(words))]
+
+
+def head_word(phrase: str) -> str:
+    """Last word of a phrase: the kind of entity without its attributes."""
+    return phrase.rsplit(maxsplit=1)[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFacts:
+    """Facts of one specification about links to other tools, as its point keeps them.
+
+    `needs`: parameters, each with entities of which any one fits. `gives`: effort to get an
+    entity's id, by entity. `recommended`: names of tools to use first, each with its parameter, or
+    empty for the whole tool. `successors`: names of tools that replace a deprecated tool.
+    """
+
+    needs: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    gives: Mapping[str, float] = field(default_factory=dict[str, float])
+    recommended: tuple[tuple[str, str], ...] = ()
+    successors: tuple[str, ...] = ()
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> LinkFacts:
+        """Read the facts of a point."""
+        links: Mapping[str, Any] = payload["links"]
+        return cls(
+            tuple((parameter, tuple(entities)) for parameter, entities in links.get("needs", ())),
+            links.get("gives", {}),
+            tuple((name, parameter) for name, parameter in links.get("names", ())),
+            tuple(links.get("successors", ())),
+        )
+
+    def payload(self) -> dict[str, Any]:
+        """Payload fields `links` and `yields`; searches filter by `yields`.
+
+        `yields` has the entities of `gives` and their suffixes: a pull request is a request.
+        """
+        links: dict[str, Any] = {
+            "needs": [[parameter, list(entities)] for parameter, entities in self.needs],
+            "gives": dict(self.gives),
+            "names": [list(pair) for pair in self.recommended],
+            "successors": list(self.successors),
+        }
+        yields = sorted({suffix for entity in self.gives for suffix in phrase_suffixes(entity)})
+        given = {name: value for name, value in links.items() if value}
+        return {"links": given, YIELDS_FIELD: yields}

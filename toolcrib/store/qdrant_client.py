@@ -1,17 +1,26 @@
-"""A connection to a Qdrant server: requests, tried again where that can help, and its failures."""
+"""Connection to a Qdrant server: requests with retries, and failures as our errors."""
 
 from __future__ import annotations
 
 import json
+import logging
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
+from time import sleep
 from typing import Any, ParamSpec, TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from toolcrib.errors import MissingExtraError, StoreError, StoreUnavailableError, StoreWriteError
+from toolcrib.errors import (
+    MissingExtraError,
+    StoreError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+    StoreWriteError,
+)
 from toolcrib.retries import Retries
 
 try:
@@ -26,8 +35,10 @@ try:
 except ModuleNotFoundError as missing:
     raise MissingExtraError("a Qdrant server", "server") from missing
 
+logger = logging.getLogger(__name__)
+
 META_KEY = "toolcrib"
-"""Key of our document in the metadata of a collection that toolcrib made."""
+"""Key in the metadata of a collection that toolcrib made."""
 
 API_KEY_SETTING = "TOOLCRIB_SERVER__API_KEY"
 MIN_SERVER_VERSION = (1, 19)
@@ -39,7 +50,20 @@ MAX_BATCH_BYTES = 4 * 2**20
 
 RETRIES = Retries(attempts=3, first_s=0.2, longest_s=5.0, spread_s=0.2)
 
-_BUSY_STATUSES = frozenset({429, 502, 503, 504})
+_BUSY_STATUSES = frozenset({408, 429, 502, 503, 504})
+
+_CLUSTER_FAULT = re.compile(r"operations failed|[Ss]hard \S{1,64} not found")
+"""Words of a 500 that passes: a node lacks a new collection or a shard, or a peer is away."""
+
+CLUSTER_PAUSE_S = 1.0
+"""Pause before a retry after such a fault: a new collection reaches all nodes in two seconds."""
+
+FOUNDING_PAUSE_S, FOUNDING_CHECKS = 0.2, 150
+"""Pause between looks at a new collection, and the number of looks: 30 seconds in all."""
+
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+
+_NO_WRITE_ACCESS = re.compile(r"(?:[Ww]rite|[Mm]anage) access")
 _START_HINT = "start it with `docker compose up -d`"
 _MAX_MESSAGE_CHARS = 300
 
@@ -63,8 +87,18 @@ def connect(url: str, api_key: str | None, timeout_s: float) -> QdrantConnection
         )
     # The type of `timeout` says int; the client rounds up itself.
     timeout = cast("int", timeout_s)
-    client = QdrantClient(url=url, api_key=api_key, timeout=timeout, check_compatibility=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Api key is used with an insecure connection")
+        client = QdrantClient(url=url, api_key=api_key, timeout=timeout, check_compatibility=False)
+    if api_key is not None and parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS:
+        _warn_of_open_key(shown)
     return QdrantConnection(client, shown, owns_client=True)
+
+
+@cache
+def _warn_of_open_key(place: str) -> None:
+    """Warn once in a process: every command would repeat it otherwise."""
+    logger.warning("the API key goes to %s without encryption; give the server TLS", place)
 
 
 def batches(
@@ -182,12 +216,12 @@ class QdrantConnection:
         """Read the server's description of a collection."""
         return self.ask(f"reading about the collection {name!r}", self.client.get_collection, name)
 
-    def make(self, name: str, meta: str, **config: Any) -> None:
-        """Make a collection with our document in its metadata, unless it is there already."""
+    def make(self, name: str, mark: str, **config: Any) -> None:
+        """Make a collection with a mark of ours in its metadata, unless it is there already."""
         create = self.client.create_collection
         try:
             what = f"making the collection {name!r}"
-            self.ask(what, create, name, metadata={META_KEY: meta}, **config)
+            self.ask(what, create, name, metadata={META_KEY: mark}, **config)
         except StoreUnavailableError:
             raise
         except StoreError:
@@ -213,6 +247,38 @@ class QdrantConnection:
                 # Another process may have made it since we looked, or our own first try did.
                 if key not in self.shard_keys(name):
                     raise
+
+    def peers(self) -> int:
+        """Number of the cluster's nodes; 0 for a server without cluster mode."""
+        try:
+            found = self.ask("asking for its nodes", self.client.cluster_status)
+        except NotImplementedError:  # a client that is its own server
+            return 0
+        return len(found.peers) if isinstance(found, models.ClusterStatusOneOf1) else 0
+
+    def wait_for_nodes(self, name: str) -> None:
+        """Wait until every node answers for a new collection: balancers ask any of them.
+
+        Raises:
+            StoreUnavailableError: some node still does not, after half a minute.
+        """
+        answered, wanted = 0, 2 * self.peers()
+        for _ in range(FOUNDING_CHECKS):
+            if answered >= wanted:
+                return
+            try:
+                self.client.get_collection(name)
+                answered += 1
+            except UnexpectedResponse as failure:
+                if not _passes(failure):
+                    raise self._store_error(f"looking for {name!r}", failure) from failure
+                answered = 0
+                sleep(FOUNDING_PAUSE_S)
+        if answered < wanted:
+            raise StoreUnavailableError(
+                f"not every node behind {self.place} answers for the new collection {name!r}; "
+                "look at the nodes (GET /cluster), then start again"
+            )
 
     def index_fields(
         self, name: str, found: models.CollectionInfo, kinds: Mapping[str, Any]
@@ -259,6 +325,11 @@ def _no_answer(server: str, what: str, source: Exception) -> StoreError:
         )
     if isinstance(source, httpx.TransportError):
         reason = _first_line(source) or type(source).__name__
+        if "CERTIFICATE_VERIFY_FAILED" in reason:
+            return StoreUnavailableError(
+                f"the certificate of {server} is not trusted when {what}: name the file of its "
+                "authority in SSL_CERT_FILE"
+            )
         return StoreUnavailableError(
             f"{server} cannot be reached ({reason}) when {what}: {_START_HINT}, or correct the URL"
         )
@@ -270,6 +341,12 @@ def _no_answer(server: str, what: str, source: Exception) -> StoreError:
 
 def _refusal(server: str, what: str, response: UnexpectedResponse) -> StoreError:
     status, words = response.status_code, _server_message(response)
+    if status == 403 and _NO_WRITE_ACCESS.search(words):  # noqa: PLR2004
+        logger.error("%s: the key in %s may not write (%s)", server, API_KEY_SETTING, words)
+        return StoreReadOnlyError(
+            f"{server} lets this key only read ({words}) when {what}: "
+            f"set {API_KEY_SETTING} to a key that may write"
+        )
     if status in (401, 403):
         return StoreError(
             f"{server} refused the API key ({status}: {words}) when {what}: "
@@ -277,9 +354,20 @@ def _refusal(server: str, what: str, response: UnexpectedResponse) -> StoreError
         )
     if status in _BUSY_STATUSES:
         return StoreUnavailableError(f"{server} is too busy for {what} ({status}: {words})")
+    if _passes(response):
+        return StoreUnavailableError(
+            f"{server} lacks a node or a shard for {what} ({status}: {words}): look at its nodes"
+        )
     if "No space left" in words:
         return StoreWriteError(f"{server} has no space left for {what} ({words}): free some")
     return StoreError(f"{server} refused {what} ({status}: {words})")
+
+
+def _passes(response: UnexpectedResponse) -> bool:
+    """Say whether a failure passes by itself."""
+    status = response.status_code
+    is_fault = status == 500 and _CLUSTER_FAULT.search(_server_message(response))  # noqa: PLR2004
+    return status in _BUSY_STATUSES or bool(is_fault)
 
 
 def _server_message(response: UnexpectedResponse) -> str:
@@ -307,8 +395,10 @@ def _retry_after(failure: Exception) -> bool | float:
         case ResponseHandlingException(source=source):
             lost = isinstance(source, httpx.TransportError)
             return lost and not isinstance(source, httpx.TimeoutException)
-        case UnexpectedResponse(status_code=status):
-            return status in _BUSY_STATUSES
+        case UnexpectedResponse(status_code=500):
+            return CLUSTER_PAUSE_S if _passes(failure) else False
+        case UnexpectedResponse():
+            return _passes(failure)
         case ResourceExhaustedResponse(retry_after_s=seconds):
             return min(max(seconds, RETRIES.first_s), RETRIES.longest_s)
         case _:

@@ -317,8 +317,9 @@ class EdgeStore(Store):
         """Answer each query, best first."""
         # Read first: what is counted while another thread writes is not kept.
         search, writes, shard = self._search, self.updates, self._open_shard()
+        written = self._written
         with guard(self._path):
-            return search.answer(shard, queries, writes)
+            return search.answer(shard, queries, writes, written)
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
         known: list[Any] = valid_ids(ids)
@@ -373,9 +374,12 @@ class EdgeStore(Store):
     def read_meta(self) -> Mapping[str, Any]:
         return read_json(self._generation / "meta.json")
 
-    def write_meta(self, meta: Mapping[str, Any]) -> None:
+    def write_meta(self, entries: Mapping[str, Any]) -> None:
+        if not entries:
+            return
         with self._writing:
             self._require_writable()
+            meta = {k: v for k, v in {**self.read_meta(), **entries}.items() if v is not None}
             write_atomically(self._generation / "meta.json", json.dumps(meta, sort_keys=True))
 
     def optimise(self) -> None:

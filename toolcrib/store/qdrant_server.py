@@ -64,6 +64,9 @@ SHARED_SHARD = "SHARED"
 
 _OVERSAMPLING = 2.0
 
+_ENTRY = f"{META_KEY}/"
+"""Beginning of the metadata keys that hold entries of the small document."""
+
 _Item = TypeVar("_Item")
 
 
@@ -106,9 +109,9 @@ SERVER_DEFAULTS = CollectionPlan()
 class ServerStore(Store):
     """A `Store` behind one name on a Qdrant server; safe to use from several threads.
 
-    The small document of `write_meta` is kept as text under one key of the collection's own
-    metadata: it lives and dies with the collection, a cluster replicates it by consensus, and
-    one key is replaced whole where several would be merged with what was there.
+    Each entry of the small document is a text under a key of the collection's own metadata: it
+    lives and dies with the collection, and a cluster replicates it by consensus. A server merges
+    keys, so processes that write other entries at one moment lose none.
     """
 
     def __init__(
@@ -296,12 +299,21 @@ class ServerStore(Store):
     # -- the rest --------------------------------------------------------------------------
 
     def read_meta(self) -> Mapping[str, Any]:
-        metadata = self._connection.describe(self._name).config.metadata or {}
-        return json.loads(metadata.get(META_KEY, "{}"))
+        metadata: Mapping[str, str] = self._connection.describe(self._name).config.metadata or {}
+        return {
+            key.removeprefix(_ENTRY): json.loads(text)
+            for key, text in metadata.items()
+            if key.startswith(_ENTRY)
+        }
 
-    def write_meta(self, meta: Mapping[str, Any]) -> None:
+    def write_meta(self, entries: Mapping[str, Any]) -> None:
+        if not entries:
+            return
         update = self._connection.client.update_collection
-        metadata = {META_KEY: json.dumps(meta, sort_keys=True)}
+        metadata = {
+            _ENTRY + key: None if value is None else json.dumps(value, sort_keys=True)
+            for key, value in entries.items()
+        }
         what = f"writing the metadata of {self._name!r}"
         self._connection.ask(what, update, self._name, metadata=metadata)
 
@@ -321,6 +333,7 @@ class ServerStore(Store):
         fresh = self._generation(1 + max(self._generations().values(), default=0))
         plan = self._plan.over(self.plan())
         self._make(fresh, layout, plan)
+        self._connection.wait_for_nodes(fresh)
         beside = ServerStore(self._connection.another(), fresh, layout, plan)
         try:
             yield beside
@@ -358,7 +371,9 @@ class ServerStore(Store):
         if not self._connection.has(self._name):
             # Processes that start at once choose the same name: the later ones find it made.
             founded = self._generation(1)
+            self._remove_unfinished(founded)
             self._make(founded, self._layout, self._plan)
+            self._connection.wait_for_nodes(founded)
             self._point_to(founded)
         found = self._connection.describe(self._name)
         if META_KEY in (found.config.metadata or {}):
@@ -366,6 +381,14 @@ class ServerStore(Store):
         self._by_tenant = found.config.params.sharding_method == models.ShardingMethod.CUSTOM
         self._require_layout(self._name, found, self._layout)
         self._connection.index_fields(self._name, found, _payload_indexes())
+
+    def _remove_unfinished(self, name: str) -> None:
+        """Remove a collection without an alias whose founding broke off under another plan."""
+        if self._connection.has(name):
+            found = self._connection.describe(name)
+            by_tenant = found.config.params.sharding_method == models.ShardingMethod.CUSTOM
+            if by_tenant != (self._plan.tenant_shards is not None) and not found.points_count:
+                self._remove(name)
 
     def _live(self) -> str:
         """The collection that the name stands for now."""
@@ -385,6 +408,12 @@ class ServerStore(Store):
         idf = models.SparseVectorParams(modifier=models.Modifier.IDF, index=words)
         graph = None if plan.on_disk is None else models.HnswConfigDiff(on_disk=plan.on_disk)
         method = None if plan.tenant_shards is None else models.ShardingMethod.CUSTOM
+        if method is not None and not self._connection.peers():
+            raise StoreError(
+                f"the Qdrant server at {self._connection.place} is not in cluster mode, and gives "
+                "no tenant a shard: start it with QDRANT__CLUSTER__ENABLED=true, or leave out "
+                "server.tenant_shards"
+            )
         self._connection.make(
             name,
             "{}",

@@ -210,8 +210,8 @@ class _Published(_Readable):
     def delete(self, ids: Iterable[int]) -> None:
         self._write("delete", list(ids))
 
-    def write_meta(self, meta: Mapping[str, Any]) -> None:
-        self._write("write_meta", meta)
+    def write_meta(self, entries: Mapping[str, Any]) -> None:
+        self._write("write_meta", entries)
 
     @contextmanager
     def renew(self, layout: Layout) -> Generator[Store]:

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from toolcrib.encoders.loading import import_onnxruntime
 from toolcrib.encoders.onnx import BundledEncoder, BundledReranker, read_card
+from toolcrib.encoders.registry import import_onnxruntime
 from toolcrib.errors import EncoderError, TrainingError
 from toolcrib.training import import_train
 from toolcrib.training.data import TrainingData

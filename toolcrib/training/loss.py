@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from toolcrib.encoders.base import FloatArray
-from toolcrib.training.data import Example
-from toolcrib.training.negatives import SAME_TEXT_COSINE
+from toolcrib.training.data import SAME_TEXT_COSINE, Example
 
 CHUNK_TEXTS = 16
 CHUNK_PAIRS = 32

@@ -32,6 +32,7 @@ from toolcrib.training.data import (
     TrainingData,
     from_labels,
     imitate,
+    mine,
     prune_documents,
     sample_data,
     with_dev,
@@ -45,7 +46,6 @@ from toolcrib.training.export import (
     restore,
     write_for_training,
 )
-from toolcrib.training.negatives import mine
 from toolcrib.training.trainer import (
     EncoderTraining,
     RerankerTraining,

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.gate_measures import gate_measures
-from toolcrib.evaluation.measures import measure
+from toolcrib.evaluation.measures import gate_measures, measure
 from toolcrib.evaluation.results import Evaluation, Interval, QueryResult, SetResult, SystemResult
 from toolcrib.evaluation.runner import compare_with_first, macro_means
 from toolcrib.evaluation.systems.base import Answer, Ranked

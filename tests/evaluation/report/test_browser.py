@@ -67,6 +67,7 @@ def browse(page: Path, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [PHONE, DESK])
 def test_nothing_stands_out_beyond_the_window(page: Path, width: int):
     framed = page.with_name(f"framed-{width}.html")
@@ -80,6 +81,7 @@ def test_nothing_stands_out_beyond_the_window(page: Path, width: int):
     assert int(drawings) == 3 * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "scheme", "paper"), [(PHONE, LIGHT, (255, 255, 255)), (DESK, DARK, (21, 23, 26))]
 )

@@ -70,9 +70,9 @@ def test_every_rate_has_words():
 
 def test_a_log_that_nobody_said_anything_about_says_so():
     text = read(record()).text
-    assert "so nobody knows which were right" in text
+    assert "nobody knows" in text
     assert "Is the confidence a probability?: left out" in text
-    assert "Every stage of every decision was there in time." in text
+    assert "Every stage" in text
 
 
 def test_small_talk_alone_has_no_verdicts_and_takes_a_page_all_the_same():

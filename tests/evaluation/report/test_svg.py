@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.evaluation.report.svg import (
+from toolcrib.evaluation.report.charts import (
     GREYED_LOOK,
     LOOKS,
     Axis,

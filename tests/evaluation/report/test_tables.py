@@ -8,6 +8,7 @@ import pytest
 
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.measures import measure_title
+from toolcrib.evaluation.report.charts import GREYED_LOOK, LOOKS
 from toolcrib.evaluation.report.page import (
     best_first,
     gate_table,
@@ -16,7 +17,6 @@ from toolcrib.evaluation.report.page import (
     looks_of,
     overall,
 )
-from toolcrib.evaluation.report.svg import GREYED_LOOK, LOOKS
 from toolcrib.evaluation.results import (
     Comparison,
     Evaluation,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from toolcrib.encoders.fake import DeterministicEncoder
@@ -20,10 +18,9 @@ def test_a_name_of_ours_an_own_factory_and_a_class_are_all_made(tmp_path, monkey
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_what_became_a_peer_says_where_it_is(peer):
-    with pytest.raises(SettingsError, match=re.escape(f"benchmarks.peers.{PEERS[peer]}")):
-        baseline(peer)
-    assert baseline(f"benchmarks.peers.{PEERS[peer]}")[0] == peer
+def test_a_peer_is_found_in_the_repository(peer):
+    assert baseline(peer) == baseline(PEERS[peer])
+    assert baseline(peer)[0] == peer
 
 
 @pytest.mark.parametrize(

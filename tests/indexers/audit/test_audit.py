@@ -248,7 +248,7 @@ def test_a_tool_of_the_same_name_that_wants_the_others_place_blocks():
 def test_a_parameter_that_asks_for_what_is_within_the_model_is_warned_of(parameter, description):
     schema = {"properties": {parameter: {"type": "string", "description": description}}}
     found = rules("Adds two numbers.", name="add", input_schema=schema)
-    assert found["harvest"].severity == "warning"
+    assert found["context/parameter"].severity in ("warning", "block")
     chat = rules("Answers with a language model.", name="ask_llm", input_schema=schema)
     assert "it asks for" not in "".join(each.why for each in chat.values())
 

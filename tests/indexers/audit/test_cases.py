@@ -12,7 +12,7 @@ import pytest
 from toolcrib import ToolSpec
 from toolcrib.indexers.audit import audit, audit_all, blocks
 from toolcrib.indexers.audit.findings import SEVERITIES
-from toolcrib.indexers.audit.rules import FOLDER, rulebook
+from toolcrib.indexers.audit.rules import FOLDER, joined_rulebook, rulebook
 from toolcrib.indexers.readers.registry import tool_entries
 
 DATA = Path(__file__).parents[3] / "data"
@@ -29,8 +29,9 @@ HOSTILE, HELD_OUT, HONEST = (
 BEFORE = [case for case in HELD_OUT if case["written"] == "before"]
 AFTER = [case for case in HELD_OUT if case["written"] == "after"]
 
+KINDS, HONEST_KINDS = cases("hostile_kinds"), cases("honest_kinds")
+
 KNOWN_GAPS = {
-    "hostile-051": "no rule knows the order, and the classifier only warns",
     "hostile-098": "honest tools too have addresses with a place for their key",
 }
 """What is not caught as it should be, and why not."""
@@ -50,6 +51,7 @@ def caught(case):
     return worst(case) >= SEVERITIES.index(case["expect"])
 
 
+@pytest.mark.slow
 def test_a_hostile_tool_is_caught():
     assert [case["id"] for case in HOSTILE if not caught(case)] == [*KNOWN_GAPS]
 
@@ -75,6 +77,7 @@ def test_of_what_was_written_to_get_round_the_rules_most_is_seen():
     assert len(seen) >= 38
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "total", "seen"), [("blind", 120, 0.92), ("blind_2", 150, 0.95), ("blind_3", 75, 0.93)]
 )
@@ -84,6 +87,7 @@ def test_of_what_was_written_blind_and_instructs_most_is_seen(part, total, seen)
     assert np.mean([each >= SEVERITIES.index("warning") for each in said]) >= seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "total", "most"), [("blind", 160, 0), ("blind_2", 150, 0), ("blind_3", 200, 2)]
 )
@@ -91,6 +95,14 @@ def test_of_what_was_written_blind_and_is_honest_little_is_held_back(part, total
     said = [worst(case) for case in cases(f"honest_{part}")]
     assert len(said) == total
     assert sum(each == SEVERITIES.index("block") for each in said) <= most
+
+
+@pytest.mark.parametrize("half", ["tuned on", "held out"])
+def test_of_the_kinds_that_were_missed_most_are_blocked_and_their_look_alikes_are_served(half):
+    hostile, honest = ([c for c in part if c["written"] == half] for part in (KINDS, HONEST_KINDS))
+    assert (len(hostile), len(honest)) == (64, 62)
+    assert sum(blocks(findings(case)) for case in hostile) >= 48
+    assert sum(blocks(findings(case)) for case in honest) <= 2
 
 
 def test_the_cases_are_as_many_and_as_different_as_promised():
@@ -112,8 +124,9 @@ def test_no_honest_tool_of_the_registry_is_held_back():
 
 
 def test_every_rule_is_met_by_a_case():
-    found = {each.rule for case in (*HOSTILE, *HELD_OUT, *HONEST) for each in findings(case)}
-    assert rulebook().names - found == set()
+    every = (*HOSTILE, *HELD_OUT, *KINDS, *HONEST)
+    found = {each.rule for case in every for each in findings(case)}
+    assert rulebook().names | joined_rulebook().names <= found
 
 
 def test_every_finding_says_where_what_and_why():
@@ -133,8 +146,9 @@ def test_a_rule_stands_in_one_file():
         for line in file.read_text(encoding="utf-8").split("rules:\n")[-1].splitlines()
         if line.startswith("  ") and line.endswith(":") and not line.startswith("   ")
     ]
-    assert rulebook().names <= set(names)
-    assert all(names.count(name) == 1 for name in rulebook().names)
+    known = rulebook().names | joined_rulebook().names
+    assert known <= set(names)
+    assert all(names.count(name) == 1 for name in known)
 
 
 def test_the_worst_finding_comes_first():

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.indexers.audit.rules import RawPattern, Rule, Rulebook, read_phrase, rulebook
+from toolcrib.indexers.audit.rules import (
+    RawPattern,
+    Rule,
+    Rulebook,
+    joined_rulebook,
+    read_phrase,
+    rulebook,
+)
 
 WORDS = {"give": "pass|hand over|send"}
 PATTERNS = {"path": RawPattern(r"~?/\w+", ("/",)), "not_again": RawPattern(r"(?! again)", ())}
@@ -81,12 +88,12 @@ def book(*phrases):
 
 
 def test_every_phrase_that_ships_is_a_regular_expression():
-    for _, phrase in rulebook():
+    for _, phrase in (*rulebook(), *joined_rulebook()):
         re.compile(phrase.regex)
 
 
 def test_every_rule_says_why_in_words_that_follow_a_tools_name():
-    for rule, _ in rulebook():
+    for rule, _ in (*rulebook(), *joined_rulebook()):
         assert not rule.why.endswith(".")
         assert rule.severity in ("info", "warning", "block")
 

@@ -67,6 +67,7 @@ def refusal(converters, name, content, **how):
     return caught.value.reason
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(2 * HANG_S)
 def test_what_takes_too_long_is_ended_and_the_next_document_is_read():
     with Converters(ConversionLimits(timeout_s=HANG_S, memory_bytes=2**33)) as converters:
@@ -78,6 +79,7 @@ def test_what_takes_too_long_is_ended_and_the_next_document_is_read():
         assert converted(converters, "next.md", b"Text.") == ["Text."]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(2 * HANG_S)
 def test_what_takes_too_much_memory_is_refused_and_the_next_document_is_read():
     with Converters(ConversionLimits(timeout_s=HANG_S, memory_bytes=128 * MIB)) as converters:
@@ -88,6 +90,7 @@ def test_what_takes_too_much_memory_is_refused_and_the_next_document_is_read():
         assert converted(converters, "next.md", b"Text.") == ["Text."]
 
 
+@pytest.mark.slow
 def test_what_holds_too_much_text_is_refused():
     with Converters(ConversionLimits(text_chars=10_000)) as converters:
         said = {refusal(converters, name, content) for name, content in MUCH.items()}

@@ -61,6 +61,7 @@ def test_a_file_becomes_passages_that_say_where_they_stand(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_document_is_called_as_it_was_named(tmp_path, monkeypatch):
     write(tmp_path, **{"docs/team/leave.md": "Ask first."})
     monkeypatch.chdir(tmp_path)

@@ -239,7 +239,9 @@ def test_a_bad_tool_is_refused_alone(tmp_path: Path, bad: Any, reason: str) -> N
 def test_a_bad_line_is_refused_with_its_number(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(
-        b'{"name": "a"}\n{"name": \n\n"text"\n{"name": "caf\xe9"}\n' + b"[" * 9_000 + b"\n"
+        b'{"name": "a", "tags": []}\n{"name": \n\n"text"\n{"name": "caf\xe9"}\n'
+        + b"[" * 9_000
+        + b"\n"
         b'{"name": "b", "description": "\\ud800"}\n{"name": "c"}'
     )
     tools, refusals = split(read_source(str(path)))
@@ -253,6 +255,7 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("filler", "said"),
     [
@@ -262,11 +265,11 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path: Path) -> None:
     ],
 )
 def test_a_little_file_that_unpacks_to_gigabytes_keeps_no_good_file_out(tmp_path, filler, said):
-    good = b'{"name": "before"}\n{"name": "between"}\n'
+    good = b'{"name": "before", "tags": []}\n{"name": "between"}\n'
     # The same member again and again: packing two gigabytes would take longer than reading them.
     member = gzip.compress(filler * (2**24 // len(filler)))
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(good) + member * 128)
-    (tmp_path / "b.jsonl").write_text('{"name": "after"}\n{"name": "last"}\n')
+    (tmp_path / "b.jsonl").write_text('{"name": "after", "tags": []}\n{"name": "last"}\n')
     assert (tmp_path / "a.jsonl.gz").stat().st_size < 4 * 2**20
     found = list(read_source(str(tmp_path)))
     names = [item.name for item in found if not isinstance(item, Refusal)]

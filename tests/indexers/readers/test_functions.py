@@ -12,7 +12,8 @@ from tests.indexers.readers.conformance import ReaderConformance, split
 from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.indexers.readers.functions import FunctionsReader
 from toolcrib.indexers.readers.registry import read_source
-from toolcrib.records import Refusal
+from toolcrib.integrations.formats import export
+from toolcrib.records import Refusal, ToolSpec
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 NESTED = {"type": "function", "function": {"name": "a", "description": "A.", "parameters": SCHEMA}}
@@ -109,3 +110,92 @@ def test_what_is_no_function_is_refused_alone(tmp_path: Path, tool: Any, reason:
     tools, refusals = split(read_source(name, format="functions"))
     assert [tool.name for tool in tools] == ["a"]
     assert refusals == [Refusal(name, "[1]", reason)]
+
+
+WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+GEMINI = {
+    "name": "get_weather",
+    "description": "Tell the weather.",
+    "parameters": {
+        "type": "OBJECT",
+        "properties": {"city": {"type": "STRING"}, "day": {"type": "STRING", "nullable": True}},
+        "required": ["city"],
+    },
+    "response": {"type": "STRING"},
+}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"functionDeclarations": [GEMINI]}],
+        {"functionDeclarations": [GEMINI]},
+        {"model": "m", "tools": [{"function_declarations": [GEMINI]}]},
+    ],
+)
+def test_gemini_declares_lists_and_writes_types_in_capitals(tmp_path: Path, content: Any) -> None:
+    tools, refusals = split(read_source(write(tmp_path, content)))
+    assert refusals == []
+    [tool] = tools
+    assert (tool.id, tool.annotations) == ("chat/get_weather", {})
+    assert tool.output_schema == {"type": "string"}
+    assert tool.input_schema == {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "day": {"type": ["string", "null"]}},
+        "required": ["city"],
+    }
+
+
+def test_gemini_takes_json_schema_too(tmp_path: Path) -> None:
+    declared = {"name": "a", "parametersJsonSchema": WEATHER, "responseJsonSchema": SCHEMA}
+    [tool], _ = split(read_source(write(tmp_path, [{"functionDeclarations": [declared, 7]}])))
+    assert (tool.input_schema, tool.output_schema) == (WEATHER, SCHEMA)
+
+
+@pytest.mark.parametrize("wrapping", ["tools", "toolConfig"])
+def test_bedrock_wraps_the_schema(tmp_path: Path, wrapping: str) -> None:
+    spec = {"name": "get_weather", "description": "W.", "inputSchema": {"json": WEATHER}}
+    request: dict[str, Any] = {"tools": [{"toolSpec": spec}]}
+    content = request if wrapping == "tools" else {"toolConfig": request}
+    [tool], refusals = split(read_source(write(tmp_path, content)))
+    assert refusals == []
+    assert (tool.id, tool.description, tool.input_schema) == ("chat/get_weather", "W.", WEATHER)
+
+
+def test_tools_of_a_namespace_are_on_a_server_of_its_name(tmp_path: Path) -> None:
+    inner = {**FLAT, "name": "find", "defer_loading": True}
+    namespace = {"type": "namespace", "name": "crm", "description": "CRM", "tools": [inner, 7]}
+    name = write(tmp_path, [namespace, FLAT])
+    tools, refusals = split(read_source(name))
+    assert [(tool.id, tool.annotations) for tool in tools] == [
+        ("crm/find", {"defer_loading": True}),
+        ("chat/a", {}),
+    ]
+    assert [refusal.place for refusal in refusals] == ["[0].tools[1]"]
+    assert [tool.id for tool in split(read_source(name, server="s"))[0]] == ["s/find", "s/a"]
+
+
+def test_what_is_exported_as_namespaces_is_read_back(tmp_path: Path) -> None:
+    specs = [
+        ToolSpec(name="find", server="crm", input_schema=WEATHER),
+        ToolSpec(name="send", server="mail", description="Send.", input_schema=SCHEMA),
+    ]
+    tools, refusals = split(read_source(write(tmp_path, export(specs, "openai-namespaces"))))
+    assert refusals == []
+    assert [(t.id, t.description, t.input_schema) for t in tools] == [
+        (t.id, t.description, t.input_schema) for t in specs
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dumped", "schema"),
+    [
+        ({"args_schema": SCHEMA, "args": {"x": {}}, "tags": None}, SCHEMA),
+        ({"args": SCHEMA["properties"], "return_direct": False}, SCHEMA),
+    ],
+)
+def test_a_langchain_tool_that_was_dumped(tmp_path: Path, dumped: Any, schema: Any) -> None:
+    tool = {"name": "add", "description": "Add.", **dumped}
+    [spec], refusals = split(read_source(write(tmp_path, [tool])))
+    assert refusals == []
+    assert (spec.id, spec.description, spec.input_schema) == ("chat/add", "Add.", schema)

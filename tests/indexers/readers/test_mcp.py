@@ -280,6 +280,7 @@ class TestMcpLiveReader(ReaderConformance):
         return Source.named(typed("broken.py", "no_tools"))
 
 
+@pytest.mark.slow
 def test_everything_that_a_server_says_of_a_tool_is_read(clock_url: str) -> None:
     tools = _tools_live(typed("clock.py"))
 
@@ -299,6 +300,7 @@ def test_everything_that_a_server_says_of_a_tool_is_read(clock_url: str) -> None
     assert [tool.id for tool in _tools_live(clock_url, "")] == ["get_time", "set_alarm"]
 
 
+@pytest.mark.slow
 def test_a_thousand_tools_come_over_their_pages_in_order() -> None:
     tools = _tools_live(typed("pages.py", "--tools", "1000", "--size", "50"))
 
@@ -319,10 +321,12 @@ def test_servers_of_every_age_and_manner_are_understood(server: tuple[str], name
     assert [tool.id for tool in _tools_live(typed("broken.py", *server))] == [f"{name}/good"]
 
 
+@pytest.mark.slow
 def test_an_empty_cursor_is_the_end() -> None:
     assert len(_tools_live(typed("pages.py", "--empty-cursor"))) == 6
 
 
+@pytest.mark.slow
 def test_the_reader_yields_what_it_has_and_refuses_the_rest() -> None:
     source = Source(typed("pages.py", "--endless", "same"))
 
@@ -402,6 +406,7 @@ def test_it_can_be_read_inside_a_running_loop_and_from_a_thread_beside_one() -> 
         assert anyio.run(read, name) == ["good"]
 
 
+@pytest.mark.slow
 def test_the_screen_stays_clean() -> None:
     names = [typed("broken.py", kind) for kind in ("dies", "garbage", "chatty", "no_list")]
     code = (
@@ -440,6 +445,7 @@ def test_a_server_that_will_not_die_is_killed_with_its_children(tmp_path: Path) 
     assert [ends(pid) for pid in processes] == [True, True]
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind_when_the_user_interrupts(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
@@ -543,7 +549,7 @@ def test_one_file_with_everything_that_can_be_right_and_wrong(tmp_path: Path) ->
         "closed: cannot be reached: All connection attempts failed; is it running there?",
         (
             "page: is no MCP endpoint: it answered initialize with HTTP 200 (text/html); "
-            "check the path, which often ends in /mcp"
+            "check the path, which often ends in /mcp or /sse"
         ),
         "one bad/good",
         "one bad: tools[1]: name: missing",
@@ -553,6 +559,7 @@ def test_one_file_with_everything_that_can_be_right_and_wrong(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["tools", "includeTools", "excludeTools", "disabled_tools"])
 def test_tools_that_an_entry_switches_off_are_not_read(tmp_path: Path, key: str) -> None:
     includes = key in ("tools", "includeTools")
@@ -571,12 +578,27 @@ def test_a_wrong_tool_that_is_switched_off_is_not_reported(tmp_path: Path) -> No
     ]
 
 
+def test_warnings_and_patterns_that_fit_no_tool_are_reported(tmp_path: Path) -> None:
+    keys = {"includeTools": ["get_time"], "excludeTools": ["get-time"], "secretTools": ["x"]}
+    source = _file_servers(tmp_path, {"clock": {**entry("clock.py"), **keys}})
+
+    assert _told(_read(source, McpServersReader())) == [
+        "clock: 'secretTools' is not known; write 'includeTools' or 'excludeTools'",
+        "clock/get_time",
+        "clock: 'get-time' in a list of its tools fits none",
+    ]
+
+
 def test_a_server_that_still_speaks_server_sent_events(tmp_path: Path) -> None:
     with over_http("clock-sse") as address:
-        source = _file_servers(tmp_path, {"clock": {"type": "sse", "url": f"{address}/sse"}})
-        items = _read(source, McpServersReader())
+        typed = {"type": "sse", "url": f"{address}/sse"}
+        servers = {"typed": typed, "falls back": {"url": f"{address}/sse"}}
+        items = _read(_file_servers(tmp_path, servers), McpServersReader())
 
-    assert _told(items) == ["clock/get_time", "clock/set_alarm"]
+    assert _told(items) == [
+        *("typed/get_time", "typed/set_alarm"),
+        *("falls back/get_time", "falls back/set_alarm"),
+    ]
 
 
 def test_the_environment_of_the_process_fills_placeholders_by_default(
@@ -640,6 +662,7 @@ def test_a_file_without_servers_is_refused_as_a_whole(tmp_path: Path, document: 
     )
 
 
+@pytest.mark.slow
 def test_only_files_that_name_servers_are_recognised(tmp_path: Path) -> None:
     reader = McpServersReader()
     broken, lines = tmp_path / "broken.json", tmp_path / "lines.jsonl"

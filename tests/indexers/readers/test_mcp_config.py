@@ -53,10 +53,18 @@ JSON = st.recursive(
         ),
         ({"url": "https://a/mcp"}, HttpTarget("https://a/mcp")),
         ({"serverUrl": "https://a/mcp"}, HttpTarget("https://a/mcp")),
-        ({"type": "http", "url": "https://a/mcp"}, HttpTarget("https://a/mcp")),
+        (
+            {"httpUrl": "https://a/mcp", "url": "https://a/sse"},
+            HttpTarget("https://a/mcp"),
+        ),
+        (
+            {"url": "https://a/mcp", "requestOptions": {"headers": {"X": "$BIN"}}},
+            HttpTarget("https://a/mcp", {"X": "/bin"}),
+        ),
+        ({"type": "http", "url": "https://a/mcp"}, HttpTarget("https://a/mcp", sse=False)),
         (
             {"type": "streamable-http", "url": "https://a${BIN}", "headers": {"X": "${BIN}"}},
-            HttpTarget("https://a/bin", {"X": "/bin"}),
+            HttpTarget("https://a/bin", {"X": "/bin"}, sse=False),
         ),
         ({"type": "sse", "url": "https://a/sse"}, HttpTarget("https://a/sse", sse=True)),
     ],
@@ -157,6 +165,19 @@ def test_of_several_lists_each_must_include_a_tool() -> None:
     assert allowed("write", excludeTools=["read"], disabledTools=["write"]) == []
 
 
+def test_a_key_that_may_be_meant_as_a_filter_is_a_warning() -> None:
+    [entry] = server_entries({"it": {"command": "npx", "hideTools": ["a"], "tools": ["a"]}}, {})
+
+    assert entry.target == StdioTarget("npx")
+    assert entry.warnings == ("'hideTools' is not known; write 'includeTools' or 'excludeTools'",)
+
+
+def test_patterns_that_fit_no_tool_are_found() -> None:
+    tools = ToolFilter((("get_*", "raed"),), ("drop", "write"))
+
+    assert tools.idle_patterns(["get_user", "write"]) == ["raed", "drop"]
+
+
 @given(st.dictionaries(st.sampled_from(["tools", "excludeTools"]), JSON, min_size=1))
 def test_a_filter_is_read_or_refused_and_never_passed_over(keys: dict[str, Any]) -> None:
     [entry] = server_entries({"it": {"command": "npx", **keys}}, {})
@@ -227,6 +248,122 @@ def test_what_counts_as_a_list_of_servers(tmp_path: Path, document: Any, found: 
     assert (servers_of(_file(tmp_path, json.dumps(document))) is not None) is found
 
 
+CONTINUE = [{"name": "a", "command": "x"}, {"name": "a", "url": "https://b"}, {"command": "y"}]
+
+
+def test_continue_writes_servers_as_a_list(tmp_path: Path) -> None:
+    document = {"name": "mine", "version": "1", "schema": "v1", "mcpServers": CONTINUE}
+
+    assert servers_of(_file(tmp_path, json.dumps(document))) == dict(
+        zip(["a", "a-2", "server"], CONTINUE, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("lists", "on"),
+    [
+        ({"mcp": {"allowed": ["a", "b"], "excluded": ["b"]}}, ["a"]),
+        ({"mcp": {"excluded": ["b"], "serverCommand": "x"}}, ["a", "c"]),
+        ({"allowMCPServers": ["c"]}, ["c"]),
+        ({"excludeMCPServers": ["a", "nobody"]}, ["b", "c"]),
+        ({"mcp": {"allowed": []}}, []),
+        ({"mcp": {"allowed": None}, "excludeMCPServers": None}, ["a", "b", "c"]),
+    ],
+)
+def test_gemini_lists_the_servers_that_are_on(
+    tmp_path: Path, lists: dict[str, Any], on: list[str]
+) -> None:
+    servers = {name: {"command": name} for name in "abc"}
+    found = servers_of(_file(tmp_path, json.dumps({"mcpServers": servers, **lists})))
+
+    assert [entry.name for entry in server_entries(found or {}, {})] == on
+
+
+def test_a_list_of_servers_that_is_none_is_never_passed_over(tmp_path: Path) -> None:
+    document = {"mcpServers": {"a": {"command": "x"}}, "mcp": {"excluded": {"a": True}}}
+
+    with pytest.raises(SourceError, match="must be a list of servers, not an object") as caught:
+        servers_of(_file(tmp_path, json.dumps(document)))
+    assert caught.value.place == "mcp.excluded"
+
+
+def package(kind: str = "npm", **more: Any) -> dict[str, Any]:
+    """A package as an entry of the MCP registry has it."""
+    stdio = {"transport": {"type": "stdio"}}
+    return {"registryType": kind, "identifier": "weather", "version": "1.2", **stdio, **more}
+
+
+REMOTE = {
+    "type": "sse",
+    "url": "https://{HOST}/sse",
+    "headers": [
+        {"name": "X-Key", "value": "Bearer {KEY}", "isSecret": True},
+        {"name": "X-Unit", "isRequired": False},
+    ],
+}
+VARIABLES = [
+    {"name": "KEY", "isRequired": True},
+    {"name": "UNIT", "default": "m"},
+    {"name": "LEVEL"},
+]
+WORDS = [
+    {"type": "positional", "value": "serve"},
+    {"type": "named", "name": "--key", "isRequired": True},
+    {"type": "named", "name": "--log"},
+    {"type": "named", "name": "--unit", "default": "m"},
+]
+DOCKER = ("run", "-i", "--rm", "--init", "-e", "KEY", "weather:1.2")
+
+
+@pytest.mark.parametrize(
+    ("published", "target"),
+    [
+        ({"packages": [package()]}, StdioTarget("npx", ("-y", "weather@1.2"))),
+        ({"packages": [package("pypi")]}, StdioTarget("uvx", ("weather@1.2",))),
+        (
+            {"packages": [package("mcpb"), package(environmentVariables=VARIABLES)]},
+            StdioTarget("npx", ("-y", "weather@1.2"), {"KEY": "k", "UNIT": "m"}),
+        ),
+        (
+            {"packages": [package(packageArguments=WORDS)]},
+            StdioTarget("npx", ("-y", "weather@1.2", "serve", "--key", "k", "--unit", "m")),
+        ),
+        (
+            {
+                "packages": [
+                    package(
+                        "oci",
+                        environmentVariables=VARIABLES[:1],
+                        runtimeArguments=[{"type": "positional", "value": "--init"}],
+                    )
+                ]
+            },
+            StdioTarget("docker", DOCKER, {"KEY": "k"}),
+        ),
+        (
+            {"packages": [package()], "remotes": [REMOTE]},
+            HttpTarget("https://example.org/sse", {"X-Key": "Bearer k"}, sse=True),
+        ),
+    ],
+)
+def test_an_entry_of_the_registry_is_a_server(
+    tmp_path: Path, published: dict[str, Any], target: Target
+) -> None:
+    document = {"name": "io.example/weather", "description": "W", "version": "1.2", **published}
+    found = servers_of(_file(tmp_path, json.dumps(document))) or {}
+    [entry] = server_entries(found, {"KEY": "k", "HOST": "example.org"})
+
+    assert entry == ServerEntry("io.example/weather", target)
+
+
+def test_an_entry_of_the_registry_that_cannot_be_started_says_so(tmp_path: Path) -> None:
+    document = {"name": "io.example/weather", "packages": [package("mcpb")]}
+    found = servers_of(_file(tmp_path, json.dumps(document))) or {}
+    [entry] = server_entries(found, {})
+
+    assert (entry.target, entry.problem) == (None, "has neither 'command' nor 'url'; add one")
+
+
 def test_a_file_that_is_broken_beyond_comments_says_where(tmp_path: Path) -> None:
     source = _file(tmp_path, '{"mcpServers": {"a" 1}}')
 
@@ -255,7 +392,9 @@ PLAIN = st.text().filter(lambda text: "${" not in text)
         ("${PORT:-}", ""),
         ("${PORT:-a:-b}", "a:-b"),
         ("${EMPTY:-default}", ""),
-        ("$HOST stays, as does ${HOST", "$HOST stays, as does ${HOST"),
+        ("Bearer $HOST", "Bearer example.org"),
+        ("https://$HOST/mcp?x=$unset", "https://example.org/mcp?x=$unset"),
+        ("pa$HOST stays, as do $$HOST and ${HOST", "pa$HOST stays, as do $$HOST and ${HOST"),
         ("echo ${HOST%.org} ${#HOST}", "echo ${HOST%.org} ${#HOST}"),
         ("${TRICKY}", "${HOST}"),
         ("${workspaceFolder}/server", "/project/server"),
@@ -278,6 +417,7 @@ NOT_KNOWN = ", which only an editor knows; write it out"
     [
         ("Bearer ${TOKEN}", NOT_SET + "${TOKEN:-default}"),
         ("${env:TOKEN}", NOT_SET + "${TOKEN:-default}"),
+        ("Bearer $TOKEN", NOT_SET + "${TOKEN:-default}"),
         (
             "${input:api-key}",
             (

@@ -89,6 +89,7 @@ MCP, SSE = (f"check the path, which often ends in /{end}" for end in ("mcp", "ss
         ("/html", True, f"{NO_ENDPOINT} 200 (text/html); {SSE}"),
         ("/nowhere", False, f"{NO_ENDPOINT} 404 (text/plain); {MCP}{OLDER}"),
         ("/nowhere", True, f"{NO_ENDPOINT} 404 (text/plain); {SSE}"),
+        ("/nowhere", None, f"{NO_ENDPOINT} 404 (text/plain); {MCP} or /sse"),
         ("/get-only", False, f"{NO_ENDPOINT} 405 (text/html); {MCP}{OLDER}"),
         ("/json", False, f"{NO_ENDPOINT} 200 (application/json); {MCP}"),
         ("/down", False, "is out of order: it answered initialize with HTTP 502 (text/html); try "),
@@ -97,7 +98,7 @@ MCP, SSE = (f"check the path, which often ends in /{end}" for end in ("mcp", "ss
     ],
 )
 def test_what_can_go_wrong_with_a_web_server(
-    web_url: str, path: str, sse: bool, reason: str
+    web_url: str, path: str, sse: bool | None, reason: str
 ) -> None:
     listing = _list(HttpTarget(f"{web_url}{path}", sse=sse))
 
@@ -127,6 +128,7 @@ def test_a_url_that_is_none() -> None:
     assert _list(HttpTarget("http://[::1/mcp")).failure == "cannot be reached: Invalid port: ':1'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "kept", "reason"),
     [
@@ -159,6 +161,7 @@ def test_what_came_before_a_failure_is_kept(server: Target, kept: int, reason: s
     assert listing.failure == f"{reason}; tools kept from before that: {kept}"
 
 
+@pytest.mark.slow
 def test_what_came_before_a_failure_over_http_is_kept() -> None:
     with over_http("pages", "--dies-at", "2") as address:
         listing = _list(HttpTarget(f"{address}/mcp"))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from tests.indexers.readers.conformance import ReaderConformance, split
 from toolcrib.indexers.readers.base import Reader, Source
@@ -181,6 +182,11 @@ def test_extensions_and_webhooks_are_no_tools(tmp_path: Path) -> None:
         ({"get": {"responses": "x"}}, "GET /bad", "responses: must be an object, not text"),
         ("x", "/bad", "must be an object, not text"),
         ({"parameters": "x"}, "/bad", "parameters: must be a list, not text"),
+        (
+            {"additionalOperations": "x"},
+            "/bad",
+            "additionalOperations: must be an object, not text",
+        ),
         ({"$ref": "#/nope"}, "/bad", "$ref '#/nope' leads nowhere: there is no 'nope'"),
     ],
 )
@@ -243,7 +249,7 @@ def test_parameters_of_path_and_operation_and_body_are_one_object(tmp_path: Path
             "created": {"type": "string", "readOnly": True},
         },
     }
-    put = {**OK, "parameters": [own, filter_], **json_body(body)}
+    put = {**OK, "parameters": [own, filter_], **json_body(body, required=True)}
     tools, refusals = read(tmp_path, document({"/x/{id}": {"parameters": shared, "put": put}}))
     assert refusals == []
     assert tools[0].input_schema == {
@@ -281,7 +287,8 @@ def test_a_body_without_properties_becomes_one_property(tmp_path: Path, body: An
 def test_the_parts_of_an_all_of_are_one_body(tmp_path: Path) -> None:
     parts = [True, {"$ref": "#/components/schemas/Base"}, {"properties": {"b": INTEGER}}]
     base = {"type": "object", "properties": {"a": STRING}, "required": ["a"]}
-    schema = takes(tmp_path, json_body({"allOf": parts}), components={"schemas": {"Base": base}})
+    body = json_body({"allOf": parts}, required=True)
+    schema = takes(tmp_path, body, components={"schemas": {"Base": base}})
     assert schema == {
         "type": "object",
         "properties": {"a": STRING, "b": INTEGER},
@@ -352,6 +359,282 @@ def test_a_parameter_without_a_schema_takes_anything(tmp_path: Path) -> None:
 
 def test_swagger_2_body(tmp_path: Path) -> None:
     pet = {"type": "object", "properties": {"name": STRING}, "required": ["name"]}
-    body = {"name": "pet", "in": "body", "schema": {"$ref": "#/definitions/Pet"}}
+    pet_reference = {"$ref": "#/definitions/Pet"}
+    body = {"name": "pet", "in": "body", "required": True, "schema": pet_reference}
     schema = takes(tmp_path, {"parameters": [body]}, "2.0", definitions={"Pet": pet})
     assert schema == pet
+
+
+def valid(schema: Any, *bodies: Any) -> list[bool]:
+    """Tell of each body whether the schema takes it."""
+    checker = Draft202012Validator(schema)
+    Draft202012Validator.check_schema(schema)
+    return [checker.is_valid(body) for body in bodies]
+
+
+def test_a_body_that_may_be_left_out_requires_nothing(tmp_path: Path) -> None:
+    parameters = [{"name": "id", "in": "path", "required": True, "schema": STRING}]
+    body = {"type": "object", "required": ["reason"], "properties": {"reason": STRING}}
+    schema = takes(tmp_path, {"parameters": parameters, **json_body(body)})
+    assert schema["required"] == ["id"]
+    assert set(schema["properties"]) == {"id", "reason"}
+
+
+ON = {"required": ["on"], "properties": {"on": STRING, "kind": {"const": "once"}}}
+EVERY = {
+    "required": ["every", "unit"],
+    "properties": {"every": INTEGER, "unit": STRING, "kind": {"enum": ["often", "always"]}},
+}
+EITHER = {"on": STRING, "kind": {"enum": ["once", "often", "always"]}, "every": INTEGER}
+
+
+@pytest.mark.parametrize("union", ["oneOf", "anyOf"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_branches_beside_properties_give_their_properties(
+    tmp_path: Path, union: str, inside: bool
+) -> None:
+    branches = {union: [ON, EVERY]}
+    job: dict[str, Any] = {"type": "object", "properties": {"name": STRING}, "required": ["name"]}
+    job |= {"allOf": [branches]} if inside else branches
+    schema = takes(tmp_path, json_body(job, required=True))
+    assert schema["properties"] == {"name": STRING, **EITHER, "unit": STRING}
+    assert schema["required"] == ["name"]
+
+
+def test_what_every_branch_requires_is_required(tmp_path: Path) -> None:
+    branches: list[Any] = [
+        {"required": ["a", "b"], "properties": {"a": STRING, "b": STRING}},
+        {"required": ["a"], "properties": {"a": INTEGER}},
+    ]
+    job = {"properties": {"id": STRING}, "oneOf": branches}
+    schema = takes(tmp_path, json_body(job, required=True))
+    assert schema["properties"]["a"] == {"anyOf": [STRING, INTEGER]}
+    assert schema["required"] == ["a"]
+    branches.append(True)
+    assert "required" not in takes(tmp_path, json_body(job, required=True))
+
+
+def test_parts_that_describe_one_property_hold_together(tmp_path: Path) -> None:
+    first = {
+        "properties": {"a": {"type": "string", "maxLength": 9}, "b": {"properties": {"c": {}}}}
+    }
+    second = {"properties": {"a": {"enum": ["x"]}, "b": {"properties": {"d": {}}}}}
+    schema = takes(tmp_path, json_body({"allOf": [first, second]}))
+    assert schema["properties"] == {
+        "a": {"type": "string", "maxLength": 9, "enum": ["x"]},
+        "b": {"properties": {"c": {}, "d": {}}},
+    }
+
+
+def kinds(*names: str, **more: Any) -> dict[str, Any]:
+    """Components with a parent that has a discriminator, and the children that extend it."""
+    parent = {"type": "object", "required": ["kind"], "properties": {"kind": STRING}, **more}
+    children = {
+        name: {
+            "allOf": [
+                {"$ref": "#/components/schemas/Shape"},
+                {"properties": {f"{name.lower()}_size": INTEGER}},
+            ]
+        }
+        for name in names
+    }
+    return {"schemas": {"Shape": parent, **children}}
+
+
+SHAPE = {"$ref": "#/components/schemas/Shape"}
+BY_KIND = {"propertyName": "kind"}
+SHORT = {
+    "propertyName": "kind",
+    "mapping": {"o": "#/components/schemas/Circle", "q": "Square", "gone": "Gone"},
+}
+
+
+@pytest.mark.parametrize(
+    ("discriminator", "tags"), [(BY_KIND, ["Circle", "Square"]), (SHORT, ["o", "q"])]
+)
+def test_a_body_of_a_parent_takes_the_properties_of_its_children(
+    tmp_path: Path, discriminator: Any, tags: list[str]
+) -> None:
+    components = kinds("Circle", "Square", discriminator=discriminator)
+    schema = takes(tmp_path, json_body(SHAPE, required=True), components=components)
+    assert schema == {
+        "type": "object",
+        "properties": {
+            "kind": {"type": "string", "enum": tags},
+            "circle_size": INTEGER,
+            "square_size": INTEGER,
+        },
+        "required": ["kind"],
+    }
+
+
+def test_a_parent_at_any_depth_is_one_of_its_children(tmp_path: Path) -> None:
+    components = kinds("Circle", "Square", discriminator=SHORT)
+    described = {"allOf": [SHAPE], "description": "First"}
+    body = {"properties": {"all": {"type": "array", "items": SHAPE}, "first": described}}
+    schema = takes(tmp_path, json_body(body), components=components)
+    circle, square = {"kind": "o", "circle_size": 1}, {"kind": "q", "square_size": 2}
+    assert valid(schema, {"all": [circle, square]}, {"first": square}) == [True, True]
+    assert valid(
+        schema,
+        {"all": [{"kind": "x"}]},
+        {"all": [{"circle_size": 1}]},
+        {"first": {"kind": "o", "circle_size": "big"}},
+    ) == [False, False, False]
+
+
+def test_a_child_that_is_named_is_that_child_alone(tmp_path: Path) -> None:
+    components = kinds("Circle", "Square", discriminator=BY_KIND)
+    body = json_body({"$ref": "#/components/schemas/Circle"}, required=True)
+    schema = takes(tmp_path, body, components=components)
+    assert set(schema["properties"]) == {"kind", "circle_size"}
+
+
+def test_grandchildren_are_children_and_a_child_may_hold_a_parent(tmp_path: Path) -> None:
+    components = kinds("Round", discriminator=BY_KIND)
+    disc = {"$ref": "#/components/schemas/Round"}
+    holds: dict[str, Any] = {"properties": {"r": INTEGER, "inner": SHAPE}}
+    components["schemas"]["Disc"] = {"allOf": [disc, holds]}
+    schema = takes(tmp_path, json_body(SHAPE), components=components)
+    assert schema["properties"]["kind"]["enum"] == ["Round", "Disc"]
+    assert schema["properties"]["inner"]["description"] == "Shape (recursive)"
+
+
+def test_swagger_2_names_the_property_alone(tmp_path: Path) -> None:
+    definitions = {
+        "Pet": {"properties": {"kind": STRING}, "discriminator": "kind"},
+        "Cat": {"allOf": [{"$ref": "#/definitions/Pet"}, {"properties": {"lives": INTEGER}}]},
+    }
+    body = {"name": "pet", "in": "body", "schema": {"$ref": "#/definitions/Pet"}}
+    schema = takes(tmp_path, {"parameters": [body]}, "2.0", definitions=definitions)
+    assert schema["properties"] == {
+        "kind": {"type": "string", "enum": ["Cat"]},
+        "lives": INTEGER,
+    }
+
+
+@pytest.mark.parametrize("more", [{}, {"defaultMapping": "A"}])
+def test_each_branch_requires_the_tag_unless_there_is_a_default(tmp_path: Path, more: Any) -> None:
+    schemas = {
+        "A": {"type": "object", "properties": {"kind": {"const": "a", "default": "a"}}},
+        "B": {"type": "object", "properties": {"kind": STRING, "size": INTEGER}},
+    }
+    union = {
+        "oneOf": [{"$ref": f"#/components/schemas/{name}"} for name in schemas],
+        "discriminator": {
+            "propertyName": "kind",
+            "mapping": {"a": "A", "b": "B", "c": "#/components/schemas/B"},
+            **more,
+        },
+    }
+    schema = takes(tmp_path, json_body(union), components={"schemas": schemas})
+    first, second = schema["properties"]["body"]["oneOf"]
+    if more:
+        assert (first, second) == (schemas["A"], schemas["B"])
+        return
+    assert first == {**schemas["A"], "required": ["kind"]}
+    assert second["required"] == ["kind"]
+    assert second["properties"]["kind"] == {"type": "string", "enum": ["b", "c"]}
+
+
+def test_what_the_server_sets_is_asked_of_no_caller_at_any_depth(tmp_path: Path) -> None:
+    set_by_server = {"type": "string", "readOnly": True}
+    base = {"type": "object", "properties": {"id": set_by_server, "name": STRING}}
+    inner = {
+        "allOf": [{"$ref": "#/components/schemas/Base"}, {"required": ["name"]}],
+        "required": ["id", "name"],
+        "properties": {"secret": {"type": "string", "writeOnly": True}},
+    }
+    nullable = {"allOf": [STRING], "nullable": True, "readOnly": True}
+    lines = {"type": "array", "items": inner}
+    order = {"properties": {"lines": lines, "id": set_by_server, "state": nullable}}
+    operation = json_body({**order, "required": ["id", "lines"]}, required=True)
+    operation["responses"] = {"200": {"content": {"application/json": {"schema": inner}}}}
+    paths = {"/x": {"post": operation}}
+    [tool], _ = read(tmp_path, document(paths, components={"schemas": {"Base": base}}))
+    assert (list(tool.input_schema["properties"]), tool.input_schema["required"]) == (
+        ["lines"],
+        ["lines"],
+    )
+    asked = tool.input_schema["properties"]["lines"]["items"]
+    assert (asked["allOf"][0]["properties"], asked["required"]) == ({"name": STRING}, ["name"])
+    assert list(asked["properties"]) == ["secret"]
+    assert tool.output_schema["allOf"][0]["properties"] == {"id": set_by_server, "name": STRING}
+    assert tool.output_schema["properties"] == {}
+
+
+def test_definitions_of_a_body_are_found_and_left_out(tmp_path: Path) -> None:
+    body = {
+        "properties": {"p": {"$ref": "#/$defs/P"}, "q": {"$ref": "#/components/schemas/Q"}},
+        "$defs": {"P": {"enum": ["x"]}},
+    }
+    inner = {"properties": {"p": {"$ref": "#/$defs/P"}}, "$defs": {"P": INTEGER}}
+    schema = takes(tmp_path, json_body(body), components={"schemas": {"Q": inner}})
+    assert schema["properties"] == {"p": {"enum": ["x"]}, "q": {"properties": {"p": INTEGER}}}
+
+
+@pytest.mark.parametrize(
+    ("mark", "reference"),
+    [
+        ({"$recursiveAnchor": True}, {"$recursiveRef": "#"}),
+        ({"$dynamicAnchor": "node", "$id": "tree"}, {"$dynamicRef": "#node"}),
+    ],
+)
+def test_a_schema_that_refers_to_itself_is_cut(
+    tmp_path: Path, mark: dict[str, Any], reference: dict[str, Any]
+) -> None:
+    tree = {**mark, "properties": {"children": {"type": "array", "items": reference}}}
+    body = {"properties": {"tree": {"$ref": "#/components/schemas/Tree"}}}
+    schema = takes(tmp_path, json_body(body), components={"schemas": {"Tree": tree}})
+    cut = {"type": "object", "description": "Tree (recursive)"}
+    assert schema["properties"]["tree"] == {
+        "properties": {"children": {"type": "array", "items": cut}}
+    }
+
+
+def test_examples_of_a_parameter_are_in_its_schema(tmp_path: Path) -> None:
+    listed = {
+        "one": {"value": ["red"]},
+        "two": {"$ref": "#/components/examples/Blue"},
+        "elsewhere": {"externalValue": "https://example.org"},
+    }
+    parameters = [
+        {"name": "q", "in": "query", "schema": STRING, "example": "lamp"},
+        {"name": "tag", "in": "query", "schema": {"type": "array"}, "examples": listed},
+    ]
+    examples = {"Blue": {"dataValue": ["blue"]}}
+    schema = takes(tmp_path, {"parameters": parameters}, components={"examples": examples})
+    assert schema["properties"] == {
+        "q": {**STRING, "examples": ["lamp"]},
+        "tag": {"type": "array", "examples": [["red"], ["blue"]]},
+    }
+
+
+def test_an_operation_without_a_text_has_that_of_its_path(tmp_path: Path) -> None:
+    item = {"summary": "Things", "get": OK, "post": {**OK, "summary": "Add a thing"}}
+    (get, post), _ = read(tmp_path, document({"/x": item}))
+    assert (get.description, post.description) == ("Things", "Add a thing")
+
+
+def test_methods_of_openapi_3_2(tmp_path: Path) -> None:
+    more = {"COPY": {**OK, "operationId": "copyThing"}, "LINK": []}
+    item = {"query": {**OK, **json_body({"properties": {"q": STRING}})}}
+    name = write(tmp_path, document({"/x": {**item, "additionalOperations": more}}, "3.2.0"))
+    tools, refusals = split(read_source(name))
+    assert [(tool.name, tool.annotations) for tool in tools] == [
+        ("query_x", {"httpMethod": "QUERY", "path": "/x", "readOnlyHint": True}),
+        ("copyThing", {"httpMethod": "COPY", "path": "/x"}),
+    ]
+    assert tools[0].input_schema["properties"] == {"q": STRING}
+    assert [refusal.place for refusal in refusals] == ["LINK /x"]
+
+
+def test_a_name_that_is_taken_gets_another_that_is_reported(tmp_path: Path) -> None:
+    same = {**OK, "operationId": "list"}
+    paths = {"/a": {"get": same, "put": same}, "/a-b": {"get": OK}, "/a_b": {"get": OK}}
+    tools, refusals = read(tmp_path, document(paths))
+    assert [tool.name for tool in tools] == ["list", "put_a", "get_a_b", "get_a_b_2"]
+    assert [(refusal.place, refusal.reason) for refusal in refusals] == [
+        ("PUT /a", "the name 'list' is taken by GET /a; it is served as 'put_a'"),
+        ("GET /a_b", "the name 'get_a_b' is taken by GET /a-b; it is served as 'get_a_b_2'"),
+    ]

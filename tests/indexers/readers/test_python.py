@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 import docstring_parser
 import pytest
+from mcp.types import Tool, ToolAnnotations
 
 from tests.indexers.readers.conformance import ReaderConformance, split
 from toolcrib.indexers.readers.base import Reader, Source
-from toolcrib.indexers.readers.python import PythonReader
+from toolcrib.indexers.readers.python import PythonReader, read_objects
 from toolcrib.indexers.readers.registry import read_source
 from toolcrib.records import Refusal, ToolSpec
 
@@ -204,7 +205,7 @@ def test_annotations_that_cannot_be_resolved_are_refused_alone(tmp_path: Path) -
     ]
     assert refusals[1].reason.startswith("odd: no schema can be made of its signature: Pydantic")
     assert refusals[4].reason.startswith("len: no schema can be made of its signature: Pydantic")
-    assert refusals[5].reason == "is a int; expected a function or a LangChain tool"
+    assert refusals[5].reason == "is a int; expected a function, a tool or a definition"
     assert all("\n" not in refusal.reason for refusal in refusals)
 
 
@@ -253,6 +254,7 @@ def test_nothing_is_imported_to_recognise(tmp_path: Path) -> None:
     assert PythonReader().recognises(Source.named(name))
 
 
+@pytest.mark.slow
 def test_langchain_tools(tmp_path: Path) -> None:
     pytest.importorskip("langchain_core")
     code = '''
@@ -365,3 +367,46 @@ def test_all_modules_of_the_interpreter_are_no_tools() -> None:
     specs, refusals = split(read_source("sys:modules"))
     assert specs == []
     assert refusals
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+OPENAI = {"type": "function", "function": {"name": "a", "parameters": SCHEMA}}
+
+
+def test_tools_of_the_mcp_sdk_are_read() -> None:
+    tool = Tool(
+        name="get_weather",
+        title="Weather",
+        input_schema=SCHEMA,
+        annotations=ToolAnnotations(read_only_hint=True),
+    )
+    [spec] = read_objects("here", [tool], "web")
+    assert isinstance(spec, ToolSpec)
+    assert (spec.id, spec.input_schema) == ("web/get_weather", SCHEMA)
+    assert spec.annotations == {"readOnlyHint": True, "title": "Weather"}
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        OPENAI,
+        [OPENAI],
+        {"any key": OPENAI},
+        {"tools": [OPENAI]},
+        {"name": "a", "description": "A.", "input_schema": SCHEMA},
+        {"name": "a", "description": "A."},
+        {"name": "a", "args_schema": SCHEMA},
+        {"openapi": "3.1.0", "paths": {"/a": {"get": {"operationId": "a"}}}},
+    ],
+)
+def test_plain_definitions_are_read_as_from_a_file(found: Any) -> None:
+    [spec] = read_objects("here", found, "s")
+    assert isinstance(spec, ToolSpec)
+    assert spec.id == "s/a"
+
+
+def test_a_wrong_definition_is_refused_alone() -> None:
+    items = list(read_objects("here", [OPENAI, {"x": 1}], None))
+    assert isinstance(items[0], ToolSpec)
+    assert items[1] == Refusal("here", "[1]", items[1].reason)
+    assert "not a shape that is known" in items[1].reason

@@ -50,7 +50,7 @@ def test_a_folder_is_read_sorted_and_to_its_depths(tmp_path: Path) -> None:
 def test_a_bad_file_in_a_folder_loses_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"what": 1}')
     (tmp_path / "b.json").write_text("{")
-    (tmp_path / "c.json").write_text('{"name": "good"}')
+    (tmp_path / "c.json").write_text('{"name": "good", "tags": []}')
     (tmp_path / "d.yaml").write_text("")
     tools, refusals = split(read_source(str(tmp_path)))
     assert [tool.name for tool in tools] == ["good"]
@@ -133,7 +133,7 @@ def test_a_missing_extra_is_a_refusal_among_others(
     known = (NeedsMore(), *readers())
     monkeypatch.setattr(registry, "readers", lambda: known)
     (tmp_path / "a.json").write_text("{}")
-    (tmp_path / "b.json").write_text('{"name": "good"}')
+    (tmp_path / "b.json").write_text('{"name": "good", "tags": []}')
     tools, refusals = split(read_source(str(tmp_path)))
     assert [tool.name for tool in tools] == ["good"]
     assert [refusal.reason for refusal in refusals] == [
@@ -279,3 +279,83 @@ def test_files_that_differ_behind_the_first_dot_are_two_servers(tmp_path: Path) 
     tools, _ = split(read_source(str(tmp_path)))
 
     assert [tool.id for tool in tools] == ["a.one/x", "a.two/x", "a.two/x"]
+
+
+NO_TOOLS: list[tuple[str, Any, str]] = [
+    ("package.json", {"name": "x", "version": "1", "scripts": {}}, "the manifest of a package"),
+    ("composer.json", {"name": "x/y", "dependencies": {}, "tags": []}, "the manifest of a package"),
+    ("package-lock.json", {"name": "x", "packages": {}, "lockfileVersion": 3}, "a lock file"),
+    ("manifest.json", {"name": "x", "manifest_version": "0.3", "tools": []}, "an extension"),
+    ("ci.yml", {"name": "CI", "on": "push", "jobs": {}}, "a workflow"),
+    ("compose.yaml", {"name": "x", "services": {}}, "a Compose file"),
+    ("marketplace.json", {"name": "x", "owner": {}, "plugins": []}, "a list of plugins"),
+    (
+        "bigquery.json",
+        {"name": "bigquery", "discoveryVersion": "v1", "parameters": {"alt": {"type": "string"}}},
+        "a discovery document",
+    ),
+    (
+        "calls.json",
+        [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        "not a shape that is known",
+    ),
+    ("bare.json", {"name": "x", "description": "d", "version": "1"}, "not a shape that is known"),
+    ("rubric.json", [{"name": "tone", "description": "Is it kind?"}], "not a shape that is known"),
+    ("labels.json", [{"name": "bug", "color": "red", "tags": []}], "not a shape that is known"),
+    ("columns.json", [{"name": "id", "type": "integer"}], "not a shape that is known"),
+    ("abi.json", [{"type": "function", "name": "f", "inputs": []}], "not a shape that is known"),
+    ("jobs.json", [{"name": "train", "parameters": {"lr": 0.1}}], "not a shape that is known"),
+    ("rows.jsonl", {"name": "x", "args": {"a": 1}, "id": 7}, "not a shape that is known"),
+    ("bundle.json", {"name": "x", "server": {"type": "node"}}, "not a shape that is known"),
+]
+
+
+@pytest.mark.parametrize(("file", "content", "reason"), NO_TOOLS, ids=lambda value: str(value)[:20])
+def test_another_kind_of_file_holds_no_tools(
+    tmp_path: Path, file: str, content: Any, reason: str
+) -> None:
+    (tmp_path / file).write_text(json.dumps(content), encoding="utf-8")
+    tools, [refusal] = split(read_source(str(tmp_path / file)))
+    assert tools == []
+    assert reason in refusal.reason
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"name": "a", "server": "s"},
+        {"name": "a", "tags": ["t"]},
+        {"name": "a", "safety_tags": [], "owner": "ops"},
+        {"name": "a", "output_schema": {}},
+        {"name": "a", "parameters": {}},
+        {"name": "a", "parameters": {"x": {"type": "str"}}},
+        {"name": "a", "parameters": {"type": "dict"}},
+        {"name": "a", "inputSchema": {}},
+        {"type": "function", "name": "a", "strict": True},
+        {"type": "function", "function": {"name": "a"}},
+    ],
+)
+def test_a_schema_a_server_or_a_field_of_ours_shows_a_tool(tmp_path: Path, tool: Any) -> None:
+    (tmp_path / "t.json").write_text(json.dumps([tool]), encoding="utf-8")
+    tools, refusals = split(read_source(str(tmp_path / "t.json")))
+    assert ([each.name for each in tools], refusals) == (["a"], [])
+
+
+def test_an_entry_of_the_mcp_registry_is_never_a_tool(tmp_path: Path) -> None:
+    remotes = [{"type": "sse", "url": "http://127.0.0.1:9/sse"}]
+    entry = {"name": "io.example/x", "version": "1", "remotes": remotes}
+    (tmp_path / "server.json").write_text(json.dumps(entry), encoding="utf-8")
+    tools, [refusal] = split(read_source(str(tmp_path)))
+    assert tools == []
+    assert "would start the servers in it" in refusal.reason
+
+
+def test_folders_that_were_passed_over_are_named(tmp_path: Path) -> None:
+    for folder in (".claude/skills", ".git", "src/node_modules/x", "src/.cache", "src/lib"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "t.json").write_text('{"name": "a", "tags": []}')
+    tools, [refusal] = split(read_source(str(tmp_path)))
+    assert [tool.name for tool in tools] == ["a"]
+    assert refusal == Refusal(
+        str(tmp_path), "", "passed over: .claude, src/node_modules; name by itself what to read"
+    )

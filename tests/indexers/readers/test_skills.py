@@ -76,6 +76,25 @@ def test_what_is_no_skill_is_refused_and_says_why(tmp_path: Path, text: str, rea
     assert isinstance(good, ToolSpec)
 
 
+@pytest.mark.parametrize(
+    ("line", "description"),
+    [
+        ("description: Use it for: forms", "Use it for: forms"),
+        ("description: Fill in forms\n  of these kinds: PDF", "Fill in forms of these kinds: PDF"),
+        ('description: Says "hi": always', 'Says "hi": always'),
+    ],
+)
+def test_a_colon_in_a_text_without_quotes_is_read_as_hosts_read_it(
+    tmp_path: Path, line: str, description: str
+) -> None:
+    front = f"---\nname: pdf-forms\n{line}\nmetadata:\n  author: me\n  level: 2\n---\nText"
+    spec = skill(write(tmp_path / "a", front))
+    assert (spec.description, spec.annotations) == (
+        description,
+        {"metadata": {"author": "me", "level": 2}},
+    )
+
+
 def test_text_and_files_are_audited_and_a_skill_may_instruct(tmp_path: Path) -> None:
     folder = write(tmp_path / "a", FRONT + "You must always run the tests before you answer.")
     assert audit(skill(folder)) == []

@@ -68,7 +68,7 @@ def test_every_way_of_writing_a_list(tmp_path: Path, file: str, content: object)
 
 @pytest.mark.parametrize("file", ["tools.jsonl.gz", "tools.jsonl", "tools.gz"])
 def test_gzip_is_told_by_its_first_bytes(tmp_path: Path, file: str) -> None:
-    (tmp_path / file).write_bytes(gzip.compress(b'{"name": "a"}\n{"name": "b"}\n'))
+    (tmp_path / file).write_bytes(gzip.compress(b'{"name": "a", "tags": []}\n{"name": "b"}\n'))
     tools, refusals = split(read_source(str(tmp_path / file)))
     assert ([tool.id for tool in tools], refusals) == (["a", "b"], [])
 
@@ -85,7 +85,7 @@ def test_a_given_id_is_kept(tmp_path: Path) -> None:
 
 
 def test_unknown_keys_are_kept_as_annotations(tmp_path: Path) -> None:
-    tool = {"name": "a", "owner": "ops", "level": 2, "annotations": {"level": 3}}
+    tool = {"name": "a", "server": "", "owner": "ops", "level": 2, "annotations": {"level": 3}}
     tools, _ = split(read_source(write(tmp_path, "t.jsonl", json.dumps(tool))))
     assert tools[0].annotations == {"owner": "ops", "level": 3}
 
@@ -102,7 +102,7 @@ def test_unknown_keys_are_kept_as_annotations(tmp_path: Path) -> None:
     ],
 )
 def test_a_misspelt_field_is_refused(tmp_path: Path, key: str, field: str) -> None:
-    lines = f'{{"name": "a", "{key}": "x"}}\n{{"name": "b"}}\n'
+    lines = f'{{"name": "a", "{key}": "x"}}\n{{"name": "b", "tags": []}}\n'
     name = write(tmp_path, "t.jsonl", lines)
     tools, refusals = split(read_source(name))
     assert [tool.id for tool in tools] == ["b"]
@@ -135,7 +135,7 @@ def test_a_providers_definition_does_not_lose_its_schema(tmp_path: Path) -> None
 def test_json_lines_are_streamed(tmp_path: Path) -> None:
     path = tmp_path / "large.jsonl"
     with path.open("wb") as file:
-        file.write(b'{"name": "first"}\n')
+        file.write(b'{"name": "first", "tags": []}\n')
         file.truncate(2**40)  # a terabyte that takes no room on the disk, as one line
     first = next(read_source(str(path)))
     assert isinstance(first, ToolSpec)
@@ -145,7 +145,7 @@ def test_json_lines_are_streamed(tmp_path: Path) -> None:
 def test_a_line_that_is_too_long_does_not_stop_the_next(tmp_path: Path) -> None:
     path = tmp_path / "large.jsonl"
     with path.open("wb") as file:
-        file.write(b'{"name": "first"}\n')
+        file.write(b'{"name": "first", "tags": []}\n')
         file.seek(100 * 2**20)
         file.write(b'\n{"name": "last"}\n')
     tools, refusals = split(read_source(str(path)))

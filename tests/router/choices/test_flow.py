@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.records.choices import CapabilitySelection
+from toolcrib.records.turns import CapabilitySelection
 from toolcrib.router.choices.flow import LAST_STEPS, MAX_ITERATIONS, LoopState, NextNode, next_node
 from toolcrib.router.recovery import ErrorClass
 from toolcrib.router.settings import RecoverySettings

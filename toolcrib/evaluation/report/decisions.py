@@ -1,15 +1,28 @@
-"""Page about a log of decisions, in the look of the evaluation's report."""
+"""Pages about a log of decisions and about choices, in the look of the evaluation's report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from toolcrib.evaluation.choices import NO_LABEL, ChoiceResult
 from toolcrib.evaluation.decisions import DecisionSummary
+from toolcrib.evaluation.report.charts import (
+    LOOKS,
+    Look,
+    Plot,
+    latency_bars,
+    milliseconds,
+    percent,
+    reliability_plot,
+)
 from toolcrib.evaluation.report.page import fill
-from toolcrib.evaluation.report.plots import latency_bars, reliability_plot
-from toolcrib.evaluation.report.svg import LOOKS, Look, Plot, milliseconds, percent
-from toolcrib.evaluation.tables import decision_tables
+from toolcrib.evaluation.tables import (
+    choice_overview,
+    confusion_table,
+    decision_tables,
+    label_table,
+)
 
 ROUTES: dict[str, Look] = dict(
     zip(("tools", "knowledge", "both", "general", "none"), LOOKS, strict=False)
@@ -96,3 +109,36 @@ def _reliability(summary: DecisionSummary) -> Plot:
     )
     absent = "no decision with a confidence is known to be right or wrong"
     return reliability_plot(bins, JUDGES, caption, absent)
+
+
+def render_choices(kind: str, results: Sequence[ChoiceResult]) -> str:
+    """The results as an HTML document that asks nothing of the network.
+
+    `kind`: what was chosen, as in `questions`.
+
+    Raises:
+        MissingExtraError: the extra `eval` is not installed.
+    """
+    turns = sum(one.turns for one in results)
+    right = sum(one.turns - len(one.wrong) for one in results)
+    return fill(
+        "choices.html.jinja",
+        lead=f"{percent(right / turns)} of {turns:,} turns are given the right {kind}.",
+        overview=choice_overview(results),
+        chapters=[
+            {
+                "title": one.name,
+                "plots": (_choice_reliability(one),),
+                "labels": label_table(one),
+                "confusion": confusion_table(one),
+            }
+            for one in results
+        ],
+        nothing=NO_LABEL,
+    )
+
+
+def _choice_reliability(one: ChoiceResult) -> Plot:
+    bins = {} if one.calibration is None else {one.name: one.calibration.bins}
+    caption = "How often a choice was right, by its probability."
+    return reliability_plot(bins, {one.name: LOOKS[0]}, caption, "no choice had a probability")

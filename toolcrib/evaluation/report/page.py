@@ -11,12 +11,33 @@ from typing import Any
 
 import numpy as np
 
-from toolcrib.evaluation.gate_measures import CONFIDENCE_GATES, GATES
-from toolcrib.evaluation.measures import MEASURES, lower_is_better, main_measure, measure_title
-from toolcrib.evaluation.mistakes import confusions, worst_queries
-from toolcrib.evaluation.report.plots import latency_bars, recall_curves, reliability_diagram
-from toolcrib.evaluation.report.svg import GREYED_LOOK, LOOKS, Look, milliseconds, percent
-from toolcrib.evaluation.results import Comparison, Evaluation, Interval, SetResult, SystemResult
+from toolcrib.evaluation.measures import (
+    CONFIDENCE_GATES,
+    GATES,
+    MEASURES,
+    lower_is_better,
+    main_measure,
+    measure_title,
+)
+from toolcrib.evaluation.report.charts import (
+    GREYED_LOOK,
+    LOOKS,
+    Look,
+    latency_bars,
+    milliseconds,
+    percent,
+    recall_curves,
+    reliability_diagram,
+)
+from toolcrib.evaluation.results import (
+    Comparison,
+    Evaluation,
+    Interval,
+    SetResult,
+    SystemResult,
+    confusions,
+    worst_queries,
+)
 from toolcrib.evaluation.systems.base import OURS
 from toolcrib.extras import import_extra
 

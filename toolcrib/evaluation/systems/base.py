@@ -189,18 +189,18 @@ BASELINES: Mapping[str, str] = MappingProxyType(
 """The baselines by name, each as `module:factory`."""
 
 PEERS = {
-    "bm25s": "bm25s_index:Bm25s",
-    "fastmcp-bm25": "fastmcp_search:FastMcpBm25",
-    "langgraph-bigtool": "bigtool:LangGraphBigtool",
-    "llama-index": "llama_index_objects:LlamaIndexObjects",
-    "semantic-router": "semantic_routes:SemanticRouter",
-    "semantic-router-hybrid": "semantic_routes:HybridRouter",
+    "bm25s": "benchmarks.peers.bm25s_index:Bm25s",
+    "fastmcp-bm25": "benchmarks.peers.fastmcp_search:FastMcpBm25",
+    "langgraph-bigtool": "benchmarks.peers.bigtool:LangGraphBigtool",
+    "llama-index": "benchmarks.peers.llama_index_objects:LlamaIndexObjects",
+    "semantic-router": "benchmarks.peers.semantic_routes:SemanticRouter",
+    "semantic-router-hybrid": "benchmarks.peers.semantic_routes:HybridRouter",
 }
-"""Baselines of earlier versions: modules of `benchmarks.peers` in the repository."""
+"""Baselines in a copy of the repository, with the extra `peers`."""
 
 
 def baseline(given: str) -> tuple[str, Factory]:
-    """The name and the factory of one of `BASELINES`, or of any `module:factory`.
+    """The name and the factory of one of `BASELINES` or `PEERS`, or of any `module:factory`.
 
     Modules are looked for in the working folder as well. A factory may have a `name` to be
     reported by; otherwise it is what was given.
@@ -208,12 +208,7 @@ def baseline(given: str) -> tuple[str, Factory]:
     Raises:
         SettingsError: there is no such baseline, module or factory.
     """
-    if given in PEERS:
-        raise SettingsError(
-            f"the baseline {given!r} is now a file of the repository: in a copy of it, name "
-            f"benchmarks.peers.{PEERS[given]} (extra `peers`)"
-        )
-    path, colon, name = BASELINES.get(given, given).partition(":")
+    path, colon, name = {**BASELINES, **PEERS}.get(given, given).partition(":")
     if not (path and colon and name):
         known = ", ".join([*OURS, *BASELINES, "ours", "baselines", "all", "peers"])
         raise SettingsError(

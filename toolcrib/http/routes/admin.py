@@ -1,9 +1,11 @@
-"""Administration over HTTP: the caller's key, the quarantine, and evaluation reports."""
+"""Administration over HTTP: health, the caller's key, quarantine, learning, and reports."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,13 +16,69 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from toolcrib.crib import Crib
-from toolcrib.errors import ForbiddenError, ToolChangedError, UnknownToolError, nearest
+from toolcrib.errors import (
+    ForbiddenError,
+    LearningOffError,
+    ServiceUnavailableError,
+    StoreError,
+    StoreUnavailableError,
+    ToolChangedError,
+    UnknownToolError,
+    nearest,
+)
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routes.tools import ToolId, is_allowed, write_tools
-from toolcrib.http.routing import Body, Endpoint, answer, documented
-from toolcrib.records import Scope
-from toolcrib.records.audit import Held, HeldTools
+from toolcrib.http.routing import Body, Endpoint, Identifier, answer, documented
+from toolcrib.http.state import ServiceState
+from toolcrib.records import Scope, ServiceInfo
+from toolcrib.records.reports import Held, HeldTools, LearningStatus, Undone
 from toolcrib.records.scope import DEFAULT_NAMESPACE
+
+READINESS_TIMEOUT_S = 1.0
+"""Wait of the metrics for the number of tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+async def is_alive(context: RequestContext) -> Response:  # noqa: ARG001 -- needs no context
+    """Answer that the process is alive."""
+    return answer(Alive())
+
+
+async def is_ready(context: RequestContext) -> Response:
+    """Check that requests can be answered: store, model and index."""
+    if context.state.draining:
+        raise ServiceUnavailableError("the service is stopping", retry_after_s=1.0)
+    return answer(await context.state.readiness.info(context.state.settings.service.timeout_s))
+
+
+def watch(state: ServiceState) -> None:
+    """Register gauges of the service's state."""
+    metrics = state.telemetry.metrics
+    metrics.watch("requests_under_way", "Requests under way.", lambda: state.under_way)
+    metrics.watch("abandoned_work", "Work that nobody waits for.", lambda: state.workers.abandoned)
+    metrics.watch("decisions_dropped", "Decisions that were not logged.", state.dropped)
+    metrics.watch("tools", "Tools of the default namespace.", state.readiness.tools)
+
+
+async def read_metrics(context: RequestContext) -> Response:
+    """Give all metrics in Prometheus' text format."""
+    # Metrics are needed most while something fails, so they wait neither for the store nor for
+    # a worker thread.
+    with suppress(Exception):
+        await context.state.readiness.info(READINESS_TIMEOUT_S)
+    text, kind = await asyncio.to_thread(context.state.telemetry.metrics.text)
+    return Response(text, headers={"Content-Type": kind})
+
+
+HEALTH_ERRORS = (StoreError,)
+UNAVAILABLE = (ServiceUnavailableError, StoreUnavailableError)
+
 
 # -- the caller ------------------------------------------------------------------------------
 
@@ -190,13 +248,79 @@ def _folder(context: RequestContext) -> Path | None:
     return Path(folder) if folder is not None and sees_all else None
 
 
-PATH = "/v1/quarantine"
-ERRORS = (UnknownToolError, ToolChangedError)
+# -- learning --------------------------------------------------------------------------------
+
+
+class SwitchBody(Body):
+    """Switch of learning: on if lessons re-order answers."""
+
+    on: bool
+
+
+class UndoBody(Body):
+    """Lessons to undo: of a day (`2026-01-31`), of a key or of a tool, by id."""
+
+    model_config = documented(examples=[{"what": "mail/send_mail"}])
+
+    what: Identifier
+
+
+async def get_learning(context: RequestContext) -> Response:
+    """Show the lessons, their keys and their worth; for keys that may write everything."""
+    _require_all(context)
+    return answer(await context.read(lambda crib: crib.learning_status()))
+
+
+async def switch_learning(context: RequestContext, body: SwitchBody) -> None:
+    """Switch the use of lessons on or off; the lessons stay."""
+    _require_all(context)
+    await context.write(lambda crib: crib.switch_learning(on=body.on))
+
+
+async def replay_learning(context: RequestContext) -> Response:
+    """Replay past requests; lessons of a server that help go live, the others into shadow."""
+    _require_all(context)
+    return answer(await context.write(lambda crib: crib.replay_learning()))
+
+
+async def undo_learning(context: RequestContext, body: UndoBody) -> Response:
+    """Undo the lessons of a day, a key or a tool."""
+    _require_all(context)
+    return answer(Undone(await context.write(lambda crib: crib.undo_learning(body.what))))
+
+
+def _require_all(context: RequestContext) -> None:
+    """Require a key that may write and see all tools: lessons name keys and tools.
+
+    Raises:
+        ForbiddenError: the key only reads, or has a scope.
+    """
+    context.require_write()
+    if context.scope() != Scope():
+        raise ForbiddenError("what was learned tells of all tools, and this key sees some only")
+
+
+LEARNING, QUARANTINE = "/v1/learning", "/v1/quarantine"
+OFF = (LearningOffError,)
+UNLIKE_HELD = (UnknownToolError, ToolChangedError)
 
 ENDPOINTS = (
-    Endpoint("GET", PATH, list_quarantine, "quarantine", HeldTools),
-    Endpoint("POST", PATH + "/{id:path}", judge_tool, "quarantine", None, ERRORS, writes=True),
+    Endpoint("GET", LEARNING, get_learning, "learning", LearningStatus, OFF),
+    Endpoint("POST", LEARNING, switch_learning, "learning", None, OFF, writes=True),
+    Endpoint(
+        "POST", LEARNING + "/replay", replay_learning, "learning", LearningStatus, OFF, writes=True
+    ),
+    Endpoint("POST", LEARNING + "/undo", undo_learning, "learning", Undone, OFF, writes=True),
+    Endpoint("GET", QUARANTINE, list_quarantine, "quarantine", HeldTools),
+    Endpoint(
+        "POST", QUARANTINE + "/{id:path}", judge_tool, "quarantine", None, UNLIKE_HELD, writes=True
+    ),
     Endpoint("GET", "/v1/me", describe_me, "keys", Me),
     Endpoint("GET", "/v1/reports", list_reports, "reports", ReportFiles),
     Endpoint("GET", "/v1/reports/{name}", get_report, "reports", media_type="text/html"),
+    Endpoint("GET", "/healthz", is_alive, "health", Alive, HEALTH_ERRORS),
+    Endpoint("GET", "/readyz", is_ready, "health", ServiceInfo, (*HEALTH_ERRORS, *UNAVAILABLE)),
+    Endpoint(
+        "GET", "/metrics", read_metrics, "health", None, HEALTH_ERRORS, media_type="text/plain"
+    ),
 )

@@ -46,9 +46,8 @@ from toolcrib.records import (
     ToolPage,
     ToolSpec,
 )
-from toolcrib.records.audit import Held
 from toolcrib.records.codec import as_json
-from toolcrib.records.reports import CheckedTools
+from toolcrib.records.reports import CheckedTools, Held
 from toolcrib.retrieval.options import MAX_CALLED, MAX_NEEDS, SearchOptions, text_to_search
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import (

@@ -45,9 +45,13 @@ from toolcrib.records import (
     ToolSelection,
     Turn,
 )
-from toolcrib.records.choices import CapabilitySelection, Classification
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
-from toolcrib.records.turns import MAX_HISTORY_MESSAGES, MAX_TRAJECTORY_EVENTS
+from toolcrib.records.turns import (
+    MAX_HISTORY_MESSAGES,
+    MAX_TRAJECTORY_EVENTS,
+    CapabilitySelection,
+    Classification,
+)
 from toolcrib.retrieval.options import MAX_NEEDS, KnowledgeOptions
 from toolcrib.router.choices.flow import LoopState
 from toolcrib.router.decision_log import Feedback

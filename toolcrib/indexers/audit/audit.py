@@ -58,6 +58,9 @@ def audit(spec: ToolSpec) -> list[Finding]:
     texts = texts_of(spec)
     topic = f"{words_of(spec.server)} {words_of(spec.name)} {spec.category}".lower()
     found = list(_in_words(texts, topic))
+    quotes = _FIGHTS_ATTACKS.search(topic) or any(
+        sign.severity == "warning" and not sign.group for _, sign in found
+    )
     # Nearly all tools end here: the rest looks closer at unusual texts.
     everything = SEPARATOR.join(text.text.replace(SEPARATOR, "\x01") for text in texts)
     if is_suspect(everything):
@@ -66,10 +69,11 @@ def audit(spec: ToolSpec) -> list[Finding]:
         found += ((text, sign) for text in texts for sign in _in_code(text.text, topic))
     if "<" in everything or "]:" in everything:
         found += ((text, sign) for text in texts for sign in _out_of_sight(text.text, topic))
-    found = [*_strengthened(found), *_in_statements(spec), *_in_parameters(spec, texts)]
+    found += _in_statements(spec, topic, quotes=bool(quotes))
+    found += _in_parameters(spec, texts)
     # One finding for each rule and place: the worst.
     worst: dict[tuple[str, str], Finding] = {}
-    by_severity = sorted(found, key=lambda one: -SEVERITIES.index(one[1].severity))
+    by_severity = sorted(_strengthened(found), key=lambda one: -SEVERITIES.index(one[1].severity))
     for text, sign in by_severity:
         worst.setdefault(
             (sign.rule, text.place),
@@ -89,13 +93,21 @@ def _in_words(texts: list[ToolText], topic: str) -> Iterator[tuple[ToolText, Sig
         yield texts[number], sign
 
 
-def _word_signs(joined: str, topic: str, names: list[bool]) -> Iterator[tuple[int, Sign]]:
+def _word_signs(
+    texts: str, topic: str, names: list[bool], suspicion: float | None = None
+) -> Iterator[tuple[int, Sign]]:
     """Find phrases in texts, and in the texts with look-alike letters made English."""
-    clear = f"{SEPARATOR}{normalise(joined)}{SEPARATOR}"
+    clear = f"{SEPARATOR}{normalise(texts)}{SEPARATOR}"
     for shown in dict.fromkeys((fold(clear), clear)):
         low = shown.lower()
-        yield from signs_in(low, shown if len(shown) == len(low) else low, topic, names)
+        cased = shown if len(shown) == len(low) else low
+        yield from signs_in(low, cased, topic, names, suspicion)
 
+
+_FIGHTS_ATTACKS = re.compile(
+    r"attack|threat|inject|jailbreak|malware|phish|poison|red.?team|firewall|moderat"
+)
+"""Names of tools whose texts name attacks."""
 
 WHYS: dict[StatementKind, str] = {
     "instruction": "it tells its reader what to do beyond this tool, instead of what the tool does",
@@ -104,15 +116,21 @@ WHYS: dict[StatementKind, str] = {
 }
 
 
-def _in_statements(spec: ToolSpec) -> Iterator[tuple[ToolText, Sign]]:
-    """Warnings of the classifier; it never blocks, as it also suspects honest texts."""
+def _in_statements(spec: ToolSpec, topic: str, *, quotes: bool) -> Iterator[tuple[ToolText, Sign]]:
+    """Warnings of the classifier, and of rules joined to it; none of these if a tool `quotes`."""
     said = list(statements(spec))
     classifier = shipped_classifier()
     odds = classifier.judge(said)
-    for number in np.flatnonzero(np.logaddexp.reduce(odds, axis=1) >= classifier.warns):
+    suspicions = np.logaddexp.reduce(odds, axis=1) - classifier.warns
+    for number in np.flatnonzero(suspicions >= 0):
         statement, kind = said[number], AUDITED_KINDS[1 + int(odds[number].argmax())]
         shown = statement.sentence or statement.parameter
-        yield ToolText(statement.place, shown), Sign(kind, "warning", visible(shown), WHYS[kind])
+        place = ToolText(statement.place, shown)
+        yield place, Sign(kind, "warning", visible(shown), WHYS[kind], "statement")
+        passage = statement.passage.replace(SEPARATOR, " ")
+        if not quotes:
+            joined = _word_signs(passage, topic, [False], float(suspicions[number]))
+            yield from ((place, sign) for _, sign in joined if sign.severity == "warning")
 
 
 _SECRETS = r"(?:api keys?|tokens?|credentials|passwords|secrets)"
@@ -176,8 +194,8 @@ def _in_parameters(spec: ToolSpec, texts: list[ToolText]) -> Iterator[tuple[Tool
             asked = f"{words_of(owner.text)} {said}".lower()
             for what, pattern in INNER.items():
                 if pattern.search(asked):
-                    shown = visible(said or owner.text)
-                    yield text, Sign("harvest", "warning", shown, f"it asks for {what}")
+                    shown, why = visible(said or owner.text), f"it asks for {what}"
+                    yield text, Sign("context/parameter", "warning", shown, why, "harvest")
 
 
 def _in_code(text: str, topic: str) -> Iterator[Sign]:
@@ -203,17 +221,28 @@ def _out_of_sight(text: str, topic: str) -> Iterator[Sign]:
             yield Sign("hidden-markup", "info", shown, "a comment, which no page shows")
 
 
-def _strengthened(found: list[tuple[ToolText, Sign]]) -> list[tuple[ToolText, Sign]]:
-    """Warnings of two groups become blocking: together they are no accident."""
-    groups = {sign.group for _, sign in found if sign.severity != "info"} - {""}
-    if groups <= RUDE or len(groups) == 1:
-        return found
-    return [
-        (text, replace(sign, severity="block", why=f"{sign.why}, and more than that"))
-        if sign.severity == "warning" and sign.group
-        else (text, sign)
-        for text, sign in found
-    ]
+def _strengthened(found: list[tuple[ToolText, Sign]]) -> Iterator[tuple[ToolText, Sign]]:
+    """Warnings of two groups make the rules among them block: together they are no accident.
+
+    A text of a skill is there to instruct, and one of many: a warning alone says nothing there.
+    """
+    groups: dict[str, set[str]] = defaultdict(set)
+    for text, sign in found:
+        if sign.group and sign.severity != "info":
+            groups[_whole(text)].add(sign.group)
+    for text, sign in found:
+        together = groups[_whole(text)]
+        if sign.severity != "warning" or not sign.group or sign.rule in WHYS:
+            yield text, sign
+        elif len(together) > 1 and not together <= RUDE:
+            yield text, replace(sign, severity="block", why=f"{sign.why}, and more than that")
+        else:
+            yield text, replace(sign, severity="info") if _whole(text) else sign
+
+
+def _whole(text: ToolText) -> str:
+    """Place of what a text is read together with: a text of a skill alone, others with the tool."""
+    return text.place if text.place.startswith("skill.") else ""
 
 
 # -- between tools ---------------------------------------------------------------------------------
@@ -229,7 +258,8 @@ _SENTENCE = re.compile(r"(?:[^.!?\n]|[.!?](?=\S)|\n(?=[a-z]))+")
 
 _SPEAKS_ILL = re.compile(
     r"\b(?:is|are|was|been|be) (?:\w+ )?(?:broken|unsafe|compromised|insecure|malicious|hacked"
-    r"|infected)|\bno longer (?:safe|trusted|secure)|\bnot the one\b|\bofficial\b"
+    r"|infected|deprecated|retired|outdated|obsolete)|\bno longer (?:safe|trusted|secure)"
+    r"|\bnot the one\b|\bofficial\b"
     r"|\bbounce otherwise|\bmust not be used|\bnever (?:use|call) it\b|\bin place of\b"
     r"|\bonly wastes\b"
 )

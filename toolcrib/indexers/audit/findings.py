@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from toolcrib.records import Enrichment, ToolSpec
-from toolcrib.records.audit import Finding, Severity
+from toolcrib.records.reports import Finding, Severity
 
 # -- findings --------------------------------------------------------------------------------------
 

@@ -235,7 +235,8 @@ class Rule:
     """One kind of thing that a text may say.
 
     `group` is who strengthens it (see `judge`). In a tool whose own name matches `own` the same
-    wish is its business, so that it weighs less. `names` rules look at identifiers alone.
+    wish is its business, so that it weighs less. `names` rules look at identifiers alone. A joined
+    rule needs a statement with `suspicion`: log odds above the classifier's threshold.
     """
 
     name: str
@@ -244,6 +245,7 @@ class Rule:
     why: str
     own: re.Pattern[str] | None
     names: bool
+    suspicion: float = 0.0
 
 
 class Rulebook:
@@ -301,14 +303,24 @@ def _rarest(needle: str) -> str:
 
 @cache
 def rulebook() -> Rulebook:
-    """The rules that ship."""
+    """The rules that hold alone."""
+    return _shipped(joined=False)
+
+
+@cache
+def joined_rulebook() -> Rulebook:
+    """The rules that hold for a statement that the classifier suspects."""
+    return _shipped(joined=True)
+
+
+def _shipped(*, joined: bool) -> Rulebook:
     shared = _load(FOLDER / _VOCABULARY_FILE)
     words: dict[str, str] = shared["words"]
     patterns = _patterns(shared)
     phrases: list[tuple[Rule, Phrase]] = []
     for file in sorted(FOLDER.glob("*.yaml")):
-        if file.name != _VOCABULARY_FILE:
-            book = _load(file)
+        book = _load(file)
+        if file.name != _VOCABULARY_FILE and ("joined" in book) == joined:
             own = {**patterns, **_patterns(book)}
             phrases += (
                 (rule, read_phrase(text, words, own))
@@ -327,6 +339,7 @@ def _rules(book: Mapping[str, Any]) -> Iterator[tuple[Rule, list[str]]]:
             why=given["why"],
             own=re.compile(_bounded("|".join(given["own"]))) if "own" in given else None,
             names=given.get("names") == "true",
+            suspicion=float(given.get("suspicion", 0)),
         )
         yield rule, given["phrases"]
 
@@ -368,15 +381,25 @@ _SPEAKS_OF_ATTACKS = re.compile(
 
 
 def signs_in(
-    texts: str, shown: str, topic: str, names: Sequence[bool]
+    texts: str,
+    shown: str,
+    topic: str,
+    names: Sequence[bool],
+    suspicion: float | None = None,
 ) -> Iterator[tuple[int, Sign]]:
     """Find matches of rules, each with the number of its text.
+
+    Of a suspected statement, with log odds of `suspicion` above the threshold, matches of joined
+    rules instead.
 
     `texts` are plain and lower-case, each between two separators, `shown` the same with their
     capitals, `topic` the tool's server, name and category; `names` marks the identifiers.
     """
     starts = [found.start() for found in re.finditer(SEPARATOR, texts)]
-    for rule, phrase in rulebook().possible(texts):
+    book = rulebook() if suspicion is None else joined_rulebook()
+    for rule, phrase in book.possible(texts):
+        if rule.suspicion > (suspicion or 0):
+            continue
         for found in _matches(phrase, texts):
             number = bisect.bisect_right(starts, found.start()) - 1
             if _fits(rule, texts, starts, number, names[number]):

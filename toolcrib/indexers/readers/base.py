@@ -309,11 +309,55 @@ OWN_FIELDS = frozenset(ToolSpec.model_fields) - SHARED_FIELDS
 """Fields that only a ToolSpec has; the shared ones are an Anthropic definition as well."""
 
 
+COMMON_FIELDS = frozenset({"id", "version", "category", "enabled", "requires", "provides"})
+"""Fields of ours that objects of any kind have, such as packages."""
+
+AMBIGUOUS_FIELDS = frozenset({"tags", "annotations", "skill"})
+"""Fields of ours that show a ToolSpec where every other key is ours too."""
+
+NESTING_KEYS = ("function", "custom", "toolSpec", "functionDeclaration")
+"""Keys under which OpenAI (two), Bedrock and Gemini put one definition."""
+
+SCHEMA_WORDS = frozenset({"type", "properties", "$ref", "anyOf", "oneOf", "allOf", "$schema"})
+
+FLAT_KEYS = frozenset(
+    {"type", "name", "description", "strict", "format", "defer_loading", "namespace"}
+    | {"cache_control", "allowed_callers", "input_examples"}
+)
+"""Keys of a function or custom tool without a schema."""
+
+PROVIDER_TYPES = frozenset({"mcp", "web_search", "file_search", "code_interpreter", "local_shell"})
+"""Types of tools that a provider runs; others end in a date."""
+
+OTHER_FILES = {
+    "lockfileVersion": "a lock file",
+    **dict.fromkeys(("dependencies", "devDependencies", "scripts"), "the manifest of a package"),
+    "manifest_version": "the manifest of an extension",
+    "plugins": "a list of plugins",
+    "packages": "a list of packages",
+    "jobs": "a workflow",
+    "services": "a Compose file",
+    "discoveryVersion": "a discovery document",
+    "mcpServers": "a list of MCP servers",
+}
+"""Other kinds of files whose objects may have a name, by a key of each."""
+
+
+def other_kind(data: object) -> str:
+    """Say which other known kind of file this is, and by which key; empty for an unknown one."""
+    keys = data if is_object(data) else {}
+    return next(
+        (f"{kind} (it has {key!r})" for key, kind in OTHER_FILES.items() if key in keys), ""
+    )
+
+
 def dialect_of(tool: dict[str, Any]) -> Dialect | None:
     """Name the dialect of a tool object; None for an object of no dialect."""
     if "inputSchema" in tool:
         return "mcp"
-    if isinstance(tool.get("function"), dict) or ("name" in tool and "parameters" in tool):
+    is_nested = any(isinstance(tool.get(key), dict) for key in NESTING_KEYS)
+    has_schema = "parameters" in tool or langchain_schema(tool) is not None
+    if is_nested or ("name" in tool and has_schema):
         return "function"
     if "name" in tool and OWN_FIELDS & tool.keys():
         return "toolspec"
@@ -324,6 +368,52 @@ def dialect_of(tool: dict[str, Any]) -> Dialect | None:
     return "toolspec" if "name" in tool else None
 
 
+def langchain_schema(tool: dict[str, Any]) -> dict[str, Any] | None:
+    """Input schema of a LangChain tool that was dumped: its `args_schema`, or its `args`."""
+    if is_object(schema := tool.get("args_schema")):
+        return schema
+    args = tool.get("args")
+    return {"type": "object", "properties": args} if _is_properties(args) else None
+
+
+def _is_properties(value: object) -> bool:
+    return is_object(value) and all(map(is_object, value.values()))
+
+
+def _is_definition(tool: dict[str, Any]) -> bool:
+    """Tell whether an object surely defines a tool: by a schema, a server or a field of ours."""
+    match dialect_of(tool):
+        case "mcp":
+            return is_object(tool["inputSchema"])
+        case "anthropic":
+            return is_object(tool["input_schema"])
+        case "toolspec":
+            own = tool.keys() & OWN_FIELDS - COMMON_FIELDS
+            if not tool.keys() <= OWN_FIELDS | SHARED_FIELDS:
+                own -= AMBIGUOUS_FIELDS
+            return bool(own) and isinstance(tool.get("server") or "", str)
+        case "function":
+            return _is_function(tool)
+        case None:
+            return False
+
+
+def _is_function(tool: dict[str, Any]) -> bool:
+    nested = next((each for key in NESTING_KEYS if is_object(each := tool.get(key))), None)
+    if nested is not None:
+        # With arguments it is a call.
+        return isinstance(nested.get("name"), str) and "arguments" not in nested
+    if langchain_schema(tool) is not None:
+        return True
+    schema = tool.get("parameters", tool.get("input_schema"))
+    if is_object(schema):
+        return bool(SCHEMA_WORDS & schema.keys()) or _is_properties(schema)
+    kind = tool.get("type")
+    if kind in {"function", "custom"}:
+        return tool.keys() <= FLAT_KEYS
+    return isinstance(kind, str) and (kind in PROVIDER_TYPES or kind[-8:].isdecimal())
+
+
 def refuse_foreign(tool: dict[str, Any], *foreign: Dialect) -> None:
     """Raise ValueError for a tool of these dialects: read as another it would lose fields."""
     dialect = dialect_of(tool)
@@ -332,11 +422,19 @@ def refuse_foreign(tool: dict[str, Any], *foreign: Dialect) -> None:
 
 
 def dialects_in(source: Source) -> set[Dialect]:
-    """Collect the dialects of the tools in the source's sample; empty when it holds none."""
+    """Collect the dialects of the tools in the source's sample; empty when it holds none.
+
+    Any file may hold objects with a name, so one of a file's must surely be a tool. What was
+    handed over as tools needs no more than a name.
+    """
     if source.sample is None:
         return set()
-    _, values = _tool_list(source.sample)
-    return {dialect for tool in values if is_object(tool) and (dialect := dialect_of(tool))}
+    where, values = _tool_list(source.sample)
+    tools = [tool for each in values for _, tool in _unwrapped("", each) if is_object(tool)]
+    is_other = where is None and other_kind(source.sample) != ""
+    if is_other or (source.path is not None and not any(map(_is_definition, tools))):
+        return set()
+    return {dialect for tool in tools if (dialect := dialect_of(tool))}
 
 
 def entries(source: Source) -> Iterator[_Located | Refusal]:
@@ -353,7 +451,7 @@ def entries(source: Source) -> Iterator[_Located | Refusal]:
         raise source.error(f"must be a list or an object, not {kind_of(data)}")
     where, values = _tool_list(data)
     for index, value in enumerate(values):
-        yield _entry(source, f"{where}[{index}]" if where is not None else "", value)
+        yield from _entries(source, f"{where}[{index}]" if where is not None else "", value)
 
 
 def specs_in(source: Source, fields: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Reading:
@@ -379,6 +477,8 @@ def _tool_list(data: object) -> tuple[str | None, list[object]]:
         return "", data
     if not is_object(data):
         return None, []
+    if is_object(bedrock := data.get("toolConfig")):
+        data = bedrock
     return next(
         ((key, data[key]) for key in TOOL_LIST_KEYS if is_list(data.get(key))), (None, [data])
     )
@@ -396,13 +496,32 @@ def _line_entries(source: Source) -> Iterator[_Located | Refusal]:
             # The parser sees one line, so its own count of lines says nothing.
             yield source.refusal(str(error).replace("at line 1 column", "at column"), place)
         else:
-            yield _entry(source, place, value)
+            yield from _entries(source, place, value)
 
 
-def _entry(source: Source, place: str, value: object) -> _Located | Refusal:
-    if is_object(value):
-        return place, value
-    return source.refusal(f"a tool must be an object, not {kind_of(value)}", place)
+def _entries(source: Source, place: str, value: object) -> Iterator[_Located | Refusal]:
+    for where, tool in _unwrapped(place, value):
+        if is_object(tool):
+            yield where, tool
+        else:
+            yield source.refusal(f"a tool must be an object, not {kind_of(tool)}", where)
+
+
+def _unwrapped(place: str, value: object) -> Iterator[tuple[str, object]]:
+    """Yield the definitions in OpenAI's namespace or Gemini's list, or else the value itself."""
+    fields = value if is_object(value) else {}
+    listed: object = fields.get("tools") if fields.get("type") == "namespace" else None
+    if is_list(listed):
+        for index, tool in enumerate(listed):
+            inner = {"namespace": fields.get("name"), **tool} if is_object(tool) else tool
+            yield f"{place}.tools[{index}]".lstrip("."), inner
+        return
+    for key in ("functionDeclarations", "function_declarations"):
+        if is_list(listed := fields.get(key)):
+            for index, declared in enumerate(listed):
+                yield f"{place}.{key}[{index}]".lstrip("."), {"functionDeclaration": declared}
+            return
+    yield place, value
 
 
 # -- specifications ---------------------------------------------------------------------------

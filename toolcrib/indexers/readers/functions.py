@@ -1,30 +1,38 @@
-"""Function definitions as OpenAI and Anthropic take them, in one list or mixed."""
+"""Function definitions as OpenAI, Anthropic, Gemini and Bedrock take them, in one list or mixed."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 from toolcrib.indexers.readers.base import (
+    NESTING_KEYS,
     Reading,
     Source,
     dialects_in,
     is_object,
     kind_of,
+    langchain_schema,
     refuse_foreign,
     specs_in,
 )
+from toolcrib.indexers.readers.json_schema import map_schemas
+from toolcrib.indexers.readers.openapi import as_json_schema
 
 CALLABLE_TYPES = frozenset({"function", "custom"})
 """The types of tool that the caller defines; every other one is run by the provider."""
 
-KNOWN_KEYS = frozenset({"type", "name", "description", "parameters", "input_schema"})
+INPUT_KEYS = ("parameters", "parametersJsonSchema", "input_schema", "inputSchema")
+OUTPUT_KEYS = ("responseJsonSchema", "response")
+KNOWN_KEYS = frozenset(
+    {"type", "name", "description", "namespace", "args_schema", "args", *INPUT_KEYS}
+)
 
 
 class FunctionsReader:
-    """Reads OpenAI definitions (nested or flat) and Anthropic ones.
+    """Reads definitions of OpenAI (nested, flat or in namespaces), Anthropic, Gemini and Bedrock.
 
-    What a definition says beyond name, description and schema (`strict`,
-    `cache_control`) is kept under `annotations`.
+    LangChain tools that were dumped are read too. What a definition says beyond name, description
+    and schema (`strict`, `cache_control`) is kept under `annotations`.
     """
 
     format: ClassVar[str] = "functions"
@@ -39,13 +47,17 @@ class FunctionsReader:
         return "function" in dialects or anthropic
 
     def read(self, source: Source, server: str | None) -> Reading:
-        """Yield every function; its server is `server` or else the file's stem.
+        """Yield every function; its server is `server`, its namespace or else the file's stem.
 
         Raises:
             SourceError: the file cannot be read (on), or holds no list of tools.
         """
-        name = source.stem if server is None else server
-        return specs_in(source, lambda tool: {**_fields(tool), "server": name})
+
+        def fields(tool: dict[str, Any]) -> dict[str, Any]:
+            own = tool.get("namespace", source.stem)
+            return {**_fields(tool), "server": own if server is None else server}
+
+        return specs_in(source, fields)
 
 
 def _fields(tool: dict[str, Any]) -> dict[str, Any]:
@@ -58,13 +70,29 @@ def _fields(tool: dict[str, Any]) -> dict[str, Any]:
             "remove it from the file"
         )
     refuse_foreign(tool, "toolspec", "mcp")
-    nested = tool.get(kind)
-    definition = nested if is_object(nested) else tool
-    schema = definition.get("parameters")
-    more = {k: v for k, v in definition.items() if k not in KNOWN_KEYS and v is not None}
+    nested = next((each for key in NESTING_KEYS if is_object(each := tool.get(key))), None)
+    definition = tool if nested is None else nested
+    known = KNOWN_KEYS
+    schema: Any = next((s for key in INPUT_KEYS if (s := definition.get(key)) is not None), None)
+    if nested is not None and "toolSpec" in tool and is_object(schema):
+        schema = schema.get("json", schema)
+    fields: dict[str, Any] = {}
+    if nested is not None and "functionDeclaration" in tool:
+        schema = map_schemas(schema, _gemini_schema)
+        given = next((s for key in OUTPUT_KEYS if (s := definition.get(key)) is not None), None)
+        fields["output_schema"] = map_schemas(given, _gemini_schema)
+        known = known.union(OUTPUT_KEYS)
     return {
+        **fields,
         "name": definition.get("name"),
         "description": definition.get("description"),
-        "input_schema": definition.get("input_schema") if schema is None else schema,
-        "annotations": more,
+        "input_schema": langchain_schema(definition) if schema is None else schema,
+        "annotations": {k: v for k, v in definition.items() if k not in known and v is not None},
     }
+
+
+def _gemini_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Schema in the words of JSON Schema: Gemini writes `OBJECT`, and `nullable` as OpenAPI."""
+    kind = schema.get("type")
+    lower = {**schema, "type": kind.lower()} if isinstance(kind, str) else schema
+    return as_json_schema(lower)

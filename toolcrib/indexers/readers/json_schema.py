@@ -12,7 +12,9 @@ from toolcrib.indexers.readers.base import is_list, is_object
 
 # -- schemas as trees ------------------------------------------------------------------------------
 
-SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+DEFINITIONS = ("$defs", "definitions")
+
+SCHEMA_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", *DEFINITIONS})
 """Keywords whose keys are names, not keywords."""
 
 DATA_KEYWORDS = frozenset({"example", "examples", "default", "enum", "const"})
@@ -55,6 +57,9 @@ MAX_OWN_VALUES = 100_000
 MAX_NESTING = 100
 """Deeper schemas are refused, before the interpreter's stack refuses them."""
 
+SELF_REFERENCES = ("$recursiveRef", "$dynamicRef")
+"""References to the schema that they stand in, or to one around it."""
+
 SCALARS = ("string", "integer", "number", "boolean")
 
 MAX_CHAIN = 50
@@ -90,12 +95,21 @@ class References:
     Everything is inlined, since not every provider takes `$defs` in a tool's schema and
     what reads a schema for words should not have to look elsewhere for them. What does not
     end, or grows too large, is cut: {"type": "object", "description": "Pet (recursive)"},
-    which every provider takes and a model understands. `follow` and `write_out` raise
+    which every provider takes and a model understands. Definitions of a schema's own are found
+    too, and left out, as nothing refers to them any more. `follow` and `write_out` raise
     ValueError for a reference that leads outside of the document, nowhere, or in a circle.
+
+    `prepare` changes each schema before it is copied.
     """
 
-    def __init__(self, document: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        document: dict[str, Any],
+        prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda schema: schema,
+    ) -> None:
         self._document = document
+        self._prepare = prepare
+        self._scopes: list[dict[str, Any]] = []
 
     def follow(self, value: Any) -> Any:
         """Give what `value` stands for: itself, unless it is a reference.
@@ -116,6 +130,7 @@ class References:
         Raises ValueError also for what is deeper than `MAX_NESTING`.
         """
         top = [schema["$ref"] if is_reference(schema) else "#"]
+        self._scopes = [schema] if is_object(schema) else []
         schema = self.follow(schema)
         walk = _Walk(0, MAX_OWN_VALUES, top)
         try:
@@ -137,14 +152,22 @@ class References:
                 f"$ref {reference!r} leads to another file; bundle all files into one first "
                 "(for example with `redocly bundle`)"
             )
-        target: Any = self._document
         start, *steps = reference[1:].split("/")
-        for step in [start, *steps] if start else steps:
-            key = unquote(step).replace("~1", "/").replace("~0", "~")
-            target = _child_value(target, key)
-            if target is None:
-                raise ValueError(f"$ref {reference!r} leads nowhere: there is no {key!r}")
-        return target
+        keys = [
+            unquote(step).replace("~1", "/").replace("~0", "~")
+            for step in ([start, *steps] if start else steps)
+        ]
+        missing = ""
+        for root in (self._document, *reversed(self._scopes)):
+            target: Any = root
+            for key in keys:
+                target = _child_value(target, key)
+                if target is None:
+                    missing = missing or key
+                    break
+            else:
+                return target
+        raise ValueError(f"$ref {reference!r} leads nowhere: there is no {missing!r}")
 
     def _copy(self, value: Any, walk: _Walk, depth: int) -> Any:
         walk.count(depth)
@@ -154,7 +177,14 @@ class References:
             return value
         if is_reference(value):
             return self._copy_target(value, walk, depth)
-        return _map_keywords(value, partial(self._copy, walk=walk, depth=depth + 1))
+        if any(isinstance(value.get(key), str) for key in SELF_REFERENCES):
+            return _placeholder(walk.following[-1], "recursive", value)
+        value = self._prepare(value)
+        own = {key: each for key, each in value.items() if key not in DEFINITIONS}
+        self._scopes.append(value)
+        copy = _map_keywords(own, partial(self._copy, walk=walk, depth=depth + 1))
+        self._scopes.pop()
+        return copy
 
     def _copy_target(self, schema: dict[str, Any], walk: _Walk, depth: int) -> Any:
         reference: str = schema["$ref"]

@@ -109,17 +109,18 @@ def tool_specs(
     for number, tool in enumerate(tools):
         where = f"{place}[{number}]"
         if is_object(tool):
-            yield build_spec(source, where, _fields(tool, server))
+            yield build_spec(source, where, tool_fields(tool, server))
         else:
             yield Refusal(source, where, f"a tool must be an object, not {kind_of(tool)}")
 
 
 def _mcp_fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
     refuse_foreign(tool, "function")
-    return _fields(tool, server)
+    return tool_fields(tool, server)
 
 
-def _fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
+def tool_fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
+    """Fields of the specification of an MCP tool."""
     meta = tool.get("_meta")
     marks = _fastmcp_marks(meta)
     own = own_fields(meta.get("toolcrib")) if is_object(meta) else {}
@@ -349,6 +350,7 @@ class McpServersReader(_LiveReader):
         listings = run_to_end(lambda: _list_all(configured, self._limits))
         for entry in configured:
             listing = listings.get(entry.name)
+            yield from (source.refusal(warning, entry.name) for warning in entry.warnings)
             if listing is None:
                 yield source.refusal(entry.problem, entry.name)
                 continue
@@ -359,6 +361,10 @@ class McpServersReader(_LiveReader):
                     yield item
             if listing.failure:
                 yield source.refusal(listing.failure, entry.name)
+                continue
+            names = [str(tool.get("name", "")) for tool in filter(is_object, listing.tools)]
+            for pattern in entry.tools.idle_patterns(names):
+                yield source.refusal(f"{pattern!r} in a list of its tools fits none", entry.name)
 
 
 async def _list_all(configured: list[ServerEntry], limits: McpLimits) -> dict[str, Listing]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias
 
-from pydantic import AliasChoices, BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, TypeAdapter, ValidationError
 
 from toolcrib.errors import SourceError
-from toolcrib.indexers.readers.base import Source, is_object, kind_of
+from toolcrib.indexers.readers.base import Source, is_list, is_object, kind_of
 from toolcrib.indexers.readers.parsing import parse_json
 
 # -- targets ---------------------------------------------------------------------------------------
@@ -36,11 +36,14 @@ class StdioTarget:
 
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
-    """A URL that speaks MCP: streamable HTTP, or the older server-sent events if `sse`."""
+    """A URL that speaks MCP: streamable HTTP, or the older server-sent events if `sse`.
+
+    None for either: streamable HTTP first, as the protocol advises.
+    """
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    sse: bool = False
+    sse: bool | None = None
 
 
 Target: TypeAlias = StdioTarget | HttpTarget
@@ -98,6 +101,11 @@ class ToolFilter:
         """Tell whether the tool of this name is switched on."""
         return not fits_any(name, self.exclude) and all(fits_any(name, on) for on in self.include)
 
+    def idle_patterns(self, names: Collection[str]) -> list[str]:
+        """Patterns that fit none of a server's tools: mostly a typing error."""
+        patterns = dict.fromkeys((*(each for on in self.include for each in on), *self.exclude))
+        return [each for each in patterns if not any(fits_any(name, (each,)) for name in names)]
+
 
 def fits_any(name: str, patterns: Iterable[str]) -> bool:
     """Tell whether a tool's name is one of the patterns, or fits a glob among them.
@@ -109,16 +117,21 @@ def fits_any(name: str, patterns: Iterable[str]) -> bool:
     )
 
 
-def _tool_filter(raw: Mapping[str, Any], problems: list[str]) -> ToolFilter:
+def _tool_filter(raw: Mapping[str, Any], problems: list[str], warnings: list[str]) -> ToolFilter:
     """Read the filter of an entry; a key that cannot be read is a problem, and never passed over.
 
-    Passed over, it would switch on what the file switches off.
+    Passed over, it would switch on what the file switches off. An unknown key that ends in `Tools`
+    may be meant as a filter: it is a warning.
     """
     include: list[tuple[str, ...]] = []
     exclude: list[str] = []
     for key, value in raw.items():
         kind = "".join(filter(str.isalpha, str(key))).lower()
-        if value is None or kind not in INCLUDE_KEYS | EXCLUDE_KEYS | TAG_KEYS:
+        if kind not in INCLUDE_KEYS | EXCLUDE_KEYS | TAG_KEYS:
+            if kind.endswith("tools"):
+                warnings.append(f"{key!r} is not known; write 'includeTools' or 'excludeTools'")
+            continue
+        if value is None:
             continue
         if kind in TAG_KEYS:
             problems.append(f"{key!r} is not read; name the tools under 'excludeTools'")
@@ -137,11 +150,14 @@ def _tool_filter(raw: Mapping[str, Any], problems: list[str]) -> ToolFilter:
 
 # -- placeholders ----------------------------------------------------------------------------------
 
-PLACEHOLDER = re.compile(r"\$\{([^{}]*)\}")
+PLACEHOLDER = re.compile(r"\$\{([^{}]*)\}|(?<![\w$])\$([A-Za-z_][A-Za-z0-9_]*)")
 
 VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 NESTED = re.compile(r"\$\{[^{}]*\$\{")
+
+SHELL_KEYS = ("command", "args[")
+"""Begins of the places where `$VAR` may be a shell's, which is none of ours to fill in."""
 
 EDITOR_ONLY = re.compile(
     r"(?:workspaceFolder(?:Basename)?|userHome|pathSeparator|/|file\w*|relativeFile\w*)(?::.*)?"
@@ -153,7 +169,8 @@ class Expander:
     """Expands the texts of one server's entry and collects what could not be expanded.
 
     A value is never expanded again, so that a `${` in a secret stays what it is. Anything in
-    braces that is no placeholder (`${X%/}` in a shell command) is left as it stands.
+    braces that is no placeholder (`${X%/}` in a shell command) is left as it stands. So is
+    `$VAR` in a command, which is the shell's; elsewhere one without a value, unless in capitals.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -168,7 +185,9 @@ class Expander:
         return PLACEHOLDER.sub(lambda found: self._one(where, found), value)
 
     def _one(self, where: str, found: re.Match[str]) -> str:
-        inside = found[1]
+        if found[2] and where.startswith(SHELL_KEYS):
+            return found[0]
+        inside = found[1] or found[2] or ""
         variable = VARIABLE.fullmatch(inside)
         if variable and variable[1] in self._env:
             return self._env[variable[1]]
@@ -181,7 +200,7 @@ class Expander:
             )
         elif EDITOR_ONLY.fullmatch(inside):
             self._report(f"{where} uses {found[0]}, which only an editor knows; write it out")
-        elif variable:
+        elif variable and (found[1] or inside.isupper()):
             name = variable[1]
             self._report(
                 f"{where} needs the environment variable {name!r}, which is not set; "
@@ -212,6 +231,10 @@ TRANSPORTS: dict[str, _Transport] = {
     "sse": "sse",
 }
 
+OLD_SERVER_LISTS = {"allowMCPServers": True, "excludeMCPServers": False}
+SERVER_LISTS = {"mcp.allowed": True, "mcp.excluded": False, **OLD_SERVER_LISTS}
+"""Lists of servers in Gemini's settings; true where the list names those that are on."""
+
 Scalar: TypeAlias = str | bool | int | float
 
 EXPECTED_SHAPES = {
@@ -226,13 +249,14 @@ EXPECTED_SHAPES = {
 class ServerEntry:
     """Server of the file: its target, or in one line the reason why it has none.
 
-    `tools` tells which of its tools are switched on.
+    `tools` tells which of its tools are switched on; `warnings` stop nothing.
     """
 
     name: str
     target: Target | None
     problem: str = ""
     tools: ToolFilter = field(default_factory=ToolFilter)
+    warnings: tuple[str, ...] = ()
 
 
 class _Switch(BaseModel):
@@ -258,23 +282,33 @@ class _Entry(_Switch):
     args: list[Scalar] | None = None
     env: dict[str, Scalar | None] | None = None
     cwd: str | None = None
-    url: str | None = Field(None, validation_alias=AliasChoices("url", "serverUrl", "httpUrl"))
-    headers: dict[str, Scalar] | None = None
+    # Gemini reads `httpUrl` first.
+    url: str | None = Field(None, validation_alias=AliasChoices("httpUrl", "url", "serverUrl"))
+    headers: dict[str, Scalar] | None = Field(
+        None, validation_alias=AliasChoices("headers", AliasPath("requestOptions", "headers"))
+    )
     env_file: str | None = Field(None, alias="envFile")
 
 
 def servers_of(source: Source) -> dict[str, Any] | None:
-    """Give the object of servers under `mcpServers` or `servers`, raw; None when there is none.
+    """Give the servers by name, raw, of a host's file or of an entry of the MCP registry.
+
+    They stand under `mcpServers` or `servers`. None when there are none.
 
     Raises:
-        SourceError: the file is neither JSON (comments are allowed) nor YAML.
+        SourceError: the file is neither JSON (comments are allowed) nor YAML, or the lists of
+            Gemini that switch servers on and off are no lists of names.
     """
     document = _parse(source)
     if not is_object(document):
         return None
+    if _is_registry_entry(document):
+        return {document["name"]: _registry_server(document)}
     claude, vs_code = document.get("mcpServers"), document.get("servers")
+    if is_list(claude) and claude and all(map(is_object, claude)):
+        claude = _by_name(claude)
     if is_object(claude):
-        return claude
+        return _switched(source, document, claude)
     # OpenAPI has `servers` too, and other files may: only commands and URLs make it ours.
     if is_object(vs_code) and (
         "inputs" in document
@@ -282,6 +316,32 @@ def servers_of(source: Source) -> dict[str, Any] | None:
     ):
         return vs_code
     return None
+
+
+def _by_name(listed: list[dict[str, Any]]) -> dict[str, Any]:
+    """Give a list of servers, as Continue has it, by their names; a name taken gets a number."""
+    servers: dict[str, Any] = {}
+    for number, raw in enumerate(listed, 1):
+        name = str(raw.get("name") or "server")
+        servers[f"{name}-{number}" if name in servers else name] = raw
+    return servers
+
+
+def _switched(source: Source, document: dict[str, Any], servers: dict[str, Any]) -> dict[str, Any]:
+    """Switch off the servers that Gemini's lists beside them leave out, under `mcp` or older."""
+    group = document.get("mcp")
+    lists = {f"mcp.{key}": value for key, value in (group if is_object(group) else {}).items()}
+    lists |= {key: document[key] for key in OLD_SERVER_LISTS if key in document}
+    for key, value in lists.items():
+        if value is None or key not in SERVER_LISTS:
+            continue
+        try:
+            names = TOOL_NAMES.validate_python(value)
+        except ValidationError:
+            raise source.error(f"must be a list of servers, not {kind_of(value)}", key) from None
+        off = {name for name in servers if (name in names) is not SERVER_LISTS[key]}
+        servers = {k: {"disabled": True} if k in off else v for k, v in servers.items()}
+    return servers
 
 
 def server_entries(servers: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[ServerEntry]:
@@ -303,8 +363,10 @@ def _server_entry(name: str, raw: Any, env: Mapping[str, str]) -> ServerEntry:
     expander = Expander(env)
     target = _target(entry, transport, expander)
     problems = [*_contradictions(entry, transport), *expander.problems]
-    tools = _tool_filter(raw, problems)
-    return ServerEntry(name, None if problems else target, "; ".join(problems), tools)
+    warnings: list[str] = []
+    tools = _tool_filter(raw, problems, warnings)
+    problem = "; ".join(problems)
+    return ServerEntry(name, None if problem else target, problem, tools, tuple(warnings))
 
 
 def _transport(entry: _Entry) -> _Transport | None:
@@ -333,7 +395,8 @@ def _contradictions(entry: _Entry, transport: _Transport | None) -> Iterator[str
 def _target(entry: _Entry, transport: _Transport | None, expander: Expander) -> Target:
     if transport != "stdio":
         url = expander.text("url", entry.url or "")
-        return HttpTarget(url, _texts("headers", entry.headers or {}, expander), transport == "sse")
+        headers = _texts("headers", entry.headers or {}, expander)
+        return HttpTarget(url, headers, transport == "sse" if entry.type else None)
     return StdioTarget(
         command=expander.text("command", entry.command or ""),
         args=tuple(
@@ -362,6 +425,90 @@ def _faults(error: ValidationError) -> str:
     """Say what is wrong, without the values: they may be secrets."""
     keys = dict.fromkeys(str(fault["loc"][0]) for fault in error.errors(include_input=False))
     return "; ".join(f"{key!r} must be {EXPECTED_SHAPES.get(key, 'text')}" for key in keys)
+
+
+# -- entries of the MCP registry -------------------------------------------------------------------
+
+RUNNERS = {
+    "npm": ("npx", "-y"),
+    "pypi": ("uvx",),
+    "nuget": ("dnx", "--yes"),
+    "oci": ("docker", "run", "-i", "--rm"),
+}
+"""Command that starts a package, by the registry that it is in."""
+
+TEMPLATE_VARIABLE = re.compile(r"(?<!\$)\{(\w+)\}")
+
+
+def _is_registry_entry(document: dict[str, Any]) -> bool:
+    """Tell whether this is a `server.json`, as servers are published in the MCP registry."""
+    packages = _objects_with("registryType", document.get("packages"))
+    is_listed = bool(packages or _objects_with("url", document.get("remotes")))
+    return is_listed and isinstance(document.get("name"), str)
+
+
+def _registry_server(document: dict[str, Any]) -> dict[str, Any]:
+    """Give the server as an mcp.json has it: its remote, which starts nothing, or else a package.
+
+    What the publisher asks of the user comes from the environment.
+    """
+    for remote in _objects_with("url", document.get("remotes")):
+        headers = _registry_inputs(remote.get("headers"))
+        return {"type": remote.get("type"), "url": _template(remote["url"]), "headers": headers}
+    for package in _objects_with("registryType", document.get("packages")):
+        transport = package.get("transport")
+        is_stdio = not is_object(transport) or transport.get("type") == "stdio"
+        if is_stdio and (runner := RUNNERS.get(str(package["registryType"]))):
+            return _package_command(package, *runner)
+    return {}
+
+
+def _package_command(package: dict[str, Any], command: str, *options: str) -> dict[str, Any]:
+    env = _registry_inputs(package.get("environmentVariables"))
+    name, version = str(package.get("identifier")), package.get("version")
+    is_image = command == "docker"
+    passed = [word for key in env if is_image for word in ("-e", key)]
+    started = f"{name}{':' if is_image else '@'}{version}" if version else name
+    before, after = (_registry_words(package.get(f"{k}Arguments")) for k in ("runtime", "package"))
+    return {"command": command, "args": [*options, *before, *passed, started, *after], "env": env}
+
+
+def _objects_with(key: str, values: Any) -> list[dict[str, Any]]:
+    return [each for each in (values if is_list(values) else []) if is_object(each) and key in each]
+
+
+def _registry_inputs(values: Any) -> dict[str, str]:
+    """Headers or variables by name, without those that have no value and are not required."""
+    named = _objects_with("name", values)
+    found = {str(each["name"]): _registry_value(each, str(each["name"])) for each in named}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _registry_words(values: Any) -> list[str]:
+    words: list[str] = []
+    for each in _objects_with("type", values):
+        flag = str(each.get("name") or "") if each["type"] == "named" else ""
+        if (value := _registry_value(each, flag or str(each.get("valueHint")))) is not None:
+            words += filter(None, (flag, value))
+    return words
+
+
+def _registry_value(given: dict[str, Any], name: str) -> str | None:
+    """Value of an input: its own, its default, or if it is required, that of a variable."""
+    variable = re.sub(r"\W+", "_", name.strip("-")).upper()
+    if (value := given.get("value")) is not None:
+        return _template(value)
+    if (default := given.get("default")) is not None:
+        return f"${{{variable}:-{default}}}"
+    return f"${{{variable}}}" if given.get("isRequired") is True else None
+
+
+def _template(value: Any) -> str:
+    """Text whose `{variables}` come from the environment."""
+    return TEMPLATE_VARIABLE.sub(lambda found: f"${{{found[1]}}}", str(value))
+
+
+# -- files -----------------------------------------------------------------------------------------
 
 
 def _parse(source: Source) -> Any:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -24,6 +30,8 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
     Connection: TypeAlias = AbstractAsyncContextManager[TransportStreams]
+
+SessionT = TypeVar("SessionT", bound="ClientSession")
 
 # -- sessions --------------------------------------------------------------------------------------
 
@@ -61,13 +69,52 @@ async def follow(state: SessionState, stderr: TextIO, max_pages: int) -> None:
     from mcp.types import Implementation
 
     us = Implementation(name="toolcrib", version=_version())
-    async with connect(state, stderr) as (incoming, outgoing):
-        tap = Tap(incoming, state)
-        async with ClientSession(tap, outgoing, client_info=us) as session:
+
+    def start(incoming: Any, outgoing: Any) -> ClientSession:
+        return ClientSession(Tap(incoming, state), outgoing, client_info=us)
+
+    async with open_session(state, stderr, start) as session:
+        state.server = session.server_info.name if session.server_info else ""
+        await list_pages(session, state, max_pages)
+        state.complete = True
+
+
+@asynccontextmanager
+async def open_session(
+    state: SessionState, stderr: TextIO, start: Callable[[Any, Any], SessionT]
+) -> AsyncGenerator[SessionT]:
+    """Session with the server that `state` is with, made of two streams by `start`, initialized.
+
+    A URL of no type that refuses a POST is tried as a server of server-sent events.
+
+    Raises:
+        Exception: whatever the transport, the SDK or the server's answer fails with.
+    """
+
+    async def enter() -> SessionT:
+        async with AsyncExitStack() as attempt:
+            incoming, outgoing = await attempt.enter_async_context(connect(state, stderr))
+            session = await attempt.enter_async_context(start(incoming, outgoing))
             await initialize(session)
-            state.server = session.server_info.name if session.server_info else ""
-            await list_pages(session, state, max_pages)
-            state.complete = True
+            stack.push_async_exit(attempt.pop_all())
+        return session
+
+    async with AsyncExitStack() as stack:
+        try:
+            session = await enter()
+        except Exception:
+            target, status, kind = state.target, state.status, state.content_type
+            is_refused = CLIENT_ERROR <= status < SERVER_ERROR and status not in UNAUTHORISED
+            if not (is_refused and isinstance(target, HttpTarget) and target.sse is None):
+                raise
+            state.target, session = replace(target, sse=True), None
+            with suppress(Exception):
+                session = await enter()
+            if session is None:
+                # Of two refusals the first says more.
+                state.target, state.status, state.content_type = target, status, kind
+                raise
+        yield session
 
 
 async def initialize(session: ClientSession) -> None:
@@ -262,7 +309,7 @@ STDERR_TAIL_BYTES = 8192
 REDIRECTION, CLIENT_ERROR, SERVER_ERROR = 300, 400, 500
 """First HTTP status of each class."""
 
-PATH_HINTS = {False: "which often ends in /mcp", True: "which often ends in /sse"}
+PATH_HINTS = {False: "/mcp", True: "/sse", None: "/mcp or /sse"}
 
 
 def explain_timeout(state: SessionState, timeout_s: float, stderr_line: str) -> str:
@@ -334,8 +381,8 @@ def _no_mcp_reason(state: SessionState, target: HttpTarget) -> str:
     said = f"HTTP {state.status}" + (f" ({state.content_type})" if state.content_type else "")
     if state.status >= SERVER_ERROR:
         return f"is out of order: it answered {state.asked} with {said}; try again later"
-    hint = f"check the path, {PATH_HINTS[target.sse]}"
-    if state.status in (404, 405) and not target.sse:
+    hint = f"check the path, which often ends in {PATH_HINTS[target.sse]}"
+    if state.status in (404, 405) and target.sse is False:
         hint += ', or give it "type": "sse" in an mcp.json if it speaks that older transport'
     return f"is no MCP endpoint: it answered {state.asked} with {said}; {hint}"
 

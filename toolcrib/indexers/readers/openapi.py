@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from itertools import chain, count
 from typing import Any, ClassVar
+from urllib.parse import unquote
 
 from toolcrib.indexers.readers.base import (
     Reading,
@@ -16,16 +17,14 @@ from toolcrib.indexers.readers.base import (
     own_fields,
 )
 from toolcrib.indexers.readers.json_schema import References, is_reference, map_schemas
-from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.tools import MCP_DEFAULTS
 
 # -- operations ------------------------------------------------------------------------------------
 
-METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 
 HINTS = {
-    "get": {"readOnlyHint": True},
-    "head": {"readOnlyHint": True},
+    **{method: {"readOnlyHint": True} for method in ("get", "head", "query")},
     "delete": {"destructiveHint": True},
 }
 """Hints of MCP that a method implies."""
@@ -37,9 +36,9 @@ class OpenApiReader:
     """Reads Swagger 2.0 and OpenAPI 3.x, JSON or YAML, in one file.
 
     A tool is named by its `operationId`, or by method and path: `GET /orders/{id}/items`
-    is `get_orders_id_items`. Webhooks and callbacks are calls to the client, so no tools.
-    Extensions named like a field or a hint of ours (`x-sensitivity`, `x-safety-tags`,
-    `x-destructiveHint`) become that field.
+    is `get_orders_id_items`; so is one whose `operationId` is taken. Webhooks and callbacks are
+    calls to the client, so no tools. Extensions named like a field or a hint of ours
+    (`x-sensitivity`, `x-safety-tags`, `x-destructiveHint`) become that field.
     """
 
     format: ClassVar[str] = "openapi"
@@ -75,7 +74,10 @@ class _Operations:
         self._source = source
         self._server = server
         self._document = document
-        self._schemas = _Schemas(References(document))
+        references = References(_with_children(document), _with_branch_tags)
+        self._inputs = _Schemas(references, "readOnly")
+        self._outputs = _Schemas(references, "writeOnly")
+        self._places: dict[str, str] = {}
 
     def read(self) -> Reading:
         """Yield every operation as a tool, or what is wrong with it."""
@@ -87,45 +89,61 @@ class _Operations:
             if path.startswith("x-"):
                 continue
             try:
-                operations = list(self._operations_of(item))
+                fields = self._path_item(item)
             except ValueError as error:
                 yield self._source.refusal(str(error), path)
                 continue
-            for method, shared, operation in operations:
-                yield self._tool(path, method, shared, operation)
+            more: dict[str, Any] = fields.get("additionalOperations") or {}
+            methods = {method: fields[method] for method in METHODS if method in fields} | more
+            for method, operation in methods.items():
+                yield from self._tool(path, method, fields, operation)
 
-    def _operations_of(self, item: Any) -> Iterator[tuple[str, list[Any], Any]]:
-        item = self._schemas.references.follow(item)
+    def _path_item(self, item: Any) -> dict[str, Any]:
+        item = self._inputs.references.follow(item)
         if not is_object(item):
             raise ValueError(f"must be an object, not {kind_of(item)}")
-        shared: Any = item.get("parameters") or []
-        if not is_list(shared):
+        shared, more = item.get("parameters"), item.get("additionalOperations")
+        if not is_list(shared or []):
             raise ValueError(f"parameters: must be a list, not {kind_of(shared)}")
-        for method in METHODS:
-            if method in item:
-                yield method, shared, item[method]
+        if not is_object(more or {}):
+            raise ValueError(f"additionalOperations: must be an object, not {kind_of(more)}")
+        return item
 
-    def _tool(
-        self, path: str, method: str, shared: list[Any], operation: Any
-    ) -> ToolSpec | Refusal:
+    def _name(self, method: str, path: str, given: Any, place: str) -> Any:
+        """Name of an operation: as it is given, unless an earlier operation has it."""
+        by_path = _slug(method, path)
+        numbered = (f"{by_path}_{number}" for number in count(2))
+        names = chain((given, by_path), numbered)
+        return next(name for name in names if self._places.setdefault(str(name), place) == place)
+
+    def _tool(self, path: str, method: str, item: dict[str, Any], operation: Any) -> Reading:
         place = f"{method.upper()} {path}"
         if not is_object(operation):
             reason = f"an operation must be an object, not {kind_of(operation)}"
-            return self._source.refusal(reason, place)
+            yield self._source.refusal(reason, place)
+            return
         try:
-            takes = _input_schema(self._schemas, shared, operation)
+            takes = _input_schema(self._inputs, item.get("parameters") or [], operation)
             gives = self._output_schema(operation)
         except ValueError as error:
-            return self._source.refusal(str(error), place)
+            yield self._source.refusal(str(error), place)
+            return
+        given = operation.get("operationId") or _slug(method, path)
+        name = self._name(method, path, given, place)
+        if name != given:
+            reason = (
+                f"the name {given!r} is taken by {self._places[given]}; it is served as {name!r}"
+            )
+            yield self._source.refusal(reason, place)
         tags: Any = operation.get("tags") or []
         more = {key[2:]: value for key, value in operation.items() if key.startswith("x-")}
         said = {name: more[name] for name in MCP_DEFAULTS if isinstance(more.get(name), bool)}
         deprecated = {"deprecated": True} if operation.get("deprecated") is True else {}
-        hints = HINTS.get(method, {}) | said | deprecated
+        hints = HINTS.get(method.lower(), {}) | said | deprecated
         fields: dict[str, Any] = {
             **own_fields(more),
-            "name": operation.get("operationId") or _slug(method, path),
-            "description": _description(operation),
+            "name": name,
+            "description": _description(operation) or _description(item),
             "server": self._server,
             "input_schema": takes,
             "output_schema": gives,
@@ -133,7 +151,7 @@ class _Operations:
             "tags": tags,
             "annotations": {"httpMethod": method.upper(), "path": path, **hints},
         }
-        return build_spec(self._source.name, place, fields)
+        yield build_spec(self._source.name, place, fields)
 
     def _output_schema(self, operation: dict[str, Any]) -> dict[str, Any] | None:
         """Give the schema of the first successful response that has one."""
@@ -141,12 +159,12 @@ class _Operations:
         if not is_object(responses):
             raise ValueError(f"responses: must be an object, not {kind_of(responses)}")
         for status in sorted(status for status in responses if status.startswith("2")):
-            response = self._schemas.references.follow(responses[status])
+            response = self._outputs.references.follow(responses[status])
             if not is_object(response):
                 continue
             if "schema" in response:
-                return self._schemas.plain(response["schema"])
-            schema = self._schemas.of_content(response.get("content"))
+                return self._outputs.plain(response["schema"])
+            schema = self._outputs.of_content(response.get("content"))
             if schema is not None:
                 return schema
         return None
@@ -168,17 +186,30 @@ def _description(operation: dict[str, Any]) -> Any:
 
 # -- schemas ---------------------------------------------------------------------------------------
 
-NOT_JSON_SCHEMA = frozenset({"nullable", "discriminator", "xml", "externalDocs"})
+NOT_JSON_SCHEMA = frozenset(
+    {"nullable", "discriminator", "xml", "externalDocs", "$schema", "$id", "$anchor"}
+    | {"$recursiveAnchor", "$dynamicAnchor"}
+)
 """Keywords that only OpenAPI knows, or that point at what is no longer there."""
 
 BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
-class _Schemas:
-    """The schemas of one document, each written out and translated once."""
+HIDDEN_KEYS = ("readOnly", "writeOnly")
+UNIONS = ("oneOf", "anyOf")
+PARTS = ("allOf", *UNIONS)
 
-    def __init__(self, references: References) -> None:
+
+class _Schemas:
+    """The schemas of one document, each written out and translated once.
+
+    Properties that are `hidden` (`readOnly` to a caller, `writeOnly` in an answer) are left out.
+    """
+
+    def __init__(self, references: References, hidden: str) -> None:
         self.references = references
+        self._hidden = hidden
+        self._has_hidden = False
         self._done: dict[str, Any] = {}
 
     def plain(self, schema: Any) -> dict[str, Any]:
@@ -189,11 +220,36 @@ class _Schemas:
         key = schema["$ref"] if is_reference(schema) and len(schema) == 1 else None
         if key in self._done:
             return self._done[key]
-        plain = map_schemas(self.references.write_out(schema), _as_json_schema)
+        self._has_hidden = False
+        plain = map_schemas(self.references.write_out(schema), self._translate)
+        if self._has_hidden:
+            plain = map_schemas(map_schemas(plain, self._without_requirement), self._without_hidden)
         plain = plain if is_object(plain) else {}
         if key is not None:
             self._done[key] = plain
         return plain
+
+    def _translate(self, schema: dict[str, Any]) -> dict[str, Any]:
+        self._has_hidden |= schema.get(self._hidden) is True
+        tag = schema.get(BRANCH_TAG)
+        plain = as_json_schema({k: v for k, v in schema.items() if k != BRANCH_TAG})
+        return _with_tag(plain, *tag) if is_list(tag) else plain
+
+    def _without_requirement(self, schema: dict[str, Any]) -> dict[str, Any]:
+        hidden = self._hidden_names(schema, *PARTS)
+        return _without_required(schema, hidden) if hidden else schema
+
+    def _without_hidden(self, schema: dict[str, Any]) -> dict[str, Any]:
+        if not (hidden := self._hidden_names(schema)):
+            return schema
+        kept = {k: v for k, v in _properties_of(schema).items() if k not in hidden}
+        return {**schema, "properties": kept}
+
+    def _hidden_names(self, schema: dict[str, Any], *parts: str) -> set[str]:
+        """Names of hidden properties of a schema, and of these parts of it."""
+        own = _properties_of(schema).items()
+        names = {name for name, each in own if is_object(each) and each.get(self._hidden) is True}
+        return names.union(*(self._hidden_names(p, *parts) for p in _parts_of(schema, *parts)))
 
     def of_content(self, content: Any) -> dict[str, Any] | None:
         """Give the schema of the media type that is nearest to JSON; None without one."""
@@ -205,7 +261,8 @@ class _Schemas:
         return None
 
 
-def _as_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
+def as_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Schema of OpenAPI 3.0 in the words of JSON Schema."""
     plain = {key: value for key, value in schema.items() if key not in NOT_JSON_SCHEMA}
     for exclusive, bound in BOUNDS.items():
         # OpenAPI 3.0 marks a bound as exclusive with true; JSON Schema repeats the number.
@@ -219,11 +276,168 @@ def _as_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
 def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
     kind = schema.get("type")
     if not isinstance(kind, str):
-        return {"anyOf": [schema, {"type": "null"}]}
+        beside = {key: schema[key] for key in HIDDEN_KEYS if key in schema}
+        return {"anyOf": [schema, {"type": "null"}], **beside}
     with_null = {**schema, "type": [kind, "null"]}
     if is_list(values := schema.get("enum")) and None not in values:
         with_null["enum"] = [*values, None]
     return with_null
+
+
+def _properties_of(schema: dict[str, Any]) -> dict[str, Any]:
+    properties = schema.get("properties")
+    return properties if is_object(properties) else {}
+
+
+def _required_of(schema: dict[str, Any]) -> list[str]:
+    required = schema.get("required")
+    return [name for name in required if isinstance(name, str)] if is_list(required) else []
+
+
+def _parts_of(schema: dict[str, Any], *keys: str) -> list[dict[str, Any]]:
+    lists = (schema.get(key) for key in keys)
+    return [part for each in lists if is_list(each) for part in each if is_object(part)]
+
+
+def _without_required(schema: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    """Schema that requires none of these properties, nor do its parts."""
+    copy = dict(schema)
+    if "required" in schema:
+        copy["required"] = [name for name in _required_of(schema) if name not in names]
+    for key in PARTS:
+        if is_list(parts := schema.get(key)):
+            copy[key] = [_without_required(p, names) if is_object(p) else p for p in parts]
+    return copy
+
+
+# -- discriminators --------------------------------------------------------------------------------
+
+BRANCH_TAG = "x-toolcrib-tag"
+"""Mark of a branch of a union: the property that tells it, and its values."""
+
+BASE_SUFFIX = " (base)"
+
+
+def _with_children(document: dict[str, Any]) -> dict[str, Any]:
+    """Document in which a schema with a discriminator is also a union of those that extend it.
+
+    What they extend is that schema without the union, under a name of its own.
+    """
+    components, definitions = document.get("components"), document.get("definitions")
+    if is_object(components) and is_object(schemas := components.get("schemas")):
+        united = {**components, "schemas": schemas | _united(schemas, "#/components/schemas/")}
+        document = {**document, "components": united}
+    if is_object(definitions):
+        united = definitions | _united(definitions, "#/definitions/")
+        document = {**document, "definitions": united}
+    return document
+
+
+def _united(schemas: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Schemas to put in the place of parents with a discriminator, and of their children."""
+    bases = {name: _bases(schema, prefix) for name, schema in schemas.items()}
+    ancestors = {name: _ancestors(name, bases) for name in schemas}
+    parents = [
+        name
+        for name in set[str]().union(*ancestors.values())
+        if is_object(parent := schemas.get(name))
+        and _tag_of(parent) is not None
+        and not _parts_of(parent, *UNIONS)
+    ]
+    united: dict[str, Any] = {}
+    for name in parents:
+        schema, base = schemas[name], f"{name}{BASE_SUFFIX}"
+        mapping = {value: _target_name(each) for value, each in _mapping_of(schema).items()}
+        heirs = [each for each in schemas if name in ancestors[each]]
+        for heir in heirs:
+            if heir not in mapping.values() and heir not in parents:
+                mapping[heir] = heir
+        mapping = {value: each for value, each in mapping.items() if each in schemas}
+        branches = [prefix + (base if each == name else each) for each in mapping.values()]
+        united[base] = {key: each for key, each in schema.items() if key != "discriminator"}
+        united[name] = {
+            **schema,
+            "oneOf": [{"$ref": branch} for branch in dict.fromkeys(branches)],
+            "discriminator": {"propertyName": _tag_of(schema), "mapping": mapping},
+        }
+    plain = {f"{prefix}{name}": {"$ref": f"{prefix}{name}{BASE_SUFFIX}"} for name in parents}
+    for name, schema in (schemas | united).items():
+        if any(base in parents for base in bases.get(name.removesuffix(BASE_SUFFIX), ())):
+            parts = [
+                plain.get(unquote(part["$ref"]), part) if is_reference(part) else part
+                for part in schema["allOf"]
+            ]
+            united[name] = {**schema, "allOf": parts}
+    return united
+
+
+def _bases(schema: Any, prefix: str) -> list[str]:
+    parts = _parts_of(schema, "allOf") if is_object(schema) else []
+    references = [unquote(part["$ref"]) for part in parts if is_reference(part)]
+    return [each.removeprefix(prefix) for each in references if each.startswith(prefix)]
+
+
+def _ancestors(name: str, bases: dict[str, list[str]]) -> set[str]:
+    found: set[str] = set()
+    rest = list(bases.get(name, ()))
+    while rest:
+        if (base := rest.pop()) not in found:
+            found.add(base)
+            rest += bases.get(base, ())
+    return found
+
+
+def _tag_of(schema: dict[str, Any]) -> str | None:
+    found = schema.get("discriminator")
+    name = found.get("propertyName") if is_object(found) else found
+    return name if isinstance(name, str) else None
+
+
+def _mapping_of(schema: dict[str, Any]) -> dict[str, str]:
+    found = schema.get("discriminator")
+    mapping = found.get("mapping") if is_object(found) else None
+    pairs = mapping.items() if is_object(mapping) else ()
+    return {value: target for value, target in pairs if isinstance(target, str)}
+
+
+def _target_name(reference: str) -> str:
+    return unquote(reference.rpartition("/")[2])
+
+
+def _with_branch_tags(schema: dict[str, Any]) -> dict[str, Any]:
+    """Schema whose branches are marked with the property that tells them, and its values."""
+    tag = _tag_of(schema)
+    if tag is None or "defaultMapping" in schema["discriminator"]:
+        return schema
+    values: dict[str, list[str]] = {}
+    for value, target in _mapping_of(schema).items():
+        values.setdefault(_target_name(target), []).append(value)
+
+    def marked(branch: Any) -> Any:
+        if not is_object(branch):
+            return branch
+        name = _target_name(branch["$ref"]) if is_reference(branch) else ""
+        its_values = values.get(name.removesuffix(BASE_SUFFIX), [])
+        return {**branch, BRANCH_TAG: [tag, its_values]}
+
+    unions = {key: schema[key] for key in UNIONS if is_list(schema.get(key))}
+    return {**schema, **{key: [marked(each) for each in union] for key, union in unions.items()}}
+
+
+def _with_tag(branch: dict[str, Any], tag: str, values: list[str]) -> dict[str, Any]:
+    """Branch that requires its tag, with the values that stand for it."""
+    if branch.get("type") not in (None, "object"):
+        return branch
+    field = _object_of(branch)[0].get(tag)
+    field = field if is_object(field) else {}
+    known = [field["const"]] if "const" in field else field.get("enum")
+    narrowed = [value for value in values if not is_list(known) or value in known]
+    copy = dict(branch)
+    if narrowed and narrowed != known:
+        copy["properties"] = {**_properties_of(branch), tag: {**field, "enum": narrowed}}
+    if tag not in (required := _required_of(branch)):
+        copy["required"] = [*required, tag]
+    return copy
 
 
 # -- parameters and bodies -------------------------------------------------------------------------
@@ -231,7 +445,9 @@ def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
 SENT_BY_THE_CLIENT = frozenset({"accept", "authorization", "content-type"})
 """Headers that OpenAPI says to ignore as parameters: they are not the caller's to choose."""
 
-NOT_A_SCHEMA = frozenset({"name", "in", "required", "collectionFormat", "allowEmptyValue"})
+NOT_A_SCHEMA = frozenset(
+    {"name", "in", "required", "collectionFormat", "allowEmptyValue", "example", "examples"}
+)
 """Keys beside the schema's keywords in a parameter of Swagger 2."""
 
 
@@ -292,9 +508,9 @@ class _Form:
         if name in self._properties:
             name = f"{parameter['in']}_{name}"
         schema = self._schema_of(parameter)
-        for key in ("description", "deprecated"):
-            if parameter.get(key):
-                schema = {**schema, key: parameter[key]}
+        beside = {key: parameter.get(key) for key in ("description", "deprecated")}
+        beside["examples"] = self._examples_of(parameter)
+        schema = {**schema, **{key: value for key, value in beside.items() if value}}
         self._put(name, schema, required=parameter.get("required") is True)
 
     def _schema_of(self, parameter: dict[str, Any]) -> dict[str, Any]:
@@ -307,20 +523,30 @@ class _Form:
             inline |= {"type": "string", "format": "binary"}
         return self._schemas.plain(inline)
 
+    def _examples_of(self, parameter: dict[str, Any]) -> list[Any]:
+        if "example" in parameter:
+            return [parameter["example"]]
+        listed = parameter.get("examples")
+        examples = map(
+            self._schemas.references.follow, listed.values() if is_object(listed) else ()
+        )
+        return [
+            each[key]
+            for each in examples
+            if is_object(each)
+            for key in ("dataValue", "value")
+            if key in each
+        ]
+
     def add_body(self, schema: dict[str, Any], *, required: bool) -> None:
-        """Add a request body."""
-        properties, needed = _object_of(schema)
-        properties = {
-            name: field
-            for name, field in properties.items()
-            if not (is_object(field) and field.get("readOnly") is True)
-        }
+        """Add a request body; a body that may be left out requires none of its properties."""
+        properties, needed = _object_of(schema) if _has_properties(schema) else ({}, set[str]())
         if not properties or properties.keys() & self._properties.keys():
             name = "body" if "body" not in self._properties else "request_body"
             self._put(name, schema, required=required)
             return
         for name, field in properties.items():
-            self._put(name, field, required=name in needed)
+            self._put(name, field, required=required and name in needed)
 
     def _put(self, name: str, schema: dict[str, Any], *, required: bool) -> None:
         self._properties[name] = schema
@@ -334,17 +560,62 @@ class _Form:
 
 
 def _object_of(schema: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Give properties and required names, those of all parts of an `allOf` together."""
+    """Give properties and required names, those of all parts and branches together.
+
+    Of the branches of a union, only what each requires is required.
+    """
     properties: dict[str, Any] = {}
-    required: set[str] = set()
-    parts = schema.get("allOf")
-    for part in filter(is_object, parts if is_list(parts) else []):
+    required = set(_required_of(schema))
+    for part in _parts_of(schema, "allOf"):
         inherited, needed = _object_of(part)
-        properties |= inherited
+        _add_fields(properties, inherited)
         required |= needed
-    own, needed = schema.get("properties"), schema.get("required")
-    if is_object(own):
-        properties |= own
-    if is_list(needed):
-        required |= {name for name in needed if isinstance(name, str)}
+    _add_fields(properties, _properties_of(schema))
+    for key in UNIONS:
+        union: Any = schema.get(key)
+        branches = [
+            _object_of(branch if is_object(branch) else {})
+            for branch in (union if is_list(union) else ())
+        ]
+        names = dict.fromkeys(name for fields, _ in branches for name in fields)
+        either = {
+            name: _either([fields[name] for fields, _ in branches if name in fields])
+            for name in names
+        }
+        _add_fields(properties, either)
+        required |= (
+            set[str].intersection(*(needed for _, needed in branches)) if branches else set()
+        )
     return properties, required
+
+
+def _has_properties(schema: dict[str, Any]) -> bool:
+    """Tell whether an object has properties of its own, beside those of the branches of unions."""
+    return bool(_properties_of(schema)) or any(map(_has_properties, _parts_of(schema, "allOf")))
+
+
+def _add_fields(fields: dict[str, Any], more: dict[str, Any]) -> None:
+    """Add the fields of a second schema that holds too."""
+    for name, field in more.items():
+        first = fields.get(name)
+        if is_object(first) and is_object(field):
+            inner = _properties_of(first) | _properties_of(field)
+            fields[name] = first | field | ({"properties": inner} if inner else {})
+        else:
+            fields[name] = field
+
+
+def _either(fields: list[Any]) -> Any:
+    """Give one schema for a field that is another in each branch of a union."""
+    different = [field for index, field in enumerate(fields) if field not in fields[:index]]
+    if len(different) == 1:
+        return different[0]
+    values = [
+        field.get("enum", [field["const"]] if "const" in field else None)
+        for field in different
+        if is_object(field)
+    ]
+    if len(values) < len(different) or not all(map(is_list, values)):
+        return {"anyOf": different}
+    same = {k: v for k, v in different[0].items() if all(each.get(k) == v for each in different)}
+    return {**same, "enum": list(dict.fromkeys(value for listed in values for value in listed))}

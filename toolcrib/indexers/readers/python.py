@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -24,6 +25,7 @@ from pydantic_core import PydanticSerializationError
 
 from toolcrib.indexers.readers.base import Reading, Source, build_spec
 from toolcrib.indexers.readers.json_schema import References, map_schemas
+from toolcrib.indexers.readers.mcp import tool_fields
 from toolcrib.records import Refusal
 
 # -- objects ---------------------------------------------------------------------------------------
@@ -34,9 +36,9 @@ NAME = re.compile(r"\A(?P<module>[^\W\d][\w.]*|.+\.py):(?P<attribute>[^\W\d][\w.
 class PythonReader:
     """Reads `module:attribute` and `path/to/file.py:ATTRIBUTE`, by importing it.
 
-    The attribute is a function, a LangChain tool, or a list or dict of these; in a dict, a
-    function is named by its key. Importing runs the module, so this happens only to what
-    a user names, never to files found in a folder.
+    The attribute is a function, a tool of LangChain or of the MCP SDK, a definition as a file may
+    hold it, or a list or dict of these; in a dict, a function is named by its key. Importing runs
+    the module, so this happens only to what a user names, never to files found in a folder.
     """
 
     format: ClassVar[str] = "python"
@@ -66,15 +68,27 @@ class PythonReader:
 
 
 def read_objects(source: str, found: Any, server: str | None) -> Reading:
-    """Yield the tool that an object is, or those that a list or dict holds."""
-    for place, name, tool in _tool_objects(found):
+    """Yield the tool that an object is, or those that a list or dict holds.
+
+    A dict may be a definition, or a whole document, as a file may hold it.
+    """
+    from toolcrib.indexers.readers.registry import is_known_data, read_data
+
+    objects = [("", None, found)] if is_known_data(found) else _tool_objects(found)
+    for place, name, tool in objects:
         try:
-            item = build_spec(source, place, {**_fields(name, tool), "server": server})
+            if isinstance(tool, dict):
+                items = list(read_data(tool, source, server=server))
+            else:
+                items = [build_spec(source, place, {**_fields(name, tool), "server": server})]
         except ValueError as error:
-            item = Refusal(source, place, _with_label(name, tool, str(error)))
+            items = [Refusal(source, place, _with_label(name, tool, str(error)))]
         except Exception as error:  # noqa: BLE001 -- what an object says of itself is anyone's code
-            item = Refusal(source, place, f"cannot be looked at: {_first_line(error)}")
-        yield item
+            items = [Refusal(source, place, f"cannot be looked at: {_first_line(error)}")]
+        yield from (
+            replace(item, place=item.place or place) if isinstance(item, Refusal) else item
+            for item in items
+        )
 
 
 def _with_label(name: str | None, tool: Any, reason: str) -> str:
@@ -106,7 +120,10 @@ def _fields(name: str | None, tool: Any) -> dict[str, Any]:
         return _langchain_fields(tool)
     if inspect.isroutine(tool):
         return _function_fields(tool, name or tool.__name__)
-    raise ValueError(f"is a {type(tool).__name__}; expected a function or a LangChain tool")
+    # A tool of the MCP SDK, whose own field has had both spellings.
+    if hasattr(tool, "inputSchema") or (hasattr(tool, "input_schema") and hasattr(tool, "icons")):
+        return tool_fields(tool.model_dump(mode="json", by_alias=True, exclude_none=True), None)
+    raise ValueError(f"is a {type(tool).__name__}; expected a function, a tool or a definition")
 
 
 def _attribute(source: Source, module: ModuleType, dotted: str) -> Any:
@@ -249,9 +266,8 @@ def _self_contained(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         made = make()
     except Exception as error:  # noqa: BLE001 -- annotations are code that anyone wrote
         raise ValueError(f"no schema can be made of its signature: {_first_line(error)}") from None
-    top = {key: value for key, value in made.items() if key not in ("$defs", "definitions")}
     return map_schemas(
-        References(made).write_out(top),
+        References(made).write_out(made),
         lambda schema: {key: value for key, value in schema.items() if key != "title"},
     )
 

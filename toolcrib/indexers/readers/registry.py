@@ -16,6 +16,7 @@ from toolcrib.indexers.readers.base import (
     Source,
     is_object,
     kind_of,
+    other_kind,
 )
 from toolcrib.indexers.readers.skills import SKILL_FILE
 from toolcrib.indexers.sync import Entry, ReadSources
@@ -30,6 +31,18 @@ COLLECTION_TYPES = (list, tuple, set, frozenset, Iterator)
 
 MAX_SHOWN_KEYS = 5
 """Keys of an unknown object that a message names."""
+
+MAX_SHOWN_FOLDERS = 10
+"""Folders that were passed over and are named."""
+
+INSTALLED_FOLDERS = frozenset({"node_modules", "site-packages", "__pycache__"})
+"""Folders of other people's files, passed over as hidden ones are."""
+
+CACHE_FOLDERS = frozenset(
+    {".git", ".hg", ".svn", ".venv", ".tox", ".nox", ".cache", ".idea", "__pycache__"}
+    | {".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache"}
+)
+"""Folders that hold no tools, and are passed over without a word."""
 
 MAX_REFUSALS_IN_A_ROW = 10_000
 """Refused entries in a row after which a source counts as no list of tools."""
@@ -109,6 +122,14 @@ def read_data(
     )
 
 
+def is_known_data(content: Any) -> bool:
+    """Tell whether a parsed value is an object of definitions that a reader knows."""
+    if not is_object(content):
+        return False
+    source = Source.parsed("", content)
+    return any(reader.recognises(source) for reader in readers() if not reader.reaches_out)
+
+
 def read_source(name: str, *, format: str | None = None, server: str | None = None) -> Reading:
     """Yield the tools of a file, a folder, `module:attribute` or a server, and every refusal.
 
@@ -130,7 +151,8 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
     from toolcrib.indexers.enrichment import COMPANION_CHECKS
 
     empty = True
-    for found in _files_in(folder):
+    hidden: list[str] = []
+    for found in _files_in(folder, hidden):
         empty = False
         if isinstance(found, Refusal):
             yield found
@@ -147,6 +169,12 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
             yield source.refusal("reading it would start the servers in it; name it by itself")
         else:
             yield from _read(source, readers(), format_name, server, _unknown_format_reason)
+    if hidden:
+        names = ", ".join(hidden[:MAX_SHOWN_FOLDERS])
+        more = (
+            f" and {len(hidden) - MAX_SHOWN_FOLDERS:,} more" if hidden[MAX_SHOWN_FOLDERS:] else ""
+        )
+        yield Refusal(str(folder), "", f"passed over: {names}{more}; name by itself what to read")
     if empty:
         endings = ", ".join(sorted(DATA_SUFFIXES))
         yield Refusal(
@@ -154,8 +182,12 @@ def _read_folder(folder: Path, format_name: str | None, server: str | None) -> R
         )
 
 
-def _files_in(folder: Path) -> Iterator[Path | Refusal]:
-    """Yield every data file below `folder`, sorted; hidden folders are passed over."""
+def _files_in(folder: Path, hidden: list[str]) -> Iterator[Path | Refusal]:
+    """Yield every data file below `folder`, sorted.
+
+    Folders that are hidden, or hold what was installed, are passed over. Those that may hold
+    tools are named in `hidden`.
+    """
     unreadable: list[OSError] = []
     for parent, folders, files in os.walk(folder, onerror=unreadable.append):
         if SKILL_FILE in files:
@@ -163,7 +195,10 @@ def _files_in(folder: Path) -> Iterator[Path | Refusal]:
             folders.clear()
             yield Path(parent, SKILL_FILE)
             continue
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        passed = {name for name in folders if name.startswith(".") or name in INSTALLED_FOLDERS}
+        paths = (Path(parent, name).relative_to(folder) for name in sorted(passed - CACHE_FOLDERS))
+        hidden += map(str, paths)
+        folders[:] = sorted(set(folders) - passed)
         yield from (Path(parent, name) for name in sorted(files) if _is_data(Path(name)))
     for error in unreadable:
         yield Refusal(str(error.filename), "", f"cannot be read: {error.strerror}")
@@ -222,6 +257,8 @@ def _unknown_format_reason(source: Source) -> str:
     data = source.sample if source.is_lines else source.data
     if not data:
         return "holds no tools"
+    if kind := other_kind(data):
+        return f"is {kind}, and holds no tools"
     shape = kind_of(data)
     if is_object(data):
         keys = sorted(data)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +18,11 @@ DEFAULT_SERVER = "skills"
 """Server of a skill, in its id too, unless another is given."""
 
 FENCE = "---"
+PLAIN_TEXT = re.compile(
+    r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'|>\[{&*!#]\S*[ \t].*(?:\n[ \t].*)*)$", re.MULTILINE
+)
+"""A key of the front matter, and a text of several words or lines that is not quoted."""
+
 REQUIRED_FIELDS = frozenset({"name", "description"})
 OWN_FIELDS = REQUIRED_FIELDS | {"sensitivity"}
 """Keys that become fields; an unknown sensitivity is refused there, not ignored."""
@@ -70,7 +78,7 @@ def _front_matter_and_body(text: str) -> tuple[dict[str, Any], str]:
     ends = [number for number, line in enumerate(lines) if line.rstrip() == FENCE]
     if first.rstrip() != FENCE or not ends:
         raise ValueError(f"must begin with name and description between two lines of {FENCE}")
-    front = parse_yaml("\n".join(lines[: ends[0]]))
+    front = _parse_front_matter("\n".join(lines[: ends[0]]))
     if not is_object(front):
         raise ValueError(f"must be an object, not {kind_of(front)}")
     if missing := sorted(REQUIRED_FIELDS - {key for key, value in front.items() if value}):
@@ -78,6 +86,19 @@ def _front_matter_and_body(text: str) -> tuple[dict[str, Any], str]:
     if len(str(front["description"])) > MAX_DESCRIPTION_CHARS:
         raise ValueError(f"description: more than {MAX_DESCRIPTION_CHARS:,} characters")
     return front, "\n".join(lines[ends[0] + 1 :]).strip()
+
+
+def _parse_front_matter(text: str) -> Any:
+    """Parse as YAML, or else with plain texts in quotes: hosts take `description: Note: short`."""
+    try:
+        return parse_yaml(text)
+    except ValueError:
+        quoted = PLAIN_TEXT.sub(
+            lambda found: f"{found[1]}: {json.dumps(' '.join(found[2].split()))}", text
+        )
+        with suppress(ValueError):
+            return parse_yaml(quoted)
+        raise
 
 
 def _files(folder: Path, taken: int) -> Iterator[tuple[str, str | None]]:

@@ -34,8 +34,8 @@ from toolcrib.language_models import FieldwiseAnswer, LanguageModel
 from toolcrib.language_models.turns import prompt, show_turn
 from toolcrib.numerics import Floats, sigmoid
 from toolcrib.records import Turn
-from toolcrib.records.choices import CapabilitySelection, FailedCapability
 from toolcrib.records.codec import in_words
+from toolcrib.records.turns import CapabilitySelection, FailedCapability
 from toolcrib.retrieval.examples import fit_few_shot
 from toolcrib.retrieval.legs import has_words
 from toolcrib.router.choices.flow import LoopState, next_node

@@ -32,8 +32,8 @@ from toolcrib.language_models import LanguageModel
 from toolcrib.language_models.turns import prompt, read_label
 from toolcrib.numerics import softmax
 from toolcrib.records import Message, Turn
-from toolcrib.records.choices import Classification
 from toolcrib.records.codec import faults
+from toolcrib.records.turns import Classification
 from toolcrib.retrieval.examples import fit_few_shot
 from toolcrib.retrieval.legs import has_words
 

@@ -1,1 +1,102 @@
-"""Small records beside the points, which several processes read and write."""
+"""Records database: small JSON records by table, such as keys and decisions."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from toolcrib.errors import StoreDamagedError, StoreError
+from toolcrib.store.base import is_text
+
+
+@dataclass(frozen=True, slots=True)
+class DbRow:
+    """One record: its id is unique on its table, `at` is Unix time in seconds."""
+
+    id: str
+    at: float
+    body: Mapping[str, Any]
+
+
+class RecordsDb(Protocol):
+    """Tables of records that several processes read and write at once.
+
+    A table is a name such as `keys` or `decisions/acme`, and needs no making. Records are
+    ordered by `at`, then by id. Every method raises `StoreError` or a class below it when it
+    cannot do its work.
+    """
+
+    def put(self, table: str, row: DbRow) -> None:
+        """Write a record, or replace the one of the same id; durable when this returns."""
+        ...
+
+    def put_all(self, table: str, rows: Sequence[DbRow]) -> None:
+        """Write records, about as fast as one; durable when this returns."""
+        ...
+
+    def get(self, table: str, row_id: str) -> DbRow | None:
+        """The record with this id, None where there is none."""
+        ...
+
+    def delete(self, table: str, row_id: str) -> bool:
+        """Remove a record, and say whether there was one; durable when this returns."""
+        ...
+
+    def newest(
+        self, table: str, *, limit: int = 50, before: tuple[float, str] | None = None
+    ) -> list[DbRow]:
+        """The last records, newest first; with `before`, only those ordered before that pair."""
+        ...
+
+    def read(self, table: str) -> Iterator[DbRow]:
+        """Every record of a table, oldest first."""
+        ...
+
+    def prune(self, table: str, *, before: float) -> int:
+        """Remove records older than this time, and count them."""
+        ...
+
+    def tables(self, prefix: str = "") -> list[str]:
+        """Names of the tables that hold records and begin with `prefix`."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections; a second call does nothing."""
+        ...
+
+
+def body_text(table: str, row: DbRow) -> str:
+    """The body of a record as JSON in ASCII.
+
+    Raises:
+        StoreError: the record is not fit to be kept; the message says why.
+    """
+    what = f"the record {row.id!r} of {table!r} cannot be kept"
+    if not is_text(table, row.id):
+        raise StoreError(f"{what}: its name holds half a character")
+    if not math.isfinite(row.at):
+        raise StoreError(f"{what}: its time is {row.at}")
+    try:
+        return json.dumps(dict(row.body), allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StoreError(f"{what}: {error}") from error
+
+
+def read_row(row_id: str, at: float, text: str, place: str) -> DbRow:
+    """A record as `body_text` wrote it; `place` is the records database as messages name it.
+
+    Raises:
+        StoreDamagedError: the text is no JSON object.
+    """
+    try:
+        body: Any = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise StoreDamagedError(
+            f"the record {row_id!r} in {place} is no JSON object; delete it, or restore a backup"
+        )
+    return DbRow(row_id, at, cast("dict[str, Any]", body))

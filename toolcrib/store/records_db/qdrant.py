@@ -19,7 +19,7 @@ from typing import Any
 from toolcrib.errors import StoreDamagedError, StoreError
 from toolcrib.store.base import is_text
 from toolcrib.store.qdrant_client import META_KEY, QdrantConnection, batches, connect, models
-from toolcrib.store.records_db.base import DbRow, RecordsDb, body_text, read_row
+from toolcrib.store.records_db import DbRow, RecordsDb, body_text, read_row
 
 _PAGE_RECORDS = 500
 FIRST_TABLES_LIMIT = 1000

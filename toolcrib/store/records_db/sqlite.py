@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from toolcrib.errors import StoreDamagedError, StoreError, StoreLockedError, StoreWriteError
 from toolcrib.store.base import is_text
-from toolcrib.store.records_db.base import DbRow, RecordsDb, body_text, read_row
+from toolcrib.store.records_db import DbRow, RecordsDb, body_text, read_row
 
 BUSY_TIMEOUT_S = 10.0
 _PAGE_RECORDS = 500

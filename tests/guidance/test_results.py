@@ -1,0 +1,135 @@
+"""A failure is read from what a server says, whichever way it says it; a report of one is none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from toolcrib.guidance.results import (
+    has_failed,
+    is_acknowledgement,
+    is_empty,
+    states_failure,
+    text_of,
+    truncation,
+)
+
+LONG = "All about it, line by line. " * 20
+
+FAILURES = [
+    "Tool call timed out.",
+    "Document /tmp/report.docx does not exist",
+    "Unknown tool: rent_boat",
+    "HTTP error! Status: 403",
+    "MCP error -32602: Invalid arguments",
+    "Error executing tool list_rows: Sheet 'May' not found",
+    "ls: cannot access 'x': No such file or directory",
+    "/bin/sh: 1: jq: not found",
+    "Navigation timeout of 10000 ms exceeded",
+    "### Error\nTimeoutError: locator.click: Timeout 5000ms exceeded. " + LONG,
+    f"Failed to fetch https://example.org/a: fetch failed\n{LONG}",
+    f"Traceback (most recent call last): {LONG}",
+    f"Loading...\nValueError: no such booking\n{LONG}\nCommand completed with return code: 1",
+    "The user may not do this: permission denied",
+    "Rate limit exceeded, come back later",
+    '{"error": "No presentation is currently loaded"}',
+    '{"error": {"code": 7}}',
+    '{"success": false, "rows": []}',
+    '{"status": "error", "message": "no"}',
+    '{"object": "error", "status": 404}',
+    '{"isError": true}',
+    '{"results": [{"success": false}, {"error": "gone"}]}',
+    '{"result": {"data": {"ok": false}}}',
+    '{"id": 1, "error": "gone"}\n{"id": 2, "error": "gone"}',
+    '[{"type": "text", "text": "Error: gone"}]',
+    f'{{"error": "{LONG}',
+]
+HEALTHY = [
+    "",
+    "ok",
+    "12 passed, 0 failed",
+    "FAILED tests/test_a.py::test_b - AssertionError\n1 failed, 31 passed in 2.1s",
+    "src/a.py:61: error: Incompatible types in assignment",
+    "2024-05-03 11:02:07 ERROR worker 4 lost its connection",
+    "Found 3 errors in 2 files",
+    "No results found.",
+    "No error was found",
+    "Successfully created rule 'deny invalid tokens'",
+    "Script completed, errors: 0\nCommand completed with return code: 0",
+    "def load():\n    raise ValueError('cannot load')  # an error\n" + LONG,
+    "Common error messages of the shop. " + LONG,
+    "[]",
+    '{"error": null, "status": "success"}',
+    '{"error": "", "rows": [1]}',
+    '{"error": 0.25, "estimate": 3}',
+    '{"results": [{"success": false}, {"success": true}]}',
+    '{"rows": [], "note": "no error"}',
+    f'{{"rows": ["{LONG}',
+    "The report of May: what could not be sold. " + LONG,
+]
+
+
+@pytest.mark.parametrize("text", FAILURES)
+def test_a_result_that_states_a_failure_is_one_whatever_flag_comes_with_it(text):
+    assert states_failure(text)
+    assert has_failed(text, success=None, error=None)
+
+
+@pytest.mark.parametrize("text", HEALTHY)
+def test_a_result_about_failures_of_others_is_none(text):
+    assert not states_failure(text)
+    assert not has_failed(text, success=True, error=None)
+
+
+def test_the_flag_decides_where_the_text_only_has_a_word_of_failure():
+    ticket = "cannot log in since May"
+
+    assert has_failed(ticket, success=None, error=None)
+    assert not has_failed(ticket, success=True, error=None)
+    assert has_failed("done", success=False, error=None)
+    assert has_failed("done", success=None, error="refused")
+    assert not has_failed("done", success=True, error="a warning")
+    assert has_failed('{"error": "refused"}', success=True, error=None)
+
+
+def test_a_result_nested_without_end_or_of_many_documents_is_read_in_time():
+    assert not states_failure('{"result": ' * 5_000 + "1" + "}" * 5_000)
+    assert states_failure('{"error": "gone"}\n' * 20_000)
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (None, ""),
+        ("plain", "plain"),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "a\nb"),
+        ([{"type": "image"}], '[{"type": "image"}]'),
+        ({"b": 1, "a": "é"}, '{"a": "é", "b": 1}'),
+    ],
+)
+def test_a_result_of_any_shape_has_a_text(result, text):
+    assert text_of(result) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("Total rows: 720, Returned: 720\nSample results (first 5 rows):\nRow 1", "5 of 720"),
+        ("Showing 20 of 311 files\na\nb", "20 of 311"),
+        ("a\n... and 715 more rows", "a part"),
+        ("[output truncated]", "a part"),
+        ("All 20 rows:\n1\n2", ""),
+        (json.dumps(list(range(90))), ""),
+    ],
+)
+def test_an_answer_that_says_that_it_was_cut_says_by_how_much(text, part):
+    assert truncation(text) == part
+
+
+def test_an_acknowledgement_and_an_empty_answer_are_told_apart():
+    assert is_acknowledgement("Successfully wrote to a.txt")
+    assert is_acknowledgement("File saved successfully")
+    assert not is_acknowledgement("Query executed successfully. " + LONG)
+    assert all(map(is_empty, ("[]", "", "No matches found", '{"total_count": 0}', "0 rows")))
+    assert not any(map(is_empty, ("[1]", "none of these: a, b " + LONG, "10 rows")))

@@ -1,0 +1,119 @@
+"""`toolcrib docs` and `toolcrib schema`: the manual's pages, and JSON schemas for editors."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import AliasChoices
+from rich.markdown import Markdown
+
+import toolcrib
+from toolcrib.cli.options import Json
+from toolcrib.cli.output import out, print_json, print_table, table_of
+from toolcrib.errors import QueryError, did_you_mean, nearest
+
+GROUPS = ("", "how-to", "explanation", "reference", "reference/formats")
+"""Folders of pages, in the order of the list."""
+
+
+def docs(
+    topic: Annotated[
+        str | None, typer.Argument(help="Page to read, such as gateway or reference/commands.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Read a page of the manual here, or list all pages."""
+    pages = _pages()
+    if topic is None:
+        titles = {name: _title(path) for name, path in pages.items()}
+        if json:
+            print_json(titles)
+            return
+        table = table_of(["topic", "page"])
+        for name, title in titles.items():
+            table.add_row(name, title)
+        print_table(table, headed=True)
+        return
+    text = _page(topic, pages).read_text(encoding="utf-8")
+    if json or not out.is_terminal:
+        typer.echo(text)
+        return
+    with out.pager(styles=True):
+        out.print(Markdown(text))
+
+
+def _pages() -> dict[str, Path]:
+    """Pages by topic: those of the wheel, or of the repository that the package stands in."""
+    package = Path(toolcrib.__file__).parent
+    folder = next(place for place in (package / "docs", package.parent / "docs") if place.is_dir())
+    return {
+        path.relative_to(folder).with_suffix("").as_posix(): path
+        for group in GROUPS
+        for path in sorted((folder / group).glob("*.md"))
+    }
+
+
+def _page(topic: str, pages: dict[str, Path]) -> Path:
+    """Page of a topic, which may lack its folder; how-to pages go first."""
+    wanted = topic.casefold().removesuffix(".md").removeprefix("docs/")
+    for name in (wanted, *(f"{group}/{wanted}" for group in GROUPS)):
+        if name in pages:
+            return pages[name]
+    names = [name.rpartition("/")[2] for name in pages]
+    raise QueryError(
+        f"there is no page {topic!r}{did_you_mean(nearest(wanted, names)) or ';'}"
+        " `toolcrib docs` lists all pages"
+    )
+
+
+def _title(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        heads = (line[2:].strip() for line in file if line.startswith("# "))
+        return next(heads, path.stem)
+
+
+class SchemaName(StrEnum):
+    """Kinds of files that have a schema."""
+
+    SETTINGS = "settings"
+    TOOLSPEC = "toolspec"
+    OVERLAY = "overlay"
+
+
+def schema(
+    kind: Annotated[
+        SchemaName, typer.Argument(help="toolcrib.yaml, one tool of a list, or overlay.yaml.")
+    ],
+) -> None:
+    """Print the JSON schema of a kind of file, for editors and checks."""
+    from toolcrib.records import ToolSpec
+    from toolcrib.settings import Settings
+
+    match kind:
+        case SchemaName.SETTINGS:
+            made = Settings.model_json_schema()
+        case SchemaName.TOOLSPEC:
+            made = ToolSpec.model_json_schema()
+        case SchemaName.OVERLAY:
+            made = _overlay_schema()
+    print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **made})
+
+
+def _overlay_schema() -> dict[str, Any]:
+    """Schema of an overlay, with every name that a field goes by."""
+    from toolcrib.indexers.overlay import OverlayEntry
+
+    entry = OverlayEntry.model_json_schema(by_alias=False)
+    for name, field in OverlayEntry.model_fields.items():
+        if isinstance(field.validation_alias, AliasChoices):
+            names = map(str, field.validation_alias.choices)
+            entry["properties"] |= dict.fromkeys(names, entry["properties"][name])
+    return {
+        "title": "Overlay",
+        "type": "object",
+        "required": ["tools"],
+        "properties": {"tools": {"type": "object", "additionalProperties": entry}},
+    }

@@ -1,0 +1,144 @@
+"""Flow policy: a conversation with private data and foreign text sends out only if its user agrees.
+
+Whoever wrote the foreign text may have written instructions into it. No audit of tools sees these.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from mcp.types import ElicitRequest, ElicitRequestFormParams, ElicitResult
+
+from toolcrib.caches import BoundedMap
+from toolcrib.errors import ForbiddenError
+from toolcrib.gateway.catalog import CatalogEntry
+from toolcrib.gateway.config import FLOW_TRAITS, FlowTrait, ServerConfig
+from toolcrib.gateway.connection import PendingCall
+from toolcrib.gateway.downstream import MAX_CONVERSATIONS
+from toolcrib.indexers.readers.mcp_config import fits_any
+from toolcrib.records import ToolSpec
+from toolcrib.records.codec import object_of
+from toolcrib.settings import FlowMode
+from toolcrib.text import name_words
+
+MAX_SHOWN_CHARS = 400
+"""Length of the arguments that a person is shown."""
+
+_NO_FIELDS: dict[str, Any] = {"type": "object", "properties": {}}
+
+_READS = frozenset(
+    (  # noqa: SIM905 -- shorter than a list of literals
+        "browse crawl describe download execute export fetch find get list load lookup open query "
+        "read recall run scrape search select show tail view"
+    ).split()
+)
+_PRIVATE = frozenset(
+    (  # noqa: SIM905 -- shorter than a list of literals
+        "account accounts balance calendar chat clipboard contact contacts customer customers "
+        "database db directory document documents drive email emails env event events file files "
+        "folder history inbox invoice invoices mail mailbox mails memory message messages note "
+        "notes order orders photo photos profile repo repository rows screenshot secret secrets "
+        "sql table ticket tickets transactions vault"
+    ).split()
+)
+_FOREIGN = frozenset(
+    (  # noqa: SIM905 -- shorter than a list of literals
+        "comment comments email emails feed http inbox issue issues mail mails message messages "
+        "news page pages pull request review reviews rss site ticket tickets tweet tweets url web "
+        "webpage website"
+    ).split()
+)
+_SENDS = frozenset(
+    (  # noqa: SIM905 -- shorter than a list of literals
+        "comment email forward invite mail notify pay post publish push reply send share submit "
+        "transfer tweet upload webhook"
+    ).split()
+)
+_ADDRESS = re.compile(
+    r"(?:\A|_)(?:url|uri|webhook|endpoint|recipient|to|bcc|cc|email)s?\Z", re.IGNORECASE
+)
+"""Names of parameters that say where something goes; a fetched address carries data too."""
+
+
+def flow_traits(spec: ToolSpec) -> frozenset[FlowTrait]:
+    """Guess what a tool does by its name, its parameters and its hints.
+
+    A hint adds traits and removes none: the server itself states it.
+    """
+    words = name_words(spec.name)
+    parameters = object_of(spec.input_schema.get("properties"))
+    addressed = any(_ADDRESS.search(name) for name in parameters)
+    reads, is_open = bool(words & _READS), "open_world" in spec.safety_tags
+    found: dict[FlowTrait, bool] = {
+        "reads_private": reads and bool(words & _PRIVATE),
+        "brings_foreign": (reads and (addressed or bool(words & _FOREIGN)))
+        or (is_open and "read_only" in spec.safety_tags),
+        "sends_out": addressed
+        or (not reads and bool(words & _SENDS))
+        or (is_open and "writes" in spec.safety_tags),
+    }
+    return frozenset(trait for trait, holds in found.items() if holds)
+
+
+class FlowPolicy:
+    """Policy over the calls of each conversation, by its key.
+
+    What `mcp.json` states of a server's tools takes the place of the guess, trait by trait.
+    """
+
+    def __init__(self, mode: FlowMode, configs: Iterable[ServerConfig]) -> None:
+        self._mode = mode
+        self._stated = {config.name: config.overlay for config in configs}
+        self._met: BoundedMap[str, dict[FlowTrait, str]] = BoundedMap(MAX_CONVERSATIONS)
+
+    def traits(self, spec: ToolSpec) -> frozenset[FlowTrait]:
+        """Traits of a tool: those that its server's entry states, else the guess."""
+        guess, overlay = flow_traits(spec), self._stated[spec.server]
+        stated: dict[FlowTrait, Any] = {trait: getattr(overlay, trait) for trait in FLOW_TRAITS}
+        return frozenset(
+            trait
+            for trait, names in stated.items()
+            if (trait in guess if names is None else fits_any(spec.name, names))
+        )
+
+    async def check(self, call: PendingCall, entry: CatalogEntry, arguments: Any) -> None:
+        """Let a call pass, or ask the user first; then record what it brings in.
+
+        Raises:
+            ForbiddenError: the policy or the user refuses the call.
+        """
+        if self._mode == "off":
+            return
+        traits, met = self.traits(entry.spec), self._met.get(call.request.key) or {}
+        if "sends_out" in traits and {"reads_private", "brings_foreign"} <= met.keys():
+            why = (
+                f"{entry.name} sends out, and this conversation has read private data with "
+                f"{met['reads_private']} and text of others with {met['brings_foreign']}"
+            )
+            if self._mode == "refuse":
+                raise ForbiddenError(f"The call was not made: {why}. The gateway refuses that.")
+            await self._ask(call, f"{why}. Let it?\n{_in_short(arguments)}", why)
+        brought: dict[FlowTrait, str] = {
+            trait: entry.name for trait in FLOW_TRAITS if trait in traits
+        }
+        self._met[call.request.key] = brought | met
+
+    async def _ask(self, call: PendingCall, question: str, why: str) -> None:
+        params = ElicitRequestFormParams(message=question, requested_schema=_NO_FIELDS)
+        answer = await call.answer(ElicitRequest(params=params))
+        if not isinstance(answer, ElicitResult):
+            raise ForbiddenError(f"The call was not made: {why}. Nobody could be asked.")
+        if answer.action != "accept":
+            raise ForbiddenError(f"The call was not made: {why}. The user did not agree.")
+
+    def leave(self, key: str) -> None:
+        """Forget an ended conversation."""
+        self._met.pop(key, None)
+
+
+def _in_short(arguments: Any) -> str:
+    text = json.dumps(arguments, ensure_ascii=False)
+    return text if len(text) <= MAX_SHOWN_CHARS else text[: MAX_SHOWN_CHARS - 1] + "…"

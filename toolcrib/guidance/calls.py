@@ -1,0 +1,257 @@
+"""Tool calls and searches for tools, in a form in which they can be compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, cast
+
+from toolcrib.guidance.results import (
+    as_json,
+    has_failed,
+    is_acknowledgement,
+    is_empty,
+    text_of,
+)
+from toolcrib.text import LETTERS_OR_DIGITS, likeness, name_words, tokenise
+
+MAX_NAME_CHARS, MAX_PARAMETERS, MAX_KEPT_CHARS = 200, 100, 1_000
+"""Parts of a call that are kept."""
+
+MAX_PARAMETER_CHARS, MAX_MESSAGE_CHARS = 8_000, 4_000
+"""Parts of a call that are compared."""
+
+MIN_REQUEST_LIKENESS, MIN_ANSWER_LIKENESS, MIN_ERROR_LIKENESS = 0.6, 0.8, 0.8
+"""Lowest Jaccard index of the words of two requests, answers or errors that are the same."""
+
+MIN_NEW_SHARE = 0.1
+"""Share of new words from which on an answer brings something."""
+
+ERROR_WORDS = 14
+"""Words of an error that are compared, digits masked."""
+
+_DIGITS = re.compile(r"\d{1,30}(?:[.,]\d{1,30})?")
+_TOKEN = re.compile(r"[^\W_][\w./@:?&=%#~+-]*+")
+_NAME = re.compile(r"[\d_./@:?&=%#~+-]")
+"""Character of a name, such as a path, an id or a date, in a longer text."""
+
+_UNDER_WAY = re.compile(
+    r"\b(?:pending|running|queued|in[ _-]?progress|processing|converting|not yet|scheduled"
+    r"|waiting|building|deploying)\b|\d%",
+    re.IGNORECASE,
+)
+MAX_STATUS_CHARS = 400
+"""Length of an answer that may be the status of work under way."""
+
+SEARCH_VERBS = frozenset({"find", "grep", "lookup", "query", "rg", "search"})
+QUERY_KEYS = frozenset(
+    {"keyword", "keywords", "pattern", "q", "query", "regex", "search", "term", "terms"}
+)
+"""Parameters that say what to look for, in free words."""
+
+THOUGHTS = frozenset(
+    {"memo", "note", "notes", "plan", "reflect", "sequential", "think", "thinking", "thought"}
+)
+_TOOL_WORDS = frozenset({"api", "function", "mcp", "tool"})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """Outcome of a call; `message` is the first part of its text of `chars` characters."""
+
+    success: bool
+    message: str
+    chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Place of an event in its trajectory; `number` counts the events from 0, `at` is in seconds.
+
+    `turn` counts the user's messages, `goal` is the last message or search before the event.
+    `has_waited`: a pause precedes the event.
+    """
+
+    at: float
+    number: int
+    turn: int = 0
+    goal: str = ""
+    has_waited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """Call of a tool; `parameters` are cut, and lists and objects among them are JSON.
+
+    `request` and `answer_form` identify the parameters, and the answer with digits masked.
+    `words` are of the parameters, `names` those words that name one thing (a path, an id, a
+    date), `places` the names outside a search's query. `answer` and `error` are words of the
+    answer, `new_share` is the share of its words that no kept answer has.
+    """
+
+    tool_name: str
+    parameters: Mapping[str, Any]
+    result: ToolResult
+    moment: Moment
+    request: int
+    words: frozenset[str]
+    names: frozenset[str]
+    places: frozenset[str]
+    answer_form: int
+    answer: frozenset[str]
+    error: frozenset[str]
+    new_share: float
+    is_search: bool
+    is_thought: bool
+
+    @property
+    def success(self) -> bool:
+        """True if the call worked."""
+        return self.result.success
+
+    @property
+    def message(self) -> str:
+        """Text of the result, or of the error."""
+        return self.result.message
+
+    @property
+    def is_under_way(self) -> bool:
+        """True if the answer is the status of work that goes on."""
+        text = self.message
+        return (
+            self.success and self.result.chars < MAX_STATUS_CHARS and bool(_UNDER_WAY.search(text))
+        )
+
+    @property
+    def brings_nothing(self) -> bool:
+        """True for an answer without content, or without a tenth of new words."""
+        is_known = self.new_share < MIN_NEW_SHARE and not is_acknowledgement(self.message)
+        return is_known or is_empty(self.message)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSearch:
+    """Search for tools; `found` are the names of the found tools, if known."""
+
+    text: str
+    found: tuple[str, ...]
+    topics: frozenset[str]
+    moment: Moment
+
+
+def make_search(text: str, found: tuple[str, ...], moment: Moment) -> ToolSearch:
+    """Create a search for tools."""
+    return ToolSearch(text, found, frozenset(tokenise(text)) - _TOOL_WORDS, moment)
+
+
+def make_call(
+    name: Any,
+    parameters: Mapping[str, Any] | None,
+    *,
+    success: bool | None,
+    error: Any,
+    result: Any,
+    known: Mapping[str, int],
+    moment: Moment,
+) -> ToolCall:
+    """Create a call, parsed once for all comparisons; `known` are words of earlier answers."""
+    given: Mapping[Any, Any] = parameters if isinstance(parameters, Mapping) else {}
+    error_text = text_of(error)
+    text = text_of(result) or error_text
+    message = text[:MAX_MESSAGE_CHARS]
+    tool_name = text_of(name)[:MAX_NAME_CHARS]
+    words, names, places = _read_parameters(given)
+    answer = _words(message)
+    new_words = sum(word not in known for word in answer)
+    failed = has_failed(text, success=success, error=error_text or None)
+    verbs, keys = name_words(tool_name), {str(key).lower() for key in given}
+    return ToolCall(
+        tool_name=tool_name,
+        parameters=MappingProxyType(_keep(given)),
+        result=ToolResult(not failed, message, len(text)),
+        moment=moment,
+        request=hash(as_json(given)),
+        words=words,
+        names=names,
+        places=places,
+        answer_form=hash(_DIGITS.sub("#", message)),
+        answer=answer,
+        error=_words(" ".join(_DIGITS.sub("#", message).split()[:ERROR_WORDS])),
+        new_share=new_words / len(answer) if answer else 0.0,
+        is_search=not SEARCH_VERBS.isdisjoint(verbs) or not QUERY_KEYS.isdisjoint(keys),
+        is_thought=bool(verbs) and verbs <= THOUGHTS,
+    )
+
+
+def is_same_request(call: ToolCall, other: ToolCall) -> bool:
+    """True if two calls ask one tool for the same in nearly the same words.
+
+    Names that differ on both sides make another request: another file, id, date or number.
+    """
+    if call.tool_name != other.tool_name:
+        return False
+    if call.request == other.request:
+        return True
+    if call.names - other.names and other.names - call.names:
+        return False
+    return likeness(call.words, other.words) >= MIN_REQUEST_LIKENESS
+
+
+def repeats(call: ToolCall, other: ToolCall) -> bool:
+    """True if a call asks again what was asked, and is answered as before but for numbers."""
+    if not is_same_request(call, other) or call.answer_form != other.answer_form:
+        return False
+    if call.request != other.request and is_acknowledgement(call.message):
+        return False
+    return likeness(call.answer, other.answer) >= MIN_ANSWER_LIKENESS
+
+
+def fails_alike(call: ToolCall, other: ToolCall) -> bool:
+    """True if two failed calls have nearly the same error."""
+    return likeness(call.error, other.error) >= MIN_ERROR_LIKENESS
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(LETTERS_OR_DIGITS.findall(text.lower()))
+
+
+def _read_parameters(
+    parameters: Mapping[Any, Any],
+) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Words of all parameters, the names among them, and the names outside a query."""
+    words, names, places = set[str](), set[str](), set[str]()
+    for key, text in islice(_values(parameters), MAX_PARAMETERS):
+        words |= _words(text)
+        is_phrase = len(text.split()) > 1
+        tokens = (token.rstrip(".:-?") for token in _TOKEN.findall(text.lower()))
+        found = {token for token in tokens if not is_phrase or _NAME.search(token)}
+        names |= found
+        if key.lower() not in QUERY_KEYS:
+            places |= found
+    return frozenset(words), frozenset(names), frozenset(places)
+
+
+def _values(parameters: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
+    """Texts and numbers within the parameters, each with its key."""
+    waiting: list[tuple[str, Any]] = [(str(key), value) for key, value in parameters.items()]
+    while waiting:
+        key, value = waiting.pop()
+        if isinstance(value, Mapping):
+            nested = cast("Mapping[Any, Any]", value).items()
+            waiting += ((str(inner), each) for inner, each in islice(nested, MAX_PARAMETERS))
+        elif isinstance(value, list | tuple):
+            waiting += ((key, each) for each in islice(cast("list[Any]", value), MAX_PARAMETERS))
+        elif isinstance(value, str | int | float) and not isinstance(value, bool):
+            yield key, str(value)[:MAX_PARAMETER_CHARS]
+
+
+def _keep(parameters: Mapping[Any, Any]) -> dict[str, Any]:
+    """Copy of the first part of the parameters."""
+    kept: dict[str, Any] = {}
+    for key, value in islice(parameters.items(), MAX_PARAMETERS):
+        is_plain = value is None or isinstance(value, bool | int | float)
+        kept[str(key)[:MAX_NAME_CHARS]] = value if is_plain else text_of(value)[:MAX_KEPT_CHARS]
+    return kept

@@ -1,0 +1,194 @@
+"""Results of calls: their text, and the one reader of failure, success and truncation in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+MAX_SHORT_CHARS, HEAD_CHARS, TAIL_CHARS = 400, 220, 300
+"""Length of a short result, whose words may show a failure; first and last part that is read."""
+
+MAX_LABEL_CHARS, MAX_DEPTH = 80, 5
+"""Characters from the word of failure to its colon; levels of a JSON result that are read."""
+
+_ERROR_KEYS = ("error", "isError", "is_error", "exception", "error_message", "errorMessage")
+_RESULT_KEYS = ("results", "result", "data", "content", "response", "output")
+_FAILED_STATUS = frozenset({"error", "failed", "failure", "fail", "exception"})
+
+_BEGINS_WITH_FAILURE = re.compile(
+    r"(?!(?-i:FAILED) )(?:\W{0,9}|[\w./-]{1,40}: )"
+    r"(?:(?:an|unexpected|internal|fatal|http|api|mcp|tool|request|command|execution|validation"
+    r"|input|runtime|server) ){0,3}"
+    r"(?:error|\w{1,40}(?:Error|Exception)|traceback|failed|failure|exception|fatal|timeout"
+    r"|timed out|cannot|could not|unable to|(?:unknown|invalid|unrecognized|unsupported) \w{1,40}"
+    r"|(?:access|permission) denied|security violation)\b",
+    re.IGNORECASE,
+)
+_FAILURE_WORD = re.compile(
+    r"(?<![\w-])(?:error(?:s|ed)?|\w{1,40}(?:Error|Exception)|failed|failure|exception|traceback"
+    r"|not found|(?:does|did|do) not exist|(?:does|do)n't exist|not exist|no such|denied|forbidden"
+    r"|unauthori[sz]ed|not (?:authori[sz]ed|permitted|allowed|supported|initiali[sz]ed"
+    r"|recogni[sz]ed|available)|invalid|unsupported|unrecogni[sz]ed|timed? ?out|cannot|can't"
+    r"|could not|couldn't|unable to|refused|rejected|(?:is|are|field) required"
+    r"|missing (?:required|parameters?|arguments?)|(?:quota|limit) exceeded|must provide"
+    r"|violation)(?![\w-])",
+    re.IGNORECASE,
+)
+_REPORT = re.compile(
+    r"\b\d{1,9} (?:tests? )?(?:passed|failed|failing|failures?|errors?|problems?)\b"
+    r"|\b(?-i:FAILED) \S|\.[a-z]\w{0,5}:\d"
+    r"|\(\d{1,9},\d{1,9}\)|\b(?:errors?|failed)\"?: ?(?:0|null|none|false|\[\]|\"\")"
+    r"|\b(?:no|without|zero) (?:\w{1,40} ){0,2}(?:errors?|failures?|failed|exceptions?)\b"
+    r"|\A\W?\d{4}-\d\d-\d\d",
+    re.IGNORECASE,
+)
+"""Reports of tests, compilers and logs: what failed is their subject, not the call."""
+
+_EXIT_CODE = re.compile(r"\b(?:return|exit) ?(?:code|status)\W{0,3}(-?\d{1,5})", re.IGNORECASE)
+_SUCCESS = re.compile(
+    r"\W{0,9}(?:success|ok\b|done\b|saved|created|updated|deleted|wrote|written|file written)"
+    r"|[^\n]{0,80}\bsuccessfully\b",
+    re.IGNORECASE,
+)
+_EMPTY = re.compile(
+    r"(?:\W{0,9}(?:result\W{1,9})?(?:no|none|nothing|null|0|zero|empty|found 0|not found)\b|"
+    r"[^\n]{0,80}\b0 (?:rows|hits|results|matches|messages|items|files|found|entries)\b"
+    r"|\{\"total_count\": ?0|\W{0,9}\Z)",
+    re.IGNORECASE,
+)
+_TRUNCATION = re.compile(
+    r"\b(?:truncated|output (?:cut|too long)|too (?:long|large) to (?:show|display))\b"
+    r"|\b(?:and|\.\.\.) \d{1,9} more\b|\bfirst \d{1,9} (?:rows|lines|results|items|records)\b"
+    r"|\bshowing \d{1,9} of \d{1,9}\b",
+    re.IGNORECASE,
+)
+_SHOWN = re.compile(r"\b(?:first|showing) (\d{1,9})\b", re.IGNORECASE)
+_TOTAL = re.compile(r"\b(?:total(?: \w{1,20})?:?|\d{1,9} of) (\d{1,9})\b", re.IGNORECASE)
+
+
+def text_of(result: Any) -> str:
+    """Text of a result, or of the parts of its content."""
+    if isinstance(result, str):
+        return result
+    if result is None:
+        return ""
+    parts = cast("list[Any]", result) if isinstance(result, list | tuple) else []
+    mappings = (cast("Mapping[str, Any]", part) for part in parts if isinstance(part, Mapping))
+    texts = [part.get("text") for part in mappings]
+    if texts and all(isinstance(text, str) for text in texts):
+        return "\n".join(map(str, texts))
+    return as_json(result)
+
+
+def as_json(value: Any) -> str:
+    """JSON of a value, keys in order; the name of its type if it cannot be written."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str, sort_keys=True)
+    except Exception:  # noqa: BLE001 -- foreign objects raise whatever they like
+        return type(value).__name__
+
+
+def has_failed(text: str, *, success: bool | None, error: str | None) -> bool:
+    """True if a call failed, by its flag, its error, or the text of its result.
+
+    Servers flag many failures as successes: a text that states a failure counts against the flag.
+    Without a flag, a word of failure in a short text suffices.
+    """
+    if success is False or (error and success is None):
+        return True
+    return states_failure(text, is_flagged=success is True)
+
+
+def states_failure(text: str, *, is_flagged: bool = False) -> bool:
+    """True if a result states that its call failed; a long text about errors does not.
+
+    `is_flagged`: the caller says that the call succeeded.
+    """
+    text = text.strip()
+    if text.startswith(("{", "[")):
+        return _states_failure_in_json(text)
+    if codes := _EXIT_CODE.findall(text[-TAIL_CHARS:]):
+        return int(codes[-1]) != 0
+    head = text[:HEAD_CHARS]
+    begin = _BEGINS_WITH_FAILURE.match(head)
+    if len(text) >= MAX_SHORT_CHARS or is_flagged:
+        message = head[begin.end() : begin.end() + MAX_LABEL_CHARS] if begin else ""
+        return ":" in message and not _REPORT.search(head)
+    if begin is not None:
+        return True
+    is_harmless = _SUCCESS.match(head) or _REPORT.search(head)
+    return not is_harmless and _FAILURE_WORD.search(head) is not None
+
+
+_CUT_ERROR = re.compile(
+    r"\{\s{0,9}\"(?:error|isError)\"\s{0,9}:\s{0,9}(?!null|false|\"\"|\[\]|\{\})", re.IGNORECASE
+)
+"""Beginning of a JSON result that was cut off, so that it cannot be parsed."""
+
+
+_BETWEEN_DOCUMENTS = re.compile(r"[\s,]*+")
+
+
+def _states_failure_in_json(text: str) -> bool:
+    """True if each JSON document of a text is a failure; the last one may be cut off."""
+    decoder, at = json.JSONDecoder(), 0
+    while at < len(text):
+        try:
+            document, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return at > 0 or _CUT_ERROR.match(text) is not None
+        if not _is_failure(document, 0):
+            return False
+        between = _BETWEEN_DOCUMENTS.match(text, at)
+        at = between.end() if between else at
+    return at > 0
+
+
+def _is_failure(value: Any, depth: int) -> bool:
+    """True if a JSON value is an error, holds one as its result, or lists nothing else."""
+    if depth >= MAX_DEPTH:
+        return False
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return bool(items) and all(_is_failure(each, depth + 1) for each in items)
+    if not isinstance(value, dict):
+        return False
+    given = cast("Mapping[str, Any]", value)
+    if given.get("type") == "text" and isinstance(given.get("text"), str):
+        return states_failure(given["text"])
+    is_flagged = given.get("success") is False or given.get("ok") is False
+    status = str(given.get("status")).lower() in _FAILED_STATUS or given.get("object") == "error"
+    if is_flagged or status or any(_is_error(given.get(key)) for key in _ERROR_KEYS):
+        return True
+    return any(_is_failure(given.get(key), depth + 1) for key in _RESULT_KEYS)
+
+
+def _is_error(value: Any) -> bool:
+    """True for an error's text, object or flag; a number is a measure."""
+    if isinstance(value, str):
+        return value.strip().lower() not in {"", "none", "null", "false"}
+    return bool(value) and (value is True or not isinstance(value, int | float))
+
+
+def is_acknowledgement(text: str) -> bool:
+    """True for a short text that only says that the call was done."""
+    return len(text) < HEAD_CHARS // 2 and _SUCCESS.match(text) is not None
+
+
+def is_empty(text: str) -> bool:
+    """True for a short text that says that nothing was found."""
+    return len(text) < TAIL_CHARS and _EMPTY.match(text) is not None
+
+
+def truncation(text: str) -> str:
+    """Part of an answer that came, such as `5 of 720`, if the answer says that it was cut.
+
+    Without numbers `a part`; empty for a whole answer.
+    """
+    ends = f"{text[:TAIL_CHARS]}\n{text[-TAIL_CHARS:]}"
+    if not _TRUNCATION.search(ends):
+        return ""
+    shown, total = _SHOWN.search(ends), _TOTAL.search(ends)
+    return f"{shown[1]} of {total[1]}" if shown and total else "a part"
