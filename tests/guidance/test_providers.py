@@ -85,20 +85,10 @@ def hint(key, priority=100):
     [
         (DoomLoopBreaker(), LOOP, "doom-loop", "send gave the same answer 3 times"),
         (DoomLoopBreaker(), CUT, "doom-loop", "is cut (5 of 720)"),
-        (
-            DiagnosticSignalProvider(),
-            ERRORS,
-            "error-streak",
-            "4 of the last 4 calls failed with one error (t0, t1, t2, t3)",
-        ),
+        (DiagnosticSignalProvider(), ERRORS, "error-streak", "4 of the last 4 calls failed with one error (t0, t1, t2, t3)"),
         (ConsultationProvider(), SEEN, "stall", "6 calls in a row failed, or brought nothing new"),
         (SearchLoopProvider(), FAXES, "search-loop", "The nearest is mail/fax, send."),
-        (
-            SearchLoopProvider(),
-            FILES,
-            "search-loop",
-            "3 of the last 3 calls were searches of find_file that found",
-        ),
+        (SearchLoopProvider(), FILES, "search-loop", "3 of the last 3 calls were searches of find_file that found"),
         (SearchLoopProvider(), [*LOOP, *FAXES], "search-loop", "The nearest is mail/fax."),
         (ParallelToolReminder(), LOOKS, "parallel", "3 independent tools called sequentially"),
         (

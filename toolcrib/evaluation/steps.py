@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from toolcrib.errors import SourceError
-from toolcrib.evaluation.rows import FileRow, read_all
+from toolcrib.evaluation.dataset import FileRow, read_all
 from toolcrib.evaluation.systems.base import StepFinder, System
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import ToolSpec

@@ -8,18 +8,19 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import TypeAlias
 
 from toolcrib.caches import BoundedMap
 from toolcrib.learning.lessons import MIN_EXAMPLE_WEIGHT, age_weight
 from toolcrib.learning.observations import DAY_S
 from toolcrib.retrieval.steps import ToolUse
 from toolcrib.store.base import point_id
-from toolcrib.store.records_db.base import DbRow, RecordsDb
+from toolcrib.store.records_db import DbRow, RecordsDb
 
 MAX_RUNS = 5_000
 """Runs kept in a namespace; the oldest are removed."""
@@ -32,6 +33,10 @@ MIN_RUNS = 20
 
 MAX_DECISIONS = 100_000
 """Decisions whose runs are remembered until their calls are reported."""
+
+
+Weights: TypeAlias = defaultdict[str, float]
+"""Weights of runs by the key that they were made with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +117,9 @@ def tool_use(runs: Iterable[Run], now: float) -> ToolUse | None:
     whole = math.fsum(weights.values())
     if sum(weight >= 1 / 2 for weight in weights.values()) < MIN_RUNS:
         return None
-    by_key: Counter[str] = Counter()
-    called: defaultdict[int, Counter[str]] = defaultdict(Counter)
-    nexts: defaultdict[tuple[int, int], Counter[str]] = defaultdict(Counter)
+    by_key: Weights = defaultdict(float)
+    called: defaultdict[int, Weights] = defaultdict(lambda: defaultdict(float))
+    nexts: defaultdict[tuple[int, int], Weights] = defaultdict(lambda: defaultdict(float))
     for run, weight in weights.items():
         points = list(map(point_id, run.tools))
         by_key[run.by] += weight
@@ -126,12 +131,12 @@ def tool_use(runs: Iterable[Run], now: float) -> ToolUse | None:
     after: defaultdict[int, dict[int, float]] = defaultdict(dict)
     for (first, second), counts in nexts.items():
         if first != second:
-            after[first][second] = _part(counts, called[first].total(), shares)
+            after[first][second] = _part(counts, sum(called[first].values()), shares)
     return ToolUse({p: _part(c, whole, shares) ** 0.5 for p, c in called.items()}, dict(after))
 
 
-def _part(counts: Counter[str], whole: float, shares: Mapping[str, float]) -> float:
+def _part(counts: Mapping[str, float], whole: float, shares: Mapping[str, float]) -> float:
     """Part of a whole that the counts of all keys are, each key's no more than its share."""
-    total = counts.total()
+    total = sum(counts.values())
     bounds = ((total - counts[key]) / whole + shares[key] for key in counts.keys() & shares.keys())
     return min(total / whole, *bounds, 1.0)
