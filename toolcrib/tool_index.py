@@ -30,7 +30,7 @@ from toolcrib.retrieval.calibration import (
 from toolcrib.retrieval.examples import ExampleHead, ExampleHeads
 from toolcrib.retrieval.gate import MAX_SET, Assessor
 from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
-from toolcrib.retrieval.learned import NOTHING_LEARNED, Learned, LearnedTools
+from toolcrib.retrieval.learned import NOTHING_LEARNED, LearnedFromUse, LearnedTools
 from toolcrib.retrieval.legs import EncodedQuery, Head
 from toolcrib.retrieval.options import SearchOptions, text_to_search
 from toolcrib.retrieval.prerequisites import links_of
@@ -320,7 +320,7 @@ class ToolIndex:
 
     def use_learned(self, learned: LearnedTools | None, use: ToolUse | None = None) -> None:
         """Re-order answers by learned examples, and steps by other runs' use; None stops that."""
-        known = Learned(learned, use)
+        known = LearnedFromUse(learned, use)
         if known != NOTHING_LEARNED or self._learned != NOTHING_LEARNED:
             self._learned = known
             self._renew_retriever()

@@ -219,6 +219,11 @@ def _show_choices(
         print_choices(results)
 
 
+Steps: TypeAlias = Annotated[
+    bool, typer.Option("--steps", help="The sets are runs of agents: steps.jsonl, tools.jsonl.")
+]
+
+
 @app.command("run")
 def run(
     context: typer.Context,
@@ -236,12 +241,7 @@ def run(
     limit: Limit = None,
     seed: Seed = 0,
     report: Annotated[Path | None, typer.Option(help="Write a page to look at.")] = None,
-    steps: Annotated[
-        bool,
-        typer.Option(
-            "--steps", help="The sets are runs of agents: steps.jsonl beside tools.jsonl."
-        ),
-    ] = False,
+    steps: Steps = False,
     run_out: Annotated[Path | None, typer.Option(help="Write TREC run files here.")] = None,
     per_query: Annotated[
         bool, typer.Option("--per-query", help="With --json: every query, for `eval compare`.")

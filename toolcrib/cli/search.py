@@ -72,6 +72,34 @@ Needs: TypeAlias = Annotated[
 ]
 
 
+Form: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        autocompletion=lambda: list(FORMAT_NAMES),
+        help=f"Print definitions for a model: {', '.join(FORMAT_NAMES)}.",
+    ),
+]
+Enriched: TypeAlias = Annotated[
+    bool, typer.Option("--enriched", help="With --as: the purpose of an enrichment, too.")
+]
+Batch: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="FILE|-", help="Answer one query a line of this file.")
+]
+History: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Earlier messages, a JSON list of role and content."),
+]
+Called: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="Id of a tool that the run has called; repeat in the run's order."),
+]
+Task: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="What the run began with; QUERY is then what the agent wrote last."),
+]
+
+
 def search(
     context: typer.Context,
     query: Annotated[str | None, typer.Argument(help="What the tool must do.")] = None,
@@ -90,33 +118,13 @@ def search(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show what each leg contributed, and the time.")
     ] = False,
-    as_: Annotated[
-        str | None,
-        typer.Option(
-            "--as",
-            autocompletion=lambda: list(FORMAT_NAMES),
-            help=f"Print definitions for a model: {', '.join(FORMAT_NAMES)}.",
-        ),
-    ] = None,
+    as_: Form = None,
     order: Order = "rank",
-    history: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Earlier messages, a JSON list of role and content."),
-    ] = None,
-    called: Annotated[
-        list[str] | None,
-        typer.Option(help="Id of a tool that the run has called; repeat in the run's order."),
-    ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(help="What the run began with; QUERY is then what the agent wrote last."),
-    ] = None,
-    enriched: Annotated[
-        bool, typer.Option("--enriched", help="With --as: the purpose of an enrichment, too.")
-    ] = False,
-    batch: Annotated[
-        str | None, typer.Option(metavar="FILE|-", help="Answer one query a line of this file.")
-    ] = None,
+    history: History = None,
+    called: Called = None,
+    task: Task = None,
+    enriched: Enriched = False,
+    batch: Batch = None,
     json: Json = False,
 ) -> None:
     """Find the tools that fit a query, best first."""

@@ -30,7 +30,7 @@ from toolcrib.retrieval.gate import (
 from toolcrib.retrieval.learned import (
     MAX_LIFTED_TOOLS,
     NOTHING_LEARNED,
-    Learned,
+    LearnedFromUse,
     LearnedTools,
 )
 from toolcrib.retrieval.legs import MIN_LEG_CANDIDATES, EncodedQuery, Head, Legs, has_words
@@ -129,7 +129,7 @@ class HybridRetriever:
         *,
         reranker: ToolReranker | ModelReranker | None = None,
         assessor: Assessor | None = None,
-        learned: Learned = NOTHING_LEARNED,
+        learned: LearnedFromUse = NOTHING_LEARNED,
         clock: Clock | None = None,
     ) -> None:
         self._store = store

@@ -72,11 +72,11 @@ class LearnedTools:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class LearnedFromUse:
     """Learned from use: examples of tools for every search, and other runs' calls for steps."""
 
     examples: LearnedTools | None = None
     use: ToolUse | None = None
 
 
-NOTHING_LEARNED = Learned()
+NOTHING_LEARNED = LearnedFromUse()

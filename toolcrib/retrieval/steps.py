@@ -102,7 +102,7 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """What a run has called, by point with ids, the tool called last at the end.
+    """Calls of a run so far: ids of its tools by point, the tool called last at the end.
 
     `is_step`: the query is what the agent wrote before a call, and no search of its own.
     `servers` are those in use.
