@@ -1,8 +1,7 @@
 """Whole turns, measured: how the project's own labelled turns are read and routed.
 
     python benchmarks/turns.py --out benchmarks/results/turns.json
-    python scripts/fit_turns.py --halves FOLDER
-    python benchmarks/turns.py --fit FOLDER     # the route's constants, on train and dev
+    python benchmarks/turns.py --fit     # the route's constants, on train and dev
 
 The registry and the collections of data/ are indexed as a user would; data/turns.jsonl is asked.
 """
@@ -11,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,11 +23,11 @@ from rich.table import Table
 
 from toolcrib import Crib, Decision, Route, Turn
 from toolcrib.router import router
-from toolcrib.router.context import classifier
 from toolcrib.router.route import RouteEvidence, choose_route
 from toolcrib.settings import load_settings
 
 DATA = Path(__file__).parent.parent / "data"
+ROUTES_WITH_TOOL, ROUTES_WITH_TEXT = ("tools", "both"), ("knowledge", "both")
 FIELDS = ("intent", "domain", "urgency", "sensitivity", "smalltalk")
 
 
@@ -100,6 +98,7 @@ def routes(asked: Sequence[Asked]) -> dict[str, Any]:
     knowing = [a for a in asked if a.labels["collections"]]
     doing = [a for a in asked if a.labels["tools"]]
     first = [_first_collection(a.decision) in a.labels["collections"] for a in knowing]
+    read = [_collections_read(a.decision) & set(a.labels["collections"]) for a in knowing]
     given = [{hit.id for hit in a.decision.tools.tools} & set(a.labels["tools"]) for a in doing]
     joined = [
         (a.labels["follow_up"] == "joined", any("follow-up:" in s for s in a.decision.signals))
@@ -115,6 +114,7 @@ def routes(asked: Sequence[Asked]) -> dict[str, Any]:
             if (own := [pair for pair in kinds if pair[0] == kind])
         },
         "knowledge accuracy": float(np.mean(first)),
+        "passages of a right collection": float(np.mean([bool(each) for each in read])),
         "a right tool among those given": float(np.mean([bool(each) for each in given])),
         "follow-ups": accuracy(joined) if joined else None,
     }
@@ -123,6 +123,10 @@ def routes(asked: Sequence[Asked]) -> dict[str, Any]:
 def _first_collection(decision: Decision) -> str | None:
     found = decision.knowledge.collections
     return found[0].id if found else None
+
+
+def _collections_read(decision: Decision) -> set[str]:
+    return {hit.passage.collection for hit in decision.knowledge.passages}
 
 
 def entities(asked: Sequence[Asked]) -> dict[str, Any]:
@@ -140,67 +144,35 @@ def entities(asked: Sequence[Asked]) -> dict[str, Any]:
     return {"labelled": len(right), "recall": hits / len(right), "precision": hits / len(told)}
 
 
-def fit(halves: Path) -> None:
-    """Fit the regression of the route, then what clauses add to it; print both.
+FIT_WEIGHTS = {"dev": 1.0, "train": 1.0, None: 0.3}
+"""Weight of a turn by its split; those of data/routes.jsonl have none, and other shares."""
 
-    On data/routes.jsonl, the training and the development turns, read by classifiers that have
-    not seen their texts: of those that they were trained on they would be too sure.
+
+def fit() -> None:
+    """Fit the two regressions of the route, and print them.
+
+    On the development turns, which no classifier has seen, the training turns and
+    data/routes.jsonl.
     """
     from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedKFold
 
-    pairs = [pair for pair in _evidence(halves) if pair[0] != "none"]
-    right = np.array([route for route, _ in pairs])
-    known = np.array([evidence.features() for _, evidence in pairs])
-    apart = np.array([(*evidence.clause_features(), evidence.grounded) for _, evidence in pairs])
-    usual = Counter(row["labels"]["route"] for row in _rows(("train",)))
-    weights = np.array([usual[route] / (right == route).sum() for route in right])
-    weights *= len(right) / weights.sum()
-    model = LogisticRegression(C=1.0, fit_intercept=False, max_iter=1000)
-    folds = StratifiedKFold(10, shuffle=True, random_state=0)
-    told = np.empty_like(right)
-    for seen, unseen in folds.split(known, right):
-        model.fit(known[seen], right[seen], sample_weight=weights[seen])
-        told[unseen] = model.predict(known[unseen])
-    print(f"cross-validated {np.average(told == right, weights=weights):.3f} of {len(right)}")
-    model.fit(known, right, sample_weight=weights)
-    added = _added(known @ model.coef_.T, apart, np.searchsorted(model.classes_, right), weights)
-    parts = ("WEIGHTS", model.coef_), ("CLAUSES", added[:, :2]), ("GROUNDS", added[:, 2:])
-    for name, fitted in parts:
-        print(name)
-        for route, row in zip(model.classes_, fitted.round(2).tolist(), strict=True):
-            print(f'    "{route}": {tuple(row)},')
+    pairs = [
+        pair
+        for pair in _evidence()
+        if pair[0]["labels"]["route"] != "none" and pair[1].context.smalltalk is None
+    ]
+    known = [evidence.features() for _, evidence in pairs]
+    weights = [FIT_WEIGHTS[row.get("split")] for row, _ in pairs]
+    for name, needed in (("TOOL_WEIGHTS", ROUTES_WITH_TOOL), ("TEXT_WEIGHTS", ROUTES_WITH_TEXT)):
+        right = [row["labels"]["route"] in needed for row, _ in pairs]
+        model = LogisticRegression(C=1.0, fit_intercept=False, max_iter=3000)
+        model.fit(known, right, sample_weight=weights)
+        print(f"{name} = {tuple(model.coef_[0].round(2).tolist())}")
 
 
-def _added(
-    logits: np.ndarray, apart: np.ndarray, right: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
-    """Weights of `apart` beside logits that are held: float64 [routes, columns], by ridge."""
-    from scipy.optimize import minimize
-
-    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        added = flat.reshape(-1, apart.shape[1])
-        told = logits + apart @ added.T
-        told -= told.max(axis=1, keepdims=True)
-        told = np.exp(told) / np.exp(told).sum(axis=1, keepdims=True)
-        share = told[np.arange(len(right)), right]
-        told[np.arange(len(right)), right] -= 1
-        slope = (told * weights[:, np.newaxis]).T @ apart + added
-        return float((flat**2).sum() / 2 - weights @ np.log(share)), slope.ravel()
-
-    return minimize(loss, np.zeros(logits.shape[1] * apart.shape[1]), jac=True).x.reshape(
-        -1, apart.shape[1]
-    )
-
-
-def _evidence(halves: Path) -> list[tuple[str, RouteEvidence]]:
-    """The right route of each turn to fit on, and what is known of it.
-
-    Each turn is read by the classifier of a half that has not seen its text.
-    """
-    lines = (DATA / "routes.jsonl").read_text().splitlines()
-    rows = [*map(json.loads, lines), *_rows(("train", "dev"))]
-    pairs: list[tuple[str, RouteEvidence]] = []
+def _evidence() -> list[tuple[dict[str, Any], RouteEvidence]]:
+    """Turns to fit on, each with what is known of it."""
+    lines = (DATA / "routes.jsonl").read_text(encoding="utf-8").splitlines()
     seen: list[RouteEvidence] = []
 
     def watched(evidence: RouteEvidence) -> Route:
@@ -208,18 +180,12 @@ def _evidence(halves: Path) -> list[tuple[str, RouteEvidence]]:
         return choose_route(evidence)
 
     router.choose_route = watched
+    pairs: list[tuple[dict[str, Any], RouteEvidence]] = []
     with _own() as crib:
-        for folder in sorted(halves.iterdir()):
-            trained_on = set(json.loads((folder / "texts.json").read_text(encoding="utf-8")))
-            classifier.TURNS = folder
-            classifier.shipped_turns.cache_clear()
-            crib.turns._made = None  # noqa: SLF001
-            for row in [row for row in rows if row["text"] not in trained_on]:
-                seen.clear()
-                crib.route(_turn(row))
-                # A turn that was not sure is chosen for once more, by its clauses too.
-                pairs += [(row["labels"]["route"], each) for each in seen[-1:]]
-            rows = [row for row in rows if row["text"] in trained_on]
+        for row in (*map(json.loads, lines), *_rows(("train", "dev"))):
+            seen.clear()
+            crib.route(_turn(row))
+            pairs += [(row, each) for each in seen]
     return pairs
 
 
@@ -262,15 +228,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--split", default="test")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--fit", type=Path, metavar="HALVES")
+    parser.add_argument("--fit", action="store_true", help="print the route's constants")
     parser.add_argument("--search-text", action="store_true", help="plain against glued labels")
     chosen = parser.parse_args()
     if chosen.fit or chosen.search_text:
-        fit(chosen.fit) if chosen.fit else search_texts()
+        fit() if chosen.fit else search_texts()
         return
     found = measure(chosen.split)
     table = Table("what", "figure")
-    for name in ("turns", "route accuracy", "knowledge accuracy", "a right tool among those given"):
+    for name in (
+        "turns",
+        "route accuracy",
+        "knowledge accuracy",
+        "passages of a right collection",
+        "a right tool among those given",
+    ):
         table.add_row(name, f"{found[name]:.3f}")
     table.add_row("follow-ups", f"{found['follow-ups']:.3f}")
     for name, values in found["fields"].items():

@@ -1,12 +1,11 @@
 """Train the classifier of turns that ships with the package, on the shipped labels and encoder.
 
-    python scripts/fit_turns.py [--halves FOLDER] [--bug-titles FILE]
+    python scripts/fit_turns.py [--bug-titles FILE]
 
 Run it whenever labels in toolcrib/router/context/presets change; a test fails until then. It takes
 the extra `train`. First it is trained on each half of the texts, to learn from the other half how
-sure it may be; then on all. `--halves` keeps those two, for `benchmarks/turns.py --fit`.
-`--bug-titles` names titles of public bug reports, one a line, which are turns of intent `debug`
-(those that ship: 375 of four repositories of the NLBSE 2024 issue reports).
+sure it may be; then on all. `--bug-titles` names titles of public bug reports, one a line, as turns
+of intent `debug` (those that ship: 375 of four repositories of the NLBSE 2024 issue reports).
 """
 
 from __future__ import annotations
@@ -30,9 +29,6 @@ from toolcrib.router.context.labels import CONTEXT_FIELDS, LabelSet, label_sets
 from toolcrib.training.export import export
 
 ROOT = Path(__file__).resolve().parents[1]
-
-SEEN = "texts.json"
-"""Beside a half's classifier: the texts that it was trained on."""
 
 LAYERS, MAX_TOKENS, BATCH, EPOCHS, RATE = 4, 64, 32, 3, 8e-5
 READ_TOKENS = 160
@@ -118,7 +114,6 @@ def write(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--halves", type=Path, help="a folder for the classifiers of the halves")
     parser.add_argument("--bug-titles", type=Path)
     parser.add_argument("--out", type=Path, default=TURNS)
     parser.add_argument("--threads", type=int, default=1)
@@ -142,11 +137,6 @@ def main() -> None:
         places = np.flatnonzero(np.array(right[field]) >= 0)
         hits = told[field].argmax(1)[places] == np.array(right[field])[places]
         print(f"{field}: {hits.mean():.3f} of unseen texts, temperature {scales[field]:.2f}")
-    if options.halves:
-        for half, network in enumerate(networks):
-            folder = options.halves / str(half)
-            write(network, sets, scales, words, folder)
-            (folder / SEEN).write_text(json.dumps(halves[half]), encoding="utf-8")
     write(fit(sets, texts, titles), sets, scales, words, options.out)
 
 

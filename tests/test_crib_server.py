@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -64,3 +66,41 @@ def test_collections_that_several_services_add_at_one_moment_are_all_there(serve
         list(services.map(add, names))
     with Crib.open(server.url, settings=SETTINGS) as crib:
         assert {*crib.knowledge.catalogue.names} == {name for own in names for name in own}
+
+
+def test_a_rebuild_loses_nothing_that_services_write_meanwhile(server, monkeypatch):
+    monkeypatch.setattr("toolcrib.store.qdrant_server.UNDER_WAY_S", 0.2)
+    tools = [ToolSpec(name=f"t{n}", description=f"Does {n}.") for n in range(30)]
+    with Crib.open(server.url, settings=SETTINGS) as crib:
+        crib.index_tools(*tools)
+    acknowledged, removed, stop = set[str](), set[str](), threading.Event()
+
+    def add_and_change():
+        with Crib.open(server.url, settings=SETTINGS) as service:
+            for number in itertools.takewhile(lambda _: not stop.is_set(), itertools.count()):
+                added = ToolSpec(name=f"new-{number}", description="Written meanwhile.")
+                changed = ToolSpec(name=f"t{number % 15}", description=f"Changed: {number}.")
+                service.index_tools(added, changed)
+                acknowledged.add(added.name)
+
+    def remove():
+        with Crib.open(server.url, settings=SETTINGS) as service:
+            for number in range(15, 30):
+                service.remove_tools(f"t{number}")
+                removed.add(f"t{number}")
+
+    services = [threading.Thread(target=each) for each in (add_and_change, remove)]
+    for service in services:
+        service.start()
+    try:
+        for _ in range(2):
+            Crib.open(server.url, settings=SETTINGS, rebuild=True).close()
+    finally:
+        stop.set()
+        for service in services:
+            service.join()
+    with Crib.open(server.url, settings=SETTINGS) as crib:
+        found = {each.id: each for each in crib.list_tools()}
+    assert acknowledged
+    assert acknowledged <= found.keys()
+    assert not removed & found.keys()

@@ -202,7 +202,7 @@ MAX_COLD_MODULES = 60
 
 def test_a_search_imports_few_of_our_modules(tmp_path):
     tools = tmp_path / "tools.jsonl"
-    tools.write_text('{"name": "send_mail", "description": "Send a mail."}\n')
+    tools.write_text('{"name": "send_mail", "server": "mail", "description": "Send a mail."}\n')
     code = (
         "import atexit, sys; atexit.register(lambda: print(*sorted(m for m in sys.modules"
         " if m.startswith('toolcrib')), file=sys.stderr)); from toolcrib.cli import main; main()"

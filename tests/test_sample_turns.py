@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib import Crib
+from toolcrib import Crib, Message
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import SENSITIVITIES, ToolSpec, Turn
 from toolcrib.router.collections import preset
@@ -156,6 +156,43 @@ def test_plain_turns_are_read_right(plain_shares, field, least):
     assert plain_shares[field] >= least
 
 
+@pytest.fixture(scope="module")
+def own():
+    """Crib of the sample's tools and collections."""
+    with Crib.open(":memory:") as crib:
+        crib.index_tools(DATA / "registry", f"{DATA}/registry/home_tools.py:TOOLS")
+        for folder in sorted(each for each in (DATA / "collections").iterdir() if each.is_dir()):
+            crib.index_docs(folder, collection=folder.name)
+        yield crib
+
+
+def first_tool(decision):
+    """Best tool that does not come with every turn."""
+    return next((hit.id for hit in decision.tools.tools if not hit.tool.always_active), None)
+
+
+def test_turns_of_a_conversation_drop_the_old_subject_answer_what_was_asked_and_close(own):
+    right, alone = Counter(), Counter()
+    for row in read("conversations.jsonl"):
+        roles = zip(("user", "assistant"), row["before"], strict=True)
+        history = tuple(Message(role=role, content=text) for role, text in roles)
+        for counts, before in ((right, history), (alone, ())):
+            decision = own.route(Turn(text=row["text"], history=before))
+            goes_nowhere = decision.route.kind == "none"
+            is_right = first_tool(decision) in row["tools"] if row["tools"] else goes_nowhere
+            counts[row["kind"]] += is_right
+    assert right["change"] >= alone["change"] - 1 >= 57
+    assert right["answer"] >= 11
+    assert right["closing"] == 12
+
+
+def test_an_order_and_a_question_in_one_turn_go_to_both(own):
+    routes = Counter(
+        (row["split"], own.route(row["text"]).route.kind) for row in read("two-wishes.jsonl")
+    )
+    assert min(routes["dev", "both"], routes["test", "both"]) >= 11
+
+
 @pytest.mark.parametrize(
     ("text", "field", "label"),
     [
@@ -164,6 +201,9 @@ def test_plain_turns_are_read_right(plain_shares, field, least):
         ("debug the memory leak in the worker", "sensitivity", "internal"),
         ("translate the handbook to Spanish", "intent", "transform"),
         ("can you restart nginx on web-02?", "intent", "generate"),
+        ("Who wrote to me last", "smalltalk", None),
+        ("when was my last login", "smalltalk", None),
+        ("who are you?", "smalltalk", "assistant"),
     ],
 )
 def test_what_a_turn_states_outright_is_believed(text, field, label):

@@ -491,4 +491,4 @@ def _model_of(question: QuestionConfig, settings: Settings) -> LanguageModel | N
         return None
     own = llm.model_copy(update={**changed, "model": question.model})
     settings = settings.model_copy(update={"llm": own})
-    return language_model(settings, "questions", max_tokens=question.max_tokens)
+    return language_model(settings, "questions", max_tokens=question.answer_tokens)

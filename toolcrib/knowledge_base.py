@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
@@ -36,6 +36,7 @@ from toolcrib.store.folder import LazyStore
 from toolcrib.store.payload import read_passage
 
 if TYPE_CHECKING:
+    from toolcrib.indexers.copier import Copier
     from toolcrib.indexers.integrity import Discrepancy
     from toolcrib.indexers.sync import PassageEntry, ReadSources
     from toolcrib.indexers.writer import Listener
@@ -257,8 +258,9 @@ class KnowledgeBase:
         if found is None:
             store.write_meta({"identity": fingerprint})
         elif rebuild:
-            with store.renew(passage_layout(self._dense.dimensions)) as beside:
-                copy_passages(store, beside, self._dense, self._settings)
+            copy = passage_copier(self._dense, self._settings)
+            with store.renew(passage_layout(self._dense.dimensions), copy) as beside:
+                copy(store, beside)
         elif found != fingerprint:
             raise IndexMismatchError(difference(found, fingerprint))
 
@@ -277,13 +279,24 @@ class KnowledgeBase:
         return known.get(name) or preset(name)
 
 
-def copy_passages(source: Store, target: Store, dense: DenseEncoder, settings: Settings) -> None:
-    """Copy all collections and passages of one store into another, encoded anew."""
-    lexical = LexicalEncoder(settings.lexical)
-    entries = [("the knowledge base", read_passage(record.payload)) for record in source.scroll()]
+def passage_copier(dense: DenseEncoder, settings: Settings) -> Copier[Passage]:
+    """Copier of all collections and passages of a store, encoded anew."""
+    from toolcrib.indexers.copier import Copier
     from toolcrib.indexers.sync import PassageSync
 
-    catalogue = index_collections(read_collections(source.read_meta()), dense)
-    fingerprint = passage_fingerprint(dense, lexical)
-    target.write_meta({**catalogue.changes_since(None), "identity": fingerprint})
-    PassageSync(target, dense, lexical).run(entries)
+    lexical = LexicalEncoder(settings.lexical)
+    identity = {"identity": passage_fingerprint(dense, lexical)}
+
+    def write(target: Store, passages: list[tuple[str, Passage]]) -> IndexReport:
+        return PassageSync(target, dense, lexical).run(passages)
+
+    def convert(entries: Mapping[str, Any]) -> dict[str, Any]:
+        gone = {key: None for key, value in entries.items() if value is None}
+        kept = {key: value for key, value in entries.items() if value is not None}
+        catalogue = index_collections(read_collections(kept), dense)
+        return gone | catalogue.changes_since(None) | identity
+
+    def document(payload: Mapping[str, Any]) -> str:
+        return f"{payload['collection']}/{payload['document']}"
+
+    return Copier(read_passage, document, write, convert)

@@ -9,30 +9,32 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from toolcrib import build
 from toolcrib.crib import Crib
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import QueryError, StoreError
+from toolcrib.indexers.copier import Copier
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.indexers.writer import Listener
-from toolcrib.knowledge_base import copy_passages
+from toolcrib.knowledge_base import passage_copier
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.retrieval.rerank import ToolRerankers, load_reranker
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings, load_settings
+from toolcrib.store.base import Carry, Store
 from toolcrib.store.folder import LazyStore
 from toolcrib.store.namespaced import NamespacedStore, check_name, namespaces_of
 from toolcrib.store.records_db import DbRow, RecordsDb
-from toolcrib.tool_index import copy_tools
+from toolcrib.tool_index import tool_copier
 
 REVISION_TABLE = "revisions"
 
@@ -335,16 +337,14 @@ class _SharedStores:
         """Re-encode everything into new stores, and swap them in."""
         if self._tools.exists:
             tools = self._tools.open()
-            with tools.renew(self._tool_layout) as beside:
-                for name in namespaces_of(tools):
-                    ends = NamespacedStore(tools, name), NamespacedStore(beside, name)
-                    copy_tools(*ends, self._dense, self._settings, progress)
+            copy = _copy_of_each(lambda: tool_copier(self._dense, self._settings, progress))
+            with tools.renew(self._tool_layout, copy) as beside:
+                copy(tools, beside)
         if self._passages.exists:
             passages = self._passages.open()
-            with passages.renew(self._passage_layout) as beside:
-                for name in namespaces_of(passages):
-                    ends = NamespacedStore(passages, name), NamespacedStore(beside, name)
-                    copy_passages(*ends, self._dense, self._settings)
+            copy = _copy_of_each(lambda: passage_copier(self._dense, self._settings))
+            with passages.renew(self._passage_layout, copy) as beside:
+                copy(passages, beside)
 
     def close(self) -> None:
         """Close the stores."""
@@ -359,6 +359,21 @@ class _SharedStores:
         if not self._passages.exists:
             return False
         return bool(NamespacedStore(self._passages.open(), name).read_meta())
+
+
+def _copy_of_each(copier: Callable[[], Copier[Any]]) -> Carry:
+    """Copy of every namespace, each by a copier of its own."""
+    copiers = defaultdict[str, Copier[Any]](copier)
+
+    def copy(source: Store, target: Store) -> bool:
+        names = namespaces_of(source)
+        changes = [
+            copiers[name](NamespacedStore(source, name), NamespacedStore(target, name))
+            for name in names
+        ]
+        return any(changes)
+
+    return copy
 
 
 def announce(location: str, settings: Settings, namespaces: Iterable[str]) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
@@ -42,6 +42,7 @@ from toolcrib.store.filters import Filter, all_of, from_scope, matches, parts_by
 from toolcrib.store.payload import FACET_FIELDS, count_facets, read_tool, tool_payload
 
 if TYPE_CHECKING:
+    from toolcrib.indexers.copier import Copier
     from toolcrib.indexers.enrichment import Enrichments
     from toolcrib.indexers.integrity import Discrepancy
     from toolcrib.indexers.readers.registry import ToolSource
@@ -365,8 +366,9 @@ class ToolIndex:
             IndexMismatchError: other models, settings or format made the index.
         """
         if rebuild and "identity" in self.store.read_meta():
-            with self.store.renew(layout(self.dense.dimensions)) as beside:
-                copy_tools(self.store, beside, self.dense, self.settings, progress)
+            copy = tool_copier(self.dense, self.settings, progress)
+            with self.store.renew(layout(self.dense.dimensions), copy) as beside:
+                copy(self.store, beside)
             self._heads.forget()
         self.check()
         self._sign()
@@ -403,21 +405,23 @@ class ToolIndex:
             self._is_signed = True
 
 
-def copy_tools(
-    source: Store,
-    target: Store,
-    dense: DenseEncoder,
-    settings: Settings,
-    progress: Listener | None = None,
-) -> None:
-    """Copy all tools of one store into another, encoded anew."""
+def tool_copier(
+    dense: DenseEncoder, settings: Settings, progress: Listener | None = None
+) -> Copier[ToolSpec]:
+    """Copier of all tools of a store, encoded anew."""
+    from toolcrib.indexers.copier import Copier
     from toolcrib.indexers.sync import ToolSync
     from toolcrib.indexers.writer import ignore
 
     lexical = LexicalEncoder(settings.lexical)
-    specs = [("the index", read_tool(r.payload)) for r in source.scroll(fields=("spec",))]
-    # The calibration is copied too: if it no longer applies, loading it says why.
-    kept = {key: value for key, value in source.read_meta().items() if key == CALIBRATION_KEY}
-    target.write_meta({**kept, "identity": tool_fingerprint(dense, lexical, settings)})
-    sync = ToolSync(target, dense, lexical, settings.fields)
-    sync.run(specs, progress=progress or ignore)
+    identity = {"identity": tool_fingerprint(dense, lexical, settings)}
+
+    def write(target: Store, specs: list[tuple[str, ToolSpec]]) -> IndexReport:
+        sync = ToolSync(target, dense, lexical, settings.fields)
+        return sync.run(specs, progress=progress or ignore)
+
+    def convert(entries: Mapping[str, Any]) -> dict[str, Any]:
+        # The calibration is copied too: if it no longer applies, loading it says why.
+        return identity | {k: value for k, value in entries.items() if k == CALIBRATION_KEY}
+
+    return Copier(read_tool, lambda payload: payload["id"], write, convert)

@@ -30,6 +30,7 @@ from toolcrib.records import (
     Decision,
     Guidance,
     KnowledgeResult,
+    Message,
     Scope,
     ToolHit,
     ToolSpec,
@@ -104,6 +105,7 @@ class TurnRouter:
         self._failures = Failures()
         self._making = threading.Lock()
         self._made: tuple[object, Router] | None = None
+        self._is_warm = False
         self._agents: AgentRouter | None = None
         self._make_agents = agents
         self._fitted: tuple[str | None, ContextModel | None] | None = None
@@ -115,11 +117,15 @@ class TurnRouter:
         from toolcrib.router.budget import Costs
         from toolcrib.router.settings import Limits
 
-        # Loading must not count as a stage's cost, hence no limits and costs of its own. Stages
-        # that call language models load nothing.
-        apart = {"limits": Limits(), "costs": Costs(), "agents": None}
-        router = replace(self._router(), **apart, reader=None, conversation=None)
-        router.route(Turn(text=_WARM_UP_TEXT))
+        # Loading must not count as a stage's cost, hence costs of its own; the second time is what
+        # is expected of the next turns. A ceiling below the text's level keeps models out of it.
+        router = self._router()
+        self._is_warm = True
+        apart = {"limits": Limits(), "agents": None, "reader": None, "conversation": None}
+        before = (Message(content="and then?"),)
+        turn = Turn(text=_WARM_UP_TEXT, history=before, max_sensitivity="public")
+        for costs in (Costs(), router.costs):
+            replace(router, **apart, costs=costs).route(turn)
 
     def detect(self, turn: Turn) -> Context:
         """Context of a turn, without a decision; nothing is called or logged."""
@@ -142,6 +148,8 @@ class TurnRouter:
         by: str | None = None,
     ) -> Decision:
         """Decide a turn and log the decision, as `Crib.route`; `by` names the caller in the log."""
+        if not self._is_warm and (budget_ms or self._settings.limits.has_times):
+            self.warm_up()
         with metered() as meter:
             decision = self._router().route(
                 turn, k=k, budget_ms=budget_ms, shown=shown, passages=passages

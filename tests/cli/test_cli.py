@@ -231,6 +231,26 @@ def test_as_prints_definitions_for_a_model(indexed, shape, keys):
     assert set(definition) == keys
 
 
+def test_as_with_json_names_what_no_provider_takes(shell):
+    odd = {"type": "object", "properties": {"$top": {"type": "integer"}}}
+    tools = [
+        {"name": "list_mails", "description": "List mails.", "input_schema": odd},
+        {"name": "list_all_mails", "description": "List mails.", "input_schema": {"type": "array"}},
+    ]
+    shell("index", shell.write("mails.jsonl", *tools))
+    for shape in ("anthropic", "openai", "mcp"):
+        found = shell.json("search", "list mails", "--as", shape)
+        assert list(found["names"].values()) == ["list_mails"]
+        assert len(found["tools"]) == 1
+        assert found["left_out"] == [
+            {"id": "list_all_mails", "reason": "its arguments are no object"}
+        ]
+    done = shell("search", "list mails", "--as", "anthropic")
+    [definition] = json.loads(done.stdout)
+    assert list(definition["input_schema"]["properties"]) == ["top"]
+    assert "list_all_mails is left out" in done.stderr
+
+
 @pytest.mark.parametrize("shape", ["typescript", "python-stub"])
 def test_declarations_are_source_text_and_json_where_it_is_asked_for(indexed, shape):
     asked = ("search", "send a mail", "-k", "2", "--as", shape)

@@ -42,6 +42,26 @@ def test_the_exit_code_says_whether_something_as_bad_was_found(shell, tools, opt
     assert shell("lint", shell.write("tools.jsonl", *tools), *options).returncode == code
 
 
+def test_definitions_that_a_provider_refuses_are_found_for_it_alone(shell):
+    odd = {"type": "object", "properties": {"$top": {"type": "array"}}}
+    name = shell.write("tools.jsonl", {**GOOD, "input_schema": odd})
+
+    def rules(*providers):
+        done = shell("lint", name, "--json", *(f"--for={each}" for each in providers))
+        found = json.loads(done.stdout)["findings"]
+        return done.returncode, {
+            each["rule"]: each["text"] for each in found if each["severity"] == "error"
+        }
+
+    assert rules() == (0, {})
+    assert rules("bedrock") == (0, {})
+    code, found = rules("anthropic", "openai")
+    assert (code, found.keys()) == (1, {"provider-anthropic", "provider-openai"})
+    assert "$top" in found["provider-anthropic"]
+    assert "items" in found["provider-openai"]
+    assert shell("lint", name, "--for", "nobody").returncode == 2
+
+
 def test_what_cannot_be_read_fails_unless_nothing_shall(shell):
     tools = shell.write("tools.jsonl", GOOD)
     assert shell("lint", tools).returncode == 0

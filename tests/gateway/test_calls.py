@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.gateway.conftest import Behind, texts, until
+from tests.gateway.conftest import ECHO, Behind, texts, until
 from toolcrib.gateway import calls
 from toolcrib.gateway.calls import CallBudgets, PendingInputs
 
@@ -203,11 +203,12 @@ def test_a_call_that_nobody_comes_back_for_is_cancelled(waiting, monkeypatch):
 
 
 async def test_what_is_found_and_called_with_success_teaches(behind: Behind):
-    servers = {"office": behind.entry("office", ROOM, FAIL)}
+    servers = {"office": behind.entry("office", ROOM, FAIL, ECHO)}
     gateway = behind.make(servers, learning=True)
     async with behind.client(gateway) as client:
         await client.call_tool("find_tools", {"query": "we meet at noon"})
         await call(client, "office__ask_desk")
+        await call(client, "office__echo", error="closed")
         await call(client, "office__book_room", room="A1")
         (learned,) = gateway.index.crib.turns.learner.status().tools
 

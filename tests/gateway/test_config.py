@@ -46,6 +46,13 @@ def test_a_server_that_cannot_be_used_keeps_no_other_from_being_used(read):
     assert remote.target is not None
 
 
+def test_a_key_that_may_be_meant_as_a_filter_is_a_warning(read):
+    [post] = read({"mcpServers": {"post": {**LOCAL, "hideTools": ["x"]}}}, TOKEN="t0p")
+
+    assert post.target is not None
+    assert post.warnings == ("'hideTools' is not known; write 'includeTools' or 'excludeTools'",)
+
+
 def test_only_the_servers_asked_for_are_taken(read):
     servers = {"mcpServers": {"post": LOCAL, "remote": REMOTE}}
 

@@ -9,7 +9,7 @@ import pytest
 from mcp import MCPError
 
 from tests.gateway.conftest import ECHO, Behind, until
-from tests.indexers.readers.mcp_servers.launch import closed_port, ends
+from tests.indexers.readers.mcp_servers.launch import closed_port, ends, over_http
 from toolcrib.errors import ServiceUnavailableError
 from toolcrib.gateway.connection import StderrTail, UpstreamConnection
 from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget
@@ -63,6 +63,17 @@ async def test_a_conversation_from_its_beginning_to_its_end(behind: Behind, opti
     with pytest.raises(ServiceUnavailableError):
         await connection.tools()
     await connection.close()
+
+
+@pytest.mark.parametrize("sse", [True, None], ids=["typed", "falls back"])
+async def test_a_server_that_still_speaks_server_sent_events(sse):
+    with over_http("clock-sse") as address:
+        connection = UpstreamConnection(HttpTarget(f"{address}/sse", sse=sse), has_one_caller=True)
+        await connection.open(60)
+        names = [tool["name"] for tool in await connection.tools()]
+        await connection.close()
+
+    assert names == ["get_time", "set_alarm"]
 
 
 @pytest.mark.parametrize(

@@ -41,13 +41,13 @@ async def test_an_agent_that_loops_gets_one_hint_and_ends_with_another_tool(behi
 async def test_a_failure_that_a_server_reports_as_text_is_one(behind: Behind):
     heard = []
     async with behind.client({"say": behind.entry("say", ECHO)}) as client:
-        for _ in range(3):
-            error = '{"error": "No presentation is currently loaded"}'
-            result = await call(client, "say__echo", text=error)
+        for number in range(3):
+            error = "No presentation is currently loaded"
+            result = await call(client, "say__echo", error=error, slide=number)
             heard += hints(result)
 
     assert not result.is_error
-    assert len(heard) == 1
+    assert "3 of the last 3 calls failed" in heard[0]
 
 
 async def test_who_searches_on_for_the_same_hears_once_that_there_is_nothing_new(behind: Behind):

@@ -195,3 +195,43 @@ async def test_only_the_servers_that_are_asked_for_are_started(behind):
         assert await names(client) == ["rooms__book_room"]
 
     assert not started.exists()
+
+
+ORDERS = {
+    "name": "list_orders",
+    "description": "List the orders of a shop.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"$top": {"type": "integer"}, "since": {"type": "string"}},
+        "anyOf": [{"required": ["$top"]}, {"required": ["since"]}],
+    },
+    "_meta": {"anthropic/searchHint": "purchases of customers"},
+}
+
+
+async def test_schemas_have_the_form_of_providers_and_calls_either_name(behind):
+    servers = {"shop": behind.entry("shop", ORDERS)}
+    async with behind.client(servers, pass_through=1) as client:
+        [listed] = await client.list_tools()
+        true = await client.call_tool("shop__list_orders", {"$top": 1})
+        safe = await client.call_tool("shop__list_orders", {"top": 1})
+        refused = await said(client, "shop__list_orders", other=1)
+    assert "anyOf" not in listed.input_schema
+    assert set(listed.input_schema["properties"]) == {"$top", "since"}
+    assert listed.description.endswith("Give one of: $top; since.")
+    assert listed.meta["anthropic/searchHint"] == "purchases of customers"
+    assert true.structured_content == safe.structured_content == {"given": {"$top": 1}}
+    assert "not made" in refused
+
+
+async def test_copies_on_several_servers_take_one_place_and_can_all_be_called(behind):
+    servers = {name: behind.entry(name, MAIL, ROOM) for name in ("post", "mail")}
+    async with behind.client(servers) as client:
+        answer = await found(client, "send something to somebody", k=2)
+        [copy] = [tool for tool in answer["tools"] if tool["name"].endswith("send_mail")]
+        [other] = copy["also_on"]
+        called = await client.call_tool("call_tool", {"name": other, "arguments": {"to": "A"}})
+    assert {copy["name"], other} == {"post__send_mail", "mail__send_mail"}
+    assert len(answer["tools"]) == 2
+    assert "state" not in copy
+    assert called.structured_content == {"given": {"to": "A"}}

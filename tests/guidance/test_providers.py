@@ -36,6 +36,7 @@ ERRORS = [{"name": f"t{n}", "success": False, "error": "550 refused"} for n in r
 LOOP = [{"name": "send", "parameters": {"to": "ana"}, "error": "550 refused"}] * 3
 SEEN = [{"name": "list", "result": "a.txt b.txt", "parameters": {"page": n}} for n in range(7)]
 CUT = [{"name": "query", "result": "Total rows: 720. Sample results (first 5 rows): a b c"}] * 3
+TABLE = {"name": "list", "result": CUT[0]["result"]}
 FAXES = [
     {"type": "search", "text": text, "found": ["mail/fax", "send"]}
     for text in ("send a fax", "fax sender", "fax machine")
@@ -85,10 +86,21 @@ def hint(key, priority=100):
     [
         (DoomLoopBreaker(), LOOP, "doom-loop", "send gave the same answer 3 times"),
         (DoomLoopBreaker(), CUT, "doom-loop", "is cut (5 of 720)"),
-        (DiagnosticSignalProvider(), ERRORS, "error-streak", "4 of the last 4 calls failed with one error (t0, t1, t2, t3)"),
+        (SearchLoopProvider(), [TABLE, *CUT], "search-loop", "is cut (5 of 720)"),
+        (
+            DiagnosticSignalProvider(),
+            ERRORS,
+            "error-streak",
+            "4 of the last 4 calls failed with one error (t0, t1, t2, t3)",
+        ),
         (ConsultationProvider(), SEEN, "stall", "6 calls in a row failed, or brought nothing new"),
         (SearchLoopProvider(), FAXES, "search-loop", "The nearest is mail/fax, send."),
-        (SearchLoopProvider(), FILES, "search-loop", "3 of the last 3 calls were searches of find_file that found"),
+        (
+            SearchLoopProvider(),
+            FILES,
+            "search-loop",
+            "3 of the last 3 calls searched with find_file and found",
+        ),
         (SearchLoopProvider(), [*LOOP, *FAXES], "search-loop", "The nearest is mail/fax."),
         (ParallelToolReminder(), LOOKS, "parallel", "3 independent tools called sequentially"),
         (

@@ -120,6 +120,7 @@ def test_a_result_of_any_shape_has_a_text(result, text):
         ("a\n... and 715 more rows", "a part"),
         ("[output truncated]", "a part"),
         ("All 20 rows:\n1\n2", ""),
+        ("Total rows: 1, Returned: 1\nSample results (first 5 rows):\nRow 1", ""),
         (json.dumps(list(range(90))), ""),
     ],
 )

@@ -48,6 +48,7 @@ def test_a_providers_shape_is_its_definitions(stocked, shape):
     assert set(found["names"].values()) == {"mail/send_mail"}
     [definition] = found["tools"]
     assert "score" not in definition
+    assert found["left_out"] == []
 
 
 def test_what_a_tool_reference_names_is_told(stocked):

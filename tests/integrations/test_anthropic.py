@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 from anthropic.types import ToolParam, ToolResultBlockParam, ToolUseBlock
+from anthropic.types.beta import BetaSystemMessageParam
 from pydantic import TypeAdapter
 
-from toolcrib import Scope
+from toolcrib import Crib, Scope, ToolSpec
+from toolcrib.errors import UnknownToolError
 from toolcrib.integrations.anthropic import (
     SEARCH_TOOL_NAME,
+    InlineTools,
     deferred_tools,
     search_result,
+    turn_blocks,
     turn_tools,
 )
 
@@ -55,3 +59,58 @@ def test_a_scope_holds_and_other_tools_are_left_alone(desk):
     found = search_result(desk, searches({"needs": "send a mail"}), scope=POST)["content"]
     assert {block["tool_name"] for block in found} == {"post__send_parcel", "post__track_parcel"}
     assert search_result(desk, searches({}, "weather")) is None
+
+
+# -- tools in the middle of a conversation ---------------------------------------------------------
+
+
+def changes(blocks):
+    """What each block does with which tool; the message is one of Anthropic's."""
+    message = {"role": "system", "content": blocks}
+    assert TypeAdapter(BetaSystemMessageParam).validate_python(message, extra="forbid")
+    tools = [(block["type"], block["tool"]) for block in blocks]
+    named = {"tool_definition": lambda tool: tool["definition"]["name"]}
+    return [
+        (kind, tool["type"], named.get(tool["type"], lambda tool: tool["name"])(tool))
+        for kind, tool in tools
+    ]
+
+
+SEND, TRACK = "mail__send_mail", "post__track_parcel"
+
+
+def test_a_turn_defines_new_tools_and_removes_stale_ones(desk):
+    state = InlineTools()
+
+    def ask(text):
+        return changes(turn_blocks(desk, text, state, k=1, keep_turns=1))
+
+    assert ask("send a mail to Ana") == [("tool_addition", "tool_definition", SEND)]
+    assert ask("send a mail to Ben") == []
+    assert ask("track a parcel") == [("tool_addition", "tool_definition", TRACK)]
+    assert ask("track the other parcel") == [("tool_removal", "tool_reference", SEND)]
+    assert ask("send a mail to Ana") == [("tool_addition", "tool_reference", SEND)]
+
+
+def test_a_called_tool_stays_and_a_changed_one_is_defined_anew():
+    tool = ToolSpec(
+        name="list_orders",
+        description="List the orders of a shop.",
+        input_schema={"type": "object", "properties": {"filter[state]": {"type": "string"}}},
+    )
+    other = ToolSpec(name="play_song", description="Play a song.")
+    state = InlineTools()
+    with Crib.open(":memory:") as crib:
+        crib.index_tools([tool, other])
+        [block] = turn_blocks(crib, "list the orders", state, k=1)
+        assert block["tool"]["definition"]["input_schema"]["properties"].keys() == {"filter_state"}
+        called = state.call("list_orders", {"filter_state": "open"})
+        assert called == ("list_orders", {"filter[state]": "open"})
+        with pytest.raises(UnknownToolError, match="list_orders"):
+            state.call("list_order", {})
+        for _ in range(5):
+            blocks = turn_blocks(crib, "play a song", state, k=1)
+            assert ("tool_removal", "tool_reference", "list_orders") not in changes(blocks)
+        crib.index_tools([tool.model_copy(update={"description": "List the orders of all shops."})])
+        [block] = turn_blocks(crib, "list the orders", state, k=1)
+        assert block["tool"]["definition"]["description"] == "List the orders of all shops."

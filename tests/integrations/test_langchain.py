@@ -192,3 +192,25 @@ async def test_a_retriever_gives_the_passages_with_their_places(office):
     assert await retriever.ainvoke("how is glass in a parcel wrapped?") == [found]
     nobody = ToolcribRetriever(crib=office, scope=Scope(collections=frozenset()))
     assert nobody.invoke("how is glass in a parcel wrapped?") == []
+
+
+def test_a_schema_that_a_provider_refuses_is_replaced_and_the_call_restored(desk):
+    given = []
+
+    def send(**arguments):
+        given.append(arguments)
+        return "sent"
+
+    schema = {"type": "object", "properties": {"$to": {"type": "string"}}, "required": ["$to"]}
+    tool = StructuredTool(name="send_mail", description="Send.", args_schema=schema, func=send)
+    shown_schemas = []
+
+    class Look(AgentMiddleware):
+        def wrap_model_call(self, request, handler):
+            shown_schemas.extend(each.args_schema for each in request.tools)
+            return handler(request)
+
+    made, _ = agent(desk, [calls("send_mail", to="Ana"), AIMessage("sent")], [tool], Look())
+    ask(made, "send a mail to Ana")
+    assert shown_schemas[0]["required"] == ["to"]
+    assert given == [{"$to": "Ana"}]

@@ -119,3 +119,20 @@ def test_a_search_by_the_client_loads_what_it_finds(desk):
 
 def test_a_tool_can_be_indexed():
     assert tool_spec(function("send_mail", "Send.")).description == "Send."
+
+
+async def test_a_schema_that_is_refused_is_replaced_and_the_call_restored(desk):
+    given = []
+
+    async def send(_context, arguments):
+        given.append(arguments)
+        return "sent"
+
+    schema = {"type": "object", "properties": {"$to": {"type": "string"}}, "required": ["$to"]}
+    tool = FunctionTool("send_mail", "Send.", schema, send, strict_json_schema=False)
+    office = Agent(name="office", tools=[tool])
+    [chosen] = (await agent_for_turn(office, "send a mail to Ana", desk, k=1)).tools
+    assert chosen.params_json_schema["required"] == ["to"]
+    await chosen.on_invoke_tool(None, '{"to": "Ana"}')
+    await chosen.on_invoke_tool(None, "no json")
+    assert given == ['{"$to": "Ana"}', "no json"]

@@ -27,6 +27,7 @@ from toolcrib.language_models import ChatFailure, FieldwiseAnswer, LanguageModel
 from toolcrib.language_models.base import failure_of
 from toolcrib.language_models.langchain import LangChainChatModel
 from toolcrib.language_models.model import read_answer
+from toolcrib.language_models.openai import OpenAIChatModel
 from toolcrib.language_models.testing import FAULTS, ChatServer, faulty_share
 from toolcrib.retries import Retries
 
@@ -77,11 +78,37 @@ def test_the_first_way_of_asking_that_the_server_takes_is_kept(protocol, refuses
     assert server.requests[-1].schema == Label.model_json_schema()
 
 
+OTHER_SHAPES = ("arguments-object", "content-parts", "events", "other-tool")
+"""Answers in another shape than OpenAI's, which are read all the same."""
+
+
+@pytest.mark.parametrize("fault", OTHER_SHAPES)
+def test_an_answer_in_another_shape_is_read_at_once(fault):
+    with ChatServer(ANSWER, [fault]) as server:
+        assert ask(model_of(server)).label == "billing"
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("fault", ["no-choices", "error-body"])
+def test_a_response_without_an_answer_is_asked_for_again(fault):
+    with ChatServer(ANSWER, [fault]) as server:
+        assert ask(model_of(server)).label == "billing"
+    assert len(server.requests) == 2
+
+
+def test_a_model_that_refuses_max_tokens_is_given_max_completion_tokens():
+    with ChatServer(ANSWER, refuses=["max_tokens"]) as server:
+        chat = OpenAIChatModel("double", base_url=server.url, max_tokens=16)
+        assert [ask(LanguageModel(chat)).label for _ in range(2)] == ["billing", "billing"]
+    limits = [
+        (each.body.get("max_tokens"), each.body.get("max_completion_tokens"))
+        for each in server.requests
+    ]
+    assert limits == [(16, None), (None, 16), (None, 16)]
+
+
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])
-@pytest.mark.parametrize(
-    "fault",
-    [each for each in FAULTS if each != "slow"],
-)
+@pytest.mark.parametrize("fault", FAULTS[1:9])
 def test_one_fault_costs_one_more_request(protocol, fault):
     with ChatServer(ANSWER, [fault]) as server:
         assert ask(model_of(server, protocol)).label == "billing"

@@ -82,7 +82,7 @@ def test_the_less_time_there_is_the_more_is_left_out_cheapest_loss_first(total_m
 
 def test_what_cannot_fit_in_any_case_keeps_no_time_from_the_others():
     turn = Turn(49.5)
-    assert turn.run_all(("context", "knowledge", "tools")) == {"context", "tools"}
+    assert turn.run_all(("knowledge", "tools", "context")) == {"tools", "context"}
 
 
 def test_what_was_not_needed_keeps_no_time_from_the_others():
@@ -175,5 +175,5 @@ def test_an_unknown_stage_is_refused_with_those_that_there_are():
         Limits(stage_ms={"thinking": 5.0})
     assert str(caught.value) == (
         "limits.stage_ms: there is no stage 'thinking'; there are interleave, llm, rerank, "
-        "entities, follow_up, context, knowledge, tools"
+        "entities, follow_up, knowledge, tools, context"
     )

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from tests.router.sample_decisions import found, known
 from toolcrib.records import Context, FindResult, KnowledgeResult, Route
-from toolcrib.router.route import REASONS, Reason, RouteEvidence, _probabilities, choose_route
+from toolcrib.router.route import (
+    REASONS,
+    Reason,
+    RouteEvidence,
+    _probabilities,
+    choose_route,
+    wish_probability,
+)
 
 DOING = Context("", intent="generate", domain="product", need="act", confidences={"need": 0.97})
 READING = Context("", intent="ask", domain="agile", need="know", confidences={"need": 0.97})
@@ -36,15 +43,27 @@ def test_a_question_with_fitting_passages_goes_to_knowledge():
     assert route.reason == "written knowledge answers this"
 
 
-def test_clauses_that_want_different_things_speak_for_both():
-    one = RouteEvidence(DOING, SURE_TOOLS, SURE_PASSAGES)
-    several = replace(one, clauses=(DOING, READING))
-    assert one.features() == several.features()
-    assert one.clause_features() == (0, 0)
-    low, high = several.clause_features()
-    assert low == 0 < high
-    shares = [_probabilities(each) for each in (one, several)]
-    assert shares[1]["both"] > shares[0]["both"]
+@pytest.mark.parametrize("context", [DOING, READING])
+def test_an_order_beside_a_question_needs_both_whatever_the_whole_turn_looks_like(context):
+    evidence = RouteEvidence(context, UNSURE_TOOLS, SURE_PASSAGES)
+    assert choose_route(evidence).kind != "both"
+    assert choose_route(replace(evidence, orders_and_asks=True)).kind == "both"
+    without = replace(evidence, knowledge=NO_PASSAGES, orders_and_asks=True)
+    assert choose_route(without).kind == "tools"
+
+
+NEITHER = Context(
+    "", need="neither", needs={"act": 0.01, "know": 0.01, "both": 0.01, "neither": 0.97}
+)
+
+
+def test_evidence_that_passed_its_own_threshold_is_not_outvoted_by_neither():
+    nothing = RouteEvidence(NEITHER, UNSURE_TOOLS, replace(NO_PASSAGES, fit=0.02))
+    assert choose_route(nothing).kind == "general"
+    likely = replace(nothing, tools=found("tasks/add_reminder", sure=0.84))
+    assert choose_route(likely).kind == "tools"
+    read = replace(nothing, knowledge=replace(known("handbook"), fit=0.4))
+    assert choose_route(read).kind == "knowledge"
 
 
 def test_where_only_passages_were_found_a_request_is_sent_to_them_and_the_guess_is_told():
@@ -181,7 +200,7 @@ def test_any_evidence_has_one_route_to_what_was_found(
 
 
 @given(sure=SHARES, better=SHARES, fit=SHARES)
-def test_a_tool_that_is_more_probabilities_right_is_never_dropped_for_it(sure, better, fit):
+def test_a_tool_that_is_more_probably_right_is_never_dropped_for_it(sure, better, fit):
     less, more = sorted((sure, better))
     passages = replace(SURE_PASSAGES, fit=fit)
     given_with = [
@@ -195,10 +214,10 @@ def test_a_tool_that_is_more_probabilities_right_is_never_dropped_for_it(sure, b
     ("need", "kind"),
     [("act", "tools"), ("know", "knowledge"), ("both", "both"), ("neither", "general")],
 )
-def test_what_a_turn_probabilities_needs_decides_where_what_was_found_does_not(need, kind):
+def test_what_a_turn_needs_decides_where_what_was_found_does_not(need, kind):
     needs = {**dict.fromkeys(("act", "know", "both", "neither"), 0.01), need: 0.97}
     context = Context("", domain="product", need=need, needs=needs)
-    found_both = replace(SURE_TOOLS, confidence=0.5), replace(SURE_PASSAGES, fit=0.5)
+    found_both = replace(SURE_TOOLS, confidence=0.4), replace(SURE_PASSAGES, fit=0.4)
     likely = _probabilities(RouteEvidence(context, *found_both))
     even = _probabilities(RouteEvidence(replace(context, needs={}, need=None), *found_both))
     assert max(likely, key=lambda each: likely[each] / even[each]) == kind
@@ -208,6 +227,12 @@ def test_needs_that_a_users_own_labels_lack_count_as_seldom_wanted():
     told = Context("", need="act", needs={"act": 0.9, "know": 0.1})
     stated = Context("", need="act", confidences={"need": 0.9})
     pair = (RouteEvidence(each, SURE_TOOLS, SURE_PASSAGES).features() for each in (told, stated))
-    (*_, act, both, neither, _, _), (*_, cued, seldom, never, _, _) = pair
-    assert (both, neither) == (seldom, never)
-    assert cued < act < 0
+    (*_, act, know, neither, _, _, _), (*_, cued, read, never, _, _, _) = pair
+    assert neither == never
+    assert cued > act > 0 > know > read
+
+
+@pytest.mark.parametrize(("need", "wishes"), [("both", (True, True)), ("neither", (False, False))])
+def test_a_label_without_shares_says_what_is_wished(need, wishes):
+    context = Context("", need=need, confidences={"need": 0.9})
+    assert tuple(wish_probability(context, each) > 0.5 for each in ("act", "know")) == wishes

@@ -15,6 +15,7 @@ from toolcrib import Crib, Message, Scope, Settings, ToolSpec, Turn
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import CalibrationError, QueryError
 from toolcrib.records.codec import as_json
+from toolcrib.router import route
 from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.router.conversation import (
     MAX_JOINED_CHARS,
@@ -24,7 +25,6 @@ from toolcrib.router.conversation import (
     gist,
     search_text,
 )
-from toolcrib.router.route import WEIGHTS
 
 MAIL = "send a mail to somebody"
 GLASS = "How is glass wrapped in a parcel?"
@@ -108,7 +108,8 @@ def test_needs_of_a_turn_are_searched_one_by_one(crib):
 
 def test_a_turn_may_need_both(crib, monkeypatch):
     # Whatever was fitted: here every turn that can have both gets both.
-    monkeypatch.setitem(WEIGHTS, "both", (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 100.0))
+    for name in ("TOOL_WEIGHTS", "TEXT_WEIGHTS"):
+        monkeypatch.setattr(route, name, (0.0,) * 7 + (100.0,))
     decision = crib.route("where is my parcel now")
     assert decision.route.kind == "both"
     assert (decision.tools.verdict, decision.knowledge.verdict) == ("accept", "accept")

@@ -23,6 +23,7 @@ from toolcrib.cli.output import (
 )
 from toolcrib.cli.progress import counting
 from toolcrib.errors import SourceError
+from toolcrib.integrations.providers import Provider
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import as_json
@@ -65,6 +66,12 @@ def lint(
         list[str] | None,
         typer.Option(help="Say nothing of this rule; may be repeated. `audit` is all of its."),
     ] = None,
+    for_: Annotated[
+        list[Provider] | None,
+        typer.Option(
+            "--for", help="Find the definitions that this provider refuses, too; may be repeated."
+        ),
+    ] = None,
     fail_on: Annotated[
         FailOn, typer.Option("--fail-on", help="Exit with 1 for findings as bad, or refusals.")
     ] = FailOn.ERROR,
@@ -91,7 +98,11 @@ def lint(
         if not tools:
             raise _no_tools_error(refused)
         report = linter.lint(
-            tools, load_settings(context.obj), ignored=ignore or (), progress=progress
+            tools,
+            load_settings(context.obj),
+            ignored=ignore or (),
+            providers=for_ or (),
+            progress=progress,
         )
     if html is not None:
         from toolcrib.evaluation.report.lint import render_lint

@@ -25,7 +25,7 @@ from toolcrib.cli.options import (
     narrowing,
     read_json,
 )
-from toolcrib.cli.output import out, print_decision, print_either, print_json, print_result
+from toolcrib.cli.output import err, out, print_decision, print_either, print_json, print_result
 from toolcrib.errors import QueryError
 from toolcrib.records import Decision, FindResult, Turn
 from toolcrib.records.codec import as_json, in_words
@@ -185,19 +185,28 @@ class _Shown:
 
     def print(self, result: FindResult) -> None:
         if self.as_ is not None:
-            from toolcrib.integrations.formats import SOURCES, export
-
-            tools = (hit.tool for hit in result.tools)
-            shown = export(tools, self.as_, enriched=self.enriched)
-            if self.is_json:
-                print_json(shown)
-            else:
-                declared = "\n\n".join(each["declaration"] for each in shown)
-                typer.echo(f"{SOURCES[self.as_]}{declared}")
+            self._print_definitions(result, self.as_)
         elif self.json:
             print_json(as_json(result))
         else:
             print_result(result, explain=self.explain)
+
+    def _print_definitions(self, result: FindResult, format: str) -> None:
+        from toolcrib.integrations.formats import FORMATS, SOURCES, Definitions
+
+        tools = (hit.tool for hit in result.tools)
+        shown = Definitions.of(tools, format, enriched=self.enriched)
+        if self.json and FORMATS[format].properties is not None:
+            left_out = as_json(shown.left_out)
+            print_json({"tools": shown.tools, "names": shown.names, "left_out": left_out})
+            return
+        for each in shown.left_out:
+            err.print(f"{escape(each.id)} is left out: {escape(each.reason)}", style="yellow")
+        if self.is_json:
+            print_json(shown.tools)
+        else:
+            declared = "\n\n".join(each["declaration"] for each in shown.tools)
+            typer.echo(f"{SOURCES[format]}{declared}")
 
 
 def _answer_line(ask: Callable[[str], FindResult], line: str, shown: _Shown) -> None:

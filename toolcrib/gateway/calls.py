@@ -26,11 +26,13 @@ from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.connection import PendingCall, UpstreamConnection
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, ClientRequest, conversation_key
 from toolcrib.gateway.flow import FlowPolicy
-from toolcrib.gateway.guidance import GatewayGuidance
+from toolcrib.gateway.guidance import GatewayGuidance, text_of_content
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import UpstreamPool
+from toolcrib.guidance.results import has_failed
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.integrations.fastmcp import failure
+from toolcrib.integrations.formats import restore_arguments
 from toolcrib.records import Outcome, Scope, ToolHit
 from toolcrib.records.definitions import parameters_schema
 from toolcrib.retrieval.options import MAX_CALLED
@@ -271,7 +273,11 @@ class CallRunner:
     async def call(
         self, entry: CatalogEntry, arguments: dict[str, Any], context: Context
     ) -> ToolResult:
-        """Call a tool, or resume a call that waits for the client's answer."""
+        """Call a tool, or resume a call that waits for the client's answer.
+
+        Arguments may have the names of the tool's own schema, or those of a provider's definition.
+        """
+        arguments = restore_arguments(entry.spec, arguments)
         result = await self._call(entry, arguments, context)
         key = conversation_key(context)
         return await self._guidance.after_call(key, entry.name, arguments, result)
@@ -329,7 +335,9 @@ class CallRunner:
             state = self._pending.put(call)
             questions = InputRequiredResult(input_requests=result, request_state=state)
             return InputRequiredToolResult(questions)
-        outcome = "failure" if result.is_error else "success"
+        text = text_of_content(result.content)
+        failed = has_failed(text, success=False if result.is_error else None, error=None)
+        outcome = "failure" if failed else "success"
         await self._alternatives.report(budget, entry, outcome, call.since)
         content, meta = result.content, result.meta or {}
         if result.is_error:

@@ -23,7 +23,8 @@ from pydantic import PrivateAttr, ValidationError
 
 from toolcrib.caches import BoundedMap
 from toolcrib.gateway.auth import granted_scope
-from toolcrib.integrations.formats import provider_name
+from toolcrib.integrations.formats import provider_meta, provider_name
+from toolcrib.integrations.providers import fit_definition
 from toolcrib.records import Scope, ToolSpec
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, from_scope, matches
@@ -146,7 +147,8 @@ Run: TypeAlias = Callable[[CatalogEntry, dict[str, Any], Context], Awaitable[Too
 class GatewayTool(Tool):
     """A tool of a server behind the gateway.
 
-    It contains only what was screened: icons and `_meta` of its server are left out.
+    It contains only what was screened: icons and `_meta` of its server are left out, but for what
+    providers read there about the search for tools.
     """
 
     _entry: CatalogEntry = PrivateAttr()
@@ -156,6 +158,7 @@ class GatewayTool(Tool):
     def of(cls, entry: CatalogEntry, note: str, scope: Scope, run: Run) -> GatewayTool:
         """A tool for callers within a scope; `note` precedes its description."""
         spec, title = entry.spec, entry.spec.annotations.get("title")
+        schema, about = fit_definition(spec.input_schema, spec.description)
 
         def is_granted(context: AuthContext) -> bool:
             return entry.fits(from_scope(granted_scope(context.token, scope)))
@@ -163,10 +166,11 @@ class GatewayTool(Tool):
         tool = cls(
             name=entry.name,
             title=title if isinstance(title, str) else None,
-            description=" ".join(filter(None, (note, spec.description))) or None,
-            parameters={"type": "object", "properties": {}, **spec.input_schema},
+            description=" ".join(filter(None, (note, about))) or None,
+            parameters=schema,
             output_schema=spec.output_schema or None,
             tags=set(spec.tags),
+            meta=provider_meta(spec) or None,
             auth=is_granted,
         )
         # Invalid hints are left out.

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
-from mcp.types import CallToolResult, TextContent
+from mcp.types import CallToolResult, ContentBlock, TextContent
 
 from toolcrib.caches import BoundedMap
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED
@@ -40,7 +40,7 @@ class GatewayGuidance:
         """Record a call; return its result, perhaps with a hint."""
         if isinstance(result, InputRequiredToolResult):
             return result
-        text = _text(result)
+        text = text_of_content(result.content)
         return await self._after(
             key,
             result,
@@ -98,9 +98,7 @@ def _with_text(result: ToolResult, text: str) -> ToolResult:
     return result.model_copy(update=update)
 
 
-def _text(result: ToolResult) -> str:
-    """The text of a result, cut for the trajectory."""
-    parts = (
-        part.text[:MAX_RESULT_CHARS] for part in result.content if isinstance(part, TextContent)
-    )
+def text_of_content(content: Sequence[ContentBlock]) -> str:
+    """Text of a result's content, cut for the trajectory."""
+    parts = (part.text[:MAX_RESULT_CHARS] for part in content if isinstance(part, TextContent))
     return "\n".join(parts)[:MAX_RESULT_CHARS]

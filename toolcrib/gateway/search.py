@@ -53,8 +53,9 @@ from toolcrib.integrations.fastmcp import (
 from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
 from toolcrib.records.codec import as_json
-from toolcrib.records.definitions import DefinitionForm, in_short, parameters_schema
+from toolcrib.records.definitions import DefinitionForm, in_short
 from toolcrib.records.reports import ToolReadiness, Unready
+from toolcrib.records.tools import default_id
 from toolcrib.retrieval.options import SearchOptions, text_to_search
 from toolcrib.settings import GatewaySettings
 from toolcrib.store.base import point_id
@@ -299,6 +300,7 @@ class GatewaySearch(ToolcribSearchTransform):
             result,
             lambda hit: (
                 self._defined(here[hit.id], self._form)
+                | self._callability(hit, here)
                 | ({"called": True} if hit.id in called else {})
             ),
             missing=missing,
@@ -391,9 +393,16 @@ class GatewaySearch(ToolcribSearchTransform):
         spec, note = entry.spec, self._pool.note(entry.spec.server)
         described = in_short(spec) | {"name": entry.name}
         if form == "schema":
-            whole = {"description": spec.description, "inputSchema": parameters_schema(spec)}
+            whole = {"description": spec.description, "inputSchema": spec.input_schema}
             described = definition(described | whole)
         return described | ({"unavailable": note} if note else {})
+
+    def _callability(self, hit: ToolHit, here: Mapping[str, CatalogEntry]) -> dict[str, Any]:
+        """State of a server that is not ready, as in a check, and names of copies on others."""
+        copies = (here.get(default_id(server, hit.name)) for server in hit.also_on)
+        names = [entry.name for entry in copies if entry is not None]
+        known = {"state": self._pool.unready(hit.server), "also_on": names}
+        return {key: value for key, value in known.items() if value}
 
     async def _describe(self, ctx: Context, names: Sequence[str]) -> ToolResult:
         """Give the whole schemas of tools; tools out of scope are unknown."""

@@ -14,22 +14,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import takewhile
 
-from toolcrib.guidance.calls import (
-    ToolCall,
-    ToolSearch,
-    fails_alike,
-    repeats,
-)
-from toolcrib.guidance.results import is_acknowledgement, is_empty, truncation
+from toolcrib.guidance.calls import ToolCall, ToolSearch, fails_alike, repeats
+from toolcrib.guidance.results import is_empty, truncation
 from toolcrib.records import TrajectoryPattern
 
-__all__ = [
-    "DoomLoop",
-    "ErrorStreak",
-    "PatternType",
-    "ProgressStall",
-    "SearchLoop",
-]
+__all__ = ["DoomLoop", "ErrorStreak", "PatternType", "ProgressStall", "SearchLoop"]
 
 REPETITIONS, FAILURES, SEARCHES, STALLED_CALLS = 3, 3, 3, 5
 """Numbers of calls from which on each alarm stands."""
@@ -78,11 +67,12 @@ class ErrorStreak(TrajectoryPattern):
 class SearchLoop(TrajectoryPattern):
     """Searches without result; `tool_name` is empty for searches for tools.
 
-    `found` are the nearest tools, best first.
+    `found` are the nearest tools, best first; `part` is as in `DoomLoop`.
     """
 
     tool_name: str = ""
     found: tuple[str, ...] = ()
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +98,22 @@ def find_loop(calls: Sequence[ToolCall], repetitions: int = REPETITIONS) -> Doom
     """
     if not calls or calls[-1].is_under_way:
         return None
-    last, found = calls[-1], list[int]()
-    for place, call in enumerate(calls[-LOOP_CALLS:]):
-        moment = call.moment
-        is_other = last.success and (
-            moment.turn != last.moment.turn or moment.has_waited or last.moment.has_waited
-        )
-        if call is last or (not is_other and repeats(last, call)):
-            found.append(place)
+    last, recent = calls[-1], calls[-LOOP_CALLS:]
+    found = [at for at, call in enumerate(recent) if call is last or _is_again(last, call)]
     if len(found) < max(2, repetitions):
         return None
-    recent, count = calls[-LOOP_CALLS:], len(found)
+    count, first = len(found), recent[found[0]].moment.at
     cycle = tuple(call.tool_name for call in recent[found[-2] + 1 :])
     part = truncation(last.message) if last.success else ""
     said = f"{last.tool_name} gave the same answer {count} times"
-    first = recent[found[0]].moment.at
     kind, sure = PatternType.DOOM_LOOP, certainty(count, repetitions)
     return DoomLoop(kind, sure, said, first, count, cycle, part)
+
+
+def _is_again(call: ToolCall, other: ToolCall) -> bool:
+    one, two = call.moment, other.moment
+    is_apart = one.turn != two.turn or one.has_waited or two.has_waited
+    return not (call.success and is_apart) and repeats(call, other)
 
 
 def find_error_streak(calls: Sequence[ToolCall]) -> ErrorStreak | None:
@@ -136,8 +125,8 @@ def find_error_streak(calls: Sequence[ToolCall]) -> ErrorStreak | None:
         return None
     last, backwards = calls[-1], list(reversed(calls[-RECENT_CALLS:]))
     in_a_row = list(takewhile(lambda call: not call.success, backwards))
-    since = list(
-        takewhile(lambda call: not call.success or call.tool_name != last.tool_name, backwards)
+    since = takewhile(
+        lambda call: not (call.success and call.tool_name == last.tool_name), backwards
     )
     failed = [call for call in since if not call.success]
     of_one_tool = [call for call in failed if call.tool_name == last.tool_name]
@@ -147,7 +136,7 @@ def find_error_streak(calls: Sequence[ToolCall]) -> ErrorStreak | None:
         return None
     tools = tuple(dict.fromkeys(call.tool_name for call in reversed(most)))
     is_one_error = len(alike) == len(most)
-    how = "with one error" if is_one_error else "in a row" if most is in_a_row else "of one tool"
+    how = "with one error" if is_one_error else "in a row" if most is in_a_row else "with one tool"
     said = f"{len(most)} of the last {len(backwards)} calls failed {how} ({', '.join(tools[:5])})"
     kind, sure = PatternType.ERROR_STREAK, certainty(len(most), FAILURES)
     return ErrorStreak(kind, sure, said, most[-1].moment.at, len(most), tools, is_one_error)
@@ -156,31 +145,29 @@ def find_error_streak(calls: Sequence[ToolCall]) -> ErrorStreak | None:
 def find_search_loop(
     calls: Sequence[ToolCall], searches: Sequence[ToolSearch]
 ) -> SearchLoop | None:
-    """Searches that bring nothing: of a tool, or for tools since the last call that worked."""
+    """Searches that bring nothing: of a tool, or for tools since the last call that worked.
+
+    A tool's searches are for the same if they differ in their query alone.
+    """
     if searches and (not calls or searches[-1].moment.number > calls[-1].moment.number):
         return _tool_searches(searches)
-    if not calls or not _is_vain_search(calls[-1]):
+    if not calls or not calls[-1].is_vain_search:
         return None
     last, recent = calls[-1], calls[-RECENT_CALLS - 1 :]
-    vain = [call for call in recent if _is_vain_search(call) and _is_for_the_same(call, last)]
+    vain = [
+        call
+        for call in recent
+        if call.is_vain_search
+        and call.tool_name == last.tool_name
+        and (call.places <= last.places or last.places <= call.places)
+    ]
     if len(vain) < SEARCHES:
         return None
     how = "found nothing" if is_empty(last.message) else "brought nothing new"
-    said = (
-        f"{len(vain)} of the last {len(recent)} calls were searches of {last.tool_name} that {how}"
-    )
+    said = f"{len(vain)} of the last {len(recent)} calls searched with {last.tool_name} and {how}"
     kind, sure = PatternType.SEARCH_LOOP, certainty(len(vain), SEARCHES)
-    return SearchLoop(kind, sure, said, vain[0].moment.at, len(vain), last.tool_name)
-
-
-def _is_vain_search(call: ToolCall) -> bool:
-    return call.success and call.is_search and call.brings_nothing
-
-
-def _is_for_the_same(call: ToolCall, other: ToolCall) -> bool:
-    """True if two searches of a tool differ in their query alone."""
-    is_other = call.places - other.places and other.places - call.places
-    return call.tool_name == other.tool_name and not is_other
+    first, part = vain[0].moment.at, truncation(last.message)
+    return SearchLoop(kind, sure, said, first, len(vain), last.tool_name, part=part)
 
 
 def _tool_searches(searches: Sequence[ToolSearch]) -> SearchLoop | None:
@@ -189,9 +176,9 @@ def _tool_searches(searches: Sequence[ToolSearch]) -> SearchLoop | None:
     if len(same) < SEARCHES:
         return None
     found = Counter(name for each in same for name in each.found).most_common(3)
-    said = f"{len(same)} searches for the same tool"
-    kind, sure = PatternType.SEARCH_LOOP, certainty(len(same), SEARCHES)
     names = tuple(name for name, _ in found)
+    kind, sure = PatternType.SEARCH_LOOP, certainty(len(same), SEARCHES)
+    said = f"{len(same)} searches for the same tool"
     return SearchLoop(kind, sure, said, same[0].moment.at, len(same), "", names)
 
 
@@ -200,16 +187,11 @@ def _overlap(search: ToolSearch, other: ToolSearch) -> float:
     return len(search.topics & other.topics) / shorter if shorter else 0.0
 
 
-def find_stall(calls: Sequence[ToolCall], least: int = STALLED_CALLS) -> ProgressStall | None:
+def find_stall(calls: Sequence[ToolCall]) -> ProgressStall | None:
     """Calls at the end that did nothing, if they are enough."""
-    idle = list(takewhile(is_idle, reversed(calls)))
-    if len(idle) < least:
+    idle = list(takewhile(lambda call: call.is_idle, reversed(calls)))
+    if len(idle) < STALLED_CALLS:
         return None
     said = f"{len(idle)} calls in a row failed, or brought nothing new"
-    kind, sure = PatternType.PROGRESS_STALL, certainty(len(idle), least)
+    kind, sure = PatternType.PROGRESS_STALL, certainty(len(idle), STALLED_CALLS)
     return ProgressStall(kind, sure, said, idle[-1].moment.at, len(idle))
-
-
-def is_idle(call: ToolCall) -> bool:
-    """True for a call that failed, or was answered in known words."""
-    return not call.success or (call.brings_nothing and not is_acknowledgement(call.message))

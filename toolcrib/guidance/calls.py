@@ -9,19 +9,13 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, cast
 
-from toolcrib.guidance.results import (
-    as_json,
-    has_failed,
-    is_acknowledgement,
-    is_empty,
-    text_of,
-)
+from toolcrib.guidance.results import as_json, has_failed, is_acknowledgement, is_empty, text_of
 from toolcrib.text import LETTERS_OR_DIGITS, likeness, name_words, tokenise
 
 MAX_NAME_CHARS, MAX_PARAMETERS, MAX_KEPT_CHARS = 200, 100, 1_000
 """Parts of a call that are kept."""
 
-MAX_PARAMETER_CHARS, MAX_MESSAGE_CHARS = 8_000, 4_000
+MAX_VALUES, MAX_PARAMETER_CHARS, MAX_MESSAGE_CHARS = 1_000, 8_000, 4_000
 """Parts of a call that are compared."""
 
 MIN_REQUEST_LIKENESS, MIN_ANSWER_LIKENESS, MIN_ERROR_LIKENESS = 0.6, 0.8, 0.8
@@ -120,16 +114,19 @@ class ToolCall:
     @property
     def is_under_way(self) -> bool:
         """True if the answer is the status of work that goes on."""
-        text = self.message
-        return (
-            self.success and self.result.chars < MAX_STATUS_CHARS and bool(_UNDER_WAY.search(text))
-        )
+        is_status = self.success and self.result.chars < MAX_STATUS_CHARS
+        return is_status and _UNDER_WAY.search(self.message) is not None
 
     @property
-    def brings_nothing(self) -> bool:
-        """True for an answer without content, or without a tenth of new words."""
+    def is_idle(self) -> bool:
+        """True if the call failed, or its answer has no content, or hardly a new word."""
         is_known = self.new_share < MIN_NEW_SHARE and not is_acknowledgement(self.message)
-        return is_known or is_empty(self.message)
+        return is_known or is_empty(self.message) or not self.success
+
+    @property
+    def is_vain_search(self) -> bool:
+        """True for a search that worked and brought nothing."""
+        return self.success and self.is_search and self.is_idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,26 +183,18 @@ def make_call(
     )
 
 
-def is_same_request(call: ToolCall, other: ToolCall) -> bool:
-    """True if two calls ask one tool for the same in nearly the same words.
+def repeats(call: ToolCall, other: ToolCall) -> bool:
+    """True if a call asks again what was asked, and is answered as before but for numbers.
 
     Names that differ on both sides make another request: another file, id, date or number.
     """
-    if call.tool_name != other.tool_name:
+    if call.tool_name != other.tool_name or call.answer_form != other.answer_form:
         return False
-    if call.request == other.request:
-        return True
-    if call.names - other.names and other.names - call.names:
-        return False
-    return likeness(call.words, other.words) >= MIN_REQUEST_LIKENESS
-
-
-def repeats(call: ToolCall, other: ToolCall) -> bool:
-    """True if a call asks again what was asked, and is answered as before but for numbers."""
-    if not is_same_request(call, other) or call.answer_form != other.answer_form:
-        return False
-    if call.request != other.request and is_acknowledgement(call.message):
-        return False
+    if call.request != other.request:
+        is_other = call.names - other.names and other.names - call.names
+        is_near = likeness(call.words, other.words) >= MIN_REQUEST_LIKENESS
+        if is_other or not is_near or is_acknowledgement(call.message):
+            return False
     return likeness(call.answer, other.answer) >= MIN_ANSWER_LIKENESS
 
 
@@ -223,7 +212,7 @@ def _read_parameters(
 ) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     """Words of all parameters, the names among them, and the names outside a query."""
     words, names, places = set[str](), set[str](), set[str]()
-    for key, text in islice(_values(parameters), MAX_PARAMETERS):
+    for key, text in _values(parameters):
         words |= _words(text)
         is_phrase = len(text.split()) > 1
         tokens = (token.rstrip(".:-?") for token in _TOKEN.findall(text.lower()))
@@ -236,8 +225,10 @@ def _read_parameters(
 
 def _values(parameters: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
     """Texts and numbers within the parameters, each with its key."""
-    waiting: list[tuple[str, Any]] = [(str(key), value) for key, value in parameters.items()]
-    while waiting:
+    waiting: list[tuple[str, Any]] = [("", parameters)]
+    for _ in range(MAX_VALUES):
+        if not waiting:
+            return
         key, value = waiting.pop()
         if isinstance(value, Mapping):
             nested = cast("Mapping[Any, Any]", value).items()

@@ -25,30 +25,18 @@ from toolcrib.records import Message
 if TYPE_CHECKING:
     from toolcrib.language_models import LanguageModel
 
-__all__ = [
+__all__: list[str] = [
     "AllOfClassifier",
     "AnyOfClassifier",
     "ClassificationResult",
     "ClassifierBenchmark",
-    "ClassifierConfig",
-    "ClassifierCooldownTracker",
-    "DoomLoopClassifier",
-    "ErrorStreakClassifier",
-    "GuidanceClassifier",
-    "GuidanceContext",
-    "HighToolCountClassifier",
-    "LLMClassifier",
-    "LargeOutputClassifier",
-    "NotClassifier",
-    "PendingToolCall",
-    "ProgressStallClassifier",
-    "SensitiveContentClassifier",
-    "SequentialWhenParallelClassifier",
-    "SingleToolRepeatedClassifier",
-    "ThresholdClassifier",
-    "benchmark_classifier",
-    "run_classifiers",
 ]
+__all__ += ["ClassifierConfig", "ClassifierCooldownTracker", "DoomLoopClassifier"]
+__all__ += ["ErrorStreakClassifier", "GuidanceClassifier", "GuidanceContext"]
+__all__ += ["HighToolCountClassifier", "LLMClassifier", "LargeOutputClassifier", "NotClassifier"]
+__all__ += ["PendingToolCall", "ProgressStallClassifier", "SensitiveContentClassifier"]
+__all__ += ["SequentialWhenParallelClassifier", "SingleToolRepeatedClassifier"]
+__all__ += ["ThresholdClassifier", "benchmark_classifier", "run_classifiers"]
 
 logger = logging.getLogger(__name__)
 
@@ -459,7 +447,7 @@ class ThresholdClassifier:
 _MODEL_RETRY_PAUSE_S = 30.0
 """Seconds without another request after a failure, because an agent waits for the answer."""
 
-MAX_CACHED, LAST_CALLS, _MAX_PROMPT_NAME_CHARS = 256, 5, 80
+MAX_CACHED, LAST_CALLS = 256, 5
 
 NO_VERDICT = ClassificationResult.no("the language model had no verdict")
 
@@ -537,14 +525,11 @@ def _summary(context: GuidanceContext) -> str:
     trajectory = context.trajectory
     lines = [f"{trajectory.tool_call_count} calls, {trajectory.error_count} failed"]
     lines += [
-        f"- {call.tool_name[:_MAX_PROMPT_NAME_CHARS]}: {'ok' if call.success else 'failed'}"
+        f"- {call.tool_name}: {'ok' if call.success else 'failed'}"
         for call in trajectory.recent_tool_calls(LAST_CALLS)
     ]
     lines += [f"pattern: {name}" for name in trajectory.patterns()]
-    lines += [
-        f"about to call: {each.tool_name[:_MAX_PROMPT_NAME_CHARS]}"
-        for each in context.pending_tool_calls[:3]
-    ]
+    lines += [f"about to call: {each.tool_name}" for each in context.pending_tool_calls[:3]]
     return "\n".join(lines)
 
 

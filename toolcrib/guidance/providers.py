@@ -20,22 +20,10 @@ from toolcrib.guidance.classifiers import (
 from toolcrib.guidance.trajectory import TrajectoryAnalysis
 from toolcrib.records import GuidanceInjection
 
-__all__ = [
-    "AlternateToolProvider",
-    "ConsultationProvider",
-    "DecisionPoint",
-    "DiagnosticSignalProvider",
-    "DoomLoopBreaker",
-    "FindAlternates",
-    "GuidanceProvider",
-    "GuidanceProviderConfig",
-    "ParallelToolReminder",
-    "SearchLoopProvider",
-    "StuckTool",
-    "collect_guidance",
-    "default_providers",
-    "stuck_tool",
-]
+__all__: list[str] = ["AlternateToolProvider", "ConsultationProvider", "DecisionPoint"]
+__all__ += ["DiagnosticSignalProvider", "DoomLoopBreaker", "FindAlternates", "GuidanceProvider"]
+__all__ += ["GuidanceProviderConfig", "ParallelToolReminder", "SearchLoopProvider", "StuckTool"]
+__all__ += ["collect_guidance", "default_providers", "stuck_tool"]
 
 logger = logging.getLogger(__name__)
 
@@ -87,12 +75,6 @@ class GuidanceProviderConfig:
     max_fires_per_session: int | None = None
     points: frozenset[DecisionPoint] = EVERYWHERE
 
-    @property
-    def limits(self) -> ClassifierConfig:
-        """Limits as the tracker counts them."""
-        how_often = self.cooldown_turns, self.max_fires_per_session
-        return ClassifierConfig(self.min_confidence, *how_often)
-
 
 def collect_guidance(
     providers: Iterable[GuidanceProvider | GuidanceProviderConfig],
@@ -138,7 +120,9 @@ def _hints(
     """Hints of a provider now, within its limits."""
     provider = config.provider
     try:
-        may = tracker is None or tracker.can_fire(provider, context.turn, config.limits)
+        how_often = config.cooldown_turns, config.max_fires_per_session
+        limits = ClassifierConfig(config.min_confidence, *how_often)
+        may = tracker is None or tracker.can_fire(provider, context.turn, limits)
         if point not in config.points or not may:
             return []
         result = (config.classifier or provider).classify(context)
@@ -183,7 +167,8 @@ def stuck_tool(trajectory: TrajectoryAnalysis) -> StuckTool | None:
     last = calls[-1]
     failed = [call for call in calls if call.tool_name == last.tool_name and not call.success]
     count = loop.occurrences if loop is not None else len(failed)
-    return StuckTool(last.tool_name, count, "" if last.success else last.message, last.moment.goal)
+    error = "" if last.success else last.message or "failed"
+    return StuckTool(last.tool_name, count, error, last.moment.goal)
 
 
 # -- those that ship -----------------------------------------------------------------------------
@@ -191,6 +176,13 @@ def stuck_tool(trajectory: TrajectoryAnalysis) -> StuckTool | None:
 
 STUCK = "stuck"
 """Cause of hints for a loop, or for consecutive failures."""
+
+
+CUT_ADVICE = (
+    "The answer is cut ({part}), and asking again shows the same part: ask for the rest, for fewer "
+    "columns or rows, or have the result written to a file."
+)
+"""Advice where the repeated answer says that it was cut."""
 
 
 class _Hint:
@@ -224,11 +216,13 @@ class _Hint:
         found = context.trajectory.patterns().get(self.alarm)
         reason = context.result.reason if context.result else None
         evidence = found.evidence if found is not None else reason
-        return f"{evidence}. {self.advice}" if evidence else self.advice
+        part = found.part if isinstance(found, DoomLoop | SearchLoop) else ""
+        advice = CUT_ADVICE.format(part=part) if part else self.advice
+        return f"{evidence}. {advice}" if evidence else advice
 
 
 class DoomLoopBreaker(_Hint):
-    """Hint to leave a loop of equal calls, or to ask otherwise where the answer was cut."""
+    """Hint to leave a loop of equal calls."""
 
     name, cause, key, priority = "doom-loop-breaker", STUCK, "doom-loop", 20
     alarm = PatternType.DOOM_LOOP
@@ -236,16 +230,6 @@ class DoomLoopBreaker(_Hint):
         "Calling it again will not help: change the arguments in substance, use another tool, or "
         "say what is missing."
     )
-
-    def _text(self, context: GuidanceContext) -> str:
-        loop = context.trajectory.patterns().get(self.alarm)
-        if not isinstance(loop, DoomLoop) or not loop.part:
-            return super()._text(context)
-        return (
-            f"{loop.evidence}. The answer is cut ({loop.part}), and asking again shows the same "
-            "part: ask for the rest, for fewer columns or rows, or have the result written to a "
-            "file."
-        )
 
 
 class DiagnosticSignalProvider(_Hint):

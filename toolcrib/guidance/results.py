@@ -191,4 +191,6 @@ def truncation(text: str) -> str:
     if not _TRUNCATION.search(ends):
         return ""
     shown, total = _SHOWN.search(ends), _TOTAL.search(ends)
-    return f"{shown[1]} of {total[1]}" if shown and total else "a part"
+    if not shown or not total:
+        return "a part"
+    return f"{shown[1]} of {total[1]}" if int(shown[1]) < int(total[1]) else ""

@@ -11,13 +11,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.guidance.alarms import (
-    find_error_streak,
-    find_loop,
-    find_search_loop,
-    find_stall,
-    is_idle,
-)
+from toolcrib.guidance.alarms import find_error_streak, find_loop, find_search_loop, find_stall
 from toolcrib.guidance.calls import Moment, ToolCall, ToolSearch, make_call, make_search
 from toolcrib.records import TrajectoryEvent, TrajectoryPattern
 
@@ -213,7 +207,7 @@ class TrajectoryBuilder:
         if call.success:
             self._searches.clear()
         self._in_a_row = 0 if call.success else self._in_a_row + 1
-        self._idle = self._idle + 1 if is_idle(call) else 0
+        self._idle = self._idle + 1 if call.is_idle else 0
 
 
 def analyse(events: Iterable[TrajectoryEvent | Mapping[str, Any]]) -> TrajectoryAnalysis:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
 
-from toolcrib.errors import MissingExtraError
+from toolcrib.errors import MissingExtraError, UnknownToolError, nearest
 
 try:
     from anthropic.types import ToolParam, ToolResultBlockParam, ToolUseBlock
+    from anthropic.types.beta import (
+        BetaRequestToolAdditionBlockParam,
+        BetaRequestToolRemovalBlockParam,
+    )
 except ImportError as missing:
     raise MissingExtraError("tools for Anthropic's models", "anthropic") from missing
 
-from toolcrib.integrations.formats import export, named_ids
+from toolcrib.integrations.formats import Definitions, ToolNames, export, restore_arguments
 from toolcrib.integrations.selection import (
     SEARCH_DESCRIPTION,
     SEARCH_PARAMETERS,
     AnyCrib,
     tools_wanted,
 )
-from toolcrib.records import Scope, Turn
+from toolcrib.records import Scope, ToolSpec, Turn
+
+ToolChangeBlock: TypeAlias = BetaRequestToolAdditionBlockParam | BetaRequestToolRemovalBlockParam
 
 SEARCH_TOOL_NAME = "find_tools"
 """Name of the tool that searches the deferred tools."""
@@ -28,19 +36,21 @@ NO_TOOL_FITS = "No tool here fits. Say in other words what the tool must do, or 
 
 def turn_tools(
     crib: AnyCrib, turn: Turn | str, *, k: int | None = None
-) -> tuple[list[ToolParam], dict[str, str]]:
+) -> tuple[list[ToolParam], ToolNames]:
     """Return the `tools=` of a turn, and the ids by their names.
+
+    `names.call(block.name, block.input)` gives the id and the arguments of a call.
 
     Raises:
         StoreError: a store does not answer.
     """
-    tools = [hit.tool for hit in crib.route(turn, k=k).tools.tools]
-    return cast("list[ToolParam]", export(tools, "anthropic")), named_ids(tools, "anthropic")
+    made = Definitions.of((hit.tool for hit in crib.route(turn, k=k).tools.tools), "anthropic")
+    return cast("list[ToolParam]", made.tools), made.names
 
 
 def deferred_tools(
     crib: AnyCrib, *, scope: Scope | None = None
-) -> tuple[list[ToolParam], dict[str, str]]:
+) -> tuple[list[ToolParam], ToolNames]:
     """Return all enabled tools in reach as deferred tools after the search tool, and their ids.
 
     The list is the same at every request, so that a prompt cache holds. Tools of your own may be
@@ -54,8 +64,8 @@ def deferred_tools(
     )
     search = {"name": SEARCH_TOOL_NAME, "description": SEARCH_DESCRIPTION}
     search_tool = {**search, "input_schema": dict(SEARCH_PARAMETERS)}
-    listed = [search_tool, *export(tools, "anthropic-deferred")]
-    return cast("list[ToolParam]", listed), named_ids(tools, "anthropic-deferred")
+    made = Definitions.of(tools, "anthropic-deferred")
+    return cast("list[ToolParam]", [search_tool, *made.tools]), made.names
 
 
 def search_result(
@@ -72,3 +82,85 @@ def search_result(
     content = export(tools, "tool_reference") or [{"type": "text", "text": NO_TOOL_FITS}]
     result = {"type": "tool_result", "tool_use_id": call.id, "content": content}
     return cast("ToolResultBlockParam", result)
+
+
+# -- tools in the middle of a conversation ---------------------------------------------------------
+
+INLINE_TOOLS_BETA = "inline-tools-2026-09-15"
+"""Beta of the Messages API that takes the blocks of `turn_blocks`."""
+
+KEEP_TURNS = 3
+"""Turns for which a tool stays offered after a turn that needed it."""
+
+
+@dataclass(slots=True)
+class InlineTools:
+    """Tools of one conversation: those defined so far, and the last turn that needed each.
+
+    A called tool stays offered.
+    """
+
+    turns: int = 0
+    defined: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    offered: dict[str, int] = field(default_factory=dict[str, int])
+    called: set[str] = field(default_factory=set[str])
+    tools: dict[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Take note of a call; return the id of its tool, and the arguments by their own names.
+
+        Raises:
+            UnknownToolError: no tool of the conversation has the name.
+        """
+        if name not in self.tools:
+            raise UnknownToolError(name, nearest(name, self.tools))
+        self.called.add(name)
+        return self.tools[name].id, restore_arguments(self.tools[name], arguments)
+
+
+def turn_blocks(
+    crib: AnyCrib,
+    turn: Turn | str,
+    state: InlineTools,
+    *,
+    k: int | None = None,
+    keep_turns: int = KEEP_TURNS,
+) -> list[ToolChangeBlock]:
+    """Return the content of a `system` message that changes the tools for a turn, and note it.
+
+    The message stands after the user's; without a block none is needed. A new or changed tool is
+    defined by value, one that was defined before is referred to, and a tool that neither the last
+    `keep_turns` turns nor a call needed is removed. `tools=` and all earlier messages stay as
+    they were, so that a prompt cache holds.
+
+    Raises:
+        StoreError: a store does not answer.
+    """
+    found = [hit.tool for hit in crib.route(turn, k=k, shown=_offered_ids(state)).tools.tools]
+    made = Definitions.of(found, "anthropic")
+    specs = {tool.id: tool for tool in found}
+    state.turns += 1
+    blocks: list[dict[str, Any]] = []
+    for definition in made.tools:
+        name = definition["name"]
+        is_known = state.defined.get(name) == definition
+        if not is_known or name not in state.offered:
+            by_value = {"type": "tool_definition", "definition": definition}
+            blocks.append(
+                {"type": "tool_addition", "tool": _reference(name) if is_known else by_value}
+            )
+        state.defined[name], state.offered[name] = definition, state.turns
+        state.tools[name] = specs[made.names[name]]
+    for name, last in list(state.offered.items()):
+        if last <= state.turns - keep_turns - 1 and name not in state.called:
+            del state.offered[name]
+            blocks.append({"type": "tool_removal", "tool": _reference(name)})
+    return cast("list[ToolChangeBlock]", blocks)
+
+
+def _reference(name: str) -> dict[str, str]:
+    return {"type": "tool_reference", "name": name}
+
+
+def _offered_ids(state: InlineTools) -> list[str]:
+    return [state.tools[name].id for name in state.offered]

@@ -28,6 +28,7 @@ from toolcrib.crib import Crib
 from toolcrib.indexers.readers.mcp import tool_specs
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.integrations.formats import OwnTool
+from toolcrib.integrations.providers import fit_definition
 from toolcrib.records import FindResult, ToolHit, ToolSpec
 from toolcrib.records.codec import as_json, is_object
 from toolcrib.retrieval.options import MAX_NEEDS, SearchOptions
@@ -311,9 +312,10 @@ LAST_IS_GENERAL = " The last one is there as a general one."
 
 
 def definition(described: Mapping[str, Any]) -> dict[str, Any]:
-    """Reduce an MCP tool to its name, description and arguments, which a model needs."""
-    kept = ("name", "description", "inputSchema")
-    return {key: described[key] for key in kept if described.get(key)}
+    """Reduce an MCP tool to its name, description and arguments, as every provider takes them."""
+    schema, about = fit_definition(described["inputSchema"], described.get("description", ""))
+    shown = {"name": described["name"], "description": about, "inputSchema": schema}
+    return {key: value for key, value in shown.items() if value}
 
 
 def search_answer(

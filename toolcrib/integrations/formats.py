@@ -9,27 +9,46 @@ the same tool.
 
 from __future__ import annotations
 
-import hashlib
+import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from toolcrib.errors import QueryError
+from toolcrib.errors import QueryError, UnknownToolError, nearest
 from toolcrib.integrations.declarations import is_function_name, python_stub, typescript
-from toolcrib.records import ToolSpec
-from toolcrib.records.definitions import parameters_schema, signature, summary
-from toolcrib.records.tools import default_id
+from toolcrib.integrations.providers import (
+    DIGEST_CHARS,
+    MAX_NAME_CHARS,
+    UnfitSchemaError,
+    fit_schema,
+    is_closed,
+    rename_arguments,
+    rename_properties,
+    safe_names,
+    with_digest,
+)
+from toolcrib.records import LeftOut, ToolSpec
+from toolcrib.records.codec import is_object, list_of
+from toolcrib.records.definitions import signature, summary
+from toolcrib.records.tools import ALWAYS_LOAD, INPUT_EXAMPLES, SEARCH_HINT, default_id
 
 __all__ = [
     "FORMATS",
     "RESERVED_NAMES",
     "SOURCES",
+    "Definitions",
+    "ToolNames",
     "export",
     "named_ids",
     "provider_name",
+    "restore_arguments",
 ]
+
+logger = logging.getLogger(__name__)
 
 
 class OwnTool(StrEnum):
@@ -47,48 +66,119 @@ class OwnTool(StrEnum):
 RESERVED_NAMES: frozenset[str] = frozenset(OwnTool)
 """Names that no tool of an index gets."""
 
-_NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]+")
 _PLAIN = re.compile(r"(?!_)[a-zA-Z0-9_-]+(?<!_)")
-MAX_NAME = 64
-"""Both providers accept names of `[a-zA-Z0-9_-]{1,64}` only."""
-
-DIGEST_CHARS = 12
-"""Characters that tell names apart which would else be the same: among a million tools, two have
-the same digest once in 500 times, and then they are refused."""
+_MCP_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+"""Names of tools by MCP (SEP-986)."""
 
 _DIGESTED = re.compile(rf"_[0-9a-f]{{{DIGEST_CHARS}}}\Z")
+
+
+class ToolNames(dict[str, str]):
+    """Ids of tools by the names in definitions; in a namespace `namespace.name` is a name.
+
+    Tools' own names may be of several tools; such a name is left out.
+    """
+
+    def __init__(self, named: Iterable[_NamedTool]) -> None:
+        named = list(named)
+        count = Counter(name for name, _ in named)
+        self._tools = {name: tool for name, tool in named if count[name] == 1}
+        super().__init__({name: tool.id for name, tool in self._tools.items()})
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Id of the called tool, and its arguments by their own names.
+
+        Raises:
+            UnknownToolError: no tool of these definitions has the name.
+        """
+        if name not in self._tools:
+            raise UnknownToolError(name, nearest(name, self))
+        return self[name], restore_arguments(self._tools[name], arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """Definitions ready to hand to a model: one a tool, or one a server where tools are grouped.
+
+    `left_out` has the tools that no definition in this format can express.
+    """
+
+    tools: list[dict[str, Any]]
+    names: ToolNames
+    left_out: tuple[LeftOut, ...] = ()
+
+    @classmethod
+    def of(cls, tools: Iterable[ToolSpec], format: str, *, enriched: bool = False) -> Definitions:
+        """Write the definitions of tools.
+
+        A description is what the tool's author wrote; if `enriched`, followed by the purpose
+        that an enrichment has. A schema has the form that every provider takes; where its root
+        had alternatives, the description says which.
+
+        In a provider's format a tool is there once, as `provider_name` says; in a namespace its
+        server's name is left out. `mcp` has tools as their servers list them. A skill is in no
+        provider's format.
+
+        Raises:
+            QueryError: there is no such format, or two tools would have one name in it.
+        """
+        named = _named_tools(tools, format)
+        chosen, left_out = FORMATS[format], list[LeftOut]()
+        shown: list[_NamedTool] = []
+        for name, tool in named:
+            try:
+                fit = _fit(tool, chosen.properties)
+            except UnfitSchemaError as error:
+                left_out.append(LeftOut(tool.id, str(error)))
+                _log_once(tool.id, str(error))
+                continue
+            shown.append((name, _with_purpose(fit, tool) if enriched else fit))
+        kept = {tool.id for _, tool in shown}
+        names = ToolNames((name, tool) for name, tool in named if tool.id in kept)
+        return cls(chosen.write(shown), names, tuple(left_out))
 
 
 def export(
     tools: Iterable[ToolSpec], format: str, *, enriched: bool = False
 ) -> list[dict[str, Any]]:
-    """Definitions ready to hand to a model; one a tool, or one a server where tools are grouped.
-
-    A description is what the tool's author wrote; if `enriched`, followed by the purpose that an
-    enrichment has.
-
-    In a provider's format a tool is there once, as `provider_name` says; in a namespace its
-    server's name is left out. `mcp` has tools as their servers list them.
-
-    A skill is in no provider's format.
+    """Definitions of tools in a format, without those that cannot be expressed in it.
 
     Raises:
-        QueryError: there is no such format, or two tools would have one name in it.
+        QueryError: as `Definitions.of`.
     """
-    named = _named_tools(tools, format)
-    if enriched:
-        named = [(name, _told_more(tool)) for name, tool in named]
-    return FORMATS[format][0](named)
+    return Definitions.of(tools, format, enriched=enriched).tools
+
+
+def named_ids(tools: Iterable[ToolSpec], format: str) -> ToolNames:
+    """Ids of tools by the names that `export` gives them.
+
+    Raises:
+        QueryError: as `Definitions.of`.
+    """
+    return Definitions.of(tools, format).names
+
+
+def restore_arguments(tool: ToolSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments with the names of the tool's own schema, which a definition may have replaced.
+
+    Own names stay, so that arguments may be restored twice.
+    """
+    try:
+        schema = fit_schema(tool.input_schema).schema
+    except UnfitSchemaError:
+        return dict(arguments)
+    own = {safe: name for name, safe in safe_names(schema).items()}
+    return rename_arguments([schema], arguments, own) if own else dict(arguments)
 
 
 def _named_tools(tools: Iterable[ToolSpec], format: str) -> list[_NamedTool]:
     """The tools that a provider can be handed, with their names; a skill cannot be called."""
     if format not in FORMATS:
         raise QueryError(f"there is no format {format!r}; known are {', '.join(FORMATS)}")
-    naming = FORMATS[format][1]
-    if naming is _own_name:
+    naming = FORMATS[format].name
+    if naming in {_own_name, _mcp_name}:
         has_skills = format in {"signature", "json"}
-        return [(tool.name, tool) for tool in tools if has_skills or tool.kind == "tool"]
+        return [(naming(tool), tool) for tool in tools if has_skills or tool.kind == "tool"]
     named: dict[str, ToolSpec] = {}
     for tool in tools:
         if tool.kind == "tool" and named.setdefault(name := naming(tool), tool) != tool:
@@ -99,24 +189,34 @@ def _named_tools(tools: Iterable[ToolSpec], format: str) -> list[_NamedTool]:
     return list(named.items())
 
 
-def _told_more(tool: ToolSpec) -> ToolSpec:
-    if not tool.enrichment or not tool.enrichment.purpose:
+def _fit(tool: ToolSpec, properties: _PropertyNames | None) -> ToolSpec:
+    """Tool with a schema, a description and examples that every provider takes."""
+    if properties is None:
         return tool
-    told = f"{tool.description}\n\n{tool.enrichment.purpose}".strip()
-    return tool.model_copy(update={"description": told})
+    fit = fit_schema(tool.input_schema)
+    names = safe_names(fit.schema) if properties == "safe" else {}
+    annotations = dict(tool.annotations)
+    if examples := list_of(annotations.get(INPUT_EXAMPLES)):
+        annotations[INPUT_EXAMPLES] = [
+            rename_arguments([fit.schema], each, names) for each in examples if is_object(each)
+        ]
+    changed = {
+        "input_schema": rename_properties(fit.schema, names) if names else fit.schema,
+        "description": "\n\n".join(filter(None, (tool.description, fit.note))),
+        "annotations": annotations,
+    }
+    return tool.model_copy(update=changed)
 
 
-def named_ids(tools: Iterable[ToolSpec], format: str) -> dict[str, str]:
-    """Which tool's id the names in `export` stand for; in a namespace `namespace.name` does.
+def _with_purpose(tool: ToolSpec, given: ToolSpec) -> ToolSpec:
+    purpose = given.enrichment.purpose if given.enrichment else ""
+    description = f"{tool.description}\n\n{purpose}".strip()
+    return tool.model_copy(update={"description": description}) if purpose else tool
 
-    Tools' own names may be of several; such a name is left out.
 
-    Raises:
-        QueryError: as `export`.
-    """
-    named = _named_tools(tools, format)
-    count = Counter(name for name, _ in named)
-    return {name: tool.id for name, tool in named if count[name] == 1}
+@lru_cache(1_000)
+def _log_once(tool_id: str, reason: str) -> None:
+    logger.warning("%s is left out of definitions: %s", tool_id, reason)
 
 
 # -- names -------------------------------------------------------------------------------------
@@ -135,6 +235,10 @@ def _own_name(tool: ToolSpec) -> str:
     return tool.name
 
 
+def _mcp_name(tool: ToolSpec) -> str:
+    return tool.name if _MCP_NAME.fullmatch(tool.name) else with_digest(tool.name, tool.id)
+
+
 def _name_in_namespace(tool: ToolSpec) -> str:
     """`namespace.name`; the name alone without a server."""
     name = _exact_or_digest(tool, tool.name)
@@ -145,13 +249,13 @@ def _exact_or_digest(tool: ToolSpec, *parts: str) -> str:
     given = [part for part in parts if part]
     name = "__".join(given)
     has_usual_id = tool.id == default_id(tool.server, tool.name)
-    return name if has_usual_id and _is_exact(given) else _with_digest(name, tool.id)
+    return name if has_usual_id and _is_exact(given) else with_digest(name, tool.id)
 
 
 def _is_exact(parts: Sequence[str]) -> bool:
     """True if providers accept the joined parts, and no others are joined or digested to them."""
     name = "__".join(parts)
-    if len(name) > MAX_NAME or name in RESERVED_NAMES or _DIGESTED.search(name):
+    if len(name) > MAX_NAME_CHARS or name in RESERVED_NAMES or _DIGESTED.search(name):
         return False
     return all(_PLAIN.fullmatch(part) and "__" not in part for part in parts)
 
@@ -162,17 +266,11 @@ def _function_name(tool: ToolSpec) -> str:
     if is_function_name(name):
         return name
     plain = name.replace("-", "_")
-    return _with_digest(plain if is_function_name(plain) else f"tool_{plain}", tool.id)
+    return with_digest(plain if is_function_name(plain) else f"tool_{plain}", tool.id)
 
 
 def _namespace(server: str) -> str:
-    return server if _is_exact([server]) else _with_digest(server, server)
-
-
-def _with_digest(name: str, of: str) -> str:
-    digest = hashlib.blake2b(of.encode("utf-8", "surrogatepass"), digest_size=DIGEST_CHARS // 2)
-    accepted = _NOT_ALLOWED.sub("_", name).strip("_")[: MAX_NAME - DIGEST_CHARS - 1]
-    return f"{accepted or 'tool'}_{digest.hexdigest()}"
+    return server if _is_exact([server]) else with_digest(server, server)
 
 
 # -- definitions -------------------------------------------------------------------------------
@@ -180,20 +278,26 @@ def _with_digest(name: str, of: str) -> str:
 
 _NamedTool: TypeAlias = tuple[str, ToolSpec]
 _NamedTools: TypeAlias = Sequence[_NamedTool]
-_Definitions: TypeAlias = Callable[[_NamedTools], list[dict[str, Any]]]
+_Write: TypeAlias = Callable[[_NamedTools], list[dict[str, Any]]]
 
 
 def _mcp(tools: _NamedTools) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "description": tool.description,
-            "inputSchema": parameters_schema(tool),
-            **({"outputSchema": tool.output_schema} if tool.output_schema else {}),
-            **({"annotations": tool.annotations} if tool.annotations else {}),
-        }
-        for name, tool in tools
-    ]
+    return [_mcp_tool(tool, name) for name, tool in tools]
+
+
+def _mcp_tool(tool: ToolSpec, name: str) -> dict[str, Any]:
+    meta = provider_meta(tool)
+    annotations = {key: each for key, each in tool.annotations.items() if key not in meta}
+    schemas = {"inputSchema": tool.input_schema, "outputSchema": tool.output_schema}
+    beside = {**schemas, "annotations": annotations, "_meta": meta}
+    shown = {"name": name, "description": tool.description}
+    return shown | {key: value for key, value in beside.items() if value}
+
+
+def provider_meta(tool: ToolSpec) -> dict[str, Any]:
+    """What a tool's `_meta` says to providers about the search for it."""
+    known = {key: tool.annotations.get(key) for key in (SEARCH_HINT, ALWAYS_LOAD)}
+    return {key: value for key, value in known.items() if value is not None}
 
 
 def _openai(tools: _NamedTools) -> list[dict[str, Any]]:
@@ -217,19 +321,40 @@ def _openai_namespaces(tools: _NamedTools) -> list[dict[str, Any]]:
 
 
 def _function(tool: ToolSpec, name: str) -> dict[str, Any]:
-    return {"name": name, "description": tool.description, "parameters": parameters_schema(tool)}
+    shown = {"name": name, "description": tool.description, "parameters": tool.input_schema}
+    return shown | _strict(tool, complete=True)
+
+
+def _strict(tool: ToolSpec, *, complete: bool) -> dict[str, bool]:
+    """The author's `strict`, if the provider takes it with this schema."""
+    is_asked = tool.annotations.get("strict") is True
+    return {"strict": True} if is_asked and is_closed(tool.input_schema, complete=complete) else {}
 
 
 def _anthropic(tools: _NamedTools) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "description": tool.description, "input_schema": parameters_schema(tool)}
-        for name, tool in tools
-    ]
+    return [_anthropic_tool(tool, name) for name, tool in tools]
+
+
+def _anthropic_tool(tool: ToolSpec, name: str) -> dict[str, Any]:
+    schema = tool.input_schema
+    shown: dict[str, Any] = {"name": name, "description": tool.description, "input_schema": schema}
+    shown |= _strict(tool, complete=False)
+    if examples := list_of(tool.annotations.get(INPUT_EXAMPLES)):
+        # A search needs no checker of schemas, which takes a tenth of a second to import.
+        from toolcrib.integrations.arguments import argument_errors
+
+        # One example that does not fit costs the whole request.
+        fitting = [each for each in examples if not argument_errors(schema, each)]
+        shown |= {INPUT_EXAMPLES: fitting} if fitting else {}
+    return shown
 
 
 def _anthropic_deferred(tools: _NamedTools) -> list[dict[str, Any]]:
     """Definition that is handed over once, for `tool_reference` to refer to."""
-    return [{**each, "defer_loading": True} for each in _anthropic(tools)]
+    return [
+        each if tool.annotations.get(ALWAYS_LOAD) is True else {**each, "defer_loading": True}
+        for (_, tool), each in zip(tools, _anthropic(tools), strict=True)
+    ]
 
 
 def _tool_reference(tools: _NamedTools) -> list[dict[str, Any]]:
@@ -246,7 +371,7 @@ def _signatures(tools: _NamedTools) -> list[dict[str, Any]]:
     ]
 
 
-def _declared(write: Callable[[ToolSpec, str], str]) -> _Definitions:
+def _declared(write: Callable[[ToolSpec, str], str]) -> _Write:
     """Functions for code that a model writes."""
 
     def shown(tools: _NamedTools) -> list[dict[str, Any]]:
@@ -263,19 +388,32 @@ def _json(tools: _NamedTools) -> list[dict[str, Any]]:
 
 # -- formats -----------------------------------------------------------------------------------
 
-FORMATS: dict[str, tuple[_Definitions, Callable[[ToolSpec], str]]] = {
-    "mcp": (_mcp, _own_name),
-    "openai": (_openai, provider_name),
-    "openai-namespaces": (_openai_namespaces, _name_in_namespace),
-    "anthropic": (_anthropic, provider_name),
-    "anthropic-deferred": (_anthropic_deferred, provider_name),
-    "tool_reference": (_tool_reference, provider_name),
-    "signature": (_signatures, _own_name),
-    "typescript": (_declared(typescript), _function_name),
-    "python-stub": (_declared(python_stub), _function_name),
-    "json": (_json, _own_name),
+_PropertyNames: TypeAlias = Literal["own", "safe"]
+
+
+class _Format(NamedTuple):
+    """Format: writer of its definitions, its name of a tool, and its names of properties.
+
+    Without names of properties a schema stays as its author wrote it.
+    """
+
+    write: _Write
+    name: Callable[[ToolSpec], str]
+    properties: _PropertyNames | None = None
+
+
+FORMATS: dict[str, _Format] = {
+    "mcp": _Format(_mcp, _mcp_name, "own"),
+    "openai": _Format(_openai, provider_name, "safe"),
+    "openai-namespaces": _Format(_openai_namespaces, _name_in_namespace, "safe"),
+    "anthropic": _Format(_anthropic, provider_name, "safe"),
+    "anthropic-deferred": _Format(_anthropic_deferred, provider_name, "safe"),
+    "tool_reference": _Format(_tool_reference, provider_name, "safe"),
+    "signature": _Format(_signatures, _own_name),
+    "typescript": _Format(_declared(typescript), _function_name),
+    "python-stub": _Format(_declared(python_stub), _function_name),
+    "json": _Format(_json, _own_name),
 }
-"""Writer of a format: its definitions of tools, and its name of a tool."""
 
 SOURCES = {"typescript": "", "python-stub": "from typing import Any, Literal\n\n\n"}
 """Formats whose declarations together are a source, and what stands before them in it."""

@@ -27,14 +27,25 @@ try:
     from langchain_core.documents import Document
     from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
     from langchain_core.retrievers import BaseRetriever
+    from langchain_core.tools import BaseTool
     from langgraph.errors import GraphBubbleUp
     from langgraph.types import Command
     from typing_extensions import TypedDict
 except ImportError as missing:
     raise MissingExtraError("agents of LangChain", "langchain") from missing
 
+from toolcrib.integrations.formats import export, restore_arguments
 from toolcrib.integrations.selection import AnyCrib, passage_metadata, tools_for_turn
-from toolcrib.records import Attachment, KnowledgeResult, Message, Outcome, Scope, Turn
+from toolcrib.records import (
+    Attachment,
+    KnowledgeResult,
+    Message,
+    Outcome,
+    Scope,
+    ToolSpec,
+    Turn,
+)
+from toolcrib.records.codec import is_object
 
 logger = logging.getLogger(__name__)
 
@@ -104,8 +115,9 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
     The tools are chosen once for the user's message, by their names in the index, and stay for
     all later calls of the model in the turn. Tools unknown to the index stay too (such as other
     middleware's), as do tools in `always_include` and tools that the provider runs. `k` replaces
-    `tools.k`. Outcomes of calls are reported to the crib. Tools of earlier turns keep their
-    places; with `tools.append_only` they also stay.
+    `tools.k`. Schemas, as tools of MCP have them, get the form that all providers take, and calls
+    the names of the tool's own. Outcomes of calls are reported to the crib. Tools of earlier turns
+    keep their places; with `tools.append_only` they also stay.
 
     Raises:
         SettingsError: the agent has no tool of a name in `always_include`.
@@ -192,7 +204,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
             return refusal
         began = perf_counter()
         try:
-            result = handler(request)
+            result = handler(_with_own_names(request))
         except GraphBubbleUp:
             raise
         except Exception:
@@ -211,7 +223,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
             return refusal
         began = perf_counter()
         try:
-            result = await handler(request)
+            result = await handler(_with_own_names(request))
         except GraphBubbleUp:
             raise
         except Exception:
@@ -236,7 +248,33 @@ def _with_chosen_tools(request: ModelRequest[Any], chosen: _Choice | None) -> Mo
     # Tools that other middleware added since stay.
     tools += [tool for name, tool in named.items() if name not in chosen["hidden"]]
     provided = [tool for tool in request.tools if isinstance(tool, dict)]
-    return request.override(tools=[*tools, *provided])
+    return request.override(tools=[*map(_fit_tool, tools), *provided])
+
+
+def _fit_tool(tool: BaseTool) -> BaseTool:
+    """A tool with a JSON Schema, as tools of MCP have it, in the form that all providers take."""
+    if (spec := _schema_spec(tool)) is None:
+        return tool
+    shown = next(iter(export([spec], "anthropic")), None)
+    if shown is None or shown["input_schema"] == spec.input_schema:
+        return tool
+    changed = {"args_schema": shown["input_schema"], "description": shown["description"]}
+    return tool.model_copy(update=changed)
+
+
+def _schema_spec(tool: BaseTool | None) -> ToolSpec | None:
+    """Specification of a tool with a JSON Schema; None for arguments that are a Python class."""
+    if tool is None or not is_object(schema := tool.args_schema):
+        return None
+    return ToolSpec(name=tool.name, description=tool.description, input_schema=schema)
+
+
+def _with_own_names(request: ToolCallRequest) -> ToolCallRequest:
+    """The call with the names of the tool's own schema, which the model may not have seen."""
+    if (spec := _schema_spec(request.tool)) is None:
+        return request
+    own = restore_arguments(spec, request.tool_call["args"])
+    return request.override(tool_call={**request.tool_call, "args": own})
 
 
 def _refusal(request: ToolCallRequest) -> ToolMessage | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
@@ -20,7 +21,7 @@ try:
 except ImportError as missing:
     raise MissingExtraError("agents of OpenAI's SDK", "openai-agents") from missing
 
-from toolcrib.integrations.formats import export, named_ids
+from toolcrib.integrations.formats import Definitions, ToolNames, export, restore_arguments
 from toolcrib.integrations.selection import (
     SEARCH_DESCRIPTION,
     SEARCH_PARAMETERS,
@@ -62,7 +63,8 @@ async def agent_for_turn(
 ) -> Agent[_Context]:
     """Copy an agent with the functions that fit `said`, the input of `Runner.run`.
 
-    Hosted tools, functions unknown to the index, and MCP servers stay. `k` replaces the
+    Hosted tools, functions unknown to the index, and MCP servers stay. A schema that is not strict
+    gets the form that all providers take. `k` replaces the
     settings' `tools.k`.
 
     Raises:
@@ -74,7 +76,34 @@ async def agent_for_turn(
         tools_for_turn, crib, turn_of(said, scope), functions, k=k, always=always_include
     )
     hosted = [tool for tool in agent.tools if not isinstance(tool, FunctionTool)]
-    return replace(agent, tools=[*(functions[name] for name in found.names), *hosted])
+    chosen = (_fit_function(functions[name]) for name in found.names)
+    return replace(agent, tools=[*chosen, *hosted])
+
+
+def _fit_function(tool: FunctionTool) -> FunctionTool:
+    """Function whose schema OpenAI takes; a call gets the names of its own schema back."""
+    spec = tool_spec(tool)
+    shown = next(iter(export([spec], "openai")), None)
+    if tool.strict_json_schema or shown is None:
+        return tool
+    function = shown["function"]
+    if function["parameters"] == spec.input_schema:
+        return tool
+
+    async def invoke(context: Any, arguments: str) -> Any:
+        try:
+            given = json.loads(arguments or "{}")
+        except ValueError:
+            given = None
+        own = json.dumps(restore_arguments(spec, given)) if is_object(given) else arguments
+        return await tool.on_invoke_tool(context, own)
+
+    return replace(
+        tool,
+        description=function["description"],
+        params_json_schema=function["parameters"],
+        on_invoke_tool=invoke,
+    )
 
 
 def turn_of(said: str | Sequence[Any], scope: Scope | None = None) -> Turn:
@@ -98,23 +127,22 @@ def turn_of(said: str | Sequence[Any], scope: Scope | None = None) -> Turn:
 
 def turn_tools(
     crib: AnyCrib, turn: Turn | str, *, k: int | None = None
-) -> tuple[list[FunctionToolParam], dict[str, str]]:
+) -> tuple[list[FunctionToolParam], ToolNames]:
     """Return the `tools=` of a turn for `responses.create`, and the ids by their names.
+
+    `names.call(name, arguments)` gives the id and the arguments of a call.
 
     Raises:
         StoreError: a store does not answer.
     """
-    tools = [hit.tool for hit in crib.route(turn, k=k).tools.tools]
-    functions = [
-        {"type": "function", "strict": False, **each["function"]}
-        for each in export(tools, "openai")
-    ]
-    return cast("list[FunctionToolParam]", functions), named_ids(tools, "openai")
+    made = Definitions.of((hit.tool for hit in crib.route(turn, k=k).tools.tools), "openai")
+    functions = [{"type": "function", "strict": False, **each["function"]} for each in made.tools]
+    return cast("list[FunctionToolParam]", functions), made.names
 
 
 def search_output(
     crib: AnyCrib, call: ResponseToolSearchCall, *, k: int = 5, scope: Scope | None = None
-) -> tuple[ResponseToolSearchOutputItemParamParam | None, dict[str, str]]:
+) -> tuple[ResponseToolSearchOutputItemParamParam | None, ToolNames]:
     """Answer a search by the client with an item, and the ids of the loaded tools.
 
     A namespaced function is `namespace.name`. None for a search by the server.
@@ -123,14 +151,14 @@ def search_output(
         StoreError: the store does not answer.
     """
     if call.execution != "client":
-        return None, {}
-    tools = tools_wanted(crib, call.arguments, k=k, scope=scope)
+        return None, ToolNames(())
+    made = Definitions.of(tools_wanted(crib, call.arguments, k=k, scope=scope), "openai-namespaces")
     item = {
         "type": "tool_search_output",
         "call_id": call.call_id,
         "execution": "client",
         "status": "completed",
-        "tools": export(tools, "openai-namespaces"),
+        "tools": made.tools,
     }
     output = cast("ResponseToolSearchOutputItemParamParam", item)
-    return output, named_ids(tools, "openai-namespaces")
+    return output, made.names

@@ -25,6 +25,12 @@ MODE_STATUSES = {400, 404, 422, 500, 501}
 MODE_WORDS = ("tool", "function", "response_format", "output_config", "schema", "grammar", "jinja")
 """Words of an error about the mode."""
 
+REFUSED_OPTIONS = {"temperature": "temperature", "max_completion_tokens": "max_tokens"}
+"""Options that some models refuse, by the word of the error that says so."""
+
+OTHER_OPTIONS = {"max_tokens": "max_completion_tokens"}
+"""Options that take the place of refused ones."""
+
 SERVER_ERROR = 500
 NO_PROTOCOL = "it did not answer in its protocol"
 
@@ -73,7 +79,7 @@ class ChatFailure(Exception):  # noqa: N818 -- it never leaves the package: see 
 
     `reason` is in our own words, as a provider's may quote prompts and keys. `passing`: a
     repetition may help, after `retry_after_s` if known. `mode_refused`: another mode may help.
-    `refuses_temperature`: so may a request without temperature.
+    `refused_option`: so may a request without this option.
     """
 
     def __init__(
@@ -83,13 +89,13 @@ class ChatFailure(Exception):  # noqa: N818 -- it never leaves the package: see 
         passing: bool = False,
         retry_after_s: float | None = None,
         mode_refused: bool = False,
-        refuses_temperature: bool = False,
+        refused_option: str | None = None,
     ) -> None:
         self.reason = reason
         self.passing = passing
         self.retry_after_s = retry_after_s
         self.mode_refused = mode_refused
-        self.refuses_temperature = refuses_temperature
+        self.refused_option = refused_option
         super().__init__(reason)
 
 
@@ -171,8 +177,10 @@ class SdkChatModel(ABC):
             response = await self._create(**self._body(messages, answer, mode))
         except Exception as error:  # noqa: BLE001 -- whatever the SDK raises is a failure
             failure = failure_of(error)
-            if failure.refuses_temperature:
-                self._options.pop("temperature", None)
+            if failure.refused_option is not None:
+                given = self._options.pop(failure.refused_option, None)
+                if failure.refused_option in OTHER_OPTIONS and given is not None:
+                    self._options[OTHER_OPTIONS[failure.refused_option]] = given
             raise failure from None
         return read_reply(self._reply, response, mode)
 
@@ -208,7 +216,9 @@ def failure_of(error: Exception) -> ChatFailure:
         passing=not refused and (status in PASSING_STATUSES or status >= SERVER_ERROR),
         retry_after_s=_retry_after(getattr(error, "response", None)),
         mode_refused=refused,
-        refuses_temperature=status in {400, 422} and "temperature" in text,
+        refused_option=next((name for word, name in REFUSED_OPTIONS.items() if word in text), None)
+        if status in {400, 422}
+        else None,
     )
 
 

@@ -311,7 +311,7 @@ class _Call:
             try:
                 return await self._with_retries(messages, schema, mode), mode
             except ChatFailure as failure:
-                if failure.refuses_temperature:
+                if failure.refused_option is not None:
                     return await self._with_retries(messages, schema, mode), mode
                 if not failure.mode_refused or mode == modes[-1]:
                     raise

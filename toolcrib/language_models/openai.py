@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from toolcrib.extras import import_extra
-from toolcrib.language_models.base import AnswerSchema, ChatReply, Mode, SdkChatModel, role_of
+from toolcrib.language_models.base import (
+    NO_PROTOCOL,
+    AnswerSchema,
+    ChatFailure,
+    ChatReply,
+    Mode,
+    SdkChatModel,
+    role_of,
+)
 from toolcrib.records import Message
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -54,11 +63,52 @@ class OpenAIChatModel(SdkChatModel):
         return body
 
     def _reply(self, response: Any, mode: Mode) -> ChatReply:
+        if isinstance(response, str):
+            return _read_events(response, mode)
         message, usage = response.choices[0].message, response.usage
         calls = message.tool_calls or ()
+        arguments = calls[0].function.arguments if calls else None
         return ChatReply(
-            calls[0].function.arguments if calls else message.content or "",
+            _as_text(message.content) if arguments is None else _as_text(arguments),
             getattr(usage, "prompt_tokens", None) or 0,
             getattr(usage, "completion_tokens", None) or 0,
             followed=mode != "tool" or bool(calls),
         )
+
+
+def _as_text(content: Any) -> str:
+    """Text of a content in parts; arguments that came as an object, as JSON."""
+    if isinstance(content, list):
+        parts = cast("list[Any]", content)
+        return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+    return content if isinstance(content, str) else "" if content is None else json.dumps(content)
+
+
+def _read_events(stream: str, mode: Mode) -> ChatReply:
+    """Reply of a server that streams unasked.
+
+    Raises:
+        ChatFailure: the text holds no event.
+    """
+    lines = (
+        line.removeprefix("data:").strip() for line in stream.splitlines() if line[:5] == "data:"
+    )
+    try:
+        events: list[Any] = [json.loads(line) for line in lines if line != "[DONE]"]
+    except ValueError:
+        events = []
+    deltas = [choice["delta"] for event in events for choice in event.get("choices", ())]
+    if not deltas:
+        raise ChatFailure(NO_PROTOCOL, passing=True)
+    calls = [call["function"] for delta in deltas for call in delta.get("tool_calls") or ()]
+    arguments = "".join(_as_text(call.get("arguments")) for call in calls)
+    words = "".join(_as_text(delta.get("content")) for delta in deltas)
+    usage: dict[str, int] = {}
+    for event in events:
+        usage = event.get("usage") or usage
+    return ChatReply(
+        arguments or words,
+        usage.get("prompt_tokens", 0),
+        usage.get("completion_tokens", 0),
+        followed=mode != "tool" or bool(calls),
+    )

@@ -33,10 +33,18 @@ ChatFault: TypeAlias = Literal[
     "wrong-schema",
     "made-up-labels",
     "refuses-tools",
+    "arguments-object",
+    "content-parts",
+    "no-choices",
+    "error-body",
+    "events",
+    "other-tool",
 ]
 """Fault of one request: the answer takes `slow_s`; status 429 with Retry-After; status 500; the
 answer breaks off; it is a web page; it is prose, or JSON of another shape, or has labels that
-nobody offered; the server refuses tools."""
+nobody offered; the server refuses tools. The rest are of OpenAI's protocol alone: arguments as an
+object; content in parts; no choice; status 200 with an error; a stream that nobody asked for; a
+call of a tool that was not offered."""
 
 FAULTS: tuple[ChatFault, ...] = get_args(ChatFault)
 
@@ -82,8 +90,8 @@ class ChatServer:
 
     `replies`: one for all requests, or one after the other, the last for all that follow, or a
     function of the request; None makes up an answer of the schema. `faults`: one for each request
-    in order, None for none, or a function of the request. `refuses`: modes, or `temperature`, that
-    get status 400. `requests` keeps the requests.
+    in order, None for none, or a function of the request. `refuses`: modes, or the options
+    `temperature` and `max_tokens`, that get status 400. `requests` keeps the requests.
     """
 
     def __init__(
@@ -94,7 +102,7 @@ class ChatServer:
         | None = None,
         faults: Sequence[ChatFault | None] | Callable[[ChatRequest], ChatFault | None] = (),
         *,
-        refuses: Collection[Mode | Literal["temperature"]] = (),
+        refuses: Collection[Mode | Literal["temperature", "max_tokens"]] = (),
         slow_s: float = 2.0,
         retry_after_s: float = 0.0,
         port: int = 0,
@@ -137,7 +145,7 @@ class ChatServer:
             request = _request(len(self.requests), protocol, body, key)
             self.requests.append(request)
         fault = self._fault(request)
-        refused = {request.mode, *(["temperature"] if "temperature" in body else [])}
+        refused = {request.mode, *({"temperature", "max_tokens"} & set(body))}
         if refused & set(self.refuses) or (fault == "refuses-tools" and request.mode == "tool"):
             return _PlannedResponse(request, fault, None)
         if fault in {"busy", "error", "garbage"}:
@@ -281,10 +289,19 @@ def _openai(planned: _PlannedResponse) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": None}
     if planned.arguments is not None:
         name = planned.request.body["tools"][0]["function"]["name"]
-        call = {"name": name, "arguments": json.dumps(planned.arguments)}
+        is_object = planned.fault == "arguments-object"
+        call = {
+            "name": "another_tool" if planned.fault == "other-tool" else name,
+            "arguments": planned.arguments if is_object else json.dumps(planned.arguments),
+        }
         message["tool_calls"] = [{"id": "call_1", "type": "function", "function": call}]
     else:
         message["content"] = planned.words
+    if planned.fault == "content-parts":
+        message.pop("tool_calls", None)
+        message["content"] = [{"type": "text", "text": planned.words}]
+    if planned.fault == "error-body":
+        return {"error": {"message": "the model is loading"}}
     reason = "stop" if planned.arguments is None else "tool_calls"
     sent, received = _tokens(planned)
     return {
@@ -292,7 +309,9 @@ def _openai(planned: _PlannedResponse) -> dict[str, Any]:
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": planned.request.body.get("model", "double"),
-        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+        "choices": []
+        if planned.fault == "no-choices"
+        else [{"index": 0, "message": message, "finish_reason": reason}],
         "usage": {
             "prompt_tokens": sent,
             "completion_tokens": received,
@@ -426,8 +445,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, planned: _PlannedResponse) -> None:
         chat = self._chat
         if planned.reply is None:
-            refused = "temperature" if "temperature" in chat.refuses else "tools"
+            given = (each for each in ("temperature", "max_tokens") if each in planned.request.body)
+            refused = next((each for each in given if each in chat.refuses), "tools")
             message = f"this model does not support {refused}"
+            message += "; give max_completion_tokens" * (refused == "max_tokens")
             self._send(400, _error("invalid_request_error", message))
         elif planned.fault == "busy":
             after = {"Retry-After": f"{chat.retry_after_s:g}"}
@@ -447,6 +468,9 @@ class _Handler(BaseHTTPRequestHandler):
         if planned.request.body.get("stream"):
             events = list(_openai_events(whole) if is_openai else _anthropic_events(whole))
             self._stream(events, cut=planned.fault == "cut")
+            return
+        if planned.fault == "events" and is_openai:
+            self._stream(list(_openai_events(whole)), cut=False)
             return
         body = json.dumps(whole).encode()
         self._send(200, body, cut=planned.fault == "cut")

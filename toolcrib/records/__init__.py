@@ -3,6 +3,7 @@
 from toolcrib.records.answers import (
     Alternates,
     FindResult,
+    LeftOut,
     NeedResult,
     ToolHit,
     ToolLink,
@@ -67,6 +68,7 @@ __all__ = [
     "IndexProgress",
     "IndexReport",
     "KnowledgeResult",
+    "LeftOut",
     "Message",
     "NeedResult",
     "Outcome",

@@ -32,7 +32,8 @@ class ToolHit:
     `legs` holds what each leg and the reranker contributed, filled when explained. `needs`: the
     places (from 0) of the needs that the tool was found for, None where none were asked.
     `needed_for` are the ids of the tools that need what this one gives, and `replaced_by` is that
-    of the one to use in its place. `team`: which of two interleaved rankings gave it, None where
+    of the one to use in its place. `also_on` are the other servers that have the very same tool.
+    `team`: which of two interleaved rankings gave it, None where
     both did. JSON has `tool` as `spec`, when it is asked for in full.
     """
 
@@ -48,6 +49,7 @@ class ToolHit:
     needs: Annotated[tuple[int, ...] | None, UNLESS_NONE] = None
     needed_for: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
     replaced_by: Annotated[str | None, UNLESS_NONE] = None
+    also_on: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
     team: Annotated[Team | None, UNLESS_NONE] = None
 
     @computed_field
@@ -84,6 +86,14 @@ class ToolHit:
     def rule(self) -> str | None:
         """Rule that added the tool; None for a tool that is there by its rank."""
         return next((rule for rule in self.RULES if rule in self.legs), None)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Tool that is not among the definitions of an answer, by id, and the reason."""
+
+    id: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import (
     BaseModel,
@@ -85,6 +85,28 @@ def _hint(annotations: dict[str, Any], name: str) -> bool | None:
     if isinstance(value, str):
         return {"true": True, "false": False}.get(value.strip().lower())
     return value if isinstance(value, bool) else None
+
+
+# -- what providers understand -----------------------------------------------------------------
+
+SEARCH_HINT, ALWAYS_LOAD = "anthropic/searchHint", "anthropic/alwaysLoad"
+"""Annotations from MCP's `_meta`: words to find a tool by, and a tool that is never deferred."""
+
+INPUT_EXAMPLES = "input_examples"
+"""Annotation with arguments of example calls, objects as Anthropic takes them."""
+
+MAX_EXAMPLE_CHARS = 300
+
+
+def annotated_examples(annotations: dict[str, Any]) -> tuple[str, ...]:
+    """Texts to find a tool by that its annotations have: the hint, and the examples' values."""
+    hint = annotations.get(SEARCH_HINT)
+    listed = annotations.get(INPUT_EXAMPLES)
+    examples = cast("list[Any]", listed) if isinstance(listed, list) else []
+    values = (cast("dict[str, Any]", each).values() for each in examples if isinstance(each, dict))
+    texts = ["; ".join(each for each in some if isinstance(each, str)) for some in values]
+    known = (" ".join(text.split()) for text in (hint, *texts) if isinstance(text, str))
+    return tuple(dict.fromkeys(text[:MAX_EXAMPLE_CHARS] for text in known if text))
 
 
 # -- tools -------------------------------------------------------------------------------------
@@ -185,6 +207,9 @@ class ToolSpec(BaseModel):
             object.__setattr__(self, "id", default_id(self.server, self.name))
         if hinted := [t for t in hinted_tags(self.annotations) if t not in self.safety_tags]:
             object.__setattr__(self, "safety_tags", (*self.safety_tags, *hinted))
+        found = annotated_examples(self.annotations)
+        if new := [text for text in found if text not in self.success_examples]:
+            object.__setattr__(self, "success_examples", (*self.success_examples, *new))
         return self
 
     def on_server(self, server: str) -> ToolSpec:

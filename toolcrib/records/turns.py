@@ -24,6 +24,9 @@ from toolcrib.records.codec import UNLESS_EMPTY, Milliseconds, Score
 from toolcrib.records.knowledge import KnowledgeResult
 from toolcrib.records.scope import Scope, Sensitivity, lowest
 
+COMMAND_PREFIX = "/caps:"
+"""Beginning of a message that switches the selection of capabilities."""
+
 MAX_HISTORY_MESSAGES = 20
 """Newest messages of a history that are read."""
 
@@ -227,12 +230,24 @@ class Turn(BaseModel):
             return fields
         kept = dict(cast("dict[str, Any]", fields))
         if isinstance(history := kept.get("history"), list | tuple):
-            kept["history"] = cast("list[Any]", history)[-MAX_HISTORY_MESSAGES:]
+            kept["history"] = newest_messages(list(cast("list[Any]", history)))
         if "attachments" in kept:
             kept["attachments"], unreadable = _readable(kept["attachments"])
             if isinstance(before := kept.get("unreadable", 0), int):
                 kept["unreadable"] = before + unreadable
         return kept
+
+
+def newest_messages(history: list[Any]) -> list[Any]:
+    """Newest messages, behind the last older command of a user (`/caps:off`), which still holds."""
+    older, newest = history[:-MAX_HISTORY_MESSAGES], history[-MAX_HISTORY_MESSAGES:]
+    for message in reversed(older):
+        given = message if _is_dict(message) else getattr(message, "__dict__", {})
+        text = given.get("content")
+        is_command = isinstance(text, str) and text.lstrip()[:6].casefold() == COMMAND_PREFIX
+        if is_command and given.get("role", "user") == "user":
+            return [message, *newest]
+    return newest
 
 
 def _readable(given: Any) -> tuple[list[Attachment], int]:

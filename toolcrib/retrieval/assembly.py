@@ -1,4 +1,4 @@
-"""Assembly of an answer: merged needs, a token budget, and the order of the tools."""
+"""Assembly of an answer: copies on several servers, merged needs, a token budget, the order."""
 
 from __future__ import annotations
 
@@ -11,9 +11,49 @@ from toolcrib.records import FindResult, NeedResult, ToolHit
 from toolcrib.records.definitions import DefinitionForm, definition_tokens
 from toolcrib.retrieval.gate import MAX_SET
 from toolcrib.retrieval.options import SearchOptions
+from toolcrib.text import tokenise
 
 NEEDS_CUT = "needs-cut"
 """Mark of an answer that lacks the first tool of some need."""
+
+# -- copies ----------------------------------------------------------------------------------------
+
+
+def fold_copies(hits: Sequence[ToolHit], query: str) -> list[ToolHit]:
+    """One hit for tools of several servers with the same name, description and input schema.
+
+    The first copy stays, with the other servers as `also_on`. Copies stay apart on servers that
+    the query names. A tool without a description is no copy: its name says too little.
+    """
+    alike: dict[tuple[str, str], list[ToolHit]] = {}
+    for hit in hits:
+        alike.setdefault((hit.name, hit.description), []).append(hit)
+    if len(alike) == len(hits):
+        return list(hits)
+    words = set(tokenise(query))
+    heads: dict[str, ToolHit] = {}
+    for (_, description), group in alike.items():
+        for hit in sorted(group, key=lambda hit: not _is_named(hit, words)):
+            head = next(
+                (heads[each.id] for each in group if _is_copy(heads.get(each.id), hit)), None
+            )
+            if head is None or not description or _is_named(hit, words):
+                heads[hit.id] = hit
+            else:
+                heads[head.id] = replace(head, also_on=(*head.also_on, hit.server))
+    return [heads[hit.id] for hit in hits if hit.id in heads]
+
+
+def _is_named(hit: ToolHit, words: set[str]) -> bool:
+    server = set(tokenise(hit.server))
+    return bool(server) and server <= words
+
+
+def _is_copy(head: ToolHit | None, hit: ToolHit) -> bool:
+    if head is None or head.server == hit.server:
+        return False
+    return head.tool.input_schema == hit.tool.input_schema
+
 
 # -- needs -----------------------------------------------------------------------------------------
 

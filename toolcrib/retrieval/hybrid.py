@@ -15,7 +15,7 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import ToolcribError
 from toolcrib.numerics import Floats
 from toolcrib.records import FindResult, Message, ToolHit
-from toolcrib.retrieval.assembly import merge_needs
+from toolcrib.retrieval.assembly import fold_copies, merge_needs
 from toolcrib.retrieval.calibration import RANKED_COMPETITORS, features, query_features
 from toolcrib.retrieval.dialogue import MARKED_OWN_SHARE, OWN_SHARE, read_dialogue
 from toolcrib.retrieval.fusion import Candidates, FusionWeights, LegScores, fuse, rank
@@ -57,6 +57,9 @@ from toolcrib.store.filters import Filter, HasId, Not, all_of, from_scope
 from toolcrib.store.payload import read_tool
 
 logger = logging.getLogger(__name__)
+
+COPIES_LOOKAHEAD = 8
+"""Further places in which copies of the last tools are looked for."""
 
 MAX_QUERY_CHARS = 8_000
 """Longer queries are cut: no encoder reads further, and more terms only cost time."""
@@ -108,6 +111,7 @@ class _Run:
     reranker: ToolReranker | ModelReranker | None
     learned: LearnedTools | None
     explain: bool = False
+    folds: bool = False
     state: RunState = NOTHING_CALLED
     sentences: tuple[Legs, ...] = ()
     use: ToolUse | None = None
@@ -363,6 +367,7 @@ class HybridRetriever:
         run = self._begin(query, options, plan, watch)
         encoded, called = run.query, run.state.called
         limit = MAX_SET if options.k == "auto" else options.k
+        run = replace(run, folds=options.gate)
         assessor = self.assessor if encoded.dense is not None else self.assessor.by_words
         found = self._fuse(run, assessor.head, by_examples=assessor.by_examples)
         ranked = self._rerank(run, found, limit + len(called))
@@ -422,9 +427,25 @@ class HybridRetriever:
         return Candidates(ranking, candidates, terms, trust, gains)
 
     def _fetch(self, run: _Run, found: Candidates, k: int) -> list[ToolHit]:
-        """At least `k` hits where there are as many, and all that the reranker reads."""
+        """At least `k` hits where there are as many, and all that the reranker reads.
+
+        A judged answer has copies of a tool on several servers as one hit.
+        """
         depth = run.reranker.settings.depth if run.reranker else 0
-        places = {place.point: place for place in found.first(max(k, depth))}
+        wanted = max(k, depth)
+        if not run.folds:
+            return self._hits(run, found, wanted)
+        count = wanted + COPIES_LOOKAHEAD
+        while True:
+            hits = self._hits(run, found, count)
+            folded = fold_copies(hits, run.query.text)
+            if len(folded) >= wanted or len(hits) < count:
+                return folded[:wanted]
+            count *= 2
+
+    def _hits(self, run: _Run, found: Candidates, count: int) -> list[ToolHit]:
+        """First `count` hits, and those that tie with the last."""
+        places = {place.point: place for place in found.first(count)}
         fetched = [
             (places[record.id], read_tool(record.payload))
             for record in self._store.retrieve(list(places))
@@ -480,7 +501,8 @@ class HybridRetriever:
         hits = ranked.hits
         points = [point_id(hit.id) for hit in hits]
         # Lower places change no feature of a hit.
-        ranking = found.ranking[: len(hits) + RANKED_COMPETITORS]
+        copies = sum(len(hit.also_on) for hit in hits)
+        ranking = found.ranking[: len(hits) + copies + RANKED_COMPETITORS]
         unjudged = {place.point: found.unjudged_gain(place.point) for place in ranking}
         fused = {place.point: -place.deficit - unjudged[place.point] for place in ranking}
         # A call by name puts a tool first; how well the tool fits is another question.

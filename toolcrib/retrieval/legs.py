@@ -7,7 +7,7 @@ combination needs all scores. The second search costs a tenth of a millisecond.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -32,6 +32,9 @@ MAX_NAMED = 50
 MAX_NAME_CHARS = 200
 MAX_NAME_WORDS = 8
 """Longer queries are sentences, in which only identifiers can be names."""
+
+SELECT, MCP_PREFIX = "select:", "mcp__"
+"""Prefixes of names that agents write: `select:name`, `mcp__server__tool`."""
 
 _IDENTIFIER = re.compile(r"(?<!\w)(?:\w+(?:[_\-./:]\w+)+|\w*[a-z][A-Z]\w*)")
 
@@ -81,12 +84,29 @@ def name_keys(text: str) -> set[str]:
     """Names that a query may call: the whole query, and every identifier in it.
 
     The whole query matches a name with any separators. An identifier in a sentence matches only
-    as it is written: `e-mail` must not call a tool named `email`.
+    as it is written: `e-mail` must not call a tool named `email`. Agents also write
+    `mcp__server__tool`, `server.tool` and `select:name`.
     """
-    keys = {found.casefold() for found in _IDENTIFIER.findall(text[:MAX_NAME_CHARS])}
+    text = text.strip()
+    found = _IDENTIFIER.findall(text[:MAX_NAME_CHARS])
+    keys = {key for name in found for key in _spellings(name.casefold())}
+    if text.startswith(SELECT):
+        keys.update(map(squeeze, text[len(SELECT) : MAX_NAME_CHARS].split(",")))
     if len(text) <= MAX_NAME_CHARS and len(text.split()) <= MAX_NAME_WORDS:
         keys.add(squeeze(text))
     return keys - {""}
+
+
+def _spellings(name: str) -> Iterator[str]:
+    """The names, as ids and names of tools are kept, that an identifier may stand for."""
+    name = name.removeprefix(SELECT)
+    yield name
+    if name.startswith(MCP_PREFIX):
+        yield squeeze(name.removeprefix(MCP_PREFIX))
+    for mark in ("__", "."):
+        server, found, tool = name.partition(mark)
+        if found:
+            yield f"{server}/{tool}"
 
 
 def has_words(text: str) -> bool:

@@ -33,13 +33,14 @@ class SearchOptions:
     `coverage`. Of `k` tools those are left out whose probability is below `least`, but never
     the first nor one called by its name. Where None, both are as the settings say (`tools`).
     `scope` is what the caller may use; `where` narrows further. Without `gate` comes the
-    ranking as it is, with its verdict: nothing is withheld or left out by the settings, and no
-    general tool added. `explain` adds what each leg contributed, and which words matched nothing.
-    `needs`: one line for each tool that is wished for; each is searched and judged by itself,
-    within the same options. With a `token_budget`, in place of `k`, as many of the best tools as
-    fit, at least one: a token is counted for every three characters of a tool's compact JSON, in
-    the `form` that it is shown in. In the `order` of ids the same tools always stand alike, which
-    a provider's prompt cache needs; `rank` of each still says how well it fits.
+    ranking as it is, with its verdict: nothing is withheld or left out by the settings, no
+    general tool added, and copies of a tool on several servers stay apart. `explain` adds what
+    each leg contributed, and which words matched nothing. `needs`: one line for each tool that is
+    wished for; each is searched and judged by itself, within the same options. With a
+    `token_budget`, in place of `k`, as many of the best tools as fit, at least one: a token is
+    counted for every three characters of a tool's compact JSON, in the `form` that it is shown
+    in. In the `order` of ids the same tools always stand alike, which a provider's prompt cache
+    needs; `rank` of each still says how well it fits.
 
     `history`: earlier messages, which count beside the query. `called`: ids of the tools that an
     agent's run has called, in its order; the answer leaves them out and gives the next ones. With

@@ -19,6 +19,7 @@ from toolcrib.records import Turn
 from toolcrib.records.turns import MAX_ATTACHMENTS
 from toolcrib.retrieval.legs import has_words
 from toolcrib.router.probes import file_kind, find_sql
+from toolcrib.text import split_words
 
 FollowUp: TypeAlias = Literal["joined", "shifted", "first"]
 """Joined with an earlier message; a new topic; or the first message."""
@@ -37,6 +38,10 @@ NEW_TOPIC_BELOW_COSINE = 0.05
 
 SURE_FOLLOW_UP = 0.9
 """Probability from which a text refers to an earlier message, however far its words are."""
+
+MAX_ANSWER_WORDS = 12
+OFFER_WORDS = frozenset(["else", "more", "further", "help", "assist"])
+"""Words of a question that only offers more: it asks for no answer."""
 
 Leans = Callable[[str], float]
 Encode = Callable[[Sequence[str]], FloatArray]
@@ -69,6 +74,22 @@ def by_itself(turn: Turn) -> SearchText:
     own = gist(turn.text)
     signals = () if own == turn.text else ("long-text",)
     return SearchText(_with_files(turn, _without_sql(own)), "first", signals)
+
+
+def answers(turn: Turn, orders: Callable[[str], bool]) -> bool:
+    """True if a turn answers a question of the assistant, so it belongs to the turn before.
+
+    `orders` tells a text that orders something.
+    """
+    last = turn.history[-1] if turn.history else None
+    if last is None or last.role != "assistant" or not last.content.rstrip().endswith("?"):
+        return False
+    asked = split_words(last.content[-MAX_JOINED_CHARS:]).bare
+    own = split_words(gist(turn.text)).bare
+    is_short = len(own) <= MAX_ANSWER_WORDS and "?" not in own
+    # `Order 8812.` after `Which order is it?` orders nothing.
+    is_order = orders(turn.text) and own[0] not in asked
+    return is_short and not OFFER_WORDS & set(asked) and not is_order
 
 
 def _without_sql(text: str) -> str:

@@ -132,8 +132,8 @@ MIN_SHARE_OF_FIRST = 0.02
 """Share of the first collection's probability below which a collection gives no passages."""
 
 
-GROUNDED_LEAST_FACTOR = 0.4
-"""Factor of `least` for a turn that names written rules."""
+WANTED_LEAST_FACTOR = 0.4
+"""Factor of `least` for a turn that surely asks, or names written rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +182,12 @@ class KnowledgeRouter:
         *,
         options: KnowledgeOptions = BY_SETTINGS,
         reranking: bool = True,
-        grounded: bool = False,
+        wanted: bool = False,
     ) -> KnowledgeResult:
         """Find the passages that fit a question, in the collections `among` (all by default).
 
-        `options` say how many; collections named there must come as `among`. `grounded`: the
-        question names written rules, so passages may fit less well.
+        `options` say how many; collections named there must come as `among`. `wanted`: the
+        turn surely asks, or names written rules, so passages may fit less well.
 
         Raises:
             StoreError: the store does not answer.
@@ -212,7 +212,7 @@ class KnowledgeRouter:
             if answer.passages:
                 return replace(answer, signals=(*signals, MAPPED))
             signals = (*signals, *(f"map-empty:{each.name}" for each in mapped))
-        least = self._settings.least * (GROUNDED_LEAST_FACTOR if grounded else 1)
+        least = self._settings.least * (WANTED_LEAST_FACTOR if wanted else 1)
         answer = answer_of(self._by_scores(shares, fits, reach, least))
         if answer.verdict == "fallback" and not answer.passages:
             answer = answer_of(self._by_scores(shares, fits, (), least))

@@ -1,4 +1,4 @@
-"""Route of a turn: a guess from its context, corrected at most once by what was found."""
+"""Route of a turn: whether it needs a tool, and whether it needs a text, by what was found."""
 
 from __future__ import annotations
 
@@ -6,36 +6,26 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
-from toolcrib.numerics import exclusive_probabilities
+from toolcrib.numerics import sigmoid
 from toolcrib.records import Context, FindResult, KnowledgeResult, Route, RouteKind
 
-WEIGHTS: Mapping[RouteKind, tuple[float, ...]] = {
-    "tools": (0.56, -0.38, -0.36, -0.25, 0.27, -0.01, 1.5),
-    "knowledge": (-0.41, 0.41, 0.4, 0.04, -0.22, -0.09, -0.18),
-    "both": (0.09, 0.35, 0.06, 0.79, -0.7, -0.85, -0.82),
-    "general": (-0.24, -0.38, -0.1, -0.58, 0.65, 0.95, -0.5),
-}
-"""Weights of the logit of each route for `RouteEvidence.features`: a multinomial regression on
-turns with labelled routes, weighted to the routes of the project's training turns
+TOOL_WEIGHTS = (0.53, -0.18, 0.87, 0.28, 0.35, -0.57, 0.9, 1.34)
+TEXT_WEIGHTS = (-0.31, 0.81, 0.05, 1.14, -0.25, -0.25, 1.61, -0.85)
+"""Weights of the log-odds that a turn needs a tool, and that it needs a text, for
+`RouteEvidence.features`: two logistic regressions on turns with labelled routes
 (benchmarks/turns.py --fit)."""
 
-CLAUSES: Mapping[RouteKind, tuple[float, float]] = {
-    "tools": (-0.11, 0.0),
-    "knowledge": (-0.22, -0.09),
-    "both": (-0.15, 0.03),
-    "general": (0.48, 0.06),
-}
-"""Weights of `RouteEvidence.clause_features`, fitted with `WEIGHTS` held: 0 for a turn of one
-clause."""
+FIRST_NEED_THRESHOLD, SECOND_NEED_THRESHOLD = 0.4, 0.5
+"""Probabilities from which the likelier need counts, and the other one beside it."""
 
-GROUNDS: Mapping[RouteKind, float] = {
-    "tools": -0.97,
-    "knowledge": -0.01,
-    "both": 1.34,
-    "general": -0.36,
-}
-"""Weights of `RouteEvidence.grounded`, fitted with the others held."""
+STANDING_TOOL_PROBABILITY = 0.5
+"""Probability of the first tool that no route `general` outvotes; of passages, their verdict."""
+
+STATED_NEED_PROBABILITY = 0.85
+"""Least probability of each need of a turn with an order and a question: of the turns for fitting,
+three in four of those that find passages need both."""
 
 MAX_GROUNDS = 3
 
@@ -89,8 +79,7 @@ MIN_ROUTE_PROBABILITY, MAX_ROUTE_PROBABILITY = 0.01, 0.99
 EVEN_PROBABILITY = 0.5
 
 UNLABELLED_NEED_PROBABILITY = 0.01
-"""Probability of needing both, or neither, without a label: of 0.01 to 0.2, development turns
-without an encoder go right alike, and with 0.01 most questions get their passages."""
+"""Probability of needing neither, without a label."""
 
 CUES_LOG_ODDS_FACTOR = 3.0
 """Factor of the log-odds of need by cues alone: a classifier's are larger."""
@@ -103,8 +92,8 @@ class RouteEvidence:
     """Evidence for the route of a turn.
 
     With `gate_decides` tools that the gate doubts are not enough alone; if the gate `withholds`
-    them, there are none. `unasked`: stages that were left out or failed. `clauses`: context of each
-    clause, empty for a single clause. `grounds`: phrases of the turn that name written rules.
+    them, there are none. `unasked`: stages that were left out or failed. `grounds`: phrases of the
+    turn that name written rules. `orders_and_asks`: one clause orders something, another asks.
     """
 
     context: Context
@@ -113,8 +102,8 @@ class RouteEvidence:
     gate_decides: bool = False
     unasked: frozenset[str] = frozenset()
     withholds: bool = False
-    clauses: tuple[Context, ...] = ()
     grounds: int = 0
+    orders_and_asks: bool = False
 
     @property
     def saw_tools(self) -> bool:
@@ -131,26 +120,11 @@ class RouteEvidence:
         """True if there is a tool to give."""
         return self.saw_tools and not (self.withholds and self.tools.verdict != "accept")
 
-    def _first_tool_probability(self) -> float | None:
+    @property
+    def first_tool_probability(self) -> float | None:
         """Probability that the best tool is right; of withheld tools, that any is."""
         likely = [hit.probability for hit in self.tools.tools if hit.probability is not None]
         return max(likely, default=self.tools.confidence)
-
-    def features(self) -> tuple[float, ...]:
-        """Features of the regression.
-
-        Log-odds that the first tool is right, that any collection fits, that the user wants to read
-        rather than act, wants both, and neither; whether the turn has no domain; and a constant.
-        """
-        return (
-            _log_odds(self._first_tool_probability()),
-            _log_odds(self.knowledge.fit),
-            _reading_log_odds(self.context),
-            _need_log_odds(self.context, "both"),
-            _need_log_odds(self.context, "neither"),
-            float(self.context.domain is None),
-            1.0,
-        )
 
     @property
     def grounded(self) -> float:
@@ -160,47 +134,103 @@ class RouteEvidence:
         """
         return min(self.grounds, MAX_GROUNDS) / 2
 
-    def clause_features(self) -> tuple[float, float]:
-        """Lowest and highest reading log-odds of the clauses, less those of the turn."""
-        whole = _reading_log_odds(self.context)
-        reading = [_reading_log_odds(each) for each in self.clauses] or [whole]
-        return min(reading) - whole, max(reading) - whole
+    def features(self) -> tuple[float, ...]:
+        """Features of both regressions.
+
+        Log-odds that the first tool is right, that any collection fits, that the user wants to act,
+        to know, and neither; whether the turn has no domain; written rules; and a constant.
+        """
+        return (
+            _log_odds(self.first_tool_probability),
+            _log_odds(self.knowledge.fit),
+            _log_odds(wish_probability(self.context, "act")),
+            _log_odds(wish_probability(self.context, "know")),
+            _log_odds(self.context.needs.get("neither", UNLABELLED_NEED_PROBABILITY)),
+            float(self.context.domain is None),
+            self.grounded,
+            1.0,
+        )
+
+
+def wish_probability(context: Context, need: Literal["act", "know"]) -> float:
+    """Probability that the user wants to act or to know, be it both; even odds if unknown."""
+    if context.needs:
+        return context.needs.get(need, 0.0) + context.needs.get("both", 0.0)
+    if context.need is None:
+        return EVEN_PROBABILITY
+    sure = context.confidences.get("need", EVEN_PROBABILITY)
+    odds = CUES_LOG_ODDS_FACTOR * _log_odds(sure)
+    return sigmoid(odds if context.need in {need, "both"} else -odds)
 
 
 def choose_route(evidence: RouteEvidence) -> Route:
-    """Choose the route of a turn.
+    """Choose the route of a turn by two questions: if it needs a tool, and if it needs a text.
 
-    The guess is by the context's need, to act or to know. The evidence may correct it once: to the
-    other, to both, or to neither.
+    `corrected_from` is the guess by the context's need alone, if the evidence says otherwise.
     """
-    context = evidence.context
+    context, tools, knowledge = evidence.context, evidence.tools, evidence.knowledge
     if context.smalltalk is not None:
-        return Route("none", evidence.tools.reason, context.confidences.get("smalltalk"))
+        return Route("none", tools.reason, context.confidences.get("smalltalk"))
     if not (evidence.saw_tools or evidence.saw_passages):
         return Route("general", _why_general(evidence))
-    likely = _probabilities(evidence)
-    given = _routes(tools=evidence.has_tools, knowledge=bool(evidence.knowledge.passages))
-    tools = evidence.tools
-    # If the caller states needs, and a tool fits, passages alone are not enough.
-    is_needed = evidence.has_tools and bool(tools.needs) and tools.verdict == "accept"
-    kind = max(given, key=lambda each: (not is_needed or each != "knowledge", likely[each]))
+    kind = _KINDS[_needs(evidence)]
     doubted = kind in ("tools", "both") and tools.verdict != "accept"
     if doubted and evidence.gate_decides:
-        kind = "both" if evidence.knowledge.passages else "general"
-    guess = ROUTE_OF_NEED.get(context.need or "", "tools")
+        kind = "both" if knowledge.passages else "general"
     reason = _why_general(evidence) if kind == "general" else Reason(kind).text()
     if doubted and kind != "general":
-        reason = f"{reason}, and perhaps none fits: {evidence.tools.reason}"
+        reason = f"{reason}, and perhaps none fits: {tools.reason}"
+    likely = _probabilities(evidence)
+    guess = ROUTE_OF_NEED.get(context.need or "", "tools")
     if kind == guess:
         return Route(kind, reason, likely[kind])
     shares = ", ".join(f"{each} {share:.2f}" for each, share in likely.items())
     return Route(kind, f"{reason} ({shares})", likely[kind], corrected_from=guess)
 
 
-def _routes(*, tools: bool, knowledge: bool) -> tuple[RouteKind, ...]:
-    """Routes that are possible with tools, with passages, with both or neither."""
-    needs = {"tools": (tools,), "knowledge": (knowledge,), "both": (tools, knowledge)}
-    return tuple(kind for kind in WEIGHTS if all(needs.get(kind, ())))
+_KINDS: Mapping[tuple[bool, bool], RouteKind] = {
+    (True, False): "tools",
+    (False, True): "knowledge",
+    (True, True): "both",
+    (False, False): "general",
+}
+"""Route by the need of a tool and the need of a text."""
+
+
+def _needs(evidence: RouteEvidence) -> tuple[bool, bool]:
+    """Needs of a tool and of a text that what was found can serve.
+
+    Evidence that passed its own threshold is never outvoted by "neither".
+    """
+    tools, knowledge = evidence.tools, evidence.knowledge
+    has_tools, has_text = evidence.has_tools, bool(knowledge.passages)
+    tool, text = _need_probabilities(evidence)
+    tool, text = tool * has_tools, text * has_text
+    # If the caller states needs, and a tool fits, passages alone are not enough.
+    is_stated = has_tools and bool(tools.needs) and tools.verdict == "accept"
+    needs_tool = (
+        is_stated or tool >= SECOND_NEED_THRESHOLD or tool >= max(text, FIRST_NEED_THRESHOLD)
+    )
+    needs_text = text >= SECOND_NEED_THRESHOLD or text >= max(tool, FIRST_NEED_THRESHOLD)
+    if needs_tool or needs_text:
+        return needs_tool, needs_text
+    if has_text and knowledge.verdict == "accept":
+        return False, True
+    return has_tools and (
+        evidence.first_tool_probability or 0.0
+    ) >= STANDING_TOOL_PROBABILITY, False
+
+
+def _need_probabilities(evidence: RouteEvidence) -> tuple[float, float]:
+    """Probabilities that a turn needs a tool, and that it needs a text, found or not."""
+    features = evidence.features()
+    tool, text = (
+        sigmoid(sum(weight * value for weight, value in zip(weights, features, strict=True)))
+        for weights in (TOOL_WEIGHTS, TEXT_WEIGHTS)
+    )
+    if evidence.orders_and_asks:
+        return max(tool, STATED_NEED_PROBABILITY), max(text, STATED_NEED_PROBABILITY)
+    return tool, text
 
 
 def _probabilities(evidence: RouteEvidence) -> dict[RouteKind, float]:
@@ -209,23 +239,17 @@ def _probabilities(evidence: RouteEvidence) -> dict[RouteKind, float]:
     A stage that was left out may still be right. If everything was withheld, that may be wrong, so
     "nothing fits" is never certain.
     """
-    features, clause_features = evidence.features(), evidence.clause_features()
-    there = _routes(
-        tools=evidence.has_tools or "tools" in evidence.unasked,
-        knowledge=bool(evidence.knowledge.passages) or "knowledge" in evidence.unasked,
-    )
-    if len(there) == 1:
-        there = _routes(tools=evidence.saw_tools, knowledge=evidence.saw_passages)
-    return exclusive_probabilities(
-        {
-            kind: sum(weight * value for weight, value in zip(WEIGHTS[kind], features, strict=True))
-            + sum(
-                weight * value for weight, value in zip(CLAUSES[kind], clause_features, strict=True)
-            )
-            + GROUNDS[kind] * evidence.grounded
-            for kind in there
-        }
-    )
+    tool, text = _need_probabilities(evidence)
+    tools = evidence.has_tools or "tools" in evidence.unasked
+    passages = bool(evidence.knowledge.passages) or "knowledge" in evidence.unasked
+    if not (tools or passages):
+        tools, passages = evidence.saw_tools, evidence.saw_passages
+    tool, text = tool * tools, text * passages
+    shares: dict[RouteKind, float] = {
+        kind: (tool if needs_tool else 1 - tool) * (text if needs_text else 1 - text)
+        for (needs_tool, needs_text), kind in _KINDS.items()
+    }
+    return {kind: share for kind, share in shares.items() if share}
 
 
 def _why_general(evidence: RouteEvidence) -> str:
@@ -245,27 +269,6 @@ def _why_general(evidence: RouteEvidence) -> str:
     parts = [tools] if saw_tools else []
     parts += [passages] if saw_passages and passages else []
     return f"{reason}: {'; '.join(parts)}" if parts else reason
-
-
-def _need_log_odds(context: Context, need: str) -> float:
-    """Log-odds of a need; without a classifier, by its label."""
-    if need in context.needs:
-        return _log_odds(context.needs[need])
-    return _log_odds(
-        context.confidences.get("need") if context.need == need else UNLABELLED_NEED_PROBABILITY
-    )
-
-
-def _reading_log_odds(context: Context) -> float:
-    """Log-odds that the user wants to read rather than act."""
-    if {"act", "know"} <= context.needs.keys():
-        act, know = context.needs["act"], context.needs["know"]
-        return _log_odds(know / (act + know) if act + know else None)
-    sure = context.confidences.get("need", EVEN_PROBABILITY)
-    odds = CUES_LOG_ODDS_FACTOR * _log_odds(
-        {"know": sure, "act": 1 - sure}.get(context.need or "", EVEN_PROBABILITY)
-    )
-    return max(_log_odds(MIN_ROUTE_PROBABILITY), min(_log_odds(MAX_ROUTE_PROBABILITY), odds))
 
 
 def _log_odds(probability: float | None) -> float:

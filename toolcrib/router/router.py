@@ -42,13 +42,14 @@ from toolcrib.router.conversation import (
     CONVERSATION_BY_MODEL,
     ConversationReader,
     SearchText,
+    answers,
     by_itself,
     gist,
     search_text,
 )
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.probes import text_signals
-from toolcrib.router.route import Reason, RouteEvidence, choose_route
+from toolcrib.router.route import Reason, RouteEvidence, choose_route, wish_probability
 from toolcrib.router.settings import Limits
 from toolcrib.router.tools import Selection, ToolStage
 from toolcrib.store.filters import from_scope
@@ -62,13 +63,12 @@ SMALLTALK = {
     "assistant": "a question about the assistant itself",
 }
 
-MIN_CLAUSE_WORDS = 5
-"""A shorter clause says too little of its need. With 2 to 6 words the turns for fitting were routed
-alike, within a point."""
+MIN_CLAUSE_WORDS = 4
+"""A shorter clause says too little of its need."""
 
-SURE_ROUTE = 0.8
-"""Probability from which the clauses of a turn are not read: they changed no route of the turns
-for fitting."""
+SURE_QUESTION_PROBABILITY = 0.7
+"""Probability of wanting to know from which passages may fit less well: of the training and
+development turns that would get none otherwise, 17 of 21 need a text."""
 
 SHIFTED_OWN_SHARE = 0.5
 """Weight of a turn's own words, beside all that the user said, where it seems to be a new topic."""
@@ -171,10 +171,10 @@ class Router:
         if not has_words(turn.text):
             return self._wordless(decision_id, turn, budget, shown)
         searched = self._search_text(turn, budget)
-        query, for_tools = budget.measure("encode", lambda: self._encode(turn, searched))
+        query, for_tools, own = budget.measure("encode", lambda: self._encode(turn, searched))
         # A turn with a ceiling must wait for its context before a model may be asked.
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
-        context = self._context(turn, query, budget)
+        context = self._context(turn, query, own, budget)
         may_ask = not is_above(context.sensitivity, turn.max_sensitivity)
         pending = pending or self._begin_agent(turn, query if may_ask else None, budget)
         signals = (*text_signals(turn), *_ceilings(turn, context))
@@ -185,10 +185,20 @@ class Router:
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
-        withholds = self.tools.retriever.assessor.withholds
-        known = context, found, knowledge, self.gate_decides, frozenset(budget.degraded), withholds
-        evidence = RouteEvidence(*known, grounds=grounds)
-        route, route_signals = self._choose_route(evidence, turn, budget)
+        has_both = found.tools and knowledge.passages
+        clause_needs = self._clause_needs(turn, budget) if has_both else ()
+        route = choose_route(
+            RouteEvidence(
+                context,
+                found,
+                knowledge,
+                gate_decides=self.gate_decides,
+                unasked=frozenset(budget.degraded),
+                withholds=self.tools.retriever.assessor.withholds,
+                grounds=grounds,
+                orders_and_asks={"act", "know"} <= set(clause_needs),
+            )
+        )
         return Decision(
             id=decision_id,
             context=context,
@@ -202,7 +212,7 @@ class Router:
                 signals,
                 selection.signals,
                 knowledge.signals,
-                route_signals,
+                (f"clauses:{','.join(clause_needs)}",) if clause_needs else (),
             ),
             took_ms={**budget.took_ms, "total": budget.spent_ms},
             degraded=_without_repeats(
@@ -211,20 +221,6 @@ class Router:
             max_tool_calls=self.limits.max_tool_calls,
             tool_timeout_s=self.limits.tool_timeout_s,
         )
-
-    def _choose_route(
-        self, evidence: RouteEvidence, turn: Turn, budget: Budget
-    ) -> tuple[Route, tuple[str, ...]]:
-        """Route of a turn, by its clauses too if they may change the route; and signals."""
-        route = choose_route(evidence)
-        has_both = evidence.tools.tools and evidence.knowledge.passages
-        if not has_both or (route.confidence or 0.0) >= SURE_ROUTE:
-            return route, ()
-        clauses = self._clauses(turn, budget)
-        if not clauses:
-            return route, ()
-        signal = f"clauses:{','.join(each.need or '?' for each in clauses)}"
-        return choose_route(replace(evidence, clauses=clauses)), (signal,)
 
     def _wordless(
         self, decision_id: str, turn: Turn, budget: Budget, shown: Sequence[str]
@@ -282,11 +278,15 @@ class Router:
             self.costs.learn("llm", took)
         return made
 
-    def _context(self, turn: Turn, query: EncodedQuery, budget: Budget) -> Context:
+    def _context(
+        self, turn: Turn, query: EncodedQuery, own: EncodedQuery, budget: Budget
+    ) -> Context:
         detector, text = self._detector(turn), turn.text
         entities = budget.admit("entities")
         known = budget.run(
-            "context", lambda: detector.detect(text, query, entities=entities), Context(text)
+            "context",
+            lambda: detector.detect(text, query, own=own, entities=entities),
+            Context(text),
         )
         reader = self._reader(turn, known)
         if reader is None or not budget.admit("llm"):
@@ -300,26 +300,34 @@ class Router:
         """Language model that reads turns; None if the turn is above its destination's ceiling."""
         return None if is_above(known.sensitivity, turn.max_sensitivity) else self.reader
 
-    def _clauses(self, turn: Turn, budget: Budget) -> tuple[Context, ...]:
-        """Context of each clause of a turn; empty for a single clause, or for lack of time."""
+    def _clause_needs(self, turn: Turn, budget: Budget) -> tuple[str, ...]:
+        """Need of each clause of a turn; empty if no clause begins with an order.
+
+        A clause that wants something done and orders nothing has the need `?`.
+        """
         own, detector = gist(turn.text), self._detector(turn)
         parts = [own[start:end] for start, end in clauses(own)]
         parts = [part for part in parts if len(part.split()) >= MIN_CLAUSE_WORDS]
-        if len(parts) <= 1 or not budget.admits("context"):
+        orders = {part for part in parts if detector.orders(part)}
+        if len(parts) <= 1 or not orders or not budget.admits("context"):
             return ()
 
-        def read() -> list[Context]:
+        def read() -> list[str]:
             try:
                 vectors = self.dense.encode_documents(parts)
             except ToolcribError:
                 return []
-            return [
-                detector.detect(part, EncodedQuery(part, vector, NO_TERMS), entities=False)
+            found = [
+                detector.detect(part, EncodedQuery(part, vector, NO_TERMS), entities=False).need
                 for part, vector in zip(parts, vectors, strict=True)
             ]
+            needs = ("know" if need == "both" else need or "?" for need in found)
+            return [
+                "?" if need == "act" and part not in orders else need
+                for part, need in zip(parts, needs, strict=True)
+            ]
 
-        found = tuple(each for each in budget.measure("context", read) if each.smalltalk is None)
-        return found if len(found) > 1 else ()
+        return tuple(budget.measure("context", read))
 
     def _search_text(self, turn: Turn, budget: Budget) -> SearchText:
         alone = by_itself(turn)
@@ -328,7 +336,10 @@ class Router:
         if not turn.history:
             budget.skip("follow_up")
             return alone
-        leans = self._detector(turn).leans
+        detector = self._detector(turn)
+
+        def leans(text: str) -> float:
+            return 1.0 if answers(turn, detector.orders) else detector.leans(text)
 
         def join() -> SearchText:
             try:
@@ -370,19 +381,26 @@ class Router:
             self._message_vectors.update(known)
         return np.stack([known[text] for text in texts])
 
-    def _encode(self, turn: Turn, searched: SearchText) -> tuple[EncodedQuery, EncodedQuery]:
-        """Queries for knowledge and for tools.
+    def _encode(
+        self, turn: Turn, searched: SearchText
+    ) -> tuple[EncodedQuery, EncodedQuery, EncodedQuery]:
+        """Queries for knowledge, for tools, and of the turn alone.
 
         For tools all that the user said counts beside the turn's own words. At a step only tools
         are searched by the agent's words.
         """
+        alone = by_itself(turn).text
         if turn.step is not None:
-            return self.tools.encode(by_itself(turn).text), self.tools.encode(searched.text)
-        query = self.tools.encode(searched.text)
-        if searched.follow_up == "first" or CONVERSATION_BY_MODEL in searched.signals:
-            return query, query
-        share = SHIFTED_OWN_SHARE if searched.follow_up == "shifted" else OWN_SHARE
-        return query, self.tools.encode(by_itself(turn).text, turn.history, share)
+            own = self.tools.encode(alone)
+            return own, self.tools.encode(searched.text), own
+        query, joins = self.tools.encode(searched.text), searched.follow_up == "joined"
+        if searched.follow_up == "first" or answers(turn, self._detector(turn).orders):
+            return query, query, query
+        own = self.tools.encode(alone) if joins else query
+        if CONVERSATION_BY_MODEL in searched.signals:
+            return query, query, own
+        share = OWN_SHARE if joins else SHIFTED_OWN_SHARE
+        return query, self.tools.encode(alone, turn.history, share), own
 
     def _tools(
         self,
@@ -440,7 +458,8 @@ class Router:
                     reach,
                     options=options,
                     reranking=reranking,
-                    grounded=grounds > 0,
+                    wanted=grounds > 0
+                    or wish_probability(context, "know") >= SURE_QUESTION_PROBABILITY,
                 )
             except ToolcribError:
                 logger.warning("the collections could not be searched", exc_info=True)

@@ -31,7 +31,7 @@ _Probability = Annotated[float, Field(ge=0, le=1)]
 _AtLeast0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-STAGES = ("interleave", "llm", "rerank", "entities", "follow_up", "context", "knowledge", "tools")
+STAGES = ("interleave", "llm", "rerank", "entities", "follow_up", "knowledge", "tools", "context")
 """Stages that may be left out, the cheapest loss first."""
 
 
@@ -51,6 +51,11 @@ class Limits:
     stage_ms: dict[str, _Above0] = field(default_factory=dict[str, float])
     max_tool_calls: Annotated[int, Field(ge=0)] = 5
     tool_timeout_s: _Above0 = 30.0
+
+    @property
+    def has_times(self) -> bool:
+        """True if a turn or a stage has a limit of its time."""
+        return self.total_ms is not None or bool(self.stage_ms)
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.stage_ms) - set(STAGES)):
@@ -100,10 +105,10 @@ class MapEntry:
 _OFFICIAL = ("framework_docs",)
 PRESET_MAP = (
     MapEntry("code", "generate", ("coding_guidelines", "framework_docs")),
-    MapEntry("code", "review", ("coding_guidelines", "security", "testing")),
+    MapEntry("code", "review", ("coding_guidelines", "security")),
     # To design is to plan a system, or to make something new of it.
-    MapEntry("architecture", "plan", ("architecture",)),
-    MapEntry("architecture", "generate", ("architecture",)),
+    MapEntry("architecture", "plan", ("architecture", "coding_guidelines")),
+    MapEntry("architecture", "generate", ("architecture", "coding_guidelines")),
     MapEntry("api", "integrate", _OFFICIAL),
     MapEntry("api", "ask", _OFFICIAL),
     MapEntry("api", None, _OFFICIAL),
@@ -151,7 +156,8 @@ class RecoverySettings:
     share `jitter` of it. No wait is longer than `cap_s`, whatever a server asks. With
     `first_at_once` the first repetition follows at once, and the waits begin after it.
     `reclassifications` and `replans`: how often a turn may select other capabilities or make
-    another plan after a failure. `likeness`: cosine of an alternate to the failed tool, as a share
+    another plan after a failure. `iterations`: limit of a loop's iterations in a turn, and of the
+    steps of a plan. `likeness`: cosine of an alternate to the failed tool, as a share
     of that of the failed tool to its own text; 0 takes any.
     """
 
@@ -163,6 +169,7 @@ class RecoverySettings:
     first_at_once: bool = False
     reclassifications: Annotated[int, Field(ge=0)] = 1
     replans: Annotated[int, Field(ge=0)] = 1
+    iterations: Annotated[int, Field(ge=1)] = 100
     likeness: _Probability = LIKENESS
 
     def __post_init__(self) -> None:
@@ -191,10 +198,10 @@ class AgentSettings:
     targets: str | None = None
     allowlist: str | None = None
     hits: Annotated[int, Field(ge=1)] = 5
-    least_hit: _Probability = 0.5
+    least_hit: _Probability = 0.65
     ensemble: Annotated[int, Field(ge=1, le=9)] = 3
     scorer: bool = True
-    secondary: bool = False
+    secondary: bool = True
     calibration: tuple[tuple[_Probability, _Probability], ...] = ()
     cache_size: Annotated[int, Field(ge=0)] = 1_000
     cache_ttl_s: _Above0 = 3_600.0

@@ -108,6 +108,10 @@ class StoreInfo:
     unindexed_fields: tuple[str, ...] = ()
 
 
+Carry: TypeAlias = Callable[["Store", "Store"], bool]
+"""Copies from an old store into a new one what changed since the last call; False for nothing."""
+
+
 class Store(Protocol):
     """Keeps points and searches them.
 
@@ -177,8 +181,11 @@ class Store(Protocol):
         """The store, limited to the part that holds a tenant's points, where it has parts."""
         return self
 
-    def renew(self, layout: Layout) -> AbstractContextManager[Store]:
+    def renew(self, layout: Layout, carry: Carry | None = None) -> AbstractContextManager[Store]:
         """An empty store beside this one, which takes its place when the block ends well.
+
+        Where other processes write, `carry` is called around the change of places, until it finds
+        no more to copy.
 
         Raises:
             StoreError: this engine cannot; the message says what to do instead.

@@ -21,6 +21,7 @@ from toolcrib.errors import BadPointError, QueryError, SettingsError, StoreError
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.store.base import (
     MAX_POINT_ID,
+    Carry,
     Layout,
     LegQuery,
     Point,
@@ -185,7 +186,11 @@ class NamespacedStore(Store):
             part.delete([record.id for record in part.scroll(held, ("id",))])
             part.delete([point_id(self._meta)])
 
-    def renew(self, layout: Layout) -> AbstractContextManager[Store]:  # noqa: ARG002 -- the protocol's
+    def renew(
+        self,
+        layout: Layout,  # noqa: ARG002 -- the protocol's
+        carry: Carry | None = None,  # noqa: ARG002
+    ) -> AbstractContextManager[Store]:
         """Refused: another model's vectors do not fit beside the other tenants' own.
 
         Raises:

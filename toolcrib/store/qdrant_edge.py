@@ -29,6 +29,7 @@ from filelock import FileLock
 from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import (
+    Carry,
     Layout,
     LegQuery,
     Point,
@@ -436,7 +437,11 @@ class EdgeStore(Store):
             return self._open_shard().scroll(request)
 
     @contextmanager
-    def renew(self, layout: Layout) -> Generator[EdgeStore]:
+    def renew(
+        self,
+        layout: Layout,
+        carry: Carry | None = None,  # noqa: ARG002 -- other threads' writes wait
+    ) -> Generator[EdgeStore]:
         with self._writing:
             shutil.rmtree(self._generations.next_folder, ignore_errors=True)
             place = self._generations.next_folder

@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import asdict, dataclass, replace
+from time import sleep
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -22,6 +23,7 @@ import numpy as np
 from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import IndexMismatchError, StoreError
 from toolcrib.store.base import (
+    Carry,
     Layout,
     LegQuery,
     Point,
@@ -63,6 +65,10 @@ SHARED_SHARD = "SHARED"
 """Key of the shard of all tenants without a shard of their own; no namespace can have this name."""
 
 _OVERSAMPLING = 2.0
+
+MAX_CARRY_PASSES = 10
+UNDER_WAY_S = 1.0
+"""Time for writes that a server took for the old collection just before the change."""
 
 _ENTRY = f"{META_KEY}/"
 """Beginning of the metadata keys that hold entries of the small document."""
@@ -318,10 +324,12 @@ class ServerStore(Store):
         self._connection.ask(what, update, self._name, metadata=metadata)
 
     @contextmanager
-    def renew(self, layout: Layout) -> Generator[ServerStore]:
+    def renew(self, layout: Layout, carry: Carry | None = None) -> Generator[ServerStore]:
         """An empty store beside this one, which takes its place when the block ends well.
 
-        Searches from everywhere go to the old one until then. One process at a time renews.
+        Searches from everywhere go to the old one until then. Other processes may write: `carry`
+        copies their writes before the change, and afterwards those that were under way. One
+        process at a time renews.
 
         Raises:
             StoreError: the collection is not behind an alias that toolcrib made.
@@ -335,8 +343,11 @@ class ServerStore(Store):
         self._make(fresh, layout, plan)
         self._connection.wait_for_nodes(fresh)
         beside = ServerStore(self._connection.another(), fresh, layout, plan)
+        old = ServerStore(self._connection.another(), live, self._layout, plan)
         try:
             yield beside
+            if carry is not None:
+                _carry_all(carry, old, beside)
         except BaseException:
             self._remove(fresh)
             raise
@@ -344,6 +355,9 @@ class ServerStore(Store):
             beside.close()
         self._point_to(fresh)
         self._layout, self._by_tenant = layout, plan.tenant_shards is not None
+        if carry is not None:
+            sleep(UNDER_WAY_S)
+            _carry_all(carry, old, self)
         self._remove(live)
 
     def optimise(self) -> None:
@@ -460,6 +474,13 @@ class ServerStore(Store):
                 f"the collection {name!r} at {self._connection.place} was made for other models: "
                 f"{'; '.join(faults)}; set server.collection to another name, or delete this one"
             )
+
+
+def _carry_all(carry: Carry, old: Store, new: Store) -> None:
+    """Copy until nothing is left; who writes faster than that is caught after the change."""
+    for _ in range(MAX_CARRY_PASSES):
+        if not carry(old, new):
+            return
 
 
 def _number(point: Any) -> int:

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import ReplicaError, StoreError
-from toolcrib.store.base import Layout, LegQuery, Point, Record, Scored, Store, StoreInfo
+from toolcrib.store.base import Carry, Layout, LegQuery, Point, Record, Scored, Store, StoreInfo
 from toolcrib.store.filters import Filter
 from toolcrib.store.qdrant_edge import EdgeStore
 
@@ -214,8 +214,8 @@ class _Published(_Readable):
         self._write("write_meta", entries)
 
     @contextmanager
-    def renew(self, layout: Layout) -> Generator[Store]:
-        with self._copies_after_swap(), self._own.renew(layout) as beside:
+    def renew(self, layout: Layout, carry: Carry | None = None) -> Generator[Store]:
+        with self._copies_after_swap(), self._own.renew(layout, carry) as beside:
             yield beside
 
     def optimise(self) -> None:

@@ -312,6 +312,7 @@ export interface FoundTools {
   called?: readonly string[];
   filtered?: FilterEffect;
   names?: Readonly<Record<string, string>>;
+  left_out?: readonly LeftOut[];
 }
 
 export interface Guidance {
@@ -426,6 +427,11 @@ export interface LearningStatus {
   runs: number;
   servers: readonly ServerReplay[];
   tools: readonly LearnedTool[];
+}
+
+export interface LeftOut {
+  id: string;
+  reason: string;
 }
 
 export interface LinksBody {
@@ -703,6 +709,7 @@ export interface ShapedSelection {
   interleaved?: string;
   called?: readonly string[];
   names?: Readonly<Record<string, string>>;
+  left_out?: readonly LeftOut[];
 }
 
 export interface Skill {
@@ -731,6 +738,7 @@ export interface ToolHit {
   needs?: readonly number[];
   needed_for?: readonly string[];
   replaced_by?: string;
+  also_on?: readonly string[];
   team?: "own" | "other";
   id: string;
   kind: "tool" | "skill";

@@ -252,11 +252,11 @@ def test_an_empty_list_holds_nothing():
     ("content", "reason"),
     [
         ({}, "not a shape that is known; say which `format`: mcp, openapi, functions, toolspec"),
-        ([{"x": 1}], "not a shape that is known"),
+        ([{"x": 1}], "a `name` and nothing else"),
         ({"openapi": "9", "paths": {}}, "version '9' is not known"),
         ({"openapi": "3.0.0", "paths": {}}, "holds no tools"),
         ({"jsonrpc": "2.0", "id": 1, "error": {"message": "no"}}, "there is nothing to read"),
-        ({"mcpServers": {"x": {"command": "touch"}}}, "not a shape that is known"),
+        ({"mcpServers": {"x": {"command": "touch"}}}, "a `name` and nothing else"),
     ],
 )
 def test_what_cannot_be_read_is_refused(content, reason):
@@ -297,16 +297,16 @@ NO_TOOLS: list[tuple[str, Any, str]] = [
     (
         "calls.json",
         [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
-        "not a shape that is known",
+        "a `name` and nothing else",
     ),
-    ("bare.json", {"name": "x", "description": "d", "version": "1"}, "not a shape that is known"),
-    ("rubric.json", [{"name": "tone", "description": "Is it kind?"}], "not a shape that is known"),
-    ("labels.json", [{"name": "bug", "color": "red", "tags": []}], "not a shape that is known"),
-    ("columns.json", [{"name": "id", "type": "integer"}], "not a shape that is known"),
-    ("abi.json", [{"type": "function", "name": "f", "inputs": []}], "not a shape that is known"),
-    ("jobs.json", [{"name": "train", "parameters": {"lr": 0.1}}], "not a shape that is known"),
-    ("rows.jsonl", {"name": "x", "args": {"a": 1}, "id": 7}, "not a shape that is known"),
-    ("bundle.json", {"name": "x", "server": {"type": "node"}}, "not a shape that is known"),
+    ("bare.json", {"name": "x", "description": "d", "version": "1"}, "a `name` and nothing else"),
+    ("rubric.json", [{"name": "tone", "description": "Is it kind?"}], "a `name` and nothing else"),
+    ("labels.json", [{"name": "bug", "color": "red", "tags": []}], "a `name` and nothing else"),
+    ("columns.json", [{"name": "id", "type": "integer"}], "a `name` and nothing else"),
+    ("abi.json", [{"type": "function", "name": "f", "inputs": []}], "a `name` and nothing else"),
+    ("jobs.json", [{"name": "train", "parameters": {"lr": 0.1}}], "a `name` and nothing else"),
+    ("rows.jsonl", {"name": "x", "args": {"a": 1}, "id": 7}, "a `name` and nothing else"),
+    ("bundle.json", {"name": "x", "server": {"type": "node"}}, "a `name` and nothing else"),
 ]
 
 

@@ -42,7 +42,7 @@ def test_prompts_are_asked_at_once_and_most_votes_win():
         made, failed = router(server).route(TURN)
         prompts = {request.messages[0].content for request in server.requests}
     assert (made.target, made.tables, made.columns) == ("analytics", ("orders",), ("status",))
-    assert made.confidence == pytest.approx(0.6)
+    assert made.confidence == pytest.approx(0.9)
     assert "ensemble_majority" in made.signals
     assert made.thread_id == "t"
     assert failed == ()
@@ -204,3 +204,33 @@ def test_the_cache_forgets_what_is_old_and_what_is_too_much():
     assert [cache.get(name, unit(1, 0)) is not None for name in "abc"] == [False, True, True]
     now = 11.0
     assert cache.get("c", unit(1, 0)) is None
+
+
+def test_a_target_that_there_is_not_is_told_of():
+    with ChatServer(lambda _: answer("finance")) as server:
+        made, failed = router(server).route(TURN)
+    assert {"heuristic", "unknown_target"} <= set(made.signals)
+    assert "agents" in failed
+
+
+def test_commerce_without_any_evidence_of_a_document_falls():
+    weather = Turn(text="the weather in Lyon is nice")
+    with ChatServer(lambda _: answer("commerce")) as server:
+        made, _ = router(server).route(weather)
+        bill, _ = router(server).route(Turn(text="Total 430,50 € IVA 23%. Is it right?"))
+    assert (made.target, made.confidence) == ("triage", 0.5)
+    assert bill.target == "commerce"
+
+
+def test_the_winners_confidence_goes_beyond_a_tie():
+    # Three prompts, three targets, and a scorer that is sure of one.
+    votes = iter(["analytics", "knowledge", "commerce"])
+
+    def reply(request):
+        if "Score every target" in request.text:
+            return {"scores": {"knowledge": 0.95}}
+        return answer(next(votes), confidence=0.9)
+
+    with ChatServer(reply) as server:
+        made, _ = router(server).route(Turn(text="what are the rules for a refund"))
+    assert (made.target, made.confidence) == ("knowledge", pytest.approx(0.9))

@@ -123,7 +123,7 @@ def test_without_any_there_is_nothing_to_select(dense):
 
 # -- bypass ----------------------------------------------------------------------------------
 
-OFF, ON = Message(content="/caps:off"), Message(content="and /caps:on again")
+OFF, ON = Message(content="/caps:off"), Message(content="/caps:on again")
 
 
 @pytest.mark.parametrize(
@@ -137,6 +137,9 @@ OFF, ON = Message(content="/caps:off"), Message(content="and /caps:on again")
         (Turn(text="hi", history=(OFF,)), None, False, True),
         (Turn(text="hi", history=(OFF, ON)), None, True, False),
         (Turn(text="hi", history=(OFF,)), False, False, False),
+        (Turn(text="/CAPS:OFF"), None, False, True),
+        (Turn(text="hi", history=(OFF, *[Message(content="ok")] * 30)), None, False, True),
+        (Turn(text="what does /caps:off do?"), None, False, False),
         (Turn(text="what is x/caps:off?"), None, False, False),
         (Turn(text="hi", history=(Message(role="assistant", content="/caps:off"),)), None, 0, 0),
     ],
@@ -201,13 +204,12 @@ def test_one_that_fails_is_off_and_reported_and_the_turn_goes_on(dense):
     assert found.degraded == ("llm",)
 
 
-def test_the_time_of_a_call_is_not_spent_on_waiting_for_others(dense):
-    with ChatServer(needs("travel"), lambda _: "slow", slow_s=0.4) as server:
+def test_calls_one_after_the_other_share_one_deadline(dense):
+    with ChatServer(needs("travel"), lambda _: "slow", slow_s=0.05) as server:
         uses = {"capabilities": {"timeout_s": 3.0}}
         llm = {**server.settings, "attempts": 1, "parallel": 1, "uses": uses}
         made = capability_selector(FILE, Settings.model_validate({"llm": llm}), dense=dense)
         found = made.select(PLOT)
-    # Ten calls one after the other take longer than one may.
     assert (found.active, found.failed) == (("safety", "travel"), ())
 
 
@@ -256,3 +258,16 @@ def test_after_a_failure_it_is_told_and_counted_and_limited(dense):
     assert (found.reclassifications, found.signals, found.next) == (1, ("reclassified",), "plan")
     assert limited.next == "error"
     assert (limited.active, limited.signals) == (("mail",), ("reclassification_limit",))
+
+
+def test_a_server_that_hangs_costs_the_time_of_one_call_for_all_capabilities(dense):
+    with ChatServer(faults=lambda _: "slow", slow_s=30) as server:
+        uses = {"capabilities": {"timeout_s": 0.3}}
+        llm = {**server.settings, "attempts": 1, "parallel": 1, "uses": uses}
+        found = capability_selector(
+            FILE, Settings.model_validate({"llm": llm}), dense=dense
+        ).select(PLOT)
+        asked = len(server.requests)
+    assert "llm" in found.degraded
+    # With a time for each, the next call would be sent after the first was given up.
+    assert asked == 1

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.records.turns import CapabilitySelection
-from toolcrib.router.choices.flow import LAST_STEPS, MAX_ITERATIONS, LoopState, NextNode, next_node
+from toolcrib.router.choices.flow import LAST_STEPS, LoopState, NextNode, next_node
 from toolcrib.router.recovery import ErrorClass
 from toolcrib.router.settings import RecoverySettings
 
@@ -43,7 +43,7 @@ PLAN_FIRST = [
     ("and fails again", CHOSEN.planned(()).planned(()), "error", ""),
     ("never a plan", replace(CHOSEN, replans=2), "error", ""),
     ("a planner that goes round", CHOSEN.planned(("figures", "mail") * 51), "plan", ""),
-    ("a loop that goes round", replace(PLANNED, iterations=MAX_ITERATIONS), "error", ""),
+    ("a loop that goes round", replace(PLANNED, iterations=100), "error", ""),
     ("again a plan without an end", replace(CHOSEN, plan=("figures",), replans=1), "error", ""),
     ("may work later", failed(PLANNED, "retriable", attempts=1), "retry", "figures"),
     ("before there is a plan", failed(TASK, "retriable", attempts=1), "retry", ""),
@@ -71,11 +71,11 @@ REACTIVE = [
     ("critical", failed(PLANNED, "critical"), "orchestrator", ""),
     ("fatal", failed(PLANNED, "fatal"), "abort", ""),
     ("finished", replace(NEW, finished=True), "end", ""),
-    ("the last iteration", replace(CHOSEN, iterations=MAX_ITERATIONS - 1), "orchestrator", ""),
-    ("too many", replace(CHOSEN, iterations=MAX_ITERATIONS), "error", ""),
+    ("the last iteration", replace(CHOSEN, iterations=99), "orchestrator", ""),
+    ("too many", replace(CHOSEN, iterations=100), "error", ""),
     ("too many, and retriable", failed(CHOSEN, "retriable", iterations=100), "error", ""),
     ("talk that is finished", replace(NEW, direct_chat=True, finished=True), "end", ""),
-    ("talk without an end", replace(NEW, direct_chat=True, iterations=100), "error", ""),
+    ("talk without an end", replace(NEW, direct_chat=True, iterations=100), "direct_chat", ""),
     ("just finished", replace(CHOSEN, iterations=100, finished=True), "end", ""),
 ]
 

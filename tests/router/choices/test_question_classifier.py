@@ -16,6 +16,7 @@ from toolcrib.errors import QuestionRenderError
 from toolcrib.evaluation.choices import read_labelled
 from toolcrib.language_models.testing import ChatServer, faulty_share
 from toolcrib.records import Turn
+from toolcrib.router.choices.questions import load_question
 from toolcrib.settings import Settings
 
 DATA = Path(__file__).parents[3] / "data" / "questions"
@@ -169,7 +170,18 @@ def test_a_template_without_the_text_is_asked_with_it(dense):
     assert server.requests[0].messages[-1].content == "What does the patient want?\n\ncome in?"
 
 
-@pytest.mark.parametrize("fault", ["not-json", "wrong-schema", "garbage"])
+def test_words_that_name_no_class_are_the_default_unless_the_encoder_is_asked_for(dense):
+    prose = "I would be glad to help with that!"
+    found = by_model(dense, prose)
+    assert (found.branch, found.matched, found.degraded) == ("billing", False, ())
+    with ChatServer(lambda _: prose) as server:
+        question = load_question(DATA / "support.yaml").model_copy(update={"unmatched": "examples"})
+        settings = Settings.model_validate({"llm": {**server.settings, "attempts": 1}})
+        guess = question_classifier(question, settings, dense=dense).classify("where is my parcel?")
+    assert (guess.branch, guess.degraded) == ("shipping", ("llm",))
+
+
+@pytest.mark.parametrize("fault", ["wrong-schema", "garbage"])
 def test_where_the_model_fails_examples_answer_and_it_says_so(dense, fault):
     with ChatServer({"branch": "sales"}, lambda _: fault) as server:
         found = asked(server, dense, attempts=1).classify("where is my parcel?")

@@ -178,3 +178,24 @@ def test_no_output_breaks_a_condition_and_not_turns_it_round(output, path):
         said = {"from": "n", "path": path, operator: value}
         holds = Condition.model_validate(said).holds({"n": output})
         assert Condition.model_validate({"not": said}).holds({"n": output}) is not holds
+
+
+def test_a_condition_may_name_its_operator_and_value():
+    told = Condition.model_validate({"from": "sort", "path": "branch", "op": "eq", "value": "bug"})
+    assert told == Condition.model_validate({"from": "sort", "path": "branch", "eq": "bug"})
+    assert told.holds({"sort": {"branch": "bug"}})
+    assert not told.holds({"sort": {"branch": "idea"}})
+    with pytest.raises(ValueError, match="there is no 'like'"):
+        Condition.model_validate({"from": "sort", "op": "like", "value": "bug"})
+
+
+def test_ids_that_differ_in_case_alone_are_refused():
+    classes = [{"id": "a"}, {"id": "A"}]
+    with pytest.raises(QuestionError, match="the id 'A' is there more than once"):
+        load_question({"model": "m", "question": "{{ text }}", "classes": classes})
+
+
+def test_a_long_id_is_not_cut_by_the_limit_of_tokens():
+    classes = [{"id": "x" * 80}, {"id": "b"}]
+    question = load_question({"model": "m", "question": "{{ text }}", "classes": classes})
+    assert question.answer_tokens >= 50 > question.max_tokens

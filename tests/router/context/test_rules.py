@@ -188,11 +188,11 @@ def test_a_confidence_is_a_probability_that_grows_with_the_votes_of_the_winner(v
         assert estimate(more, LABELS, [], sharpness=sharpness).confidence >= told.confidence
 
 
-INDEXES = load_cues().indexes
+CUES = load_cues()
 
 
 def leans(text):
-    return follow_up_score(split_words(text), INDEXES)
+    return follow_up_score(split_words(text), CUES)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_what_refers_back_late_may_refer_to_the_turn_itself():
 
 
 def told(text):
-    return smalltalk_of(split_words(text), INDEXES)
+    return smalltalk_of(split_words(text), CUES.indexes)
 
 
 @pytest.mark.parametrize(

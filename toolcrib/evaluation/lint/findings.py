@@ -43,12 +43,16 @@ class SelfSearch:
 
 @dataclass(frozen=True, slots=True)
 class LintInput:
-    """Tools that rules read, and the searches by each tool's own texts, its purpose first."""
+    """Tools that rules read, and the searches by each tool's own texts, its purpose first.
+
+    `providers` are those whose rules the definitions are to keep.
+    """
 
     tools: Sequence[ToolSpec]
     searches: Mapping[str, Sequence[SelfSearch]] = field(
         default_factory=dict[str, Sequence[SelfSearch]]
     )
+    providers: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

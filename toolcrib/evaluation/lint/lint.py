@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeAlias
@@ -234,9 +234,12 @@ def lint(
     *,
     ignored: Iterable[str] = (),
     searches: Mapping[str, Sequence[SelfSearch]] | None = None,
+    providers: Collection[str] = (),
     progress: Progress = lambda _what, _done, _total: None,
 ) -> LintReport:
     """Find what keeps these tools from being found; disabled tools are left out.
+
+    Rules of `providers` say which definitions a provider refuses.
 
     Findings of `ignored` rules are dropped; `audit` stands for all `audit/...`. `searches` are
     results of `search_each`, where there are some already.
@@ -247,7 +250,7 @@ def lint(
     # The first of an id stays, as in an index.
     known = list({tool.id: tool for tool in reversed(list(tools)) if tool.enabled}.values())[::-1]
     searches = searches or search_each(known, settings or Settings(), progress)
-    findings = list(apply_rules(LintInput(known, searches), set(ignored)))
+    findings = list(apply_rules(LintInput(known, searches, providers), set(ignored)))
     findings.sort(key=lambda each: (-LINT_SEVERITIES.index(each.severity), each.rule, each.tool))
     by_tool: dict[str, list[LintFinding]] = {tool.id: [] for tool in known}
     for finding in findings:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from toolcrib.encoders.language import language_of
 from toolcrib.evaluation.lint.findings import LintInput, LintSeverity, Problem, lint_rule
 from toolcrib.indexers.audit import Severity, audit_all
 from toolcrib.indexers.points import clean
+from toolcrib.integrations.providers import Definition, Provider, refusals
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import object_of
 from toolcrib.retrieval.legs import has_words
@@ -371,3 +373,22 @@ def _audit(given: LintInput) -> Iterator[Problem]:
     for found in audit_all(given.tools):
         text = f"{found.place}: {found.why}" if found.place else found.why
         yield Problem(found.tool, text, (), _SEVERITY[found.severity], found.rule)
+
+
+# -- providers -------------------------------------------------------------------------------------
+
+
+def _refused(provider: Provider, given: LintInput) -> Iterator[Problem]:
+    if provider not in given.providers:
+        return
+    for spec in given.tools:
+        schema = spec.input_schema or {"type": "object"}
+        for fault in refusals(provider, Definition(spec.name, spec.description, schema)):
+            text = f"{provider} refuses a whole request for it: {fault}"
+            yield Problem(spec.id, text)
+
+
+for _provider in Provider:
+    lint_rule(f"provider-{_provider}", "error", f"{_provider} refuses the definition (`--for`)")(
+        partial(_refused, _provider)
+    )

@@ -33,11 +33,12 @@ from toolcrib.http.uploads import Line, UploadWork, in_parts, read_upload, respo
 from toolcrib.indexers.readers.registry import formats, read_data
 from toolcrib.indexers.sync import Entry, ReadSources
 from toolcrib.indexers.writer import Listener, ignore
-from toolcrib.integrations.formats import export, named_ids
+from toolcrib.integrations.formats import Definitions
 from toolcrib.records import (
     Facets,
     FindResult,
     IndexReport,
+    LeftOut,
     Message,
     Refusal,
     Scope,
@@ -145,13 +146,15 @@ class SearchBody(SearchOptions):
 class FoundTools(FindResult):
     """The answer to a search.
 
-    In a provider's shape `tools` holds its definitions, and `names` maps their names to ids.
+    In a provider's shape `tools` holds its definitions, `names` maps their names to ids, and
+    `left_out` has the tools that the provider would refuse.
     """
 
     tools: tuple[ToolHit, ...] | tuple[dict[str, Any], ...]  # pyright: ignore[reportIncompatibleVariableOverride]
     names: Annotated[dict[str, str], Field(exclude_if=lambda _: False)] = field(
         default_factory=dict[str, str]
     )
+    left_out: Annotated[tuple[LeftOut, ...], Field(exclude_if=lambda _: False)] = ()
 
 
 async def find_tools(context: RequestContext, body: SearchBody) -> Response:
@@ -176,8 +179,9 @@ def shaped(record: object, hits: Sequence[ToolHit], shape: Shape, *path: str) ->
     place = shown
     for step in path[:-1]:
         place = place[step]
-    tools = [hit.tool for hit in hits]
-    place |= {path[-1]: export(tools, shape), "names": named_ids(tools, shape)}
+    shaped_tools = Definitions.of((hit.tool for hit in hits), shape)
+    place |= {path[-1]: shaped_tools.tools, "names": shaped_tools.names}
+    place["left_out"] = as_json(shaped_tools.left_out)
     return answer(shown)
 
 

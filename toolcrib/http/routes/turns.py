@@ -38,6 +38,7 @@ from toolcrib.records import (
     Context,
     Decision,
     Guidance,
+    LeftOut,
     Outcome,
     Scope,
     Sensitivity,
@@ -47,10 +48,10 @@ from toolcrib.records import (
 )
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
 from toolcrib.records.turns import (
-    MAX_HISTORY_MESSAGES,
     MAX_TRAJECTORY_EVENTS,
     CapabilitySelection,
     Classification,
+    newest_messages,
 )
 from toolcrib.retrieval.options import MAX_NEEDS, KnowledgeOptions
 from toolcrib.router.choices.flow import LoopState
@@ -101,7 +102,7 @@ def _recent_messages(messages: Any) -> Any:
     """The last messages; older ones are not even validated, since there may be many."""
     if not isinstance(messages, list):
         return messages
-    return cast("list[Any]", messages)[-MAX_HISTORY_MESSAGES:]
+    return newest_messages(cast("list[Any]", messages))
 
 
 class TurnBody(Body):
@@ -210,6 +211,7 @@ class ShapedSelection(ToolSelection):
     names: Annotated[dict[str, str], Field(exclude_if=lambda _: False)] = field(
         default_factory=dict[str, str]
     )
+    left_out: Annotated[tuple[LeftOut, ...], Field(exclude_if=lambda _: False)] = ()
 
 
 @dataclass(frozen=True, slots=True)

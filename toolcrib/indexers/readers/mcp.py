@@ -47,6 +47,7 @@ from toolcrib.indexers.readers.mcp_session import (
     quiet_sdk,
 )
 from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records.tools import ALWAYS_LOAD, SEARCH_HINT
 
 # -- saved lists -----------------------------------------------------------------------------------
 
@@ -66,7 +67,8 @@ class McpListReader:
     """Reads a saved `tools/list` answer: the result, the JSON-RPC response, or the bare tools.
 
     Tags and version that FastMCP hides in `_meta` become the tool's, and so do our own fields under
-    `toolcrib` there; nothing else in `_meta`, and no icon, is kept.
+    `toolcrib` there. Anthropic's hints for searches become annotations. Nothing else in `_meta`,
+    and no icon, is kept.
     """
 
     format: ClassVar[str] = "mcp"
@@ -132,10 +134,21 @@ def tool_fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
         # The Python SDK writes its models with underscores unless told otherwise.
         "input_schema": tool.get("inputSchema", tool.get("input_schema")),
         "output_schema": tool.get("outputSchema", tool.get("output_schema")),
-        "annotations": _annotations_with_title(tool.get("annotations"), tool.get("title")),
+        "annotations": _annotations_with_title(_with_hints(tool, meta), tool.get("title")),
         "tags": marks.get("tags", own.get("tags")),
         "version": marks.get("version"),
     }
+
+
+def _with_hints(tool: dict[str, Any], meta: Any) -> Any:
+    """The annotations, with what `_meta` says about the search for the tool."""
+    annotations = tool.get("annotations")
+    hints = {
+        key: meta[key] for key in (SEARCH_HINT, ALWAYS_LOAD) if is_object(meta) and key in meta
+    }
+    if hints and (annotations is None or is_object(annotations)):
+        return {**(annotations or {}), **hints}
+    return annotations
 
 
 def _annotations_with_title(annotations: Any, title: Any) -> Any:

@@ -259,6 +259,12 @@ def _unknown_format_reason(source: Source) -> str:
         return "holds no tools"
     if kind := other_kind(data):
         return f"is {kind}, and holds no tools"
+    first = next(iter(data)) if isinstance(data, list) else data
+    if is_object(first) and "name" in first:
+        return (
+            "has a `name` and nothing else that makes it a tool: give a `server`, an "
+            "`input_schema` or another field of tools, or say --format toolspec"
+        )
     shape = kind_of(data)
     if is_object(data):
         keys = sorted(data)

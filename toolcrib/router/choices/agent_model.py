@@ -96,12 +96,14 @@ Several readers of this turn disagree between {tied}. Score every target."""
 class ModelDecision:
     """Decision of the model, None without a usable answer; and how many prompts `failed`.
 
-    `lacking`: marks of fields that answers lack, whose defaults were taken.
+    `lacking`: marks of fields that answers lack, whose defaults were taken. `named_unknown`: an
+    answer named a target that there is not.
     """
 
     decision: AgentDecision | None
     failed: int
     lacking: tuple[str, ...] = ()
+    named_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,11 +131,12 @@ class AgentClassifier:
             and (target := read_label(reply.target, self.targets.targets)) is not None
         ]
         failed = len(leanings) - len(answers)
+        is_unknown = len(answers) < sum(isinstance(reply, AgentAnswer) for reply in replies)
         if not answers:
-            return ModelDecision(None, failed)
+            return ModelDecision(None, failed, named_unknown=is_unknown)
         made = self._vote(answers, shown, until - time.monotonic())
         lacking = (mark for each in answers for mark in lacking_fields("agents", each))
-        return ModelDecision(made, failed, tuple(dict.fromkeys(lacking)))
+        return ModelDecision(made, failed, tuple(dict.fromkeys(lacking)), is_unknown)
 
     def _vote(self, answers: Sequence[AgentAnswer], shown: str, left_s: float) -> AgentDecision:
         votes = Counter(each.target for each in answers).most_common()
@@ -156,8 +159,8 @@ class AgentClassifier:
         self, target: str, answers: Sequence[AgentAnswer], signals: tuple[str, ...]
     ) -> AgentDecision:
         votes = [each for each in answers if each.target == target]
-        # Answers for another target count as no confidence in this one.
-        confidence = sum(each.confidence for each in votes) / len(answers)
+        # The votes chose the target: its confidence is that of its own voters.
+        confidence = sum(each.confidence for each in votes) / len(votes)
         if not all(each.consistent for each in votes):
             confidence = min(confidence, UNDECIDED_CONFIDENCE)
             signals = (*signals, "self_inconsistent")

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 CORRECTED_SIGNAL, FALLBACK_SIGNAL = "semantic_validation_corrected", "supervisor_fallback"
 OVERRIDE_SIGNAL, RECLASSIFIED_SIGNAL = "critical_override", "reclassified_by_probe"
-CACHE_SIGNAL = "semantic_cache_hit"
+CACHE_SIGNAL, UNKNOWN_TARGET_SIGNAL = "semantic_cache_hit", "unknown_target"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,13 +122,15 @@ class AgentRouter:
         if pending.answer is None:
             return decide_by_heuristics(evidence, self.targets), ()
         first = _wait_for(pending.answer, pending.until)
-        made, signals = first.decision, ()
+        made, signals = first.decision, tuple[str, ...]()
         if made is not None and made.target == self.targets.fallback and "hits" in evidence.facts:
             again = _wait_for(self._ask(pending, evidence), pending.until)
             if again.decision is not None:
                 made, signals = again.decision, (RECLASSIFIED_SIGNAL,)
+        signals += (UNKNOWN_TARGET_SIGNAL,) if first.named_unknown else ()
         if made is None:
-            return decide_by_heuristics(evidence, self.targets), ("agents",)
+            guess = decide_by_heuristics(evidence, self.targets)
+            return replace(guess, signals=(*signals, *guess.signals)), ("agents",)
         made = replace(
             made,
             tables=made.tables or evidence.tables,
@@ -241,7 +243,7 @@ def supervise(decision: AgentDecision, evidence: AgentEvidence, targets: Targets
             made,
             target=targets.fallback,
             confidence=min(made.confidence, targets.unsure),
-            signals=_add(made.signals, "unknown_target", CORRECTED_SIGNAL, FALLBACK_SIGNAL),
+            signals=_add(made.signals, UNKNOWN_TARGET_SIGNAL, CORRECTED_SIGNAL, FALLBACK_SIGNAL),
         )
     made = _cap(made, evidence, targets)
     if FALLBACK_SIGNAL not in made.signals:

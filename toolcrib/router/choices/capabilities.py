@@ -244,7 +244,8 @@ BACKGROUND_LOG_ODDS = 4.0
 NEGATIVE_EXAMPLE_PENALTY = 45.0
 """Log-odds lost per unit of cosine by which a negative example is nearer than all positive ones."""
 
-_SWITCH = re.compile(r"(?<!\S)/caps:(on|off)(?!\S)")
+_SWITCH = re.compile(r"^[^\S\n]{0,99}/caps:(on|off)(?!\S)", re.IGNORECASE | re.MULTILINE)
+"""Switch at the beginning of a line: elsewhere a text only speaks of it."""
 
 CAPABILITY_RULES = (
     "Decide whether the user's request needs the capability {name!r}, in whole or in part. Only a "
@@ -352,7 +353,7 @@ class CapabilitySelector:
         if bypass is not None:
             return bypass
         texts = (*(each.content for each in turn.history if each.role == "user"), turn.text)
-        switches = [found for text in texts for found in _SWITCH.findall(text)]
+        switches = [found.lower() for text in texts for found in _SWITCH.findall(text)]
         return switches[-1] == "off" if switches else self._settings.bypass
 
     def _by_model(
@@ -361,7 +362,9 @@ class CapabilitySelector:
         """Selection by one call for each capability; None if all calls fail."""
         shown = show_turn(turn)
         prompts = [prompt(self._rules(each, failure), shown) for each in self._optional]
-        answers = model.ask_each("capabilities", prompts, CapabilityVerdict)
+        # One deadline for all: with a server that hangs, each would take its own.
+        time_s = model.time_s("capabilities")
+        answers = model.ask_each("capabilities", prompts, CapabilityVerdict, timeout_s=time_s)
         by_name = dict(zip((each.name for each in self._optional), answers, strict=True))
         failed = tuple(
             FailedCapability(name, str(answer))

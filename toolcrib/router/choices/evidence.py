@@ -103,7 +103,7 @@ class EvidenceReader:
             before = self._read_text(message.content, (), until)
             # Small talk alone carries nothing on.
             if "smalltalk" not in before.facts and before.facts:
-                leans = follow_up_score(split_words(_cut(turn.text)), self._cues.indexes)
+                leans = follow_up_score(split_words(_cut(turn.text)), self._cues)
                 known = {"facts": own.facts | {"follow_up"}, "late": own.late or before.late}
                 return replace(own, before=before, leans=leans, **known)
         return own

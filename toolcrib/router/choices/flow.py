@@ -34,10 +34,6 @@ failed; raise; stop."""
 LAST_STEPS = frozenset({"respond", "clarify"})
 """Steps that may end a plan: an answer, or a question to the user."""
 
-MAX_ITERATIONS = 100
-"""Limit of iterations in either mode, and of steps in a plan: a longer plan repeats itself."""
-
-
 Count: TypeAlias = Annotated[int, Field(ge=0)]
 
 
@@ -90,25 +86,25 @@ def next_node(
 ) -> FlowStep:
     """Choose the next step of a loop; `limits` has the number of repetitions."""
     limits = limits or RecoverySettings()
-    found = _final_step(state) or _retry_step(state, limits)
+    found = _final_step(state, limits) or _retry_step(state, limits)
     if found is not None:
         return found
     return _reactive(state) if mode == "reactive" else _plan_first(state, limits)
 
 
-def _final_step(state: LoopState) -> FlowStep | None:
+def _final_step(state: LoopState, limits: RecoverySettings) -> FlowStep | None:
     if state.finished:
         return FlowStep("end", reason="it is finished")
-    if state.iterations >= MAX_ITERATIONS:
-        return FlowStep("error", reason=f"it took {MAX_ITERATIONS} iterations")
     if state.direct_chat:
         return FlowStep("direct_chat", reason="the user only talks")
+    if state.error == "fatal":
+        return FlowStep("abort", reason="a fatal error")
+    if state.iterations >= limits.iterations:
+        return FlowStep("error", reason=f"it took {limits.iterations} iterations")
     return None
 
 
 def _retry_step(state: LoopState, limits: RecoverySettings) -> FlowStep | None:
-    if state.error == "fatal":
-        return FlowStep("abort", reason="a fatal error")
     if state.error == "retriable" and state.attempts < limits.max_attempts:
         plan = state.plan or ()
         name = plan[state.step] if state.step < len(plan) else ""
@@ -127,7 +123,7 @@ def _plan_first(state: LoopState, limits: RecoverySettings) -> FlowStep:
 
 
 def _step_before_plan(state: LoopState) -> FlowStep | None:
-    if state.task is None:
+    if not (state.task or "").strip():
         return FlowStep("task", reason="it is not known what is wanted")
     if state.capabilities is None:
         return FlowStep("capabilities", reason="none were selected yet")
@@ -139,7 +135,7 @@ def _step_of_plan(state: LoopState, limits: RecoverySettings) -> FlowStep:
     if state.plan is None and state.replans <= limits.replans:
         return FlowStep("plan", reason="there is no plan")
     plan = state.plan or ()
-    fault = _fault_of(plan)
+    fault = _fault_of(plan, state.capabilities or (), limits)
     if fault:
         again = state.replans < limits.replans
         return FlowStep("plan" if again else "error", reason=fault)
@@ -148,11 +144,13 @@ def _step_of_plan(state: LoopState, limits: RecoverySettings) -> FlowStep:
     return FlowStep("step", plan[state.step], "the next step of the plan")
 
 
-def _fault_of(plan: Sequence[str]) -> str:
+def _fault_of(plan: Sequence[str], capabilities: Sequence[str], limits: RecoverySettings) -> str:
     if not plan:
         return "the planner gave no plan"
-    if len(plan) > MAX_ITERATIONS:
-        return f"the plan has more than {MAX_ITERATIONS} steps"
+    if len(plan) > limits.iterations:
+        return f"the plan has more than {limits.iterations} steps"
+    if unknown := [step for step in plan if step not in {*capabilities, *LAST_STEPS}]:
+        return f"the plan has the step {unknown[0]!r}, which is none of the capabilities"
     return "" if plan[-1] in LAST_STEPS else "the plan ends in no answer and no question"
 
 

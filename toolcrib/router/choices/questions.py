@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import numpy as np
 import yaml
@@ -42,6 +42,9 @@ Outputs: TypeAlias = Mapping[str, Any]
 
 WHOLE_QUESTION = "the whole"
 MAX_TEMPLATE_CHARS = 20_000
+ANSWER_JSON_TOKENS, ID_BYTES_PER_TOKEN = 10, 2
+"""Tokens of a model's answer beside the id of the class; and how an id is counted."""
+
 COMPARISONS = ("eq", "ne", "in", "gt", "lt", "exists")
 COMBINATIONS = ("and", "or", "not")
 
@@ -64,8 +67,9 @@ class Condition(BaseModel):
     """Condition on the outputs of earlier nodes, under which a question is asked.
 
     Either one of `eq`, `ne`, `in`, `gt`, `lt` and `exists`, for the value at `path` (steps with
-    dots between them; without a path the whole output) of the node `from`; or `and`, `or` of
-    conditions, or `not` of one condition. A missing value is unequal to everything.
+    dots between them; without a path the whole output) of the node `from`, also written
+    `{"op": "eq", "value": ...}`; or `and`, `or` of conditions, or `not` of one condition. A missing
+    value is unequal to everything.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -81,6 +85,20 @@ class Condition(BaseModel):
     every: tuple[Condition, ...] | None = Field(default=None, alias="and", min_length=1)
     some: tuple[Condition, ...] | None = Field(default=None, alias="or", min_length=1)
     negated: Condition | None = Field(default=None, alias="not")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_op(cls, given: Any) -> Any:
+        """Read `{"op": "eq", "value": ...}` as `{"eq": ...}`."""
+        if not isinstance(given, Mapping):
+            return given
+        fields = dict(cast("Mapping[str, Any]", given))
+        if "op" not in fields:
+            return fields
+        op, value = fields.pop("op"), fields.pop("value", None)
+        if op not in COMPARISONS:
+            raise ValueError(f"op: there is no {op!r}; there are {', '.join(COMPARISONS)}")
+        return {**fields, op: True if op == "exists" and value is None else value}
 
     @model_validator(mode="after")
     def _has_one_operator(self) -> Condition:
@@ -187,8 +205,9 @@ class QuestionConfig(BaseModel):
 
     `question` is a Jinja2 template over `text`, `history`, `attachments`, `metadata`, `outputs`
     and the caller's variables. `default` is the class for turns that fit none; without it, the
-    first. `api_base` and `api_key` name a server for this question; without them `model` is one of
-    the server in the settings (`llm`).
+    first. `unmatched`: class of a model's answer that names none, that one or the encoder's guess
+    (`examples`). `api_base` and `api_key` name a server for this question; without them `model` is
+    one of the server in the settings (`llm`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -197,6 +216,7 @@ class QuestionConfig(BaseModel):
     question: _Text
     classes: tuple[QuestionClass, ...]
     default: _Id | None = None
+    unmatched: Literal["default", "examples"] = "default"
     run_if: Condition | None = None
     api_base: str | None = Field(default=None, pattern=r"^https?://")
     api_key: SecretStr | None = None
@@ -206,15 +226,22 @@ class QuestionConfig(BaseModel):
     @model_validator(mode="after")
     def _classes_differ(self) -> QuestionConfig:
         ids = [each.id for each in self.classes]
+        folded = Counter(each.casefold() for each in ids)
         if len(ids) < 2:  # noqa: PLR2004 -- a choice needs two
             raise ValueError(f"classes: there must be at least two, and there are {len(ids)}")
-        twice = [name for name, count in Counter(ids).items() if count > 1]
+        twice = [name for name in ids if folded[name.casefold()] > 1]
         if twice:
-            raise ValueError(f"classes: the id {twice[0]!r} is there more than once")
+            raise ValueError(f"classes: the id {twice[-1]!r} is there more than once, in any case")
         if self.default is not None and self.default not in ids:
             near = did_you_mean(nearest(self.default, ids))
             raise ValueError(f"default: there is no class {self.default!r}{near}")
         return self
+
+    @property
+    def answer_tokens(self) -> int:
+        """Tokens of an answer: `max_tokens`, or as many as the longest id in JSON may need."""
+        longest = max(len(each.id.encode()) for each in self.classes)
+        return max(self.max_tokens, ANSWER_JSON_TOKENS + longest // ID_BYTES_PER_TOKEN)
 
     @property
     def otherwise(self) -> str:
@@ -336,9 +363,9 @@ class _Branch(BaseModel):
 
 
 def _branch_of(ids: Sequence[str]) -> type[_Branch]:
-    """Shape of a model's answer: one of the ids, or words that name one.
+    """Shape of a model's answer: one of the ids, or words that may name one.
 
-    An unknown id is read too, and matches no class: asking again would not help.
+    An unknown id or other words match no class: asking again would not help.
     """
 
     class Branch(_Branch):
@@ -348,8 +375,9 @@ def _branch_of(ids: Sequence[str]) -> type[_Branch]:
 
         @classmethod
         def of_words(cls, words: str) -> Branch | None:
-            """Answer in words; None if they name no class."""
-            return None if read_label(words, ids) is None else cls(branch=words)
+            """Answer in words, which may name no class; None for JSON of another shape."""
+            is_text = has_words(words) and not words.lstrip().startswith(("{", "["))
+            return cls(branch=words) if is_text else None
 
     return Branch
 
@@ -400,8 +428,8 @@ class QuestionClassifier:
         messages, text = self._render(turn, variables or {}, outputs or {})
         if self._model is not None and by_model:
             answer, _ = self._model.try_ask("questions", messages, self._branch)
-            if answer is not None:
-                branch = read_label(answer.branch, self._ids)
+            branch = answer and read_label(answer.branch, self._ids)
+            if branch is not None or (answer and self.question.unmatched == "default"):
                 return Classification(branch or self.question.otherwise, matched=branch is not None)
         return self._by_examples(text)
 

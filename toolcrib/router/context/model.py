@@ -36,6 +36,7 @@ from toolcrib.router.context.labels import LabelSet
 from toolcrib.router.context.phrases import PhraseIndex
 from toolcrib.router.context.pii import PERSONAL, graded
 from toolcrib.router.context.rules import (
+    ASSISTANT,
     STATED_CONFIDENCE,
     remainder_of,
     smalltalk_of,
@@ -397,11 +398,17 @@ class Detector(Protocol):
         ...
 
     def detect(
-        self, text: str, query: EncodedQuery | None = None, *, entities: bool = True
+        self,
+        text: str,
+        query: EncodedQuery | None = None,
+        *,
+        own: EncodedQuery | None = None,
+        entities: bool = True,
     ) -> Context:
         """The context of a turn; `query` is its text, encoded, where somebody has done so.
 
-        Without `entities` none are looked for, and neither is personal data.
+        If that was joined with an earlier message, `own` is the turn alone: small talk is judged by
+        it. Without `entities` none are looked for, and neither is personal data.
         """
         ...
 
@@ -413,11 +420,20 @@ class Detector(Protocol):
         """Number of phrases in a text that name written rules."""
         ...
 
+    def orders(self, text: str) -> bool:
+        """True if a text begins with an order, past openers and politeness."""
+        ...
+
 
 EVEN = 0.5
 """Small talk gets nothing at all, so it must be likelier than a request."""
 EVEN_BESIDE, A_REQUEST = 0.8, 2
 """With so many words in a clause of their own, which may be a request, it must be clearer."""
+
+
+USER_WORDS = frozenset(["i", "me", "my", "mine", "we", "us", "our", "ours"])
+ASSISTANT_WORDS = frozenset(["you", "your", "yours", "yourself", "u", "ur"])
+"""Words by which a text speaks of its user, and of the assistant."""
 
 
 class SemanticDetector:
@@ -448,7 +464,12 @@ class SemanticDetector:
         return self._model.aliases
 
     def detect(
-        self, text: str, query: EncodedQuery | None = None, *, entities: bool = True
+        self,
+        text: str,
+        query: EncodedQuery | None = None,
+        *,
+        own: EncodedQuery | None = None,
+        entities: bool = True,
     ) -> Context:
         """The context of a turn."""
         if query is None or query.dense is None:
@@ -457,6 +478,10 @@ class SemanticDetector:
         try:
             reading = self._reading(text, query.text, found)
             told = self._predict(query.dense, reading)
+            if own is not None and own.dense is not None and own.text != query.text:
+                alone = self._model.features.of(self._reading(text, own.text, found))
+                judge = self._model.classifiers["smalltalk"]
+                told["smalltalk"] = judge.predict(own.dense, alone)
         except EncoderError as error:
             logger.warning("the classifier of turns failed; cues are read instead: %s", error)
             return self._otherwise.detect(text, query, entities=entities)
@@ -464,8 +489,8 @@ class SemanticDetector:
         confidences = {name: each.confidence for name, each in told.items()}
         held, holds, _ = graded(found, ())
         confidences["smalltalk"] = sum(told["smalltalk"].shares)
-        is_alone = query.text == text
-        words = reading.words if is_alone else split_words(head_of(text))
+        is_alone = (own or query).text == text
+        words = reading.words if query.text == text else split_words(head_of(text))
         is_shown = is_alone and is_english(text)
         said["smalltalk"] = self._smalltalk(words, told["smalltalk"].shares, is_shown=is_shown)
         if said["smalltalk"] is not None:
@@ -519,7 +544,11 @@ class SemanticDetector:
             return smalltalk_of(words, indexes).label
         least = EVEN_BESIDE if rest.smalltalk and rest.apart >= A_REQUEST else EVEN
         kinds = self._model.classifiers["smalltalk"].labels
-        return kinds[int(np.argmax(shares))] if sum(shares) >= least else None
+        kind = kinds[int(np.argmax(shares))] if sum(shares) >= least else None
+        # A question about the user's own affairs is none about the assistant.
+        said = set(words.bare)
+        is_theirs = not rest.smalltalk and said & USER_WORDS and not said & ASSISTANT_WORDS
+        return None if kind == ASSISTANT and is_theirs else kind
 
     def _reading(self, text: str, searched: str, found: tuple[Entity, ...]) -> ReadText:
         """Read a text; a follow-up together with earlier text, as its words alone say little."""
@@ -535,6 +564,10 @@ class SemanticDetector:
     def grounds(self, text: str) -> int:
         """Number of phrases in a text that name written rules."""
         return self._otherwise.grounds(text)
+
+    def orders(self, text: str) -> bool:
+        """True if a text begins with an order, by the cues."""
+        return self._otherwise.orders(text)
 
 
 def _level(told: Prediction) -> Sensitivity:

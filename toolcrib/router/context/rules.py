@@ -12,6 +12,7 @@ from toolcrib.encoders.language import language_of, spoken_words
 from toolcrib.records import Context, Entity
 from toolcrib.records.scope import Sensitivity
 from toolcrib.retrieval.legs import EncodedQuery
+from toolcrib.router.alternates import EFFECT_OF
 from toolcrib.router.context.cues import CueIndexes, Cues, load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.phrases import Match
@@ -87,12 +88,14 @@ _MOST_PARTLY = 0.9
 """The score of a turn that leans in every way and still says something of its own."""
 
 
-def follow_up_score(words: TextWords, indexes: CueIndexes) -> float:
+def follow_up_score(words: TextWords, cues: Cues) -> float:
     """0 for a turn that stands alone, 1 for one that says nothing without the turns before it.
 
     An opener (`and`, `what about`), words that refer back (`it`, `the same`) and brevity add up.
-    A verb behind the opener (`then close it`) is the turn's own.
+    A verb behind the opener (`then close it`) is the turn's own; without words that refer back, it
+    makes the turn stand alone (`and then delete the branch`).
     """
+    indexes = cues.indexes
     count = sum(word[0].isalnum() for word in words.bare)
     if count == 0:
         return 0.0
@@ -103,6 +106,8 @@ def follow_up_score(words: TextWords, indexes: CueIndexes) -> float:
     own = count - told
     if told and own <= _ONLY_WORDS and not _is_led(words, start, indexes, alone=own <= 1):
         return 1.0
+    if opener is not None and not references and own > _ONLY_WORDS:
+        return 0.0 if begins_with_order(words, cues) else _OPENER
     score = _OPENER if opener is not None else 0.0
     if references:
         score += _EARLY if references[0].first < _EARLY_WORDS else _LATE
@@ -110,6 +115,22 @@ def follow_up_score(words: TextWords, indexes: CueIndexes) -> float:
     if count <= _SHORT_WORDS:
         score += _SHORT
     return min(score, _MOST_PARTLY)
+
+
+def begins_with_order(words: TextWords, cues: Cues) -> bool:
+    """True if a text begins with a verb of doing, past openers and politeness."""
+    indexes = cues.indexes
+    opener = indexes.openers.at(words, 0) if words.bare else None
+    at = opener.last if opener is not None else 0
+    while at < len(words.bare):
+        polite = indexes.politeness.at(words, at)
+        if polite is None and words.bare[at][0].isalnum():
+            lead = indexes.leads.at(words, at)
+            labels = () if lead is None else lead.labels
+            acts = any(cues.intents[label].need == "act" for label in labels)
+            return acts or words.bare[at] in EFFECT_OF
+        at = at + 1 if polite is None else polite.last
+    return False
 
 
 def _is_led(words: TextWords, start: int, indexes: CueIndexes, *, alone: bool) -> bool:
@@ -292,14 +313,19 @@ class HeuristicDetector:
         return {}
 
     def detect(
-        self, text: str, query: EncodedQuery | None = None, *, entities: bool = True
+        self,
+        text: str,
+        query: EncodedQuery | None = None,
+        *,
+        own: EncodedQuery | None = None,
+        entities: bool = True,
     ) -> Context:
-        """The context of a turn; `query` is not looked at.
+        """The context of a turn; `query` and `own` are not looked at.
 
         Of a long text the head is searched for entities, its beginning and its end for cues.
         Without `entities` none are looked for, and neither is personal data.
         """
-        del query
+        del query, own
         words = split_words(_gist(text))
         found = self._finder.find(text) if entities else ()
         sensitivity, sensitive = self._sensitivity(words, found)
@@ -330,12 +356,16 @@ class HeuristicDetector:
 
     def leans(self, text: str) -> float:
         """Dependence of a text on earlier messages, from 0 (none) to 1 (certain)."""
-        return follow_up_score(split_words(_gist(text)), self._cues.indexes)
+        return follow_up_score(split_words(_gist(text)), self._cues)
 
     def grounds(self, text: str) -> int:
         """Number of phrases in a text that name written rules."""
         found = self._cues.indexes.grounds.find(split_words(_gist(text)))
         return len({match.phrase for match in found})
+
+    def orders(self, text: str) -> bool:
+        """True if a text begins with an order, past openers and politeness."""
+        return begins_with_order(split_words(_gist(text)), self._cues)
 
     def _request(self, words: TextWords, entities: tuple[Entity, ...]) -> dict[str, Estimate]:
         spoken = [

@@ -1,0 +1,56 @@
+"""Copier: copies what one store holds into another, encoded anew, and then what changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from toolcrib.records import IndexReport
+from toolcrib.store.base import Store
+
+_Item = TypeVar("_Item")
+
+Payload = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Copier(Generic[_Item]):
+    """Copies tools or passages; each call copies what the calls before did not.
+
+    `read` makes an item of a payload, and `write` syncs items into a store. Items of one `group`
+    are written together: a document that lacks a part would lose that part. `convert` makes
+    entries of the target's small document from entries of the source's; a removed entry is None.
+    """
+
+    read: Callable[[Payload], _Item]
+    group: Callable[[Payload], str]
+    write: Callable[[Store, list[tuple[str, _Item]]], IndexReport]
+    convert: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    _digests: dict[int, str] = field(default_factory=dict[int, str])
+    _entries: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def __call__(self, source: Store, target: Store) -> bool:
+        """Copy what changed since the last call; False where nothing did.
+
+        Raises:
+            StoreError: a store refused; the call can be repeated.
+        """
+        entries = dict(source.read_meta())
+        gone = dict.fromkeys(self._entries.keys() - entries.keys())
+        news = {key: value for key, value in entries.items() if self._entries.get(key) != value}
+        target.write_meta(self.convert(gone | news))
+        records = list(source.scroll())
+        digests = {record.id: record.payload["digest"] for record in records}
+        removed = self._digests.keys() - digests.keys()
+        changed = {
+            self.group(record.payload)
+            for record in records
+            if self._digests.get(record.id) != digests[record.id]
+        }
+        target.delete(removed)
+        if changed:
+            wanted = (record.payload for record in records if self.group(record.payload) in changed)
+            self.write(target, [("the index", self.read(payload)) for payload in wanted])
+        self._digests, self._entries = digests, entries
+        return bool(changed or removed or gone or news)

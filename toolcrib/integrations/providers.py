@@ -1,0 +1,656 @@
+"""Provider rules: what a provider refuses in a definition, and schemas that no provider refuses.
+
+One refused definition costs a whole request. So schemas are handed out in one form that all
+providers take: one object in JSON Schema 2020-12, without references.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+from toolcrib.caches import cached_texts
+from toolcrib.indexers.readers.base import is_list
+from toolcrib.indexers.readers.json_schema import References, is_reference, map_schemas
+from toolcrib.records.codec import is_object, list_of, object_of
+
+# -- rules -----------------------------------------------------------------------------------------
+
+
+class Provider(StrEnum):
+    """Provider of language models whose rules are known."""
+
+    ANTHROPIC = "anthropic"
+    OPENAI = "openai"
+    GEMINI = "gemini"
+    BEDROCK = "bedrock"
+
+
+class ProviderRule(NamedTuple):
+    """Rule of a provider, as its documentation or its error says it; `read` is the day."""
+
+    provider: Provider
+    kind: str
+    value: str
+    source: str
+    read: str
+
+
+_DAY = "2026-11-28"
+_ISSUES = "https://github.com"
+_CLAUDE = "https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools"
+_OPENAI = "https://developers.openai.com/api/reference/resources/chat"
+_BEDROCK = (
+    "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolSpecification.html"
+)
+_GEMINI = "https://ai.google.dev/api/caching#FunctionDeclaration"
+
+PROVIDER_RULES: tuple[ProviderRule, ...] = (
+    ProviderRule(Provider.ANTHROPIC, "tool-name", r"[a-zA-Z0-9_-]{1,64}", _CLAUDE, _DAY),
+    ProviderRule(
+        Provider.ANTHROPIC,
+        "property-name",
+        r"[a-zA-Z0-9_.-]{1,64}",
+        f"{_ISSUES}/anthropics/claude-code/issues/79418",
+        _DAY,
+    ),
+    ProviderRule(
+        Provider.ANTHROPIC,
+        "root-without",
+        "anyOf oneOf allOf",
+        f"{_ISSUES}/anthropics/claude-code/issues/5973",
+        _DAY,
+    ),
+    ProviderRule(Provider.ANTHROPIC, "root-object", "", _CLAUDE, _DAY),
+    ProviderRule(Provider.ANTHROPIC, "json-schema", "2020-12", _CLAUDE, _DAY),
+    ProviderRule(Provider.OPENAI, "tool-name", r"[a-zA-Z0-9_-]{1,64}", _OPENAI, _DAY),
+    ProviderRule(
+        Provider.OPENAI,
+        "root-without",
+        "anyOf oneOf allOf enum not",
+        f"{_ISSUES}/langchain-ai/langchainjs/issues/9804",
+        _DAY,
+    ),
+    ProviderRule(
+        Provider.OPENAI,
+        "root-object",
+        "",
+        f"{_ISSUES}/chatanywhere/GPT_API_free/issues/403",
+        _DAY,
+    ),
+    ProviderRule(Provider.OPENAI, "array-items", "", f"{_ISSUES}/sigoden/aichat/pull/1049", _DAY),
+    ProviderRule(Provider.OPENAI, "json-schema", "2020-12", _OPENAI, _DAY),
+    ProviderRule(
+        Provider.GEMINI,
+        "tool-name",
+        r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}",
+        f"{_ISSUES}/kaitranntt/ccs/issues/219",
+        _DAY,
+    ),
+    ProviderRule(Provider.GEMINI, "root-object", "", _GEMINI, _DAY),
+    ProviderRule(
+        Provider.GEMINI, "array-items", "", f"{_ISSUES}/kkrishnan90/gemini-desktop/pull/7", _DAY
+    ),
+    ProviderRule(
+        Provider.GEMINI, "required-known", "", f"{_ISSUES}/iBUHub/AIStudioToAPI/issues/154", _DAY
+    ),
+    ProviderRule(Provider.GEMINI, "json-schema", "2020-12", _GEMINI, _DAY),
+    ProviderRule(Provider.BEDROCK, "tool-name", r"[a-zA-Z0-9_-]{1,64}", _BEDROCK, _DAY),
+    ProviderRule(Provider.BEDROCK, "description", "", _BEDROCK, _DAY),
+    ProviderRule(Provider.BEDROCK, "root-object", "", _BEDROCK, _DAY),
+    ProviderRule(Provider.BEDROCK, "json-schema", "2020-12", _BEDROCK, _DAY),
+)
+"""Rules of providers. Gemini's are those of `parametersJsonSchema`."""
+
+PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+"""Property names that every provider takes."""
+
+
+class Definition(NamedTuple):
+    """Definition of a tool as a provider gets it."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+
+
+def refusals(provider: Provider, given: Definition) -> Iterator[str]:
+    """Reasons for which a provider refuses a definition, one a broken rule."""
+    for rule in PROVIDER_RULES:
+        if rule.provider == provider and (fault := _CHECKS[rule.kind](given, rule.value)):
+            yield fault
+
+
+def _check_tool_name(given: Definition, pattern: str) -> str:
+    return "" if re.fullmatch(pattern, given.name) else f"its name {given.name!r} is not {pattern}"
+
+
+def _check_description(given: Definition, _: str) -> str:
+    return "" if given.description else "it has no description"
+
+
+def _check_property_names(given: Definition, pattern: str) -> str:
+    named = (str(name) for name in object_of(given.schema.get("properties")))
+    bad = [name for name in named if not re.fullmatch(pattern, name)]
+    return f"its properties {_some(bad)} are not named {pattern}" if bad else ""
+
+
+def _check_root_keywords(given: Definition, words: str) -> str:
+    bad = [word for word in words.split() if word in given.schema]
+    return f"its schema has {_some(bad)} at the root" if bad else ""
+
+
+def _check_root_type(given: Definition, _: str) -> str:
+    is_one = given.schema.get("type") == "object"
+    return "" if is_one else 'its schema is not of "type": "object"'
+
+
+def _check_array_items(given: Definition, _: str) -> str:
+    bad = any("array" in _types(each) and "items" not in each for each in _nodes(given.schema))
+    return "an array in its schema has no items" if bad else ""
+
+
+def _check_required(given: Definition, _: str) -> str:
+    known = object_of(given.schema.get("properties"))
+    bad = [str(name) for name in list_of(given.schema.get("required")) if name not in known]
+    return f"its schema requires {_some(bad)}, and has no such property" if bad else ""
+
+
+def _check_json_schema(given: Definition, _: str) -> str:
+    schema = {key: value for key, value in given.schema.items() if key != "$schema"}
+    return _schema_fault(json.dumps(schema))
+
+
+@cached_texts(1_000, 20_000)
+def _schema_fault(text: str) -> str:
+    # A search needs no checker of schemas, which takes a tenth of a second to import.
+    from jsonschema import Draft202012Validator, SchemaError
+
+    schema = json.loads(text)
+    try:
+        Draft202012Validator.check_schema(schema)
+        References(schema).write_out(schema)
+    except SchemaError as error:
+        return f"its schema is not valid JSON Schema 2020-12: {error.json_path}: {error.message}"
+    except (ValueError, RecursionError) as error:
+        return f"its schema cannot be resolved: {error}"
+    return ""
+
+
+_CHECKS: dict[str, Callable[[Definition, str], str]] = {
+    "tool-name": _check_tool_name,
+    "description": _check_description,
+    "property-name": _check_property_names,
+    "root-without": _check_root_keywords,
+    "root-object": _check_root_type,
+    "array-items": _check_array_items,
+    "required-known": _check_required,
+    "json-schema": _check_json_schema,
+}
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
+
+
+def _types(schema: Mapping[str, Any]) -> list[Any]:
+    kinds = schema.get("type")
+    return list_of(kinds) or [kinds]
+
+
+def _nodes(schema: Any) -> list[dict[str, Any]]:
+    """Every schema in a schema, itself too."""
+    found: list[dict[str, Any]] = []
+
+    def keep(node: dict[str, Any]) -> dict[str, Any]:
+        found.append(node)
+        return node
+
+    map_schemas(schema, keep)
+    return found
+
+
+# -- the form that all take ------------------------------------------------------------------------
+
+
+class UnfitSchemaError(ValueError):
+    """No object can express the arguments of this schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitSchema:
+    """Schema that every provider takes; `note` says which alternatives its root had."""
+
+    schema: dict[str, Any]
+    note: str = ""
+
+
+def fit_schema(schema: Mapping[str, Any]) -> FitSchema:
+    """Schema of one object in JSON Schema 2020-12, with the author's property names.
+
+    It takes all arguments that the given schema, or one of its alternatives, declares. A schema
+    that needs no change stays.
+
+    Raises:
+        UnfitSchemaError: the arguments are no object, or the schema is nested too deeply.
+    """
+    given = dict(schema)
+    try:
+        folded = _fold(map_schemas(_without_references(given), _in_2020_12))
+    except (ValueError, RecursionError) as error:
+        raise UnfitSchemaError(f"its schema cannot be written out: {error}") from error
+    if folded is None:
+        raise UnfitSchemaError("its arguments are no object")
+    empty: dict[str, Any] = {"type": "object", "properties": {}}
+    fit = {**empty, **folded.schema}
+    for name in list_of(fit.get("required")):
+        fit["properties"].setdefault(name, {})
+    as_given = {**empty, **given}
+    if fit == {key: value for key, value in as_given.items() if key != "$schema"}:
+        return FitSchema(as_given)
+    return FitSchema(fit, " ".join(folded.forms))
+
+
+def fit_definition(schema: Mapping[str, Any], description: str) -> tuple[dict[str, Any], str]:
+    """Schema with the author's property names, and description, as every provider takes them.
+
+    A schema that no object can express stays as it is.
+    """
+    try:
+        fit = fit_schema(schema)
+    except UnfitSchemaError:
+        return {"type": "object", "properties": {}, **schema}, description
+    return fit.schema, "\n\n".join(filter(None, (description, fit.note)))
+
+
+def is_closed(schema: Mapping[str, Any], *, complete: bool) -> bool:
+    """True if no object takes unnamed properties and, if `complete`, each requires all of its own.
+
+    Providers refuse a strict tool with another schema.
+    """
+    objects = [n for n in _nodes(schema) if "object" in _types(n) or "properties" in n]
+    return all(
+        each.get("additionalProperties") is False
+        and not (complete and object_of(each.get("properties")).keys() - each.get("required", ()))
+        for each in objects
+    )
+
+
+_OLD_REFERENCES = ("$recursiveRef", "$dynamicRef")
+_REFERENCE_WORDS = ("$ref", *_OLD_REFERENCES)
+
+
+def _without_references(schema: dict[str, Any]) -> Any:
+    """Schema with references written out; a reference that leads nowhere takes any value."""
+    text = json.dumps(schema, default=str)
+    if '"required": true' in text:
+        schema = map_schemas(schema, _with_required_properties)
+    if not any(f'"{word}"' in text for word in _REFERENCE_WORDS):
+        return schema
+    references = References(schema)
+
+    def reachable(node: dict[str, Any]) -> dict[str, Any]:
+        old = next((node[word] for word in _OLD_REFERENCES if isinstance(node.get(word), str)), "")
+        node = {"$ref": old, **node} if old else node
+        if not is_reference(node):
+            return node
+        try:
+            references.follow(node)
+        except ValueError:
+            rest = {key: value for key, value in node.items() if key not in _REFERENCE_WORDS}
+            return {"description": node["$ref"].rpartition("/")[2], **rest}
+        return node
+
+    document = map_schemas(schema, reachable)
+    return References(document).write_out(
+        {key: value for key, value in document.items() if key not in {"$defs", "definitions"}}
+    )
+
+
+def _with_required_properties(schema: dict[str, Any]) -> dict[str, Any]:
+    """Schema that requires the properties which say `"required": true` of themselves."""
+    named = object_of(schema.get("properties"))
+    needed = [name for name, each in named.items() if object_of(each).get("required") is True]
+    listed = list_of(schema.get("required"))
+    return {**schema, "required": [*listed, *needed]} if needed else schema
+
+
+# -- 2020-12 ---------------------------------------------------------------------------------------
+
+_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
+_OTHER_TYPES = {
+    **dict.fromkeys(("dict", "map"), "object"),
+    **dict.fromkeys(("tuple", "list", "set"), "array"),
+    **dict.fromkeys(("float", "double"), "number"),
+    **dict.fromkeys(("int", "long"), "integer"),
+    **dict.fromkeys(("str", "text", "date"), "string"),
+    "bool": "boolean",
+    "none": "null",
+}
+"""Types of other languages, in lower case. An unknown type takes any value."""
+
+
+def _json_type(kind: Any) -> Any:
+    """A `type` in the words of JSON Schema; None for any value."""
+    kinds = list_of(kind) or [kind]
+    words = [each.lower() for each in kinds if isinstance(each, str)]
+    known = list(dict.fromkeys(_OTHER_TYPES.get(word, word) for word in words))
+    if len(words) < len(kinds) or not _TYPES.issuperset(known):
+        return None
+    return known if len(known) > 1 else known[0]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 0 and value == value // 1
+
+
+def _is_schema(value: Any) -> bool:
+    return isinstance(value, dict | bool)
+
+
+def _is_pattern(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and bool(re.compile(value))
+    except (re.error, RecursionError, OverflowError):
+        return False
+
+
+def _is_map(check: Callable[[Any], bool], value: Any) -> bool:
+    return is_object(value) and all(map(check, value.values()))
+
+
+def _is_names(value: Any) -> bool:
+    return is_list(value) and all(isinstance(name, str) for name in value)
+
+
+_VALUE_CHECKS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
+    ("minimum maximum exclusiveMinimum exclusiveMaximum", _is_number),
+    ("multipleOf", lambda value: _is_number(value) and value > 0),
+    ("minLength maxLength minItems maxItems minContains maxContains", _is_count),
+    ("minProperties maxProperties", _is_count),
+    ("title description format", lambda value: isinstance(value, str)),
+    ("contentEncoding contentMediaType", lambda value: isinstance(value, str)),
+    ("pattern", _is_pattern),
+    ("uniqueItems readOnly writeOnly deprecated", lambda value: isinstance(value, bool)),
+    ("enum", lambda value: bool(list_of(value))),
+    ("examples", lambda value: isinstance(value, list)),
+    ("items additionalProperties unevaluatedItems unevaluatedProperties", _is_schema),
+    ("contains propertyNames not if then else contentSchema", _is_schema),
+    ("allOf anyOf oneOf prefixItems", lambda v: bool(list_of(v)) and all(map(_is_schema, v))),
+    ("properties dependentSchemas", partial(_is_map, _is_schema)),
+    ("patternProperties", lambda v: _is_map(_is_schema, v) and all(map(_is_pattern, v))),
+    ("required", _is_names),
+    ("dependentRequired", partial(_is_map, _is_names)),
+)
+_CHECK_BY_WORD = {word: check for words, check in _VALUE_CHECKS for word in words.split()}
+"""Checks of keywords' values; a keyword with any other value is left out."""
+
+_OLD_WORDS = frozenset({"definitions", "dependencies", "additionalItems"})
+
+
+def _in_2020_12(schema: dict[str, Any]) -> dict[str, Any]:
+    """One schema in JSON Schema 2020-12; the schemas in it are changed already."""
+    changed = {k: v for k, v in schema.items() if not k.startswith("$") and k not in _OLD_WORDS}
+    if (kind := _json_type(changed.pop("type", None))) is not None:
+        changed = {"type": kind, **changed}
+    for word, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        # In draft 4 a flag beside the bound.
+        if changed.get(word) is True and bound in changed:
+            changed[word] = changed.pop(bound)
+    if isinstance(changed.get("required"), list):
+        names = (each for each in changed["required"] if isinstance(each, str))
+        changed["required"] = list(dict.fromkeys(names))
+    if "properties" in changed:
+        named = object_of(changed["properties"])
+        anything: Any = {}
+        changed["properties"] = {n: s if _is_schema(s) else anything for n, s in named.items()}
+    _fit_items(changed, schema.get("additionalItems"))
+    if "pattern" in changed and not _is_pattern(changed["pattern"]):
+        about = (changed.get("description"), f"Pattern: {changed['pattern']}")
+        changed["description"] = " ".join(str(each) for each in about if each)
+    checks = _CHECK_BY_WORD
+    return {key: value for key, value in changed.items() if key not in checks or checks[key](value)}
+
+
+def _fit_items(schema: dict[str, Any], more: Any) -> None:
+    """Write tuples as `prefixItems`, and give every array its `items`."""
+    items = schema.get("items")
+    if is_list(items):
+        schema["prefixItems"] = [each for each in items if _is_schema(each)]
+        schema["items"] = more if is_object(more) else {}
+        if more is False:
+            schema.setdefault("maxItems", len(schema["prefixItems"]))
+    elif items is False and list_of(schema.get("prefixItems")):
+        schema.setdefault("maxItems", len(schema["prefixItems"]))
+        schema["items"] = {}
+    elif not is_object(items) and ("array" in _types(schema) or items is True):
+        schema["items"] = {}
+
+
+# -- one object ------------------------------------------------------------------------------------
+
+_COMBINING_WORDS = ("anyOf", "oneOf")
+_ROOT_ONLY = frozenset({"allOf", "anyOf", "oneOf", "enum", "const", "not"})
+MAX_FORMS = 12
+"""Alternatives that a description names."""
+
+
+class _Folded(NamedTuple):
+    """One object in place of alternatives, and in words which alternatives there were."""
+
+    schema: dict[str, Any]
+    forms: tuple[str, ...] = ()
+
+
+def _fold(schema: Any) -> _Folded | None:
+    """Fold a schema of an object into one without alternatives; None for no object."""
+    if not is_object(schema) or not {"object", None} & set(_types(schema)):
+        return None
+    kept = {key: value for key, value in schema.items() if key not in _ROOT_ONLY}
+    folded = _Folded({**kept, "type": "object"})
+    for part in list_of(schema.get("allOf")):
+        if (inner := _fold(part)) is None:
+            return None
+        folded = _Folded(_both(folded.schema, inner.schema), folded.forms + inner.forms)
+    for word in _COMBINING_WORDS:
+        if options := list_of(schema.get(word)):
+            objects = [each for option in options if (each := _fold(option)) is not None]
+            if not objects:
+                return None
+            either = _either([each.schema for each in objects], folded.schema)
+            forms = _forms([each.schema for each in objects], either)
+            folded = _Folded(_both(folded.schema, either), (*folded.forms, *forms))
+    return folded
+
+
+def _both(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Object that has the properties of two; where they differ, the first is kept."""
+    named = {**first.get("properties", {})}
+    for name, each in second.get("properties", {}).items():
+        known = named.setdefault(name, each)
+        if is_object(known) and is_object(each) and not _differences(known, each):
+            named[name] = {**each, **known}
+    merged = {**second, **first}
+    if "additionalProperties" not in first:
+        merged.pop("additionalProperties", None)
+    required = dict.fromkeys((*first.get("required", ()), *second.get("required", ())))
+    merged |= {"properties": named} if named else {}
+    return merged | ({"required": list(required)} if required else {})
+
+
+def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> set[str]:
+    """Keywords that both schemas have with different values; texts say nothing different."""
+    common = first.keys() & second.keys() - {"title", "description"}
+    return {key for key in common if first[key] != second[key]}
+
+
+def _either(options: Sequence[dict[str, Any]], beside: Mapping[str, Any]) -> dict[str, Any]:
+    """Object that takes what any option declares, as far as the object beside them allows."""
+    named: dict[str, list[Any]] = {}
+    for option in options:
+        for name, each in option.get("properties", {}).items():
+            named.setdefault(name, []).append(each)
+    common = [
+        name
+        for name in options[0].get("required", ())
+        if all(name in option.get("required", ()) for option in options)
+    ]
+    # Where an option says nothing of a property, the object beside it does.
+    either: dict[str, Any] = {
+        "properties": {
+            name: _any_of(schemas)
+            for name, schemas in named.items()
+            if len(schemas) == len(options) or name not in beside.get("properties", {})
+        }
+    }
+    return either | ({"required": common} if common else {})
+
+
+def _any_of(schemas: Iterable[Any]) -> Any:
+    """Schema that takes what any of several takes; values of constants are listed."""
+    different: list[Any] = []
+    for each in schemas:
+        if each not in different:
+            different.append(each)
+    if len(different) == 1:
+        return different[0]
+    if not all(map(_values, different)):
+        return {"anyOf": different}
+    listed: list[Any] = []
+    for value in chain.from_iterable(map(_values, different)):
+        if value not in listed:
+            listed.append(value)
+    return {"enum": listed}
+
+
+def _values(schema: Any) -> list[Any]:
+    """Values that a schema lists; none for a schema of other values."""
+    known = object_of(schema)
+    return [known["const"]] if "const" in known else list_of(known.get("enum"))
+
+
+def _forms(options: Sequence[dict[str, Any]], either: Mapping[str, Any]) -> tuple[str, ...]:
+    """Sentence about the forms that an object may take; none if they cannot be told apart."""
+    forms = [_form(option, either.get("required", ())) for option in options]
+    different = list(dict.fromkeys(forms))
+    if len(different) == 1 or not all(different):
+        return ()
+    more = ["..."] if len(different) > MAX_FORMS else []
+    return (f"Give one of: {'; '.join([*different[:MAX_FORMS], *more])}.",)
+
+
+def _form(option: Mapping[str, Any], common: Sequence[str]) -> str:
+    """Parameters that make an alternative: its constants, and what it alone requires."""
+    named: dict[str, Any] = option.get("properties", {})
+    required = list_of(option.get("required"))
+    constants = {name: values[0] for name in named if len(values := _values(named[name])) == 1}
+    told = [f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in constants.items()]
+    own = [name for name in required if name not in common and name not in constants]
+    return ", ".join([*told, *(own or ([] if told else named))])
+
+
+# -- names of properties ---------------------------------------------------------------------------
+
+MAX_NAME_CHARS, DIGEST_CHARS = 64, 12
+
+
+def with_digest(name: str, of: str) -> str:
+    """Name of letters that providers take, and a digest that tells it from other names."""
+    digest = hashlib.blake2b(of.encode("utf-8", "surrogatepass"), digest_size=DIGEST_CHARS // 2)
+    accepted = _NOT_ALLOWED.sub("_", name).strip("_")[: MAX_NAME_CHARS - DIGEST_CHARS - 1]
+    return f"{accepted or 'tool'}_{digest.hexdigest()}"
+
+
+_NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]+")
+_NOT_ALLOWED_IN_PROPERTIES = re.compile(r"[^a-zA-Z0-9_.-]+")
+
+
+def safe_names(schema: Mapping[str, Any]) -> dict[str, str]:
+    """Names for the properties whose own name a provider refuses, at any depth."""
+    named = {name for node in _nodes(schema) for name in object_of(node.get("properties"))}
+    safe: dict[str, str] = {}
+    for name in sorted(name for name in named if not PROPERTY_NAME.fullmatch(name)):
+        plain = _NOT_ALLOWED_IN_PROPERTIES.sub("_", name).strip("_")
+        is_free = PROPERTY_NAME.fullmatch(plain) and plain not in named | set(safe.values())
+        safe[name] = plain if is_free else with_digest(name, name)
+    return safe
+
+
+def rename_properties(schema: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Copy of a schema with other names of properties, wherever they stand."""
+
+    def renamed(node: dict[str, Any]) -> dict[str, Any]:
+        changed = dict(node)
+        # A rule about names says nothing of the new ones.
+        changed.pop("propertyNames", None)
+        for word in ("properties", "dependentSchemas"):
+            if word in changed:
+                changed[word] = {names.get(name, name): item for name, item in node[word].items()}
+        if "required" in changed:
+            changed["required"] = list_names(node["required"])
+        if "dependentRequired" in changed:
+            changed["dependentRequired"] = {
+                names.get(name, name): list_names(needed)
+                for name, needed in node["dependentRequired"].items()
+            }
+        return changed
+
+    def list_names(given: Iterable[str]) -> list[str]:
+        return [names.get(name, name) for name in given]
+
+    return map_schemas(schema, renamed)
+
+
+def rename_arguments(schemas: Iterable[Any], value: Any, names: Mapping[str, str]) -> Any:
+    """Copy of a value with other names of the properties that these schemas declare.
+
+    `names` lead from the schemas' own names or to them. Other keys are data, and stay.
+    """
+    parts = list(_parts(schemas))
+    if is_list(value):
+        rest: list[Any] = [part["items"] for part in parts if "items" in part]
+        prefixes = [list_of(part.get("prefixItems")) for part in parts]
+        return [
+            rename_arguments([*rest, *(p[at] for p in prefixes if at < len(p))], item, names)
+            for at, item in enumerate(value)
+        ]
+    if not is_object(value):
+        return value
+    renamed: dict[str, Any] = {}
+    for key, item in value.items():
+        other = names.get(key, key)
+        under = [
+            found
+            for part in parts
+            for own in (key, other)
+            if (found := object_of(part.get("properties")).get(own)) is not None
+        ]
+        rest = [part["additionalProperties"] for part in parts if "additionalProperties" in part]
+        renamed[other if under else key] = rename_arguments(under or rest, item, names)
+    return renamed
+
+
+_IN_PLACE = ("allOf", "anyOf", "oneOf", "if", "then", "else")
+
+
+def _parts(schemas: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Schemas that apply to the same value as these, themselves too."""
+    for schema in schemas:
+        if is_object(schema):
+            yield schema
+            for word in _IN_PLACE:
+                inner = schema.get(word)
+                yield from _parts(list_of(inner) or [inner])
+            yield from _parts(object_of(schema.get("dependentSchemas")).values())
