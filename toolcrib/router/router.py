@@ -164,10 +164,7 @@ class Router:
         reach = self._reach(turn, passages)
         budget = Budget(self.limits, self.costs, self.clock, budget_ms)
         decision_id = uuid.uuid4().hex
-        if turn.needs and not has_words(turn.text):
-            turn = turn.model_copy(update={"text": "\n".join(turn.needs)})
-        if turn.step is not None and not has_words(turn.text):
-            turn = turn.model_copy(update={"text": turn.step})
+        turn = _with_words(turn)
         if not has_words(turn.text):
             return self._wordless(decision_id, turn, budget, shown)
         searched = self._search_text(turn, budget)
@@ -480,6 +477,13 @@ class Router:
                 meant = did_you_mean(nearest(name, known))
                 raise QueryError(f"there is no collection {name!r}{meant}")
         return tuple(known[name] for name in dict.fromkeys(named))
+
+
+def _with_words(turn: Turn) -> Turn:
+    """Turn with the text of its needs, or of its step, in place of a text without words."""
+    if has_words(turn.text) or not (text := "\n".join(turn.needs) or turn.step):
+        return turn
+    return turn.model_copy(update={"text": text})
 
 
 def _check(k: int | Literal["auto"] | None, budget_ms: float | None) -> None:
