@@ -369,7 +369,7 @@ def test_a_second_ranking_does_without_the_reranker_where_it_is_told_to(retrieve
 
 
 def test_a_second_ranking_forgets_what_use_has_taught_where_it_is_told_to(retriever):
-    near = DeterministicEncoder().encode_query(QUERY)[np.newaxis]
+    near = {"1": DeterministicEncoder().encode_query(QUERY)}
     taught = retriever(
         learned=LearnedFromUse(LearnedTools.of({point_id("read_mail"): (1.0, near)}))
     )
@@ -381,7 +381,7 @@ def test_a_second_ranking_forgets_what_use_has_taught_where_it_is_told_to(retrie
 
 
 def test_a_second_ranking_is_taught_though_rank_fusion_comes_first(retriever):
-    near = DeterministicEncoder().encode_query(QUERY)[np.newaxis]
+    near = {"1": DeterministicEncoder().encode_query(QUERY)}
     learned = LearnedFromUse(LearnedTools.of({point_id("read_mail"): (1.0, near)}))
     by_ranks = FusionWeights(method="rrf")
     taught = retriever(weights=by_ranks, learned=learned)

@@ -194,6 +194,9 @@ Tags: TypeAlias = Annotated[
 NoAudit: TypeAlias = Annotated[
     bool, typer.Option("--no-audit", help="Hold nothing back, whatever its text says.")
 ]
+StrictAudit: TypeAlias = Annotated[
+    bool, typer.Option("--strict", help="Hold back what the audit only warns of, too.")
+]
 Overlays: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(

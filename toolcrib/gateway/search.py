@@ -306,6 +306,7 @@ class GatewaySearch(ToolcribSearchTransform):
             missing=missing,
             instructions=self._new_instructions(key, entries),
             called=[here[each].name for each in result.called if each in here],
+            held=self._tools.held_names(text, from_scope(scope)),
         )
         names = [each.name for each in entries]
         return await self._guidance.after_search(key, text, names, answer)

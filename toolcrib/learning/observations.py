@@ -24,12 +24,12 @@ _STATE_ROW, _SECRET_ROW = "state", "secret"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
-    """Request whose first successful call was of `tool`, at `at` (Unix time).
+    """Request with one of its successful calls: of `tool`, at `at` (Unix time).
 
-    `digest` is the tool's at that time. `session` is a keyed hash, equal for equal sessions. `by`
-    is the id of the caller's key, empty without a key. `vector` is the request's, float32 [d], by
-    `encoder`. `ranking` has ids and scores of the found tools, best first, without learning.
-    `text` is the request, if it may be kept.
+    `decision` is the request's. `digest` is the tool's at that time. `session` is a keyed hash,
+    equal for equal sessions. `by` is the id of the caller's key, empty without a key. `vector` is
+    the request's, float32 [d], by `encoder`. `ranking` has ids and scores of the found tools, best
+    first, without learning. `text` is the request, if it may be kept.
     """
 
     decision: str
@@ -49,22 +49,25 @@ class Observation:
         return datetime.fromtimestamp(self.at, UTC).date().isoformat()
 
     def row(self) -> DbRow:
-        """Row of the observation, under the id of its decision."""
+        """Row of the observation, under its decision and its tool."""
         body: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN_FIELDS}
         body |= {"dimensions": len(self.vector), "vector": to_text(self.vector)}
         body["ranking"] = [[tool, round(score, 5)] for tool, score in self.ranking]
         if self.text is not None:
             body["text"] = self.text
-        return DbRow(self.decision, self.at, body)
+        return DbRow(_row_id(self.decision, self.tool), self.at, body)
 
 
-_PLAIN_FIELDS = ("tool", "digest", "session", "by", "encoder")
+def _row_id(decision: str, tool: str) -> str:
+    return f"{decision}/{tool}"
+
+
+_PLAIN_FIELDS = ("decision", "tool", "digest", "session", "by", "encoder")
 
 
 def _observation(row: DbRow) -> Observation:
     body = row.body
     return Observation(
-        decision=row.id,
         at=row.at,
         vector=from_text(body["vector"], body["dimensions"])[0],
         ranking=tuple((tool, score) for tool, score in body["ranking"]),
@@ -92,12 +95,12 @@ class ObservationTable:
     # -- observations ------------------------------------------------------------------------
 
     def add(self, observation: Observation) -> None:
-        """Keep an observation, in place of another of the same decision."""
+        """Keep an observation, in place of another of the same decision and tool."""
         self.database().put(self._observations, observation.row())
 
-    def has(self, decision: str) -> bool:
-        """True if a decision has an observation."""
-        return self.database().get(self._observations, decision) is not None
+    def has(self, decision: str, tool: str) -> bool:
+        """True if a decision has an observation of a tool."""
+        return self.database().get(self._observations, _row_id(decision, tool)) is not None
 
     def read(self) -> list[Observation]:
         """Read the newest `MAX_OBSERVATIONS`, oldest first, and remove older observations."""
@@ -109,8 +112,8 @@ class ObservationTable:
 
     def remove(self, matches: Callable[[Observation], bool]) -> int:
         """Remove and count matching observations."""
-        decisions = [each.decision for each in self.read() if matches(each)]
-        return sum(self.database().delete(self._observations, each) for each in decisions)
+        rows = [_row_id(each.decision, each.tool) for each in self.read() if matches(each)]
+        return sum(self.database().delete(self._observations, row) for row in rows)
 
     def session_hash(self, session: str) -> str:
         """Hash of a session, with a secret that stays in the database."""

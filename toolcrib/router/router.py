@@ -26,6 +26,7 @@ from toolcrib.records import (
     Collection,
     Context,
     Decision,
+    FindResult,
     KnowledgeResult,
     Route,
     Turn,
@@ -175,27 +176,13 @@ class Router:
         may_ask = not is_above(context.sensitivity, turn.max_sensitivity)
         pending = pending or self._begin_agent(turn, query if may_ask else None, budget)
         signals = (*text_signals(turn), *_ceilings(turn, context))
-        grounds = self._detector(turn).grounds(turn.text)
         if context.smalltalk is None:
             selection = self._tools(decision_id, turn, for_tools, budget, k, shown, may_ask=may_ask)
-            knowledge = self._knowledge(query, context, budget, grounds, reach, passages)
+            knowledge = self._knowledge(turn, query, context, budget, reach, passages)
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
-        has_both = found.tools and knowledge.passages
-        clause_needs = self._clause_needs(turn, budget) if has_both else ()
-        route = choose_route(
-            RouteEvidence(
-                context,
-                found,
-                knowledge,
-                gate_decides=self.gate_decides,
-                unasked=frozenset(budget.degraded),
-                withholds=self.tools.retriever.assessor.withholds,
-                grounds=grounds,
-                orders_and_asks={"act", "know"} <= set(clause_needs),
-            )
-        )
+        route, clause_signals = self._choose_route(turn, context, found, knowledge, budget)
         return Decision(
             id=decision_id,
             context=context,
@@ -209,7 +196,7 @@ class Router:
                 signals,
                 selection.signals,
                 knowledge.signals,
-                (f"clauses:{','.join(clause_needs)}",) if clause_needs else (),
+                clause_signals,
             ),
             took_ms={**budget.took_ms, "total": budget.spent_ms},
             degraded=_without_repeats(
@@ -218,6 +205,29 @@ class Router:
             max_tool_calls=self.limits.max_tool_calls,
             tool_timeout_s=self.limits.tool_timeout_s,
         )
+
+    def _choose_route(
+        self,
+        turn: Turn,
+        context: Context,
+        found: FindResult,
+        knowledge: KnowledgeResult,
+        budget: Budget,
+    ) -> tuple[Route, tuple[str, ...]]:
+        """Route of a turn, and signals of its clauses if they were read."""
+        has_both = found.tools and knowledge.passages
+        needs = self._clause_needs(turn, budget) if has_both else ()
+        evidence = RouteEvidence(
+            context,
+            found,
+            knowledge,
+            gate_decides=self.gate_decides,
+            unasked=frozenset(budget.degraded),
+            withholds=self.tools.retriever.assessor.withholds,
+            grounds=self._detector(turn).grounds(turn.text),
+            orders_and_asks={"act", "know"} <= set(needs),
+        )
+        return choose_route(evidence), (f"clauses:{','.join(needs)}",) if needs else ()
 
     def _wordless(
         self, decision_id: str, turn: Turn, budget: Budget, shown: Sequence[str]
@@ -432,10 +442,10 @@ class Router:
 
     def _knowledge(
         self,
+        turn: Turn,
         query: EncodedQuery,
         context: Context,
         budget: Budget,
-        grounds: int,
         reach: Sequence[Collection],
         options: KnowledgeOptions,
     ) -> KnowledgeResult:
@@ -455,7 +465,7 @@ class Router:
                     reach,
                     options=options,
                     reranking=reranking,
-                    wanted=grounds > 0
+                    wanted=self._detector(turn).grounds(turn.text) > 0
                     or wish_probability(context, "know") >= SURE_QUESTION_PROBABILITY,
                 )
             except ToolcribError:

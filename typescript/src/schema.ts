@@ -427,6 +427,7 @@ export interface LearningStatus {
   runs: number;
   servers: readonly ServerReplay[];
   tools: readonly LearnedTool[];
+  left_out?: readonly string[];
 }
 
 export interface LeftOut {
@@ -685,6 +686,7 @@ export interface ServerReplay {
   before: number;
   after: number;
   p: number;
+  strength: number;
   verdict: "live" | "shadow";
 }
 

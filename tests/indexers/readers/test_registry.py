@@ -252,11 +252,11 @@ def test_an_empty_list_holds_nothing():
     ("content", "reason"),
     [
         ({}, "not a shape that is known; say which `format`: mcp, openapi, functions, toolspec"),
-        ([{"x": 1}], "a `name` and nothing else"),
+        ([{"x": 1}], "not a shape that is known"),
         ({"openapi": "9", "paths": {}}, "version '9' is not known"),
         ({"openapi": "3.0.0", "paths": {}}, "holds no tools"),
         ({"jsonrpc": "2.0", "id": 1, "error": {"message": "no"}}, "there is nothing to read"),
-        ({"mcpServers": {"x": {"command": "touch"}}}, "a `name` and nothing else"),
+        ({"mcpServers": {"x": {"command": "touch"}}}, "not a shape that is known"),
     ],
 )
 def test_what_cannot_be_read_is_refused(content, reason):
@@ -297,7 +297,7 @@ NO_TOOLS: list[tuple[str, Any, str]] = [
     (
         "calls.json",
         [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
-        "a `name` and nothing else",
+        "not a shape that is known",
     ),
     ("bare.json", {"name": "x", "description": "d", "version": "1"}, "a `name` and nothing else"),
     ("rubric.json", [{"name": "tone", "description": "Is it kind?"}], "a `name` and nothing else"),
