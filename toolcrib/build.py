@@ -182,11 +182,14 @@ def make_learner(
     """
     from toolcrib.learning.learner import UsageLearner
     from toolcrib.learning.observations import ObservationTable
+    from toolcrib.learning.runs import RunTable
 
     settings = tools.settings
+    table = ObservationTable(open_db, namespace, owns=owns)
     learner = UsageLearner(
         tools,
-        ObservationTable(open_db, namespace, owns=owns),
+        table,
+        RunTable(table.database, namespace),
         collects=settings.learning.enabled,
         text=settings.telemetry.text,
     )

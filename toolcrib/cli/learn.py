@@ -116,7 +116,8 @@ def _print(status: LearningStatus) -> None:
     state = "on" if status.on else "[yellow]off[/]"
     out.print(
         f"learning is {state}: {count_of(status.observations, 'observation')} of "
-        f"{count_of(len(status.tools), 'tool')}, {live} of them live"
+        f"{count_of(len(status.tools), 'tool')}, {live} of them live; "
+        f"{count_of(status.runs, 'run')}"
     )
     if status.left_out:
         keys = escape(", ".join(status.left_out))

@@ -23,6 +23,7 @@ from toolcrib.learning.lessons import (
 )
 from toolcrib.learning.observations import DAY_S, Observation, ObservationTable
 from toolcrib.learning.replay import contradicting_keys, replay
+from toolcrib.learning.runs import MIN_RUNS, RunTable, tool_use
 from toolcrib.records import Scope
 from toolcrib.records.codec import adapter, as_json
 from toolcrib.records.reports import LearnedTool, LearningStatus, LogLearning, ServerReplay
@@ -82,12 +83,13 @@ class UsageLearner:
         self,
         tools: ToolIndex,
         table: ObservationTable,
+        runs: RunTable,
         *,
         collects: bool,
         text: bool,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._tools, self._table = tools, table
+        self._tools, self._table, self.runs = tools, table, runs
         self.collects = collects
         self._text, self._now = text, now
         self._requests: BoundedMap[str, _Request] = BoundedMap(
@@ -97,6 +99,7 @@ class UsageLearner:
         self._lock = threading.Lock()
         self._learning = threading.Lock()
         self._new = self._known = 0
+        self._new_calls = self._known_calls = 0
 
     # -- observing ---------------------------------------------------------------------------
 
@@ -116,13 +119,15 @@ class UsageLearner:
         with self._lock:
             request = _Request(text[:MAX_REQUEST_CHARS], scope, session, by or "")
             self._requests[decision_id] = request
+        self.runs.remember(decision_id, session, by or "")
 
     def record_success(self, decision_id: str, tool: str) -> bool:
-        """Record a successful call of a decision; True if it was learned from.
+        """Record a successful call of a decision, and of its run; True if it was learned from.
 
         Raises:
             StoreError: a store does not answer.
         """
+        self._count_call(decision_id, tool)
         with self._lock:
             request = self._requests.get(decision_id)
         if request is None or not self._observe(decision_id, tool, request, self._now()):
@@ -131,6 +136,13 @@ class UsageLearner:
         if self._new >= RELEARN_GROWTH * self._known:
             self.learn()
         return True
+
+    def _count_call(self, decision_id: str, tool: str) -> None:
+        if not self.runs.record(decision_id, tool, self._now()):
+            return
+        self._new_calls += 1
+        if self._new_calls >= max(MIN_RUNS, RELEARN_GROWTH * self._known_calls):
+            self.apply()
 
     def read_log(self, records: Iterable[Mapping[str, Any]]) -> LogLearning:
         """Learn from a log of decisions with users' words.
@@ -145,11 +157,19 @@ class UsageLearner:
                 decisions[str(record.get("id"))] = record
             elif record.get("kind") == "outcome" and record.get("outcome") == "success":
                 calls.setdefault((str(record.get("decision")), str(record.get("tool"))), record)
+                self._run_from_log(decisions.get(str(record.get("decision"))), record)
         counts = Counter(
             self._from_log(decisions.get(decision), call) for (decision, _), call in calls.items()
         )
         self.learn()
         return LogLearning(counts["added"], counts["known"], counts["text"], counts["tool"])
+
+    def _run_from_log(self, decision: Mapping[str, Any] | None, call: Mapping[str, Any]) -> None:
+        """Count a call of a log, unless it was counted when it was made."""
+        if decision is not None and not self._table.has(decision["id"], call["tool"]):
+            self.runs.remember(decision["id"], decision.get("session"), decision.get("by", ""))
+            at = datetime.fromisoformat(call["at"]).timestamp()
+            self.runs.record(decision["id"], call["tool"], at)
 
     def _from_log(self, decision: Mapping[str, Any] | None, call: Mapping[str, Any]) -> str:
         words = None if decision is None else cast("dict[str, str] | None", decision.get("text"))
@@ -245,7 +265,8 @@ class UsageLearner:
         Raises:
             StoreError: a store does not answer.
         """
-        state = self._table.state()
+        state, runs = self._table.state(), self.runs.read()
+        self._known_calls, self._new_calls = sum(len(run.tools) for run in runs), 0
         self._known = state.get("observations", 0)
         rows = {}
         if state.get("on") and state.get("encoder") == self._tools.dense.name:
@@ -269,7 +290,8 @@ class UsageLearner:
             for tool, body in rows.items()
             if tool in tools
         }
-        self._tools.use_learned(LearnedTools.of(taught) if taught else None)
+        use = tool_use(runs, self._now()) if state.get("on", True) else None
+        self._tools.use_learned(LearnedTools.of(taught) if taught else None, use)
 
     def status(self) -> LearningStatus:
         """Status of each tool's examples and of each server's replay.
@@ -294,6 +316,7 @@ class UsageLearner:
             if at is None
             else datetime.fromtimestamp(at, UTC).isoformat("T", "seconds"),
             observations=state.get("observations", 0),
+            runs=len(self.runs.read()),
             servers=tuple(
                 adapter(ServerReplay).validate_python(each) for each in state.get("servers", ())
             ),
@@ -302,12 +325,15 @@ class UsageLearner:
         )
 
     def undo(self, what: str) -> int:
-        """Remove and count the observations of a day (`2026-01-31`), a key, or a tool.
+        """Remove the observations and runs of a day (`2026-01-31`), a key, or a tool.
+
+        Only observations are counted.
 
         Raises:
             StoreError: a store does not answer.
         """
         removed = self._table.remove(lambda each: what in {each.day, each.tool, each.by or None})
+        self.runs.remove(what)
         with self._lock:
             self._given.clear()
         self.learn()

@@ -251,6 +251,7 @@ class LearningStatus:
 
     `on`: it may re-order answers; `collects`: outcomes become observations. `encoder` made the
     vectors; what others made is left aside. `learned_at` is when examples were last chosen.
+    `runs` of agents tell which tools are called next; with fewer than 20 new ones they do not.
     `left_out` are keys whose calls contradict those of the others: nothing is learned from them.
     """
 
@@ -259,6 +260,7 @@ class LearningStatus:
     encoder: str
     learned_at: str | None
     observations: int
+    runs: int = 0
     servers: tuple[ServerReplay, ...] = ()
     tools: tuple[LearnedTool, ...] = ()
     left_out: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()

@@ -10,16 +10,12 @@ import numpy as np
 
 from toolcrib.encoders.base import FloatArray
 from toolcrib.numerics import Floats
+from toolcrib.retrieval.steps import ToolUse
 
 _Indexes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 MAX_LIFTED_TOOLS = 200
 """First tools of a ranking that are lifted: use orders what fits, and finds no further tool."""
-
-JUDGED_LIFT_SHARE = 0.5
-"""Share of a lift that counts towards the confidence. With the whole lift confidences are too
-high, without it too low (expected calibration error 0.12, 0.08 and 0.17 on one set, 0.09 without
-learned examples)."""
 
 MAX_LIFT_SHARE, KERNEL_WIDTH_COSINE, UNKNOWN_REQUEST_COSINE = 0.8, 0.1, 0.5
 """Chosen on the train and development splits of six public sets (benchmarks/learning.py): the
@@ -99,3 +95,14 @@ class LearnedTools:
         is_known[self.requests[is_candidate[self.owners]]] = True
         by_tool = np.bincount(self.owners, kernels[self.requests], minlength=len(self.places))
         return MAX_LIFT_SHARE * strengths * by_tool[rows] / (1.0 + kernels[is_known].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedFromUse:
+    """Learned from use: examples of tools for every search, and other runs' calls for steps."""
+
+    examples: LearnedTools | None = None
+    use: ToolUse | None = None
+
+
+NOTHING_LEARNED = LearnedFromUse()

@@ -32,6 +32,7 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.records.scope import is_above
+from toolcrib.retrieval.dialogue import OWN_SHARE
 from toolcrib.retrieval.legs import EncodedQuery, has_words
 from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
 from toolcrib.router.budget import Budget, Costs
@@ -39,6 +40,7 @@ from toolcrib.router.choices.agents import AgentRouter, Pending
 from toolcrib.router.context.by_model import ContextReader
 from toolcrib.router.context.model import Detector
 from toolcrib.router.conversation import (
+    CONVERSATION_BY_MODEL,
     ConversationReader,
     SearchText,
     answers,
@@ -68,6 +70,9 @@ MIN_CLAUSE_WORDS = 4
 SURE_QUESTION_PROBABILITY = 0.7
 """Probability of wanting to know from which passages may fit less well: of the training and
 development turns that would get none otherwise, 17 of 21 need a text."""
+
+SHIFTED_OWN_SHARE = 0.5
+"""Weight of a turn's own words, beside all that the user said, where it seems to be a new topic."""
 
 NO_TERMS = SparseVector(np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.float32))
 """Terms of a clause that is classified, and not searched with."""
@@ -160,8 +165,7 @@ class Router:
         reach = self._reach(turn, passages)
         budget = Budget(self.limits, self.costs, self.clock, budget_ms)
         decision_id = uuid.uuid4().hex
-        if turn.needs and not has_words(turn.text):
-            turn = turn.model_copy(update={"text": "\n".join(turn.needs)})
+        turn = _with_words(turn)
         if not has_words(turn.text):
             return self._wordless(decision_id, turn, budget, shown)
         searched = self._search_text(turn, budget)
@@ -334,6 +338,8 @@ class Router:
 
     def _search_text(self, turn: Turn, budget: Budget) -> SearchText:
         alone = by_itself(turn)
+        if turn.step is not None and has_words(turn.step):
+            return SearchText(gist(turn.step), "first", ("step",))
         if not turn.history:
             budget.skip("follow_up")
             return alone
@@ -385,12 +391,23 @@ class Router:
     def _encode(
         self, turn: Turn, searched: SearchText
     ) -> tuple[EncodedQuery, EncodedQuery, EncodedQuery]:
-        """Queries for knowledge, for tools, where the turn's own words weigh more, and alone."""
-        query = self.tools.encode(searched.text)
-        if searched.follow_up != "joined" or answers(turn, self._detector(turn).orders):
+        """Queries for knowledge, for tools, and of the turn alone.
+
+        For tools all that the user said counts beside the turn's own words. At a step only tools
+        are searched by the agent's words.
+        """
+        alone = by_itself(turn).text
+        if turn.step is not None:
+            own = self.tools.encode(alone)
+            return own, self.tools.encode(searched.text), own
+        query, joins = self.tools.encode(searched.text), searched.follow_up == "joined"
+        if searched.follow_up == "first" or answers(turn, self._detector(turn).orders):
             return query, query, query
-        own = self.tools.encode(by_itself(turn).text)
-        return query, query.led_by(own) if searched.own else query, own
+        own = self.tools.encode(alone) if joins else query
+        if CONVERSATION_BY_MODEL in searched.signals:
+            return query, query, own
+        share = OWN_SHARE if joins else SHIFTED_OWN_SHARE
+        return query, self.tools.encode(alone, turn.history, share), own
 
     def _tools(
         self,
@@ -470,6 +487,13 @@ class Router:
                 meant = did_you_mean(nearest(name, known))
                 raise QueryError(f"there is no collection {name!r}{meant}")
         return tuple(known[name] for name in dict.fromkeys(named))
+
+
+def _with_words(turn: Turn) -> Turn:
+    """Turn with the text of its needs, or of its step, in place of a text without words."""
+    if has_words(turn.text) or not (text := "\n".join(turn.needs) or turn.step):
+        return turn
+    return turn.model_copy(update={"text": text})
 
 
 def _check(k: int | Literal["auto"] | None, budget_ms: float | None) -> None:
