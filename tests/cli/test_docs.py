@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from toolcrib.cli import app
+from toolcrib.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 
