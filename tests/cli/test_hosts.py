@@ -258,6 +258,8 @@ SECRET_PLACES = {
     "option": ({"args": ["--api-key", "plain"]}, "S_API_KEY"),
     "option with a sign": ({"args": ["--api-key=plain"]}, "S_API_KEY"),
     "argument": ({"args": ["postgres://me:plain@db/x"]}, "S_ARGS"),
+    "header as an argument": ({"args": ["--header", "X-Auth: Bearer plain"]}, "S_X_AUTH"),
+    "header within a text": ({"env": {"HEADERS": '{"A": "Bearer plain"}'}}, "HEADERS"),
     "default": ({"env": {"X_TOKEN": "${X_TOKEN:-plain}"}}, "X_TOKEN"),
 }
 
@@ -294,6 +296,7 @@ class TestSecrets:
         [
             {"command": "npx", "args": ["-y", "@scope/server-files@1.2.3", "/home/ada"]},
             {"command": "s", "env": {"LOG_LEVEL": "debug", "PORT": "8080", "A_TOKEN": "${TOK}"}},
+            {"command": "s", "env": {"MAX_TOKENS": "100", "AUTHOR": "Ada"}},
             {"url": "https://s.example/v1/mcp", "headers": {"Authorization": "Bearer ${TOK}"}},
             {"command": "s", "args": ["--token", "${TOK}", "--api-key", "--verbose"]},
         ],

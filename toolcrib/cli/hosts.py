@@ -401,7 +401,7 @@ def _undo(held: _ServerFile) -> str:
 
 
 def _others(held: _ServerFile) -> dict[str, Any]:
-    """What is in a file besides the gateway."""
+    """Content of a file besides the gateway."""
     servers = {name: raw for name, raw in held.servers.items() if name != GATEWAY_ENTRY}
     return {**held.data, held.key: servers}
 
@@ -409,7 +409,7 @@ def _others(held: _ServerFile) -> dict[str, Any]:
 # -- import ----------------------------------------------------------------------------------------
 
 SECRET_NAME = re.compile(
-    r"token|secret|passw|pwd|credential|auth|cookie|private|api_?-?key"
+    r"(?<!max_)token|secret|passw|pwd|credential|auth(?!ors?(?:_|$))|cookie|private|api_?-?key"
     r"|(?:^|[_-])(?:key|pat|pass|dsn)(?:$|[_-])|(?:database|postgres|mongo|redis|connection)\w*ur[il]",
     re.IGNORECASE,
 )
@@ -422,8 +422,12 @@ REFERENCE = re.compile(r"(?:\$\{(?:env:)?\w+\}|\$[A-Z_]\w*)?")
 
 EDITOR_INPUT = re.compile(r"\$\{input:([\w.-]+)\}")
 
-PREFIX = re.compile(r"(?:-{1,2}[\w-]+=|(?:Bearer|Basic|Token) +)?", re.IGNORECASE)
-"""Part of a text that stays before its secret: an option, a scheme of authorisation."""
+PREFIX = re.compile(
+    r"(?:-{1,2}[\w-]+=|[\w-]+:(?!//) *)?(?:(?:Bearer|Basic|Token) +)?", re.IGNORECASE
+)
+"""Part of a text that stays before its secret: an option, a header, a scheme of authorisation."""
+
+BEARER = re.compile(r"(?:Bearer|Basic) +[^\s$]", re.IGNORECASE)
 
 LONG_PART = re.compile(r"/([\w-]{20,})(?=[/?#]|\Z)")
 """Part of a URL's path that may be a secret."""
@@ -498,12 +502,11 @@ class _Import:
         )
         prefix = str(PREFIX.match(value)[0])  # pyright: ignore[reportOptionalSubscript]
         rest = value.removeprefix(prefix)
-        if place == "args" and prefix.startswith("-"):
-            key = prefix.strip("-=")
-        elif place == "args" and value.startswith("-"):
-            key = ""
+        if place == "args" and (prefix or value.startswith("-")):
+            key = re.split("[=:]", prefix)[0].lstrip("-")
         path = "".join(f" token={part}" for part in LONG_PART.findall(rest) if "://" in rest)
-        is_secret = SECRET_NAME.search(key) or any(secrets(f"{key}={rest}{path}"))
+        is_named = SECRET_NAME.search(key) or BEARER.search(value)
+        is_secret = is_named or any(secrets(f"{key}={rest}{path}"))
         if REFERENCE.fullmatch(rest) or not is_secret:
             return value
         wanted = key if place.startswith("env.") else f"{server}_{key or place}"
@@ -633,7 +636,7 @@ def list_servers(config: ConfigFile = Path("mcp.json"), json: Json = False) -> N
     """List the servers of an mcp.json: how each is reached, and why one cannot be used."""
     servers = servers_of(Source.named(str(config))) or {}
     problems = {each.name: each.problem for each in server_entries(servers, os.environ)}
-    table = table_of(["server", "reached by", "state"], about="problem")
+    table = table_of(["server", "reached by", "state", "problem"])
     rows: list[dict[str, str]] = []
     for name, raw in servers.items():
         entry = raw if is_object(raw) else {}
