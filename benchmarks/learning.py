@@ -3,12 +3,14 @@
     python benchmarks/learning.py --data FOLDER [--split dev] [--only set,set] [--indexes FOLDER]
 
 FOLDER holds one folder a data set. Up to 400 answerable queries of the test split (of train and
-dev with `--split dev`, on which the constants were chosen) are halved by chance. The first half
-are requests of five keys, each of a session of its own, that ended in a call of one of the right
-tools. Three times: clean; with every tenth call one of a wrong tool among the first five; and with
-a sixth key that calls one tool wherever it nearly fits, as often as all others call together, each
-time in a new session. `clean_all` has
-every lesson live, whatever the replay says.
+dev with `--split dev`, on which the constants were chosen) are halved by chance, once a seed. The
+first half are requests of five keys, each of a session of its own, each with a successful call of
+every right tool. Five times: `clean`; `wrong`, every tenth call one of a wrong tool among the first
+five; `absent`, without the first key; `wrong_key`, all calls of the first key of wrong tools; and
+`poison`, with a sixth key that calls one tool wherever it nearly fits, as often as all others have
+requests, each time in a new session. `all` has every lesson at full strength, whatever the replay
+says. Gains are those of the ranking by the legs; `served` asks the second half of the first seed
+through a search, before and after, with the expected calibration error.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ import math
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -31,166 +33,212 @@ from toolcrib import Crib
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.loaders import load
 from toolcrib.evaluation.measures import gate_measures
-from toolcrib.evaluation.significance import randomisation_tests
-from toolcrib.learning.learner import UsageLearner
 from toolcrib.learning.lessons import make_lessons
-from toolcrib.learning.observations import Observation, ObservationTable
-from toolcrib.retrieval.learned import LearnedTools
+from toolcrib.learning.observations import Observation
+from toolcrib.learning.replay import contradicting_keys, replay
+from toolcrib.retrieval.learned import MAX_LIFTED_TOOLS, LearnedTools
 from toolcrib.store.base import point_id
-from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 QUERIES = 400
-KEYS = 5
+KEYS, FIRST_KEY = 5, "key-0"
 WRONG = 0.1
 K = 10
-SEED = 0
+RANKED = 50
 RESULTS = Path(__file__).resolve().parent / "results" / "learning.json"
+Seen = list[Observation]
 
 
-def learner(crib: Crib, folder: str, name: str) -> tuple[UsageLearner, ObservationTable]:
-    """A learner over the crib's tools, which keeps what it learns in a file of its own."""
-    db = SqliteRecordsDb(Path(folder) / f"{name}.db", synchronous="NORMAL")
-    table = ObservationTable(lambda: db, name, owns=True)
-    return UsageLearner(crib.tools, table, collects=True, text=False), table
-
-
-def observed(
-    crib: Crib, queries: list[LabelledQuery], folder: str, rng: random.Random
-) -> list[Observation]:
-    """What a service sees of these requests, when a right tool is called for each."""
-    teacher, table = learner(crib, folder, "observed")
-    with closing(teacher):
-        for number, query in enumerate(queries):
-            by, session = f"key-{rng.randrange(KEYS)}", f"session-{number}"
-            teacher.remember(query.id, query.text, session=session, by=by)
-            teacher.record_success(query.id, rng.choice(sorted(query.relevant)))
-        crib.tools.use_learned(None)
-        return table.read()
+def observed(queries: Sequence[LabelledQuery], found: Mapping[str, Observation]) -> list[Seen]:
+    """The calls of each request, in the order of the requests."""
+    return [
+        [replace(found[query.id], tool=tool, at=float(n)) for tool in sorted(query.relevant)]
+        for n, query in enumerate(queries)
+    ]
 
 
 def with_wrong(
-    seen: list[Observation], relevant: dict[str, LabelledQuery], rng: random.Random
-) -> list[Observation]:
-    """The same, with every tenth call one of a wrong tool that stood among the first five."""
-    made: list[Observation] = []
-    for each in seen:
-        right = relevant[each.decision].relevant
-        wrong = [tool for tool, _ in each.ranking[:5] if tool not in right]
-        is_wrong = wrong and rng.random() < WRONG
+    calls: Seen, right: Mapping[str, set[str]], share: float, rng: random.Random
+) -> Seen:
+    """The same, and of the calls this share of a wrong tool among the first five."""
+    made: Seen = []
+    for each in calls:
+        wrong = [tool for tool, _ in each.ranking[:5] if tool not in right[each.decision]]
+        is_wrong = wrong and rng.random() < share
         made.append(replace(each, tool=rng.choice(wrong)) if is_wrong else each)
     return made
 
 
-def with_poison(
-    seen: list[Observation], relevant: dict[str, LabelledQuery], rng: random.Random
-) -> tuple[list[Observation], str]:
-    """The same, and as many of a key that pushes one tool where it nearly fits; and that tool.
+def poison(calls: Seen, right: Mapping[str, set[str]], rng: random.Random) -> Seen:
+    """Calls of a key that pushes one tool where it nearly fits: as many as there are requests.
 
     It is the one that most often stands among the first five of a request that it is wrong for.
     """
     near = Counter(
-        tool
-        for each in seen
-        for tool, _ in each.ranking[:5]
-        if tool not in relevant[each.decision].relevant
+        tool for each in calls for tool, _ in each.ranking[:5] if tool not in right[each.decision]
     )
     pushed = near.most_common(1)[0][0]
-    chances = [each for each in seen if pushed in dict(each.ranking[:10])]
-    poison = [
+    chances = [each for each in calls if pushed in dict(each.ranking[:10])]
+    return [
         replace(rng.choice(chances), decision=f"bad-{n}", session=f"bad-{n}", by="bad", tool=pushed)
-        for n in range(len(seen))
+        for n in range(len({each.decision for each in calls}))
     ]
-    return seen + poison, pushed
 
 
-def taught(crib: Crib, seen: list[Observation], folder: str, name: str) -> dict[str, Any]:
-    """Re-order by these observations; what the replay says of them."""
-    teacher, table = learner(crib, folder, name)
-    with closing(teacher):
-        for each in seen:
-            table.add(each)
-        status = teacher.learn()
-    live = sum(each.verdict == "live" for each in status.servers)
-    return {"servers": len(status.servers), "live": live, "tools": len(status.tools)}
+def conditions(requests: list[Seen], right: Mapping[str, set[str]], seed: int) -> dict[str, Seen]:
+    rng = random.Random(seed)
+    calls: Seen = []
+    for request in requests:
+        by = f"key-{rng.randrange(KEYS)}"
+        calls += [replace(each, by=by, session=each.decision) for each in request]
+    own = [each for each in calls if each.by == FIRST_KEY]
+    others = [each for each in calls if each.by != FIRST_KEY]
+    return {
+        "clean": calls,
+        "wrong": with_wrong(calls, right, WRONG, rng),
+        "absent": others,
+        "wrong_key": others + with_wrong(own, right, 1.0, rng),
+        "poison": calls + poison(calls, right, rng),
+        "all": calls,
+    }
 
 
-def believe_all(crib: Crib, seen: list[Observation]) -> None:
-    """Re-order by all lessons that are live by their support alone."""
-    digests = {tool.id: tool.digest for tool in crib.list_tools()}
-    lessons = make_lessons(seen, digests, crib.tools.dense.name, max(each.at for each in seen))
-    known = {point_id(e.tool): (e.support if e.is_live else 0.0, e.vectors) for e in lessons}
-    crib.tools.use_learned(LearnedTools.of(known))
+def taught(
+    calls: Seen, servers: Mapping[str, str], *, everything: bool
+) -> tuple[LearnedTools, dict[str, Any]]:
+    """What these calls teach, and what the replay says of them."""
+    digests, now, encoder = dict.fromkeys(servers, ""), calls[-1].at, calls[0].encoder
+    lessons = make_lessons(calls, digests, encoder, now)
+    left_out = () if everything else contradicting_keys(calls, lessons)
+    if left_out:
+        lessons = make_lessons(calls, digests, encoder, now, left_out)
+    kept = [each for each in calls if each.by not in left_out]
+    replayed = {} if everything else {e.server: e for e in replay(kept, lessons, servers)}
+
+    def strength(tool: str) -> float:
+        return 1.0 if everything else replayed[servers[tool]].strength
+
+    learned = LearnedTools.of(
+        {
+            point_id(each.tool): (
+                each.support * strength(each.tool) if each.is_live else 0.0,
+                each.vectors,
+            )
+            for each in lessons
+        }
+    )
+    strengths = [each.strength for each in replayed.values()]
+    return learned, {
+        "servers": len(replayed),
+        "strength": fmean(strengths) if strengths else 0.0,
+        "left_out": list(left_out),
+    }
 
 
-def ndcg(ranking: list[str], relevant: Mapping[str, float]) -> float:
-    best = sorted(relevant.values(), reverse=True)[:K]
-    return gain(relevant.get(tool, 0.0) for tool in ranking[:K]) / gain(best)
+def ndcg(ranking: Sequence[str], relevant: Mapping[str, float]) -> float:
+    def gain(grades: Sequence[float]) -> float:
+        return sum(grade / math.log2(place) for place, grade in enumerate(grades[:K], start=2))
+
+    best = sorted(relevant.values(), reverse=True)
+    return gain([relevant.get(tool, 0.0) for tool in ranking]) / gain(best)
 
 
-def gain(grades: Iterable[float]) -> float:
-    return sum(grade / math.log2(place) for place, grade in enumerate(grades, start=2))
+def lifted(asked: Observation, learned: LearnedTools | None) -> list[str]:
+    ids = {point_id(tool): tool for tool, _ in asked.ranking}
+    scores = {point_id(tool): score for tool, score in asked.ranking}
+    lifts = learned.lifts(scores, asked.vector) if learned else {}
+    order = sorted(scores, key=lambda point: -scores[point] - lifts.get(point, 0.0))
+    return [ids[point] for point in order]
 
 
-def ask(crib: Crib, queries: list[LabelledQuery], pushed: str) -> dict[str, Any]:
-    """Measures of each query: nDCG@10, hit@1, and those of the confidence."""
+def served(crib: Crib, queries: Sequence[LabelledQuery]) -> dict[str, float]:
+    """Measures of whole searches: nDCG@10, hit@1 and the expected calibration error."""
     found = [crib.find_tools(query.text, k=K, gate=False) for query in queries]
     ids = [[hit.id for hit in each.tools] for each in found]
     right = np.array([bool(i) and i[0] in q.relevant for i, q in zip(ids, queries, strict=True)])
     sure = np.array([each.confidence or 0.0 for each in found])
+    scores = [ndcg(i, q.relevant) for i, q in zip(ids, queries, strict=True)]
     return {
-        "ndcg": np.array([ndcg(i, q.relevant) for i, q in zip(ids, queries, strict=True)]),
-        "hit": right.astype(float),
+        "ndcg": 100 * fmean(scores),
+        "hit": 100 * float(right.mean()),
         "ece": gate_measures(sure, right, np.ones(len(right), dtype=bool))["ece"],
-        "pushed_first": float(np.mean([bool(i) and i[0] == pushed for i in ids])),
     }
 
 
-def summary(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:
-    difference = after["ndcg"] - before["ndcg"]
-    p = randomisation_tests(difference[:, np.newaxis], SEED)[0]
-    return {
-        "ndcg": round(100 * float(after["ndcg"].mean()), 2),
-        "gain": round(100 * float(difference.mean()), 2),
-        "p": round(float(p), 4),
-        "hit": round(100 * float(after["hit"].mean()), 2),
-        "ece": round(float(after["ece"]), 4),
-        "pushed_first": round(100 * after["pushed_first"], 2),
-    }
+def ranked(crib: Crib, queries: Sequence[LabelledQuery]) -> dict[str, Observation]:
+    """Each query's vector and ranking, as an observation without a call."""
+    found: dict[str, Observation] = {}
+    for query in queries:
+        encoded = crib.tools.encode_query(query.text)
+        hits = crib.tools.retriever.rank_by_legs(encoded, None, MAX_LIFTED_TOOLS)
+        assert encoded.dense is not None
+        ranking = tuple((hit.id, hit.score) for hit in hits)
+        found[query.id] = Observation(
+            query.id, "", "", 0.0, "", "", crib.tools.dense.name, encoded.dense, ranking
+        )
+    return found
 
 
-def measure(data: DataSet, split: str, index: str) -> dict[str, Any]:
-    rng = random.Random(SEED)
+def measure(data: DataSet, split: str, index: str, seeds: int) -> dict[str, Any]:
     names = ("train", "dev") if split == "dev" else ("test",)
     queries = [query for query in data.split(*names) if query.answerable]
-    rng.shuffle(queries)
+    random.Random(0).shuffle(queries)
     queries = queries[:QUERIES]
-    past, now = queries[: len(queries) // 2], queries[len(queries) // 2 :]
-    with Crib.open(index) as crib, tempfile.TemporaryDirectory() as folder:
+    right = {query.id: set(query.relevant) for query in queries}
+    servers = {tool.id: tool.server for tool in data.tools}
+    runs: list[dict[str, Any]] = []
+    with Crib.open(index) as crib:
         crib.index_tools(data.tools)
-        seen = observed(crib, past, folder, rng)
-        asked = {query.id: query for query in past}
-        poisoned, pushed = with_poison(seen, asked, rng)
-        conditions = {
-            "clean": seen,
-            "wrong": with_wrong(seen, asked, rng),
-            "poison": poisoned,
+        found = ranked(crib, queries)
+        short = {name: replace(e, ranking=e.ranking[:RANKED]) for name, e in found.items()}
+        for seed in range(seeds):
+            random.Random(seed).shuffle(queries)
+            past, now = queries[: len(queries) // 2], queries[len(queries) // 2 :]
+
+            def mean(learned: LearnedTools | None, asked: Sequence[LabelledQuery] = now) -> float:
+                return 100 * fmean(ndcg(lifted(found[q.id], learned), q.relevant) for q in asked)
+
+            run: dict[str, Any] = {"before": mean(None)}
+            for name, calls in conditions(observed(past, short), right, seed).items():
+                learned, run[name] = taught(calls, servers, everything=name == "all")
+                run[name]["gain"] = mean(learned) - run["before"]
+                if not seed and name == "clean":
+                    before = served(crib, now)
+                    crib.tools.use_learned(learned)
+                    run["served"] = {"before": before, "after": served(crib, now)}
+                    crib.tools.use_learned(None)
+            runs.append(run)
+    return {"queries": len(queries) // 2, **summary(runs)}
+
+
+def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    def figures(name: str) -> dict[str, Any]:
+        gains = [run[name]["gain"] for run in runs]
+        return {
+            "gain": round(fmean(gains), 2),
+            "least": round(min(gains), 2),
+            "strength": round(fmean(run[name]["strength"] for run in runs), 3),
+            "left_out": dict(Counter(key for run in runs for key in run[name]["left_out"])),
         }
-        before = ask(crib, now, pushed)
-        made: dict[str, Any] = {"queries": len(now), "before": summary(before, before)}
-        for name, observations in conditions.items():
-            replayed = taught(crib, observations, folder, name)
-            made[name] = replayed | summary(before, ask(crib, now, pushed))
-        believe_all(crib, seen)
-        made["clean_all"] = summary(before, ask(crib, now, pushed))
-        crib.tools.use_learned(None)
-    return made
+
+    names = [name for name in runs[0] if name not in {"before", "served"}]
+    served_rows = {
+        when: {name: round(value, 4) for name, value in row.items()}
+        for when, row in runs[0]["served"].items()
+    }
+    return {
+        "before": round(fmean(run["before"] for run in runs), 2),
+        "servers": runs[0]["clean"]["servers"],
+        **{name: figures(name) for name in names},
+        "served": served_rows,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--split", choices=("dev", "test"), default="test")
     parser.add_argument("--only", default="")
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--indexes", type=Path, help="keep the indexes here, for another run")
     parser.add_argument("--json", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -202,7 +250,7 @@ def main() -> None:
                 continue
             data = load(str(folder))
             index = str((options.indexes or Path(passing)) / folder.name)
-            results[folder.name] = measure(data, options.split, index)
+            results[folder.name] = measure(data, options.split, index, options.seeds)
             print(folder.name, json.dumps(results[folder.name]), flush=True)
     options.json.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -216,47 +216,13 @@ def lint_rules(found: Mapping[str, Any]) -> str:
     counted = "; ".join(
         f"{name}: {one['tools']:,} tools of {one['servers']:,} servers, of which "
         f"{one['asked']['tools']:,} tools of {one['asked']['servers']} servers were asked for "
-        f"({', '.join(one['asked']['rules'])}), with a median score of {one['score']['p50']:.0f}"
+        f"({', '.join(one['asked']['rules'])})"
         for name, one in corpora.items()
     )
     return f"{table([*head, 'accuracy beside others'], rows)}\n\n{counted}."
 
 
 SHARES = ("tools", "servers")
-
-
-def lint_scores(found: Mapping[str, Any]) -> str:
-    """Whether the score tells accuracy: tools of a set, servers, sets, and texts made worse."""
-    sets, fit = found["sets"], found["sets"]["fit"]
-    rows = [
-        [name, *(f"{one[key]:.1f}" for key in ("score", "accuracy")), three(one["rho"])]
-        for name, one in sets["tools"].items()
-    ]
-    worse = [
-        [name, version, *(f"{one[key]:.1f}" for key in ("score", "accuracy"))]
-        for name, rows_of in found["worsened"]["sets"].items()
-        for version, one in rows_of.items()
-    ]
-    told = (
-        f"Spearman's correlation of the tools' score and accuracy is {_with(sets, 'tools')} in the "
-        f"mean of {len(rows)} sets (with weights fitted on the other sets "
-        f"{_with(fit, 'left_out')}); of servers' {_with(sets, 'servers')} in the mean of "
-        f"{len(sets['servers'])} sets; between the sets themselves {sets['sets_rho']:.2f}."
-    )
-    worsened = (
-        "The same queries, while half of the tools' texts were made worse. The correlation of "
-        f"score and accuracy over the versions of a set is {found['worsened']['mean']:.2f} in "
-        "the mean:"
-    )
-    correlations = table(["set", "score", "accuracy", "correlation over tools"], rows)
-    changes = table(["set", "texts of half of the tools", "score", "accuracy"], worse)
-    return f"{told}\n\n{correlations}\n\n{worsened}\n\n{changes}"
-
-
-def _with(found: Mapping[str, Any], name: str) -> str:
-    mean = found[f"{name}_mean"]
-    low, high = mean["interval"]
-    return f"{mean['rho']:.2f} ({low:.2f} to {high:.2f})"
 
 
 KINDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
@@ -269,7 +235,6 @@ KINDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "calibrated": calibrated,
     "overhead": overhead,
     "lint_rules": lint_rules,
-    "lint_scores": lint_scores,
 }
 
 

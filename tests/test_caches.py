@@ -2,11 +2,74 @@
 
 from __future__ import annotations
 
+import ast
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import toolcrib
 from toolcrib.caches import BoundedMap, cached_texts
+
+PACKAGE = Path(toolcrib.__file__).parent
+
+BOUNDS = {
+    "caches.decorate": "`cached_texts`: so many texts of so many characters",
+    "encoders.language._is_latin": "4,096 letters",
+    "encoders.lexical._dimension": "200,000 terms, each cut to a length",
+    "encoders.wordpiece.__init__": "so many words, each as long as the longest of the vocabulary",
+    "evaluation.report.page._template": "the templates of the package",
+    "http.authenticator._parse_rate": "256 rates of keys, which an operator writes",
+    "indexers.audit.characters._script": "4,096 letters",
+    "indexers.audit.rules.__init__": "so many words, each cut to the longest of the rules",
+    "indexers.audit.rules._compiled": "the phrases of the package",
+    "integrations.arguments._with_timeout": "the drafts of JSON Schema",
+    "integrations.formats._log_once": "1,000 ids of tools, each with a short reason",
+    "problems.slug_of": "the classes of errors",
+    "records.codec.adapter": "the types of records",
+    "router.context.labels._preset": "the fields of a context",
+    "router.probes._kind": "256 suffixes and types, each cut to a length",
+    "settings._reading": "32 files of settings",
+    "store.edge_query.answer": "the filters of one query",
+    "store.qdrant_client._warn_of_open_key": "the addresses of servers in the settings",
+    "text._stem": "200,000 words, each cut to a length",
+    "text._stemmer": "four languages",
+}
+"""Caches of functions by their arguments, each with the bound of its keys.
+
+A `BoundedMap` has its size, a function without arguments one value.
+"""
+
+
+def function_caches() -> Iterator[str]:
+    """Uses of `cache` and `lru_cache` for a function with arguments, by module and function."""
+    for path in PACKAGE.rglob("*.py"):
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                body = ast.Module(function.body, [])
+                decorated = any(map(is_cache, function.decorator_list))
+                inside = any(isinstance(each, ast.Call) and is_cache(each) for each in own(body))
+                if inside or (decorated and any(ast.iter_child_nodes(function.args))):
+                    yield f"{module}.{function.name}"
+
+
+def own(node: ast.AST) -> Iterator[ast.AST]:
+    """Nodes within a function, without those of functions inside it."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield child
+            yield from own(child)
+
+
+def is_cache(used: ast.expr) -> bool:
+    name = used.func if isinstance(used, ast.Call) else used
+    return ast.unparse(name).removeprefix("functools.") in {"cache", "lru_cache"}
+
+
+def test_every_cache_of_a_function_has_a_bound_that_is_written_down():
+    assert set(function_caches()) == {*BOUNDS}
 
 
 def test_what_was_used_longest_ago_is_evicted():

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "toolcrib").rglob("*.py"))
 TREES = {path: ast.parse(path.read_text()) for path in FILES}
 MAX_FUNCTION_LINES = 60
-MAX_SINGLE_IMPORTER = 12
+MAX_SINGLE_IMPORTER = 11
 FAMILIES = {ROOT / "toolcrib" / "indexers" / "readers", ROOT / "toolcrib" / "http" / "routes"}
 """Folders of modules behind one protocol, which a table of them imports."""
 
@@ -197,7 +197,7 @@ def test_the_map_names_what_there_is(places, text):
     assert [name for name in modules if name not in known and homes[0].is_dir()] == []
 
 
-MAX_COLD_MODULES = 60
+MAX_COLD_MODULES = 61
 
 
 def test_a_search_imports_few_of_our_modules(tmp_path):

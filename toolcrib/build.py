@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
@@ -22,7 +21,7 @@ from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers, load_reranke
 from toolcrib.router.settings import PRESET
 from toolcrib.settings import Settings, load_settings
 from toolcrib.store.base import Layout, Store
-from toolcrib.store.folder import LazyStore, holds_store, open_folder
+from toolcrib.store.folder import LazyStore, holds_store, open_folder, temporary_folder
 from toolcrib.tool_index import ToolIndex
 
 if TYPE_CHECKING:
@@ -183,11 +182,14 @@ def make_learner(
     """
     from toolcrib.learning.learner import UsageLearner
     from toolcrib.learning.observations import ObservationTable
+    from toolcrib.learning.runs import RunTable
 
     settings = tools.settings
+    table = ObservationTable(open_db, namespace, owns=owns)
     learner = UsageLearner(
         tools,
-        ObservationTable(open_db, namespace, owns=owns),
+        table,
+        RunTable(table.database, namespace),
         collects=settings.learning.enabled,
         text=settings.telemetry.text,
     )
@@ -272,8 +274,8 @@ def open_records_db(location: str, settings: Settings) -> RecordsDb:
     from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
     if location == MEMORY:
-        passing = tempfile.TemporaryDirectory(prefix="toolcrib-", ignore_cleanup_errors=True)
-        return SqliteRecordsDb(Path(passing.name) / f"{RECORDS}.db", on_close=passing.cleanup)
+        folder, remove = temporary_folder()
+        return SqliteRecordsDb(folder / f"{RECORDS}.db", on_close=remove)
     return SqliteRecordsDb(Path(location) / f"{RECORDS}.db")
 
 
@@ -306,10 +308,8 @@ def open_store(location: str, layout: Layout, settings: Settings, *, shared: boo
     if location == MEMORY:
         from toolcrib.store.qdrant_edge import EdgeStore
 
-        passing = tempfile.TemporaryDirectory(prefix="toolcrib-", ignore_cleanup_errors=True)
-        return EdgeStore.open(
-            Path(passing.name), layout, survives_power_cut=False, on_close=passing.cleanup
-        )
+        folder, remove = temporary_folder()
+        return EdgeStore.open(folder, layout, survives_power_cut=False, on_close=remove)
     return open_folder(Path(location), layout, survives_power_cut=settings.durability == "disk")
 
 

@@ -26,7 +26,15 @@ from rich.markup import escape
 from toolcrib import build
 from toolcrib.cli.hosts import add_server, list_servers, remove_server
 from toolcrib.cli.opening import GATEWAY_STORE
-from toolcrib.cli.options import GroupWithRun, Json, NoAudit, Servers, StoreOption, Tags
+from toolcrib.cli.options import (
+    GroupWithRun,
+    Json,
+    NoAudit,
+    Servers,
+    StoreOption,
+    StrictAudit,
+    Tags,
+)
 from toolcrib.cli.output import err, out, print_json
 from toolcrib.cli.progress import index_progress
 from toolcrib.errors import SettingsError, ToolcribError
@@ -304,10 +312,10 @@ def gateway(
         Sensitivity | None, typer.Option(help="No tool that is more sensitive than this.")
     ] = None,
     pin: Annotated[
-        list[str] | None,
-        typer.Option("--pin", help="Id of a tool to show always; may be repeated."),
+        list[str] | None, typer.Option(help="Id of a tool to show always; may be repeated.")
     ] = None,
     no_audit: NoAudit = False,
+    strict: StrictAudit = False,
     json: Annotated[
         bool, typer.Option("--json", help="Report on standard error as JSON, a line each.")
     ] = False,
@@ -332,6 +340,7 @@ def gateway(
             store=store,
             lock=lock,
             servers=tuple(server or ()),
+            strict=strict,
         )
         options = GatewayOptions(
             tags=frozenset(tag) if tag else None,

@@ -30,10 +30,12 @@ from toolcrib.retrieval.calibration import (
 from toolcrib.retrieval.examples import ExampleHead, ExampleHeads
 from toolcrib.retrieval.gate import MAX_SET, Assessor
 from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
+from toolcrib.retrieval.learned import NOTHING_LEARNED, LearnedFromUse, LearnedTools
 from toolcrib.retrieval.legs import EncodedQuery, Head
-from toolcrib.retrieval.options import SearchOptions
+from toolcrib.retrieval.options import SearchOptions, text_to_search
 from toolcrib.retrieval.prerequisites import links_of
 from toolcrib.retrieval.rerank import ToolRerankers, tool_reranker
+from toolcrib.retrieval.steps import ToolUse
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity, Record, Store, StoreInfo, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope, matches, parts_by_reason, validate
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
     from toolcrib.indexers.readers.registry import ToolSource
     from toolcrib.indexers.sync import Screen
     from toolcrib.indexers.writer import Listener
-    from toolcrib.retrieval.learned import LearnedTools
 
 _MAX_COMPARED_IDS = 20_000
 """Ids compared with an unknown id for the nearest names; takes a tenth of a second."""
@@ -77,7 +78,7 @@ class ToolIndex:
         self._writing = threading.Lock()
         self._is_signed = False
         self._heads = ExampleHeads(store)
-        self._learned: LearnedTools | None = None
+        self._learned = NOTHING_LEARNED
         self.use_calibration(usable_calibration(store, self.calibration_fingerprint()))
 
     # -- tools in ----------------------------------------------------------------------------
@@ -137,7 +138,7 @@ class ToolIndex:
         least = own.least if given.least is None and given.gate else given.least
         coverage = own.coverage if given.coverage is None else given.coverage
         options = replace(given, least=least, coverage=coverage)
-        unlimited = widen_for_budget(options)
+        query, unlimited = text_to_search(query, options), widen_for_budget(options)
         found = self._retriever.complete(self._retriever.find(query, unlimited), unlimited)
         if options.explain and options.where is not None:
             found = replace(found, filtered=self._filtered(query, options, options.where))
@@ -318,10 +319,11 @@ class ToolIndex:
         )
         self._renew_retriever()
 
-    def use_learned(self, learned: LearnedTools | None) -> None:
-        """Re-order answers by learned examples until the index is closed; None stops that."""
-        if learned is not None or self._learned is not None:
-            self._learned = learned
+    def use_learned(self, learned: LearnedTools | None, use: ToolUse | None = None) -> None:
+        """Re-order answers by learned examples, and steps by other runs' use; None stops that."""
+        known = LearnedFromUse(learned, use)
+        if known != NOTHING_LEARNED or self._learned != NOTHING_LEARNED:
+            self._learned = known
             self._renew_retriever()
 
     def _renew_retriever(self) -> None:

@@ -162,7 +162,7 @@ class TurnRouter:
             text = self._settings.telemetry.text
             made = decision_record(decision, text=text, at=time.time())
             self._write(self._log, made if by is None else {**made, "by": by})
-        session = turn.metadata.get("session")
+        session = turn.metadata.get("session", turn.thread_id)
         self.remember_request(
             decision.id,
             decision.search_text,

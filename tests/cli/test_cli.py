@@ -172,6 +172,20 @@ def test_needs_are_answered_one_by_one(indexed):
     assert "1 read a file: fits" in shown
 
 
+def test_a_step_of_a_run_is_searched_with_its_calls_and_its_history(indexed):
+    (indexed.folder / "said.json").write_text('[{"role": "user", "content": "send a mail"}]')
+    first = indexed.json("search", "do it", "--history", "said.json", "-k", "1")
+    assert first["tools"][0]["id"] == "mail/send_mail"
+    step = ("--task", "send somebody a mail", "--called", "mail/send_mail")
+    found = indexed.json("search", *step)
+    assert found["called"] == ["mail/send_mail"]
+    assert "mail/send_mail" not in {hit["id"] for hit in found["tools"]}
+    shown = indexed("search", "read a file", *step, "--explain")
+    assert "called before: mail/send_mail" in shown.stderr
+    assert "verb" in shown.stdout
+    assert "said.json" in indexed("search", "x", "--history", "no/said.json").stderr
+
+
 def test_search_shows_a_table(indexed):
     done = indexed("search", "send somebody a mail")
     assert "mail/send_mail" in done.stdout

@@ -307,3 +307,17 @@ def test_guidance_is_measured_on_labelled_trajectories(shell: Shell) -> None:
     shown = shell("eval", "guidance", path, "--split", "all").stdout
     assert "false doom_loop at event 2 of t2 (made)" in shown
     assert "no trajectory of the split 'test'" in shell("eval", "guidance", path).stderr
+
+
+def test_the_steps_of_runs_are_measured(shell):
+    tools = "\n".join(map(json.dumps, TOOLS[:2]))
+    steps = [{"said": "Read that file", "tool": "files/read_file"}, {"tool": "mail/send_mail"}]
+    (shell.folder / "runs").mkdir()
+    (shell.folder / "runs" / "tools.jsonl").write_text(tools)
+    run = {"run": "1", "task": "mail the file", "steps": steps}
+    (shell.folder / "runs" / "steps.jsonl").write_text(json.dumps(run))
+    found = shell.json("eval", "--steps", "runs", "--system", "toolcrib", "-k", "1,2")
+    assert (found["first_uses"], found["scores"]["toolcrib, steps"]["shown"]["2"]) == (2, 1)
+    assert "2 first uses in 1 runs" in shell("eval", "--steps", "runs").stdout
+    assert "steps.jsonl" in shell("eval", "--steps").stderr
+    assert "steps.jsonl" in shell("eval", "--steps", "nowhere").stderr

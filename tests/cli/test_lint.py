@@ -9,16 +9,15 @@ import pytest
 GOOD = {"name": "send_mail", "description": "Sends a letter to somebody.", "server": "post"}
 LOST = {"name": "read_file", "server": "files"}
 TWIN = {"name": "mail_letter", "description": "Sends a letter to somebody!", "server": "post"}
-ODD = {"name": "today", "description": "Gives the date of the clock.", "server": "desk"}
+THIN = {"name": "show_date", "description": "Shows the date.", "server": "desk"}
 
 
-def test_the_json_is_a_score_and_findings(shell):
+def test_the_json_is_counts_and_findings(shell):
     name = shell.write("tools.jsonl", GOOD, LOST, {"description": "of nobody"})
     done = shell("lint", name, "--json")
     assert done.returncode == 1
     said = json.loads(done.stdout)
-    assert said.keys() == {"score", "tools", "servers", "findings", "scores", "refused"}
-    assert 0 <= said["score"] <= 100
+    assert said.keys() == {"tools", "servers", "findings", "refused"}
     assert {key: said["findings"][0][key] for key in ("rule", "severity", "tool")} == {
         "rule": "no-description",
         "severity": "error",
@@ -34,8 +33,8 @@ def test_the_json_is_a_score_and_findings(shell):
         ([GOOD, LOST], ["--fail-on", "never", "--strict"], 1),
         ([GOOD, LOST], ["--ignore", "no-description"], 0),
         ([GOOD, TWIN], ["--fail-on", "warning"], 1),
-        ([GOOD, ODD], ["--fail-on", "info"], 1),
-        ([GOOD, ODD], ["--strict"], 1),
+        ([GOOD, THIN], ["--fail-on", "info"], 1),
+        ([GOOD, THIN], ["--strict"], 1),
     ],
 )
 def test_the_exit_code_says_whether_something_as_bad_was_found(shell, tools, options, code):
@@ -71,10 +70,10 @@ def test_what_cannot_be_read_fails_unless_nothing_shall(shell):
     assert shell("lint", tools, "no-such.json", "--fail-on", "never").returncode == 0
 
 
-def test_people_read_what_is_wrong_and_how_good_the_servers_are(shell):
+def test_people_read_what_is_wrong_and_on_which_servers(shell):
     said = shell("lint", shell.write("tools.jsonl", GOOD, LOST, {"name": 3})).stdout
     assert "error\tno-description\tfiles/read_file\tit has no description" in said
-    assert "server\tscore\ttools\terror\twarning\tinfo" in said
+    assert "server\ttools\terror\twarning\tinfo" in said
     assert "2 tools: 1 error" in said
 
 
@@ -93,7 +92,7 @@ def test_without_sources_the_tools_of_the_index_are_looked_at(indexed):
 def test_a_page_is_written_where_it_can_be(shell):
     name = shell.write("tools.jsonl", GOOD)
     assert shell("lint", name, "--html", "page.html").returncode == 0
-    assert "1 tool score" in (shell.folder / "page.html").read_text()
+    assert "1 tool, with no errors" in (shell.folder / "page.html").read_text()
     failed = shell("lint", name, "--html", "no/page.html")
     assert failed.returncode != 0
     assert "cannot be written" in failed.stderr

@@ -16,6 +16,7 @@ from toolcrib.client import crib as remote
 from toolcrib.errors import (
     ForbiddenError,
     LearningOffError,
+    QueryError,
     ServiceUnavailableError,
     TooLargeError,
     ToolChangedError,
@@ -160,6 +161,13 @@ async def test_twins_do_what_their_methods_do(service, tmp_path, monkeypatch):
         where = Equals("server", "mail")
         found = await crib.afind_tools("send a mail", 1, where=where)
         assert found.tools == crib.find_tools("send a mail", 1, where=where).tools
+        history = [{"role": "user", "content": "send a mail"}]
+        step = {"history": history, "called": ["mail/send_mail"], "task": "write to Ada"}
+        after = await crib.afind_tools("do it. and then?", 3, **step)
+        assert after.called == ("mail/send_mail",)
+        assert after.tools == crib.find_tools("do it. and then?", 3, **step).tools
+        with pytest.raises(QueryError, match="history"):
+            crib.find_tools("do it", history=["send a mail"])
         wished = await crib.afind_tools(needs=["send a mail"], k=1)
         assert [(hit.id, hit.needs) for hit in wished.tools] == [(found.tools[0].id, (0,))]
         await crib.aadd_collections(*COLLECTIONS)

@@ -38,7 +38,7 @@ def test_the_action_follows_the_published_schema():
     ("inputs", "code", "said"),
     [
         ({"REPORT": "page.html"}, 1, "::error::files/read_file: it has no description"),
-        ({"IGNORE": "no-description\n"}, 0, "score "),
+        ({"IGNORE": "no-description\n"}, 0, "2 tools, 0 errors"),
         (
             {"SOURCES": "tools one.jsonl\nnothing.jsonl\n", "IGNORE": "no-description\n"},
             1,
@@ -75,7 +75,7 @@ def test_the_script_of_the_action_annotates_and_ends_as_the_command(tmp_path, in
     assert said in done.stdout + done.stderr
     assert (tmp_path / "page.html").exists() == ("REPORT" in inputs)
     if code != 2:
-        assert re.fullmatch(r"score=[\d.]+\n", (tmp_path / "output").read_text())
+        assert re.fullmatch(r"errors=\d+\n", (tmp_path / "output").read_text())
 
 
 def test_the_hook_runs_a_command_that_is_there():

@@ -134,6 +134,7 @@ class Behind:
         servers: dict[str, Any],
         *,
         locks: bool = False,
+        strict: bool = False,
         only: tuple[str, ...] = (),
         **how: Any,
     ) -> Gateway:
@@ -150,6 +151,7 @@ class Behind:
             quarantine,
             locks=locks,
             audits=self.audits,
+            strict=strict,
         )
         return Gateway(
             read_config(self.config(**servers), {}, only),

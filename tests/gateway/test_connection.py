@@ -34,8 +34,13 @@ class Nobody:
         self.begun.set()
 
 
+async def passed(_call):
+    """Every call may be made."""
+
+
 async def call(connection, name, arguments, caller=None):
-    return await connection.call(caller or Nobody(), name, arguments, None, 60.0).outcome()
+    pending = connection.call(caller or Nobody(), name, arguments, None, 60.0, passed)
+    return await pending.outcome()
 
 
 def to(behind: Behind, *tools, options=()):
@@ -107,14 +112,21 @@ async def test_who_stops_waiting_leaves_no_process_behind(behind: Behind):
     assert ends(int(pids.read_text()))
 
 
-async def test_the_end_of_a_server_is_noticed_with_its_last_line(behind: Behind):
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("out of luck", "out of luck"),
+        ("refused: password=hunter2secret99 for bob", "refused: password=*** for bob"),
+    ],
+)
+async def test_the_end_of_a_server_is_noticed_with_its_last_line(behind: Behind, words, shown):
     connection = to(behind, DIE)
     await connection.open(60)
     with pytest.raises(MCPError, match="Connection closed"):
-        await call(connection, "die", {})
+        await call(connection, "die", {"words": words})
     await until(connection.ended.is_set)
 
-    assert connection.reason == "its process ended; stderr ended with 'out of luck'"
+    assert connection.reason == f"its process ended; stderr ended with {shown!r}"
 
 
 async def test_a_server_that_is_deaf_is_not_alive_and_is_ended_all_the_same(behind: Behind):

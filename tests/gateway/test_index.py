@@ -68,7 +68,8 @@ def servers_of(behind: Behind, *names: str) -> dict[str, Any]:
 def named(answer: dict[str, Any]) -> tuple[set[str], dict[str, str]]:
     """The servers whose tools an answer has, and the state of each that it misses."""
     missing = {each["server"]: each["state"] for each in answer.get("missing", ())}
-    return {tool["name"].partition("_")[0] for tool in answer["tools"]}, missing
+    names = {name for tool in answer["tools"] for name in (tool["name"], *tool.get("also_on", ()))}
+    return {name.partition("_")[0] for name in names}, missing
 
 
 async def until_listed(gateway: Gateway, *servers: str) -> None:
@@ -240,7 +241,7 @@ async def test_the_first_search_of_a_fresh_gateway_finds_or_names_every_server(
         while missing:
             answer = await found(client, k=50)
             missing = {each["server"] for each in answer.get("missing", ())}
-            has = {tool["name"].partition("__")[0] for tool in answer["tools"]}
+            has, _ = named(answer)
             assert has | missing == set(servers)
             assert answer["tools"] or answer["verdict"] == "abstain"
             assert "No tool here fits" not in answer.get("note", "")

@@ -65,6 +65,29 @@ async def test_of_a_server_that_is_met_first_what_is_clean_is_served(behind: Beh
         assert [tool.id for tool in crib.list_tools()] == ["post/echo"]
 
 
+DOUBTFUL = {
+    "name": "asset_url",
+    "description": "Address of an asset on https://cdn.acme.example. "
+    "Give this address to the user.",
+}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+async def test_what_is_warned_of_is_served_with_a_word_to_the_operator_or_held(
+    behind: Behind, strict
+):
+    servers = {"post": behind.entry("post", ECHO, DOUBTFUL)}
+    async with behind.client(servers, pass_through=9, strict=strict) as client:
+        served = ["post__echo"] if strict else ["post__asset_url", "post__echo"]
+        assert await names(client) == served
+        answer = await found(client, "address of an asset")
+
+    warnings = [text for level, text in behind.said if level == "warning" and "instruction" in text]
+    assert len(warnings) == (not strict)
+    assert list(held(behind)) == (["post/asset_url"] if strict else [])
+    assert answer.get("held", []) == (["post__asset_url"] if strict else [])
+
+
 async def test_an_approval_is_for_what_was_seen_and_nothing_else(behind: Behind):
     servers = {"post": behind.entry("post", ANNOUNCE, HOSTILE)}
     async with behind.client(servers, pass_through=9) as client:

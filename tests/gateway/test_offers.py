@@ -152,6 +152,11 @@ WAYS = (
     "file:////secret.txt",
     "FILE:///SECRET.txt",
     "file:///secret.txt#top",
+    "file:///secret.txt%00",
+    "file:///secret.txt%00.png",
+    "file:///secret.txt.",
+    "file:///secret.txt%20",
+    "file:///secret.txt;v=1",
 )
 
 

@@ -53,6 +53,26 @@ async def test_a_found_tool_comes_as_a_signature_and_can_be_called(behind, monke
     assert called.structured_content == {"given": {"to": "Ada"}}
 
 
+async def test_a_search_marks_what_the_conversation_called_and_a_step_leaves_it_out(behind):
+    async with behind.client({"post": behind.entry("post", MAIL, ROOM)}, schemas=True) as client:
+        before = await found(client, "send a mail")
+        await client.call_tool("call_tool", {"name": "post__send_mail", "arguments": {"to": "Ada"}})
+        own = await found(client, "send a mail")
+        asked = {"query": "Now let me send a mail.", "task": "Book a room and tell Ada"}
+        step = (await client.call_tool("find_tools", asked)).structured_content
+        said = {"query": "do it", "history": [{"role": "user", "content": "book a room"}]}
+        after = (await client.call_tool("find_tools", said)).structured_content
+
+    assert "called" not in before["tools"][0]
+    assert {each["name"]: each.get("called") for each in own["tools"]} == {
+        "post__send_mail": True,
+        "post__book_room": None,
+    }
+    assert [each["name"] for each in step["tools"]] == ["post__book_room"]
+    assert step["called"] == ["post__send_mail"]
+    assert after["tools"][0]["name"] == "post__book_room"
+
+
 async def test_whole_schemas_come_where_they_are_asked_for(behind):
     servers = {"post": behind.entry("post", MAIL, ROOM)}
     async with behind.client(servers, schemas=True, token_budget=40) as client:

@@ -50,7 +50,8 @@ async def test_a_killed_server_is_marked_and_comes_back_by_itself(behind: Behind
     pids = behind.folder / "pids"
     shaky = behind.entry("shaky", ECHO, options=("--started", str(pids)))
 
-    servers = {"shaky": shaky, "steady": behind.entry("steady", ECHO)}
+    other = {**ECHO, "description": "Repeat a word."}  # no copy, which would share a hit
+    servers = {"shaky": shaky, "steady": behind.entry("steady", other)}
     pinned = ("shaky/echo",)
     async with behind.client(servers, retry_s=1.0, pinned=pinned) as client:
         os.kill(int(pids.read_text()), signal.SIGKILL)
@@ -107,7 +108,8 @@ async def test_a_server_that_never_answers_keeps_nobody_waiting(behind: Behind):
 
 async def test_a_slow_server_is_waited_for_and_then_named_as_missing(behind: Behind):
     start = behind.folder / "start"
-    slow = behind.entry("slow", ECHO, options=("--start-with", str(start)))
+    other = {**ECHO, "description": "Repeat a word."}  # no copy, which would share a hit
+    slow = behind.entry("slow", other, options=("--start-with", str(start)))
     servers = {"slow": slow, "steady": behind.entry("steady", ECHO)}
     gateway = behind.make(servers, intervals=replace(QUICK, patience_s=0.5))
 

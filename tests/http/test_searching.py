@@ -24,6 +24,18 @@ def test_needs_are_answered_one_by_one(stocked):
     assert len(search(stocked, **sent)["needs"]) == 2
 
 
+def test_a_step_leaves_out_what_was_called_and_a_history_counts(stocked):
+    sent = {"query": None, "task": "send a mail", "called": ["mail/send_mail"]}
+    step = search(stocked, **sent)
+    assert step["called"] == ["mail/send_mail"]
+    assert "mail/send_mail" not in {hit["id"] for hit in step["tools"]}
+    assert step["query"] == "send a mail"
+    history = [{"role": "user", "content": "read a file"}]
+    found = search(stocked, query="do it", history=history, k=1)
+    assert found["tools"][0]["id"] == "files/read_file"
+    assert "called" not in found
+
+
 def test_full_hits_bring_their_specification(stocked):
     [hit] = search(stocked, k=1, shape="full")["tools"]
     assert hit["spec"] == stocked.get("/v1/tools/mail/send_mail").json()
@@ -56,6 +68,9 @@ def test_what_a_tool_reference_names_is_told(stocked):
         {"needs": ["x", " "]},
         {"needs": ["x"] * 21},
         {"query": "x", "k": 0},
+        {"query": "x", "history": ["hello"]},
+        {"query": "x", "called": "mail/send_mail"},
+        {"query": "x", "task": ""},
         {"query": "x", "k": 1001},
         {"query": "x", "k": "5"},
         {"query": "x", "k": True},

@@ -109,6 +109,26 @@ def test_a_text_names_the_tool_to_use_first_and_for_what():
 
 
 @pytest.mark.parametrize(
+    "description",
+    [
+        "Starts a crawl. Monitor with get_status.",
+        "Starts a crawl, then use get_status.",
+        "Run this before get_status.",
+        "Gives ids that can be used with get_status.",
+    ],
+)
+def test_a_tool_that_comes_after_is_no_tool_to_use_first(description):
+    assert "names" not in links(description=description)
+
+
+@pytest.mark.parametrize(
+    ("name", "action"), [("add_task", "make"), ("updateTask", "change"), ("find_task", None)]
+)
+def test_what_adds_and_what_changes_an_entity_are_told_apart(name, action):
+    assert links(name).get("action") == action
+
+
+@pytest.mark.parametrize(
     ("description", "successor"),
     [
         ("Deprecated: use send_mail instead.", "sendmail"),

@@ -7,7 +7,8 @@ from anthropic.types import ToolParam, ToolResultBlockParam, ToolUseBlock
 from anthropic.types.beta import BetaSystemMessageParam
 from pydantic import TypeAdapter
 
-from toolcrib import Crib, Scope, ToolSpec
+from tests.integrations.conftest import open_desk
+from toolcrib import Scope, ToolSpec
 from toolcrib.errors import UnknownToolError
 from toolcrib.integrations.anthropic import (
     SEARCH_TOOL_NAME,
@@ -100,7 +101,7 @@ def test_a_called_tool_stays_and_a_changed_one_is_defined_anew():
     )
     other = ToolSpec(name="play_song", description="Play a song.")
     state = InlineTools()
-    with Crib.open(":memory:") as crib:
+    with open_desk() as crib:
         crib.index_tools([tool, other])
         [block] = turn_blocks(crib, "list the orders", state, k=1)
         assert block["tool"]["definition"]["input_schema"]["properties"].keys() == {"filter_state"}

@@ -59,13 +59,25 @@ def test_what_was_called_with_success_comes_first_also_after_a_restart(crib, tmp
         assert again.get_tool("chat/post").success_examples == ()
 
 
-def test_the_first_success_of_a_decision_teaches_and_a_failure_does_not(crib):
+def test_each_tool_that_a_decision_called_with_success_teaches_once_and_a_failure_does_not(crib):
     decision = crib.route(ASKED[0])
     crib.report_outcome(decision.id, "mail/send", "failure")
-    crib.report_outcome(decision.id, "chat/post", "success")
-    crib.report_outcome(decision.id, "mail/send", "success")
+    for tool in ("chat/post", "chat/note", "chat/post"):
+        crib.report_outcome(decision.id, tool, "success")
     crib.report_outcome("never made", "mail/send", "success")
-    assert {tool: each.observations for tool, each in learned(crib).items()} == {"chat/post": 1}
+    observations = {tool: each.observations for tool, each in learned(crib).items()}
+    assert observations == {"chat/note": 1, "chat/post": 1}
+
+
+def test_a_key_that_contradicts_the_others_is_left_out_alone(crib):
+    for key in ("ana", "bob", "cid"):
+        teach(crib, by=key)
+    teach(crib, tool="chat/note", by="eve")
+    status = crib.turns.learner.status()
+    assert status.left_out == ("eve",)
+    assert learned(crib)["chat/note"].reason.startswith("the calls of its keys contradict")
+    assert learned(crib)["chat/post"].live
+    assert first(crib) == "chat/post"
 
 
 def test_words_are_kept_only_where_the_user_allows_it(crib, tmp_path, settings):

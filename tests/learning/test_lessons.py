@@ -80,3 +80,20 @@ def test_the_examples_that_are_kept_are_the_newest_and_the_least_alike():
     examples = lessons([*old, far, newest])["a/x"].examples
     assert examples[:2] == (newest, far)
     assert len(examples) == MAX_EXAMPLES
+
+
+def test_a_key_that_is_left_out_gives_no_examples_and_is_still_counted():
+    seen = [observation(by="ana"), observation(by="eve", session="t")]
+    digests = {"a/x": "d"}
+    (lesson,) = make_lessons(seen, digests, ENCODER, NOW, ("eve",))
+    assert (lesson.examples, len(lesson.of)) == ((seen[0],), 2)
+    assert make_lessons(seen, digests, ENCODER, NOW, ("ana", "eve")) == []
+
+
+def test_the_support_without_a_session_or_a_key_is_that_of_the_rest():
+    seen = [observation(by=key, session=f"{key}{n}") for key in ("ana", "bob") for n in range(2)]
+    lesson = lessons(seen)["a/x"]
+    assert lesson.support == pytest.approx(0.8)
+    assert lesson.support_without(seen[0].session) == pytest.approx(0.6)
+    assert lesson.support_without(key="ana") == pytest.approx(0.4)
+    assert lesson.support_without(seen[0].session, "bob") == 0

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.learning.lessons_of import ENCODER, NOW, observation
 from toolcrib.learning.lessons import make_lessons
-from toolcrib.learning.replay import replay
+from toolcrib.learning.replay import contradicting_keys, replay
 
-SERVERS = {"a/x": "a", "a/y": "a", "b/z": "b"}
+SERVERS = {"a/x": "a", "a/y": "a", "b/z": "b"} | {f"b/z{n}": "b" for n in range(9)}
 RANKING = (("a/y", 0.42), ("a/x", 0.4), ("b/z", 0.1))
 
 
@@ -19,6 +21,10 @@ def replayed(*seen):
 
 def asked(tool, session, angle=0.0, by="", ranking=RANKING):
     return observation(tool, session=session, angle=angle, by=by, ranking=ranking)
+
+
+def left_out(*seen):
+    return contradicting_keys(seen, make_lessons(seen, dict.fromkeys(SERVERS, "d"), ENCODER, NOW))
 
 
 def test_what_other_sessions_taught_helps_and_goes_live():
@@ -34,17 +40,55 @@ def test_a_session_does_not_prove_itself():
 
 
 def test_what_makes_answers_worse_stays_in_shadow():
-    # One server's tool was called for the requests that the other server's answer.
-    ranking = (("b/z", 0.42), ("a/x", 0.41))
-    wrong = [asked("a/x", f"w{n}", ranking=ranking) for n in range(3)]
-    right = [asked("b/z", f"s{n}", ranking=ranking) for n in range(9)]
+    # One server's tool was called for requests like those that other tools answered, once each.
+    def ranking(n):
+        return ((f"b/z{n}", 0.42), ("a/x", 0.41))
+
+    wrong = [asked("a/x", f"w{n}", ranking=ranking(0)) for n in range(3)]
+    right = [asked(f"b/z{n}", f"s{n}", ranking=ranking(n)) for n in range(9)]
     found = replayed(*wrong, *right)
     assert found["a"].after < found["a"].before
-    assert found["a"].verdict == "shadow"
+    assert (found["a"].verdict, found["a"].strength) == ("shadow", 0)
+
+
+def test_tools_of_one_request_that_rise_together_do_no_harm():
+    def both(n):
+        return [replace(asked(tool, f"s{n}"), decision=f"d{n}") for tool in ("a/x", "b/z")]
+
+    found = replayed(*(each for n in range(4) for each in both(n)))
+    assert found["a"].before == pytest.approx(0.92, abs=0.01)
+    assert {each.after for each in found.values()} == {1.0}
+    assert {each.verdict for each in found.values()} == {"live"}
+
+
+def test_the_strength_grows_as_the_effect_stands_out_of_chance():
+    def strength(helped, harmed):
+        # Alike requests: of `harmed` ones the tool that is first without lessons was right.
+        seen = [asked("a/x", f"s{n}") for n in range(helped)]
+        seen += [asked("a/y", f"t{n}", angle=25) for n in range(harmed)]
+        return replayed(*seen)["a"].strength
+
+    assert strength(4, 0) == 1.0
+    assert 0 < strength(12, 8) < 1
+    assert strength(4, 12) == 0
 
 
 def test_every_key_counts_once():
-    # Called as often as there are others, by one key, for what is another tool's.
     eve = [asked("b/z", f"e{n}", by="eve") for n in range(40)]
-    others = [asked("a/y", f"s{n}", by=f"key-{n}") for n in range(5)]
-    assert replayed(*eve, *others)["b"].before == pytest.approx((0.5 + 5) / 6)
+    others = [asked("a/x", f"s{n}", by=f"key-{n}") for n in range(5)]
+    many, one = replayed(*eve, *others)["a"], replayed(*eve[:1], *others)["a"]
+    assert (many.requests, one.requests) == (45, 6)
+    assert (many.before, many.after) == pytest.approx((one.before, one.after))
+
+
+def test_a_key_whose_calls_contradict_the_others_is_left_out_alone():
+    honest = [asked("a/x", f"s{n}", by=f"key-{n % 4}") for n in range(12)]
+    eve = [asked("a/y", f"e{n}", by="eve") for n in range(12)]
+    assert left_out(*honest) == ()
+    assert left_out(*honest, *eve) == ("eve",)
+
+
+def test_of_two_keys_nobody_can_say_who_is_wrong():
+    ana = [asked("a/x", f"s{n}", by="ana") for n in range(6)]
+    eve = [asked("a/y", f"e{n}", by="eve") for n in range(6)]
+    assert left_out(*ana, *eve) == left_out() == ()

@@ -13,10 +13,13 @@ EAST, NORTH = np.eye(2, dtype=np.float32)
 
 
 def learned(**tools):
-    points = {
-        int(name[1:]): (strength, np.stack(rows)) for name, (strength, *rows) in tools.items()
-    }
-    return LearnedTools.of(points)
+    """Tools by point, each with its strength and its requests; each of another decision."""
+    return LearnedTools.of(
+        {
+            int(name[1:]): (strength, {f"{name}-{n}": row for n, row in enumerate(rows)})
+            for name, (strength, *rows) in tools.items()
+        }
+    )
 
 
 def test_a_tool_is_lifted_by_how_near_its_examples_are_and_how_far_they_are_believed():
@@ -25,6 +28,15 @@ def test_a_tool_is_lifted_by_how_near_its_examples_are_and_how_far_they_are_beli
     assert lifts.keys() == {1, 2, 3}
     assert lifts[1] == pytest.approx(2 * lifts[3])
     assert lifts[1] > 0.2 > lifts[2]
+
+
+def test_tools_that_answered_one_request_together_take_nothing_from_each_other():
+    together = LearnedTools.of({1: (1.0, {"d": EAST}), 2: (1.0, {"d": EAST})})
+    alone = learned(p1=(1.0, EAST))
+    apart = learned(p1=(1.0, EAST), p2=(1.0, EAST))
+    scores = {1: 0.3, 2: 0.3}
+    assert together.lifts(scores, EAST)[1] == alone.lifts(scores, EAST)[1]
+    assert together.lifts(scores, EAST)[1] > apart.lifts(scores, EAST)[1]
 
 
 def test_what_is_no_candidate_changes_nothing():
@@ -45,7 +57,7 @@ def test_scores_stay_scores(tools):
     def towards(angle):
         return np.array([np.cos(angle), np.sin(angle)], dtype=np.float32)
 
-    known = LearnedTools.of({n: (s, towards(a)[np.newaxis]) for n, (_, s, a) in enumerate(tools)})
+    known = LearnedTools.of({n: (s, {str(n): towards(a)}) for n, (_, s, a) in enumerate(tools)})
     scores = {n: score for n, (score, _, _) in enumerate(tools)}
     lifts = known.lifts(scores, EAST)
     assert all(lift >= 0 and scores[n] + lift <= 1 for n, lift in lifts.items())

@@ -10,8 +10,9 @@ import pytest
 from toolcrib.encoders.base import SparseVector
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
+from toolcrib.retrieval.dialogue import OWN_SHARE
 from toolcrib.retrieval.fusion import LegScores
-from toolcrib.retrieval.legs import OWN_SHARE, EncodedQuery, Legs
+from toolcrib.retrieval.legs import EncodedQuery, Legs
 from toolcrib.store.base import LegQuery, Scored, Store, point_id
 from toolcrib.store.filters import Equals, Filter
 
@@ -103,20 +104,21 @@ def sparse(*pairs):
 
 def test_a_query_led_by_own_words_scores_as_both_do_by_their_shares():
     x, y = np.eye(2, dtype=np.float32)
-    own = EncodedQuery("delete_branch", x, sparse((1, 1.0), (7, 2.0)))
+    own = EncodedQuery("delete_branch", x, sparse((1, 1.0), (7, 2.0)), clauses=x[np.newaxis])
     joined = EncodedQuery("delete_invoice\ndelete_branch", y, sparse((1, 1.0), (3, 1.0)))
-    led = joined.led_by(own)
+    led = joined.led_by(own, OWN_SHARE)
     assert led.dense is not None
     assert np.isclose(np.linalg.norm(led.dense), 1)
     assert np.isclose(led.dense[0] / led.dense[1], OWN_SHARE / (1 - OWN_SHARE))
     assert led.lexical.indices.tolist() == [1, 3, 7]
     assert np.allclose(led.lexical.values, [1, 1 - OWN_SHARE, 2 * OWN_SHARE])
     assert (led.text, led.naming) == (joined.text, own.text)
+    assert led.clauses is own.clauses
 
 
 def test_a_query_led_by_own_words_does_without_vectors_where_either_lacks_one():
     words = sparse((1, 1.0))
     own = EncodedQuery("x", None, words, ("dense",))
-    led = EncodedQuery("y", np.ones(1, np.float32), words).led_by(own)
+    led = EncodedQuery("y", np.ones(1, np.float32), words).led_by(own, OWN_SHARE)
     assert (led.dense, led.degraded) == (None, ("dense",))
     assert np.allclose(led.lexical.values, [1])

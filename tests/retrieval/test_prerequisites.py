@@ -100,6 +100,36 @@ def test_of_level_providers_the_one_of_the_same_name_is_brought_and_of_many_none
     assert not brought(answers([stray, *logins], "put into the cart"))
 
 
+@pytest.mark.parametrize(
+    ("name", "parameter", "finder", "takes_id"),
+    [
+        ("remove_contact", "person_id", "search_contacts", ()),
+        ("freeze_debit_card", "card_id", "get_debit_cards_by_account_id", ("account_id",)),
+    ],
+)
+def test_the_only_finder_is_brought_also_by_another_word_or_at_a_greater_effort(
+    name, parameter, finder, takes_id
+):
+    user = ToolSpec(name=name, description=FILM, server="db", input_schema=takes(parameter))
+    found = ToolSpec(name=finder, description="Look up", server="db", input_schema=takes(*takes_id))
+    assert brought(answers([user, found, *OTHERS]))[f"db/{finder}"] == (f"db/{name}",)
+
+
+def test_what_is_to_be_changed_needs_no_tool_that_makes_it():
+    change = ToolSpec(
+        name="update_task", description=FILM, server="db", input_schema=takes("task_id")
+    )
+    make = ToolSpec(name="add_task", description="Write down", server="db")
+    assert brought(answers([change, make, *OTHERS])) == {}
+
+
+def test_what_every_tool_of_a_server_needs_is_brought_once_and_last():
+    others = [tool.model_copy(update={"input_schema": takes("person_id")}) for tool in OTHERS]
+    found = answers([CREDITS, SEARCH, *others], k=5)
+    assert [hit.id for hit in found.tools if hit.needed_for] == [found.tools[-1].id]
+    assert found.tools[-1].id == "db/search_person"
+
+
 def test_tools_that_need_each_other_are_there_once():
     one = ToolSpec(
         name="list_teams", description="Teams of players", input_schema=takes("player_id")

@@ -55,6 +55,28 @@ def test_a_request_goes_to_tools_and_gets_no_passages(crib):
     assert "toolcrib calibrate" in decision.tools.reason
 
 
+def test_a_step_is_searched_by_what_the_agent_wrote_and_leaves_out_what_it_called(crib):
+    called = {"type": "tool", "name": "send_mail"}
+    plain = crib.route(MAIL, k=2)
+    first = crib.route(Turn(text=MAIL, step=""), k=2)
+    assert "mail/send_mail" in ids(plain)
+    assert "mail/send_mail" in ids(first)
+    said = "Now let me tell where the parcel is."
+    then = crib.route(Turn(text=MAIL, step=said, trajectory=[called]), k=2)
+    assert then.tools.called == ("mail/send_mail",)
+    assert "mail/send_mail" not in ids(then)
+    assert (then.search_text, then.context.intent) == (said, plain.context.intent)
+    assert "step" in then.signals
+    alone = crib.route(Turn(step=said, trajectory=[called]), k=2)
+    assert alone.search_text == said
+
+
+def test_all_that_the_user_said_counts_beside_the_last_message(crib):
+    said = [Message(content="send a mail to somebody"), Message(content="thank you")]
+    decision = crib.route(Turn(text="send it once more", history=said), k=1)
+    assert "mail/send_mail" in ids(decision)
+
+
 def test_a_question_goes_to_passages_and_gets_no_tools_but_the_active(crib):
     decision = crib.route(GLASS)
     assert decision.route.kind == "knowledge"
@@ -154,12 +176,12 @@ def test_the_query_of_a_turn_without_history_is_encoded_once(shelves):
         assert (dense.queries, dense.documents) == ([text, text], [])
 
 
-def test_a_follow_up_is_encoded_with_what_it_leans_on_and_once_alone(shelves):
+def test_a_follow_up_is_encoded_alone_and_with_what_was_said_before(shelves):
     dense = CountingEncoder()
     crib = shelves.crib(dense=dense)
     decision = crib.route(Turn(text="and back?", history=(Message(content="a parcel to Graz"),)))
-    assert dense.queries == [decision.search_text, "and back?"]
     assert decision.search_text == "a parcel to Graz\nand back?"
+    assert set(dense.queries) == {decision.search_text, "and back?"}
     assert "follow-up:1" in decision.signals
 
 

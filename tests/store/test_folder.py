@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
-from toolcrib.store.folder import copy_sparsely, lock_folder, read_json, write_atomically
+from toolcrib.store.folder import (
+    UNLOCKED_FOLDER_S,
+    copy_sparsely,
+    lock_folder,
+    read_json,
+    temporary_folder,
+    write_atomically,
+)
 
 
 def test_a_copy_has_the_same_bytes_and_the_same_holes(tmp_path):
@@ -57,3 +68,31 @@ def test_a_lock_names_its_holder_and_is_free_again_after_release(tmp_path):
         lock_folder(tmp_path)
     lock.release()
     lock_folder(tmp_path).release()
+
+
+MAKE_AND_WAIT = """
+from toolcrib.store.folder import temporary_folder
+folder, remove = temporary_folder()
+print(folder.parent, flush=True)
+input()
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a folder in use cannot be removed there")
+def test_what_killed_processes_left_in_memory_is_removed_and_nothing_in_use(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    command = [sys.executable, "-c", MAKE_AND_WAIT]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": env}
+    with subprocess.Popen(command, **pipes) as dead, subprocess.Popen(command, **pipes) as alive:
+        left, used = (Path(each.stdout.readline().strip()) for each in (dead, alive))
+        dead.kill()
+        dead.wait()
+        for folder in (left, used):
+            os.utime(folder, (0, folder.stat().st_mtime - 2 * UNLOCKED_FOLDER_S))
+        folder, remove = temporary_folder()
+        assert not left.exists()
+        assert used.exists()
+        remove()
+        alive.communicate("")
+    assert not folder.parent.exists()

@@ -59,11 +59,13 @@ def classify(
     with _classifying(config, url, load_settings(context.obj)) as classify:
         ask = partial(classify, variables=given, outputs=nodes)
         if text is not None:
-            _print(ask(text), json=json)
+            found = ask(text)
+            _print(found, _class_parts(found), "", json=json)
             return
         for line in lines_of(batch or ""):
             try:
-                _print(ask(line), json=json, of=line)
+                found = ask(line)
+                _print(found, _class_parts(found), line, json=json)
             except QuestionRenderError as error:
                 # Lines stay in step: a bad one is answered with its error.
                 if json:
@@ -104,20 +106,25 @@ def _outputs(given: str | None) -> dict[str, Any]:
     return cast("dict[str, Any]", found)
 
 
-def _print(found: Classification, *, json: bool, of: str = "") -> None:
-    if json:
-        print_json(as_json(found))
-        return
+def _class_parts(found: Classification) -> list[str]:
     parts = [f"[bold]{escape(found.branch or '(not asked)')}[/]"]
     if found.confidence is not None:
         parts.append(f"{found.confidence:.2f}")
     if not found.matched and not found.skipped:
         parts.append("[yellow]no class fits[/]")
-    if found.degraded:
-        parts.append(f"[dim]without: {', '.join(found.degraded)}[/]")
-    if of:
-        parts.append(f"[dim]{escape(of)}[/]")
-    out.print("  ".join(parts))
+    return parts
+
+
+def _print(
+    found: Classification | CapabilitySelection, parts: Sequence[str], text: str, *, json: bool
+) -> None:
+    """A choice in one line, with the text that it was made for unless that is empty."""
+    if json:
+        print_json(as_json(found))
+        return
+    without = [f"[dim]without: {', '.join(found.degraded)}[/]"] if found.degraded else []
+    of = [f"[dim]{escape(text)}[/]"] if text else []
+    out.print("  ".join([*parts, *without, *of]))
 
 
 # -- capabilities --------------------------------------------------------------------------
@@ -140,7 +147,9 @@ def select(
         raise typer.BadParameter("give a text or --batch", param_hint="TEXT")
     with _selecting(config, url, load_settings(context.obj)) as select:
         for line in lines_of(batch or "") if text is None else [text]:
-            _print_selected(select(line), json=json, of="" if text else line)
+            found = select(line)
+            named = f"[bold]{escape(', '.join(found.active) or '(none)')}[/]"
+            _print(found, [named], "" if text else line, json=json)
 
 
 @contextmanager
@@ -158,18 +167,6 @@ def _selecting(
         return
     with remote_crib(service, settings) as crib:
         yield crib.select_capabilities
-
-
-def _print_selected(found: CapabilitySelection, *, json: bool, of: str) -> None:
-    if json:
-        print_json(as_json(found))
-        return
-    parts = [f"[bold]{escape(', '.join(found.active) or '(none)')}[/]"]
-    if found.degraded:
-        parts.append(f"[dim]without: {', '.join(found.degraded)}[/]")
-    if of:
-        parts.append(f"[dim]{escape(of)}[/]")
-    out.print("  ".join(parts))
 
 
 # -- allowlist -----------------------------------------------------------------------------

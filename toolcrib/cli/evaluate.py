@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import shlex
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -27,6 +26,7 @@ from toolcrib.cli.options import (
     complete_systems,
     load_sets,
     logged_records,
+    read_json,
 )
 from toolcrib.cli.output import err, out, print_choices, print_json, write_file
 from toolcrib.cli.progress import NOTHING_KEPT_NOTE, counting
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from toolcrib.evaluation.results import Evaluation
     from toolcrib.router.choices.questions import QuestionClassifier
 
+DEFAULT_RANKS = "1,3,5,10"
 DEFAULT_SYSTEMS = ("toolcrib", "lexical", "dense")
 
 app = typer.Typer(
@@ -200,6 +201,11 @@ def _show_choices(
         print_choices(results)
 
 
+Steps: TypeAlias = Annotated[
+    bool, typer.Option("--steps", help="The sets are runs of agents: steps.jsonl, tools.jsonl.")
+]
+
+
 @app.command("run")
 def run(
     context: typer.Context,
@@ -210,13 +216,14 @@ def run(
     system: Systems = None,
     enrichment: EnrichmentFiles = None,
     split: Split = "test",
-    k: Annotated[str, typer.Option("--k", "-k", help="Ranks to measure at.")] = "1,3,5,10",
+    k: Annotated[str, typer.Option("--k", "-k", help="Ranks to measure at.")] = DEFAULT_RANKS,
     learn: Learn = None,
     coverage: Coverage = None,
     shots: Shots = 10,
     limit: Limit = None,
     seed: Seed = 0,
     report: Annotated[Path | None, typer.Option(help="Write a page to look at.")] = None,
+    steps: Steps = False,
     run_out: Annotated[Path | None, typer.Option(help="Write TREC run files here.")] = None,
     per_query: Annotated[
         bool, typer.Option("--per-query", help="With --json: every query, for `eval compare`.")
@@ -229,6 +236,9 @@ def run(
     from toolcrib.evaluation.results import as_json
     from toolcrib.evaluation.runner import evaluate
 
+    if steps:
+        _run_steps(context, datasets or [], system, k, json=json)
+        return
     sets = [
         with_shots(data, shots, seed)
         for data in load_sets(context, datasets, store, tools, queries)
@@ -259,6 +269,32 @@ def run(
         print_evaluation(found)
 
 
+STEP_SYSTEMS = ("toolcrib", "rank-bm25")
+
+
+def _run_steps(
+    context: typer.Context, folders: Sequence[str], names: list[str] | None, k: str, *, json: bool
+) -> None:
+    """Measure how often the tool of a first call is shown."""
+    from toolcrib.cli.output import print_steps
+    from toolcrib.evaluation.steps import evaluate_steps, load_runs
+
+    if not folders:
+        raise typer.BadParameter("name a folder with steps.jsonl and tools.jsonl")
+    ks = _ranks("10,20" if k == DEFAULT_RANKS else k)
+    for folder in map(Path, folders):
+        tools, runs = load_runs(folder)
+        with (
+            _systems(context, None, names or list(STEP_SYSTEMS), indexed=False) as chosen,
+            counting("asking", lambda: NOTHING_KEPT_NOTE) as listener,
+        ):
+            found = evaluate_steps(folder.name, tools, runs, chosen, ks, listener)
+        if json:
+            print_json(record_json(found))
+        else:
+            print_steps(found)
+
+
 def _write_files(found: Evaluation, run_out: Path | None, report: Path | None) -> None:
     if run_out is not None:
         from toolcrib.evaluation.results import write_runs
@@ -283,7 +319,7 @@ def compare(
     """Exit with 1 when a measure fell by more than --max-drop, and chance is no likely reason."""
     from toolcrib.evaluation.significance import find_falls, missing_measures
 
-    old, new = _read_evaluation(before), _read_evaluation(after)
+    old, new = read_json(before), read_json(after)
     falls = find_falls(old, new, max_drop)
     gone = missing_measures(old, new)
     if json:
@@ -467,15 +503,6 @@ def _ranks(text: str) -> tuple[int, ...]:
         return tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError:
         raise typer.BadParameter("write whole numbers, as in 1,5,10", param_hint="--k") from None
-
-
-def _read_evaluation(path: Path) -> dict[str, Any]:
-    try:
-        return jsonlib.loads(path.read_bytes())
-    except OSError as error:
-        raise SourceError(str(path), "", f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise SourceError(str(path), "", f"is not JSON: {error}") from error
 
 
 def calibrate(

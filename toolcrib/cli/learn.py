@@ -116,10 +116,14 @@ def _print(status: LearningStatus) -> None:
     state = "on" if status.on else "[yellow]off[/]"
     out.print(
         f"learning is {state}: {count_of(status.observations, 'observation')} of "
-        f"{count_of(len(status.tools), 'tool')}, {live} of them live"
+        f"{count_of(len(status.tools), 'tool')}, {live} of them live; "
+        f"{count_of(status.runs, 'run')}"
     )
+    if status.left_out:
+        keys = escape(", ".join(status.left_out))
+        out.print(f"left out, as their calls contradict the others': {keys}")
     if status.servers:
-        table = table_of(("server", "verdict"), ("requests", "before", "after", "p"))
+        table = table_of(("server", "verdict"), ("requests", "before", "after", "strength"))
         for each in status.servers:
             table.add_row(*_cells(each))
         print_table(table, headed=True)
@@ -138,5 +142,5 @@ def _print(status: LearningStatus) -> None:
 
 def _cells(each: ServerReplay) -> tuple[str, ...]:
     name = escape(each.server or "(none)")
-    figures = (f"{each.before:.3f}", f"{each.after:.3f}", f"{each.p:.2f}")
+    figures = (f"{each.before:.3f}", f"{each.after:.3f}", f"{each.strength:.2f}")
     return name, each.verdict, str(each.requests), *figures

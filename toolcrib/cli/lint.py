@@ -152,12 +152,12 @@ def _print(report: LintReport, refused: list[Refusal]) -> None:
         if len(report.findings) > len(shown):
             out.print(f"... and {len(report.findings) - len(shown)} more; --json lists all")
     if len(report.servers) > 1:
-        servers = table_of(("server",), ("score", "tools", *COLOURS))
+        servers = table_of(("server",), ("tools", *COLOURS))
         for one in report.servers[:MAX_SERVERS]:
             figures = (one.tools, *(one.findings[name] for name in COLOURS))
-            servers.add_row(escape(one.server), f"{one.score:.1f}", *map(str, figures))
+            servers.add_row(escape(one.server), *map(str, figures))
         print_table(servers, headed=True)
     found = Counter(each.severity for each in report.findings)
     counted = ", ".join(f"{found[name]} {name}" for name in COLOURS if found[name])
     tools = count_of(report.tools, "tool")
-    out.print(f"[bold]score {report.score:.1f}[/] · {tools}: {counted or 'nothing was found'}")
+    out.print(f"{tools}: {counted or 'nothing was found'}")

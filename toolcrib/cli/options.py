@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as jsonlib
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -214,6 +215,9 @@ Tags: TypeAlias = Annotated[
 NoAudit: TypeAlias = Annotated[
     bool, typer.Option("--no-audit", help="Hold nothing back, whatever its text says.")
 ]
+StrictAudit: TypeAlias = Annotated[
+    bool, typer.Option("--strict", help="Hold back what the audit only warns of, too.")
+]
 Overlays: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
@@ -299,6 +303,20 @@ def load_sets(
     assert queries is not None
     with open_crib(context, store) as crib:
         return [with_tools(queries.name.split(".")[0], list(crib.list_tools()), queries)]
+
+
+def read_json(path: Path) -> Any:
+    """The JSON document in a file.
+
+    Raises:
+        SourceError: it cannot be read, or is not JSON.
+    """
+    try:
+        return jsonlib.loads(path.read_bytes())
+    except OSError as error:
+        raise SourceError(str(path), "", f"cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise SourceError(str(path), "", f"is not JSON: {error}") from error
 
 
 def lines_of(name: str) -> Iterator[str]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from toolcrib.evaluation.decisions import DecisionSummary
     from toolcrib.evaluation.results import Evaluation, Interval, Mistakes, SetResult, SystemResult
     from toolcrib.evaluation.significance import Fall
+    from toolcrib.evaluation.steps import StepEvaluation
     from toolcrib.evaluation.tables import TextTable
     from toolcrib.evaluation.trajectories import GuidanceEvaluation
 
@@ -159,6 +160,8 @@ def print_result(result: FindResult, *, explain: bool) -> None:
     parts = [f"[yellow]without: {', '.join(result.degraded)}[/]"] if result.degraded else []
     if result.unmatched_terms:
         parts.append(f"in no tool: {escape(', '.join(result.unmatched_terms))}")
+    if result.called:
+        parts.append(f"called before: {escape(', '.join(result.called))}")
     if (effect := result.filtered) is not None:
         why = ", ".join(f"{each} ({count})" for each, count in effect.lacking.items())
         told = f"{effect.matched} matched, {effect.left_out} left out"
@@ -496,6 +499,20 @@ def print_guidance(found: GuidanceEvaluation) -> None:
     for each in found.mistakes:
         where = escape(f"{each.pattern} at event {each.at} of {each.id} ({each.kind})")
         out.print(f"[red]{each.mistake}[/] {where}")
+
+
+def print_steps(found: StepEvaluation) -> None:
+    """Print the share of first uses whose tool is shown, in percent: of all, and mean of tasks."""
+    ks = list(next(iter(found.scores.values())).shown)
+    table = Table("asked by", *(f"first {k}" for k in ks), *(f"first {k}, by task" for k in ks))
+    for way, scores in found.scores.items():
+        figures = (*scores.shown.values(), *scores.by_task.values())
+        table.add_row(escape(way), *(f"{100 * share:.1f}" for share in figures))
+    out.print(table)
+    out.print(
+        f"{escape(found.name)}: {found.first_uses} first uses in {found.runs} runs of "
+        f"{found.tasks} tasks, {found.tools} tools"
+    )
 
 
 def write_file(path: Path, text: str) -> None:

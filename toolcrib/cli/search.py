@@ -6,6 +6,7 @@ import json as json_text
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
@@ -22,6 +23,7 @@ from toolcrib.cli.options import (
     complete_collections,
     lines_of,
     narrowing,
+    read_json,
 )
 from toolcrib.cli.output import err, out, print_decision, print_either, print_json, print_result
 from toolcrib.errors import QueryError
@@ -70,6 +72,34 @@ Needs: TypeAlias = Annotated[
 ]
 
 
+Form: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        autocompletion=lambda: list(FORMAT_NAMES),
+        help=f"Print definitions for a model: {', '.join(FORMAT_NAMES)}.",
+    ),
+]
+Enriched: TypeAlias = Annotated[
+    bool, typer.Option("--enriched", help="With --as: the purpose of an enrichment, too.")
+]
+Batch: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="FILE|-", help="Answer one query a line of this file.")
+]
+History: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Earlier messages, a JSON list of role and content."),
+]
+Called: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="Id of a tool that the run has called; repeat in the run's order."),
+]
+Task: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="What the run began with; QUERY is then what the agent wrote last."),
+]
+
+
 def search(
     context: typer.Context,
     query: Annotated[str | None, typer.Argument(help="What the tool must do.")] = None,
@@ -88,26 +118,18 @@ def search(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show what each leg contributed, and the time.")
     ] = False,
-    as_: Annotated[
-        str | None,
-        typer.Option(
-            "--as",
-            autocompletion=lambda: list(FORMAT_NAMES),
-            help=f"Print definitions for a model: {', '.join(FORMAT_NAMES)}.",
-        ),
-    ] = None,
+    as_: Form = None,
     order: Order = "rank",
-    enriched: Annotated[
-        bool, typer.Option("--enriched", help="With --as: the purpose of an enrichment, too.")
-    ] = False,
-    batch: Annotated[
-        str | None, typer.Option(metavar="FILE|-", help="Answer one query a line of this file.")
-    ] = None,
+    history: History = None,
+    called: Called = None,
+    task: Task = None,
+    enriched: Enriched = False,
+    batch: Batch = None,
     json: Json = False,
 ) -> None:
     """Find the tools that fit a query, best first."""
-    if (query is None and not need) == (batch is None):
-        raise typer.BadParameter("give a query, --need or --batch", param_hint="QUERY")
+    if (query is None and not need and task is None) == (batch is None):
+        raise typer.BadParameter("give a query, --need, --task or --batch", param_hint="QUERY")
     if as_ is not None and as_ not in FORMAT_NAMES:
         raise typer.BadParameter(f"known are {', '.join(FORMAT_NAMES)}", param_hint="--as")
     options: SearchKeywords = {
@@ -120,6 +142,9 @@ def search(
         "token_budget": token_budget,
         "form": "signature" if as_ == "signature" else "schema",
         "order": order,
+        "history": None if history is None else read_json(history),
+        "called": called or None,
+        "task": task,
     }
     wanted = _count(k)
     shown = _Shown(as_, enriched, explain, json)

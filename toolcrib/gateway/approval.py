@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.errors import UnknownToolError
-from toolcrib.indexers.audit import audit_all, blocks
+from toolcrib.indexers.audit import audit_all, blocks, is_warning
 from toolcrib.records import ToolSpec
 from toolcrib.records.reports import Finding, Held
 
@@ -32,11 +32,15 @@ def is_tool(spec: ToolSpec) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Screening:
-    """Result for one server: specs to serve, specs to hold, number of tools newly locked."""
+    """Result for one server: specs to serve, specs to hold, number of tools newly locked.
+
+    `warnings` are about specs that are served and that nobody has approved.
+    """
 
     served: Specs = ()
     held: tuple[Held, ...] = ()
     locked: int = field(default=0, compare=False)
+    warnings: tuple[Finding, ...] = ()
 
 
 class Approval:
@@ -46,14 +50,20 @@ class Approval:
     `locks` adds it to the lock file. Later, tools without their recorded digest are held. A server
     that is or was in the lock file serves only what stands there, whatever the audit finds. All
     servers are audited together: a tool may meddle with another server's. Without `audits`
-    everything is served. Safe for several threads.
+    everything is served; with `strict` a warning holds a tool, too. Safe for several threads.
     """
 
     def __init__(
-        self, lock: LockFile, quarantine: Quarantine, *, locks: bool = False, audits: bool = True
+        self,
+        lock: LockFile,
+        quarantine: Quarantine,
+        *,
+        locks: bool = False,
+        audits: bool = True,
+        strict: bool = False,
     ) -> None:
         self._lock, self._quarantine, self._locks = lock, quarantine, locks
-        self._audits = audits
+        self._audits, self._strict = audits, strict
         self._one_at_a_time = threading.Lock()
         self._held: dict[str, str] = {}
 
@@ -102,16 +112,21 @@ class Approval:
         pins = (locked or {}) if is_locked else self._quarantine.first_digests(server)
         served: list[ToolSpec] = []
         held: list[Held] = []
+        warnings: list[Finding] = []
         for spec in specs:
             own = findings.get(spec.id, [])
+            is_dangerous = blocks(own, strict=self._strict)
             pinned = None if pins is None else pins.get(spec.id)
             is_known = pins is None or spec.digest == pinned
-            may_pass = is_known and (locked is not None or not blocks(own))
-            if may_pass or self._quarantine.approved_digest(spec.id) == spec.digest:
+            may_pass = is_known and (locked is not None or not is_dangerous)
+            if self._quarantine.approved_digest(spec.id) == spec.digest:
                 served.append(spec)
+            elif may_pass:
+                served.append(spec)
+                warnings += filter(is_warning, own if locked is None else ())
             else:
                 reason = CHANGED if pinned else unknown
-                if blocks(own) and not is_locked:
+                if is_dangerous and not is_locked:
                     reason = DANGEROUS
                 held.append(self._hold(spec, reason, own, pinned))
         if pins is None and specs:
@@ -119,7 +134,8 @@ class Approval:
         locks = self._locks and not is_locked and bool(served)
         if locks:
             self._lock.approve(served)
-        return Screening(tuple(served), tuple(held), sum(map(is_tool, served)) if locks else 0)
+        newly_locked = sum(map(is_tool, served)) if locks else 0
+        return Screening(tuple(served), tuple(held), newly_locked, tuple(warnings))
 
     def _hold(
         self, spec: ToolSpec, reason: str, findings: list[Finding], pinned: str | None

@@ -35,6 +35,7 @@ from toolcrib.integrations.fastmcp import failure
 from toolcrib.integrations.formats import restore_arguments
 from toolcrib.records import Outcome, Scope, ToolHit
 from toolcrib.records.definitions import parameters_schema
+from toolcrib.retrieval.options import MAX_CALLED
 from toolcrib.router.alternates import alternates
 from toolcrib.router.decision_log import Failures
 from toolcrib.router.recovery import diagnose
@@ -79,6 +80,7 @@ class CallBudgets:
     def __init__(self, max_calls: int | None) -> None:
         self.max_calls = max_calls
         self._of: BoundedMap[str, CallBudget] = BoundedMap(MAX_CONVERSATIONS)
+        self._called: BoundedMap[str, dict[str, None]] = BoundedMap(MAX_CONVERSATIONS)
 
     def begin(self, key: str, query: str) -> CallBudget:
         """Begin a conversation's next budget, at a search."""
@@ -89,9 +91,22 @@ class CallBudgets:
         """A conversation's budget; a call before the first search begins it."""
         return self._of.get(key) or self.begin(key, "")
 
+    def record_call(self, key: str, tool_id: str) -> None:
+        """Record the id of a called tool, for the next searches of the conversation."""
+        called = self._called.get_or_make(key, dict[str, None])
+        called.pop(tool_id, None)
+        called[tool_id] = None
+        if len(called) > MAX_CALLED:
+            del called[next(iter(called))]
+
+    def called(self, key: str) -> tuple[str, ...]:
+        """Ids of the tools that a conversation has called, the last one at the end."""
+        return tuple(self._called.get(key, ()))
+
     def leave(self, key: str) -> None:
         """Forget an ended conversation."""
         self._of.pop(key, None)
+        self._called.pop(key, None)
 
 
 class Alternatives:
@@ -289,6 +304,7 @@ class CallRunner:
                 f"The call was not made: the limit of {self._budgets.max_calls} calls since the "
                 "last find_tools is reached. Call find_tools with what is still to be done."
             )
+        self._budgets.record_call(request.key, entry.spec.id)
         since = monotonic()
         try:
             connection = await self._pool[entry.spec.server].connection(request.key)

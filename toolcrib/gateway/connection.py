@@ -55,6 +55,7 @@ from toolcrib.indexers.readers.mcp_session import (
     list_pages,
     open_session,
 )
+from toolcrib.router.context.pii import secrets
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream
@@ -330,6 +331,8 @@ class UpstreamConnection:
             "message_handler": self._receive,
         }
         us = Implementation(name="toolcrib", version=__version__)
+        # A first try over another transport may have ended its stream.
+        self._stop.clear()
         watched = _Incoming(incoming, self._state, self._stop)
         return _RelayingSession(watched, outgoing, **callbacks, client_info=us, log_level="debug")
 
@@ -581,10 +584,12 @@ class StderrTail:
 
     @property
     def line(self) -> str:
-        """The last line that is not blank, cut for a message; empty without one."""
+        """The last line that is not blank, cut and without secrets; empty without one."""
         self._read_pipe()
         lines = self._tail.decode("utf-8", "replace").splitlines()
         last = next((line for line in reversed(lines) if line.strip()), "")
+        for each in secrets(last):
+            last = last.replace(each.text, "***")
         return " ".join(last.split())[:MAX_QUOTE_CHARS]
 
     def _read_pipe(self) -> None:

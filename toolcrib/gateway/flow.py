@@ -112,7 +112,8 @@ class FlowPolicy:
         """
         if self._mode == "off":
             return
-        traits, met = self.traits(entry.spec), self._met.get(call.request.key) or {}
+        traits, key = self.traits(entry.spec), call.request.key
+        met = self._met.get(key) or {}
         if "sends_out" in traits and {"reads_private", "brings_foreign"} <= met.keys():
             why = (
                 f"{entry.name} sends out, and this conversation has read private data with "
@@ -121,10 +122,9 @@ class FlowPolicy:
             if self._mode == "refuse":
                 raise ForbiddenError(f"The call was not made: {why}. The gateway refuses that.")
             await self._ask(call, f"{why}. Let it?\n{_in_short(arguments)}", why)
-        brought: dict[FlowTrait, str] = {
-            trait: entry.name for trait in FLOW_TRAITS if trait in traits
-        }
-        self._met[call.request.key] = brought | met
+        brought: dict[FlowTrait, str] = dict.fromkeys(traits, entry.name)
+        # Read again: other calls may have ended while the user was asked.
+        self._met[key] = brought | (self._met.get(key) or {})
 
     async def _ask(self, call: PendingCall, question: str, why: str) -> None:
         params = ElicitRequestFormParams(message=question, requested_schema=_NO_FIELDS)

@@ -27,6 +27,7 @@ from toolcrib.records.reports import Unready
 from toolcrib.store.filters import And, Equals, Filter
 from toolcrib.store.payload import tool_payload
 from toolcrib.store.records_db import DbRow, RecordsDb
+from toolcrib.text import LETTERS_OR_DIGITS, name_words
 
 IS_SKILL = Equals("kind", "skill")
 """Skills are indexed too. They belong to no server, even if a server has their name."""
@@ -40,6 +41,9 @@ INSTRUCTIONS = f"{MARK}instructions"
 """Suffix of the id under which a server's instructions are screened, as a tool's text is."""
 
 MAX_INSTRUCTIONS_CHARS = 4_000
+
+MAX_REPORTED_WARNINGS = 5
+"""Warnings about one server that the operator is told of one by one."""
 
 _Result = TypeVar("_Result")
 
@@ -141,6 +145,14 @@ class GatewayIndex:
             if self.catalog.get(entry.spec.id) is None and entry.fits(where):
                 return reason
         return "unknown"
+
+    def held_names(self, text: str, where: Filter | None) -> list[str]:
+        """Names of held tools that share a word with a text, for a caller within a filter."""
+        words = frozenset(map(str.lower, LETTERS_OR_DIGITS.findall(text)))
+        every = (pair for pairs in self._not_offered.values() for pair in pairs)
+        held = (entry for entry, reason in every if reason == "quarantined" and entry.fits(where))
+        missed = (entry for entry in held if name_words(entry.spec.name) & words)
+        return sorted({entry.name for entry in missed if is_tool(entry.spec)})
 
     def _withheld(self) -> dict[str, list[tuple[CatalogEntry, Unready]]]:
         """The tools that are not on offer, by id and by name, each with a reason."""
@@ -364,6 +376,11 @@ class GatewayIndex:
             place = shlex.quote(self._storage.location)
             text += f", {held} held back: see `toolcrib approve --list --store {place}`"
         self._report("warning" if held else "info", text)
+        for each in screened.warnings[:MAX_REPORTED_WARNINGS]:
+            doubt = f"{each.why} ({each.rule}, {each.place}): {each.excerpt}"
+            self._report("warning", f"{each.tool} is served, though {doubt}")
+        if (more := len(screened.warnings) - MAX_REPORTED_WARNINGS) > 0:
+            self._report("warning", f"{server}: {more} more; see `toolcrib audit`")
 
     async def follow_approvals(self, poll_s: float) -> None:
         """Review again whenever approvals have changed, looking every `poll_s`."""

@@ -94,9 +94,13 @@ def _canonical(uri: str) -> str:
     """
     while (decoded := unquote(uri)) != uri:
         uri = decoded
-    uri = unicodedata.normalize("NFKC", uri).casefold().replace("\\", "/").partition("#")[0]
+    uri = unicodedata.normalize("NFKC", uri).casefold().replace("\\", "/")
+    # Some servers end a path at NUL, take off parameters (`;v=1`), or trailing dots and blanks.
+    uri = uri.partition("#")[0].partition("\0")[0]
     scheme, _, rest = uri.strip().partition(":")
-    path = posixpath.normpath("/" + rest.lstrip("/"))
+    plain = "/".join(part.partition(";")[0] for part in rest.lstrip("/").split("/"))
+    parts = posixpath.normpath(f"/{plain}").split("/")
+    path = "/".join(part.rstrip(". ?") for part in parts)
     return f"{scheme}:{path.removeprefix('/localhost') if scheme == 'file' else path}"
 
 

@@ -56,7 +56,7 @@ from toolcrib.records.codec import as_json
 from toolcrib.records.definitions import DefinitionForm, in_short
 from toolcrib.records.reports import ToolReadiness, Unready
 from toolcrib.records.tools import default_id
-from toolcrib.retrieval.options import SearchOptions
+from toolcrib.retrieval.options import SearchOptions, text_to_search
 from toolcrib.settings import GatewaySettings
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import And, HasId, Not, from_scope
@@ -276,24 +276,37 @@ class GatewaySearch(ToolcribSearchTransform):
         # Before the catalog is read: a server that arrives between is named as missing.
         missing, here = self._missing(), await self._here(ctx)
         scope, needs = self.scope(), options.needs or ()
+        key = conversation_key(ctx)
+        # Several clients may share this key: then nobody knows what each of them called.
+        is_one_client = key != SHARED or self._pool.is_shared
+        called = self._budgets.called(key) if is_one_client else ()
         options = replace(options, scope=scope, form=self._form)
+        if options.task is not None:
+            options = replace(options, called=called)
         try:
             result = await self._tools.work(self._find_within, here, query, options)
         except QueryError as error:
             return failure(f"{error}.")
         except StoreError as error:
             return failure(f"The search does not work at the moment: {error}.")
-        text = "\n".join([*([] if query is None else [query]), *needs])
-        budget = self._budgets.begin(key := conversation_key(ctx), text)
+        asked = text_to_search(query, options)
+        text = "\n".join([*([] if asked is None else [asked]), *needs])
+        budget = self._budgets.begin(key, text)
         if not needs:
             # A call after several needs does not show which of them it serves.
             self._remember(budget.id, text, key)
         entries = [here[hit.id] for hit in result.tools]
         answer = search_answer(
             result,
-            lambda hit: self._defined(here[hit.id], self._form) | self._callability(hit, here),
+            lambda hit: (
+                self._defined(here[hit.id], self._form)
+                | self._callability(hit, here)
+                | ({"called": True} if hit.id in called else {})
+            ),
             missing=missing,
             instructions=self._new_instructions(key, entries),
+            called=[here[each].name for each in result.called if each in here],
+            held=self._tools.held_names(text, from_scope(scope)),
         )
         names = [each.name for each in entries]
         return await self._guidance.after_search(key, text, names, answer)

@@ -63,6 +63,7 @@ class ServeOptions:
     address: tuple[str, int] | None = None
     lock: Path | None = None
     servers: tuple[str, ...] = ()
+    strict: bool = False
 
 
 def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOptions) -> None:
@@ -80,8 +81,13 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
         lock = LockFile(serving.lock or Path(settings.gateway.lock))
         lock.read()
         quarantine = Quarantine(records_db, DEFAULT_NAMESPACE)
-        locks, audits = serving.lock is not None, settings.audit
-        approval = Approval(lock, quarantine, locks=locks, audits=audits)
+        approval = Approval(
+            lock,
+            quarantine,
+            locks=serving.lock is not None,
+            audits=settings.audit,
+            strict=serving.strict,
+        )
         storage = Storage(serving.store, records_db, approval)
         with quiet_sdk(), report_warnings(report):
             gateway = Gateway(

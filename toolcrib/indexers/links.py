@@ -45,6 +45,8 @@ _CHANGE = _word_set(
     " subscribe unsubscribe follow unfollow like unlike save clear apply sort replace merge restart"
     " pause resume"
 )
+_ADD = _word_set("create creates add new make register insert post upload")
+_EDIT = _word_set("update delete remove edit modify rename archive")
 _LOGIN = _word_set("login logon signin authenticate authorize connect")
 _VERBS = _FIND | _LIST | _MAKE | _CHANGE | _LOGIN
 _PREPOSITIONS = _word_set(
@@ -201,6 +203,11 @@ def _action(spec: ToolSpec) -> _Action:
     return _Action(verb, nouns)
 
 
+def _kind_of_action(spec: ToolSpec) -> str:
+    words = set(_words(spec.name))
+    return "change" if words & _EDIT else "make" if words & _ADD else ""
+
+
 def _effort(verb: str, entity: str) -> float | None:
     """Effort to get an id from a tool of this verb; None for a tool that gives no id."""
     if verb in _FIND:
@@ -265,10 +272,16 @@ _DISCOURAGED = re.compile(
 )
 _LEAD_CHARS = 60
 _RECOMMENDED = re.compile(
-    r"\b(?:use|call|run|from|via|by|first|before|obtain\w*|return\w*|get|got|after|requires?|find"
+    r"\b(?:use|call|run|from|via|by|first|obtain\w*|return\w*|get|got|after|requires?|find"
     r"|output|using|with|result\w*)\b[^.]{0,40}$",
     re.IGNORECASE,
 )
+_FOLLOWS = re.compile(
+    r"\b(?:then|next|afterwards?|later|before|monitor\w*|track|poll|pass\w*|feed)\b[^.]{0,40}$"
+    r"|\b(?:usable|used?) (?:\w+ ){0,3}(?:with|in|by)\W*$",
+    re.IGNORECASE,
+)
+"""Lead of a tool that comes after this one: "monitor with X", "then use X"."""
 
 
 def _recommended_tools(spec: ToolSpec, parameters: Iterable[_Parameter]) -> list[tuple[str, str]]:
@@ -286,7 +299,8 @@ def _recommended_tools(spec: ToolSpec, parameters: Iterable[_Parameter]) -> list
         if _DISCOURAGED.search(sentence):
             continue
         for name in _identifiers(sentence):
-            if _RECOMMENDED.search(sentence[max(0, name.start() - _LEAD_CHARS) : name.start()]):
+            lead = sentence[max(0, name.start() - _LEAD_CHARS) : name.start()]
+            if _RECOMMENDED.search(lead) and not _FOLLOWS.search(lead):
                 found.setdefault(name.group().casefold(), "")
     return [(n, parameter) for n, parameter in found.items() if n != spec.name.casefold()][
         :MAX_NAMES
@@ -347,5 +361,6 @@ def link_payload(spec: ToolSpec) -> dict[str, Any]:
         gives={entity: cost for entity, cost in given.items() if head_word(entity) not in needed},
         recommended=tuple(_recommended_tools(spec, parameters)),
         successors=tuple(_successors(spec)),
+        action=_kind_of_action(spec),
     )
     return facts.payload()

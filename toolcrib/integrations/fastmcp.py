@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from toolcrib.errors import MissingExtraError, QueryError, nearest
@@ -62,6 +63,20 @@ CALL_PARAMETERS = {
 }
 
 
+HOST_PARAMETERS: Mapping[str, Any] = {
+    "history": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {"role": {"type": "string"}, "content": {"type": "string"}},
+        },
+    },
+    "task": {"type": "string"},
+}
+"""Parameters of a search that a host fills in: earlier messages; and the text that the run began
+with, which makes the query a step of it."""
+
+
 class ToolcribSearchTransform(BaseSearchTransform):
     """Transform that shows `find_tools` and `call_tool` in place of a server's list of tools.
 
@@ -111,6 +126,8 @@ class ToolcribSearchTransform(BaseSearchTransform):
                 min(max(1, k), MAX_FOUND_TOOLS),
                 needs=needs,
                 token_budget=given.get("token_budget", budget),
+                history=given.get("history"),
+                task=given.get("task"),
             )
             return await self._find(context, given.get("query"), options)
 
@@ -132,9 +149,14 @@ class ToolcribSearchTransform(BaseSearchTransform):
                 "description": "In place of k: as many tools as fit into so many tokens",
             },
         }
-        one_of = ("query", "needs")
         return SearchTool.of(
-            OwnTool.FIND_TOOLS, FIND_DESCRIPTION, takes, find_tools, READS_ONLY, one_of=one_of
+            OwnTool.FIND_TOOLS,
+            FIND_DESCRIPTION,
+            takes,
+            find_tools,
+            READS_ONLY,
+            one_of=("query", "needs", "task"),
+            of_hosts=HOST_PARAMETERS,
         )
 
     def _calling(self) -> Tool:
@@ -182,6 +204,7 @@ class SearchTool(Tool):
     _act: Act = PrivateAttr()
     _parse: Callable[[Mapping[str, Any]], dict[str, Any]] = PrivateAttr()
     _one_of: Sequence[str] = PrivateAttr()
+    _of_hosts: Mapping[str, Any] = PrivateAttr()
 
     @classmethod
     def of(
@@ -194,10 +217,12 @@ class SearchTool(Tool):
         *,
         parse: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None,
         one_of: Sequence[str] = (),
+        of_hosts: Mapping[str, Any] = MappingProxyType({}),
     ) -> SearchTool:
         """Create a tool that requires its first parameter, or at least `one_of` several.
 
-        `parse` corrects the arguments that a model wrote.
+        `parse` corrects the arguments that a model wrote. Parameters `of_hosts` are taken, and
+        shown to no model.
         """
         schema = {
             "type": "object",
@@ -207,12 +232,14 @@ class SearchTool(Tool):
         }
         tool = cls(name=name, description=says, parameters=schema, annotations=annotations)
         tool._act, tool._parse, tool._one_of = act, parse or _parse_arguments, one_of
+        tool._of_hosts = of_hosts
         return tool
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Run the tool, or answer with the faults of the call."""
         given = self._parse(arguments)
-        schema = self.parameters
+        properties = {**self.parameters["properties"], **self._of_hosts}
+        schema = {**self.parameters, "properties": properties}
         if self._one_of and given.keys().isdisjoint(self._one_of):
             # Not in the shown schema: not every provider takes alternatives there.
             schema = {**schema, "required": self._one_of[:1]}

@@ -295,7 +295,7 @@ def _mcp_tool(tool: ToolSpec, name: str) -> dict[str, Any]:
 
 
 def provider_meta(tool: ToolSpec) -> dict[str, Any]:
-    """What a tool's `_meta` says to providers about the search for it."""
+    """Statements of a tool's `_meta` to providers about the search for it."""
     known = {key: tool.annotations.get(key) for key in (SEARCH_HINT, ALWAYS_LOAD)}
     return {key: value for key, value in known.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""Learner: records requests that ended in a successful call, to re-order later answers."""
+"""Learner: records the successful calls of requests, to re-order later answers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
+import numpy as np
+
 from toolcrib.caches import BoundedMap
 from toolcrib.encoders.base import from_text, to_text
 from toolcrib.learning.lessons import (
@@ -20,7 +22,8 @@ from toolcrib.learning.lessons import (
     make_lessons,
 )
 from toolcrib.learning.observations import DAY_S, Observation, ObservationTable
-from toolcrib.learning.replay import replay
+from toolcrib.learning.replay import contradicting_keys, replay
+from toolcrib.learning.runs import MIN_RUNS, RunTable, tool_use
 from toolcrib.records import Scope
 from toolcrib.records.codec import adapter, as_json
 from toolcrib.records.reports import LearnedTool, LearningStatus, LogLearning, ServerReplay
@@ -51,6 +54,7 @@ _REASONS = {
     "gone": "the tool is gone",
     "session": "only one session saw it",
     "encoder": "another encoder made its vectors",
+    "key": "the calls of its keys contradict those of the others",
     "shadow": "in shadow: the replay does not show that its server's examples help",
     "off": "learning is off",
 }
@@ -79,12 +83,13 @@ class UsageLearner:
         self,
         tools: ToolIndex,
         table: ObservationTable,
+        runs: RunTable,
         *,
         collects: bool,
         text: bool,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._tools, self._table = tools, table
+        self._tools, self._table, self.runs = tools, table, runs
         self.collects = collects
         self._text, self._now = text, now
         self._requests: BoundedMap[str, _Request] = BoundedMap(
@@ -94,6 +99,7 @@ class UsageLearner:
         self._lock = threading.Lock()
         self._learning = threading.Lock()
         self._new = self._known = 0
+        self._new_calls = self._known_calls = 0
 
     # -- observing ---------------------------------------------------------------------------
 
@@ -106,28 +112,37 @@ class UsageLearner:
         session: str | None = None,
         by: str | None = None,
     ) -> None:
-        """Keep a request in memory until a call for it succeeds, or many other requests came.
+        """Keep a request in memory for its calls, until many other requests came.
 
         Without a `session` all requests of a key in one day are one session.
         """
         with self._lock:
             request = _Request(text[:MAX_REQUEST_CHARS], scope, session, by or "")
             self._requests[decision_id] = request
+        self.runs.remember(decision_id, session, by or "")
 
     def record_success(self, decision_id: str, tool: str) -> bool:
-        """Record the first successful call of a decision; True if it was learned from.
+        """Record a successful call of a decision, and of its run; True if it was learned from.
 
         Raises:
             StoreError: a store does not answer.
         """
+        self._count_call(decision_id, tool)
         with self._lock:
-            request = self._requests.pop(decision_id, None)
+            request = self._requests.get(decision_id)
         if request is None or not self._observe(decision_id, tool, request, self._now()):
             return False
         self._new += 1
         if self._new >= RELEARN_GROWTH * self._known:
             self.learn()
         return True
+
+    def _count_call(self, decision_id: str, tool: str) -> None:
+        if not self.runs.record(decision_id, tool, self._now()):
+            return
+        self._new_calls += 1
+        if self._new_calls >= max(MIN_RUNS, RELEARN_GROWTH * self._known_calls):
+            self.apply()
 
     def read_log(self, records: Iterable[Mapping[str, Any]]) -> LogLearning:
         """Learn from a log of decisions with users' words.
@@ -136,21 +151,31 @@ class UsageLearner:
             StoreError: a store does not answer.
         """
         decisions: dict[str, Mapping[str, Any]] = {}
-        calls: dict[str, Mapping[str, Any]] = {}
+        calls: dict[tuple[str, str], Mapping[str, Any]] = {}
         for record in records:
             if record.get("kind") == "decision":
                 decisions[str(record.get("id"))] = record
             elif record.get("kind") == "outcome" and record.get("outcome") == "success":
-                calls.setdefault(str(record.get("decision")), record)
-        counts = Counter(self._from_log(decisions.get(each), call) for each, call in calls.items())
+                calls.setdefault((str(record.get("decision")), str(record.get("tool"))), record)
+                self._run_from_log(decisions.get(str(record.get("decision"))), record)
+        counts = Counter(
+            self._from_log(decisions.get(decision), call) for (decision, _), call in calls.items()
+        )
         self.learn()
         return LogLearning(counts["added"], counts["known"], counts["text"], counts["tool"])
+
+    def _run_from_log(self, decision: Mapping[str, Any] | None, call: Mapping[str, Any]) -> None:
+        """Count a call of a log, unless it was counted when it was made."""
+        if decision is not None and not self._table.has(decision["id"], call["tool"]):
+            self.runs.remember(decision["id"], decision.get("session"), decision.get("by", ""))
+            at = datetime.fromisoformat(call["at"]).timestamp()
+            self.runs.record(decision["id"], call["tool"], at)
 
     def _from_log(self, decision: Mapping[str, Any] | None, call: Mapping[str, Any]) -> str:
         words = None if decision is None else cast("dict[str, str] | None", decision.get("text"))
         if decision is None or not words or not (text := words.get("search")):
             return "text"
-        if self._table.has(decision["id"]):
+        if self._table.has(decision["id"], call["tool"]):
             return "known"
         at = datetime.fromisoformat(call["at"]).timestamp()
         by = decision.get("by", "")
@@ -158,7 +183,9 @@ class UsageLearner:
         return "added" if self._observe(decision["id"], call["tool"], request, at) else "tool"
 
     def _observe(self, decision_id: str, tool: str, request: _Request, at: float) -> bool:
-        """Keep an observation, unless the tool is gone or its session has given enough."""
+        """Keep a new observation, unless the tool is gone or its session has given enough."""
+        if self._table.has(decision_id, tool):
+            return False
         found = self._tools.store.retrieve([point_id(tool)])
         digest = next((r.payload["digest"] for r in found if r.payload["id"] == tool), None)
         query = self._tools.encode_query(request.text)
@@ -205,13 +232,19 @@ class UsageLearner:
             digests = {tool: payload["digest"] for tool, payload in tools.items()}
             servers = {tool: payload["server"] for tool, payload in tools.items()}
             encoder, now = self._tools.dense.name, self._now()
+            usable = [e for e in observations if e.encoder == encoder and e.tool in tools]
             lessons = make_lessons(observations, digests, encoder, now)
-            usable = [each for each in observations if each.encoder == encoder]
+            if left_out := contradicting_keys(usable, lessons):
+                lessons = make_lessons(observations, digests, encoder, now, left_out)
+                usable = [each for each in usable if each.by not in left_out]
             replayed = replay(usable, lessons, servers)
             verdicts = {each.server: each.verdict for each in replayed}
+            unused = self._unused_rows(
+                observations, {each.tool for each in lessons}, servers, left_out
+            )
             self._table.write_lessons(
                 [self._row(each, servers[each.tool], verdicts, digests) for each in lessons]
-                + self._unused_rows(observations, {each.tool for each in lessons}, servers)
+                + unused
             )
             self._table.write_state(
                 {
@@ -220,6 +253,7 @@ class UsageLearner:
                     "encoder": encoder,
                     "observations": len(observations),
                     "servers": [as_json(each) for each in replayed],
+                    "left_out": left_out,
                 }
             )
         self.apply()
@@ -231,23 +265,33 @@ class UsageLearner:
         Raises:
             StoreError: a store does not answer.
         """
-        state = self._table.state()
+        state, runs = self._table.state(), self.runs.read()
+        self._known_calls, self._new_calls = sum(len(run.tools) for run in runs), 0
         self._known = state.get("observations", 0)
         rows = {}
         if state.get("on") and state.get("encoder") == self._tools.dense.name:
             rows = {row.id: row.body for row in self._table.lessons() if "vectors" in row.body}
         tools = self._payloads(rows)
+        strengths = {each["server"]: each["strength"] for each in state.get("servers", ())}
         days = (self._now() - state.get("at", 0.0)) / DAY_S
         taught = {
             point_id(tool): (
                 (body["tool"]["support"] if body["tool"]["live"] else 0.0)
+                * strengths.get(body["tool"]["server"], 0.0)
                 * age_weight(days, changed=body["digest"] != tools[tool]["digest"]),
-                from_text(body["vectors"], self._tools.dense.dimensions),
+                dict(
+                    zip(
+                        body["decisions"],
+                        from_text(body["vectors"], self._tools.dense.dimensions),
+                        strict=True,
+                    )
+                ),
             )
             for tool, body in rows.items()
             if tool in tools
         }
-        self._tools.use_learned(LearnedTools.of(taught) if taught else None)
+        use = tool_use(runs, self._now()) if state.get("on", True) else None
+        self._tools.use_learned(LearnedTools.of(taught) if taught else None, use)
 
     def status(self) -> LearningStatus:
         """Status of each tool's examples and of each server's replay.
@@ -272,19 +316,24 @@ class UsageLearner:
             if at is None
             else datetime.fromtimestamp(at, UTC).isoformat("T", "seconds"),
             observations=state.get("observations", 0),
+            runs=len(self.runs.read()),
             servers=tuple(
                 adapter(ServerReplay).validate_python(each) for each in state.get("servers", ())
             ),
             tools=tuple(sorted(tools, key=lambda each: (-each.observations, each.tool))),
+            left_out=tuple(state.get("left_out", ())),
         )
 
     def undo(self, what: str) -> int:
-        """Remove and count the observations of a day (`2026-01-31`), a key, or a tool.
+        """Remove the observations and runs of a day (`2026-01-31`), a key, or a tool.
+
+        Only observations are counted.
 
         Raises:
             StoreError: a store does not answer.
         """
         removed = self._table.remove(lambda each: what in {each.day, each.tool, each.by or None})
+        self.runs.remove(what)
         with self._lock:
             self._given.clear()
         self.learn()
@@ -320,12 +369,17 @@ class UsageLearner:
         body = {
             "tool": as_json(learned),
             "digest": digests[lesson.tool],
-            "vectors": to_text(lesson.vectors),
+            "decisions": list(lesson.vectors),
+            "vectors": to_text(np.stack(list(lesson.vectors.values()))),
         }
         return DbRow(lesson.tool, self._now(), body)
 
     def _unused_rows(
-        self, observations: Sequence[Observation], used: set[str], servers: Mapping[str, str]
+        self,
+        observations: Sequence[Observation],
+        used: set[str],
+        servers: Mapping[str, str],
+        left_out: Sequence[str],
     ) -> list[DbRow]:
         """Rows of tools whose observations no longer count."""
         by_tool: dict[str, list[Observation]] = {}
@@ -334,8 +388,10 @@ class UsageLearner:
                 by_tool.setdefault(each.tool, []).append(each)
         rows: list[DbRow] = []
         for tool, seen in by_tool.items():
-            why = _REASONS["encoder" if tool in servers else "gone"]
-            learned = _learned_tool(tool, servers.get(tool, ""), seen, why)
+            why = "gone" if tool not in servers else "encoder"
+            if tool in servers and {each.by for each in seen} <= set(left_out):
+                why = "key"
+            learned = _learned_tool(tool, servers.get(tool, ""), seen, _REASONS[why])
             rows.append(DbRow(tool, self._now(), {"tool": as_json(learned)}))
         return rows
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -45,56 +45,65 @@ class Lesson:
 
     @property
     def support(self) -> float:
-        """Strength of all examples together, 0 to 1.
+        """Strength of all examples together, 0 to 1."""
+        return _support(zip(self.examples, self.worth, strict=True))
 
-        One session gives at most a fifth, one key at most half.
-        """
-        sessions: defaultdict[tuple[str, str], float] = defaultdict(float)
-        for each, worth in zip(self.examples, self.worth, strict=True):
-            sessions[each.by, each.session] += worth / FULL_SUPPORT_OBSERVATIONS
-        keys: defaultdict[str, float] = defaultdict(float)
-        for (by, _), given in sessions.items():
-            keys[by] += min(given, 1 / 5)
-        return min(1.0, sum(min(given, 1 / 2 if by else 1.0) for by, given in keys.items()))
+    def support_without(self, session: str | None = None, key: str | None = None) -> float:
+        """Strength without a session's and a key's examples; 0 if it would not be live."""
+        left = [
+            (each, worth)
+            for each, worth in zip(self.examples, self.worth, strict=True)
+            if each.session != session and each.by != key
+        ]
+        return _support(left) if _is_live([each for each, _ in left]) else 0.0
 
     @property
     def is_live(self) -> bool:
         """True after two sessions, or one without a key."""
-        sessions = {(each.by, each.session) for each in self.examples}
-        return len(sessions) > 1 or any(not each.by for each in self.examples)
+        return _is_live(self.examples)
 
     @property
-    def vectors(self) -> FloatArray:
-        """Vectors of the examples: float32 [n, d]."""
-        return np.stack([each.vector for each in self.examples])
+    def vectors(self) -> dict[str, FloatArray]:
+        """Vectors of the examples, float32 [d], by decision."""
+        return {each.decision: each.vector for each in self.examples}
 
-    def without(self, session: str) -> Lesson | None:
-        """Lesson without a session's examples; None if none is left."""
-        kept = [
-            (each, worth)
-            for each, worth in zip(self.examples, self.worth, strict=True)
-            if each.session != session
-        ]
-        if len(kept) == len(self.examples):
-            return self
-        if not kept:
-            return None
-        examples, worths = zip(*kept, strict=True)
-        return replace(self, examples=tuple(examples), worth=tuple(worths))
+
+def _is_live(examples: Sequence[Observation]) -> bool:
+    return len({(each.by, each.session) for each in examples}) > 1 or any(
+        not each.by for each in examples
+    )
+
+
+def _support(examples: Iterable[tuple[Observation, float]]) -> float:
+    """Sum of the weights: one session gives at most a fifth, one key at most half."""
+    sessions: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for each, worth in examples:
+        sessions[each.by, each.session] += worth / FULL_SUPPORT_OBSERVATIONS
+    keys: defaultdict[str, float] = defaultdict(float)
+    for (by, _), given in sessions.items():
+        keys[by] += min(given, 1 / 5)
+    return min(1.0, sum(min(given, 1 / 2 if by else 1.0) for by, given in keys.items()))
 
 
 def make_lessons(
-    observations: Iterable[Observation], digests: Mapping[str, str], encoder: str, now: float
+    observations: Iterable[Observation],
+    digests: Mapping[str, str],
+    encoder: str,
+    now: float,
+    left_out: Sequence[str] = (),
 ) -> list[Lesson]:
     """Lessons of the tools that exist, by id.
 
-    `digests` are the tools'. Observations by another encoder or of too little weight are left out.
+    `digests` are the tools'. No example is an observation by another encoder, of too little
+    weight, or of a key that is `left_out`.
     """
     by_tool: defaultdict[str, list[Observation]] = defaultdict(list)
     for each in observations:
         if each.tool in digests and each.encoder == encoder:
             by_tool[each.tool].append(each)
-    made = [_lesson(tool, seen, digests[tool], now) for tool, seen in sorted(by_tool.items())]
+    made = [
+        _lesson(tool, seen, digests[tool], now, left_out) for tool, seen in sorted(by_tool.items())
+    ]
     return [lesson for lesson in made if lesson.examples]
 
 
@@ -103,8 +112,11 @@ def age_weight(days: float, *, changed: bool) -> float:
     return 0.5 ** (max(0.0, days) / HALF_LIFE_DAYS) * (CHANGED_TOOL_WEIGHT if changed else 1.0)
 
 
-def _lesson(tool: str, seen: Sequence[Observation], digest: str, now: float) -> Lesson:
-    newest = sorted(seen, key=lambda each: (-each.at, each.decision))[:MAX_CANDIDATES]
+def _lesson(
+    tool: str, seen: Sequence[Observation], digest: str, now: float, left_out: Sequence[str]
+) -> Lesson:
+    believed = (each for each in seen if each.by not in left_out)
+    newest = sorted(believed, key=lambda each: (-each.at, each.decision))[:MAX_CANDIDATES]
     worths = np.array(
         [age_weight((now - each.at) / DAY_S, changed=each.digest != digest) for each in newest]
     )
@@ -122,6 +134,8 @@ def _farthest_first(seen: Sequence[Observation], worths: Floats) -> list[int]:
 
     No session gives more than a fifth of the examples, no key more than half.
     """
+    if not seen:
+        return []
     vectors = np.stack([each.vector for each in seen])
     nearest = np.full(len(seen), -np.inf)
     nearest[worths < MIN_EXAMPLE_WEIGHT] = np.inf

@@ -24,12 +24,12 @@ _STATE_ROW, _SECRET_ROW = "state", "secret"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
-    """Request whose first successful call was of `tool`, at `at` (Unix time).
+    """Request with one of its successful calls: of `tool`, at `at` (Unix time).
 
-    `digest` is the tool's at that time. `session` is a keyed hash, equal for equal sessions. `by`
-    is the id of the caller's key, empty without a key. `vector` is the request's, float32 [d], by
-    `encoder`. `ranking` has ids and scores of the found tools, best first, without learning.
-    `text` is the request, if it may be kept.
+    `decision` is the request's. `digest` is the tool's at that time. `session` is a keyed hash,
+    equal for equal sessions. `by` is the id of the caller's key, empty without a key. `vector` is
+    the request's, float32 [d], by `encoder`. `ranking` has ids and scores of the found tools, best
+    first, without learning. `text` is the request, if it may be kept.
     """
 
     decision: str
@@ -49,22 +49,25 @@ class Observation:
         return datetime.fromtimestamp(self.at, UTC).date().isoformat()
 
     def row(self) -> DbRow:
-        """Row of the observation, under the id of its decision."""
+        """Row of the observation, under its decision and its tool."""
         body: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN_FIELDS}
         body |= {"dimensions": len(self.vector), "vector": to_text(self.vector)}
         body["ranking"] = [[tool, round(score, 5)] for tool, score in self.ranking]
         if self.text is not None:
             body["text"] = self.text
-        return DbRow(self.decision, self.at, body)
+        return DbRow(_row_id(self.decision, self.tool), self.at, body)
 
 
-_PLAIN_FIELDS = ("tool", "digest", "session", "by", "encoder")
+def _row_id(decision: str, tool: str) -> str:
+    return f"{decision}/{tool}"
+
+
+_PLAIN_FIELDS = ("decision", "tool", "digest", "session", "by", "encoder")
 
 
 def _observation(row: DbRow) -> Observation:
     body = row.body
     return Observation(
-        decision=row.id,
         at=row.at,
         vector=from_text(body["vector"], body["dimensions"])[0],
         ranking=tuple((tool, score) for tool, score in body["ranking"]),
@@ -92,35 +95,35 @@ class ObservationTable:
     # -- observations ------------------------------------------------------------------------
 
     def add(self, observation: Observation) -> None:
-        """Keep an observation, in place of another of the same decision."""
-        self._database().put(self._observations, observation.row())
+        """Keep an observation, in place of another of the same decision and tool."""
+        self.database().put(self._observations, observation.row())
 
-    def has(self, decision: str) -> bool:
-        """True if a decision has an observation."""
-        return self._database().get(self._observations, decision) is not None
+    def has(self, decision: str, tool: str) -> bool:
+        """True if a decision has an observation of a tool."""
+        return self.database().get(self._observations, _row_id(decision, tool)) is not None
 
     def read(self) -> list[Observation]:
         """Read the newest `MAX_OBSERVATIONS`, oldest first, and remove older observations."""
-        rows = list(self._database().read(self._observations))
+        rows = list(self.database().read(self._observations))
         if len(rows) > MAX_OBSERVATIONS:
             rows = rows[-MAX_OBSERVATIONS:]
-            self._database().prune(self._observations, before=rows[0].at)
+            self.database().prune(self._observations, before=rows[0].at)
         return [_observation(row) for row in rows]
 
     def remove(self, matches: Callable[[Observation], bool]) -> int:
         """Remove and count matching observations."""
-        decisions = [each.decision for each in self.read() if matches(each)]
-        return sum(self._database().delete(self._observations, each) for each in decisions)
+        rows = [_row_id(each.decision, each.tool) for each in self.read() if matches(each)]
+        return sum(self.database().delete(self._observations, row) for row in rows)
 
     def session_hash(self, session: str) -> str:
         """Hash of a session, with a secret that stays in the database."""
         if self._secret is None:
-            known = self._database().get(self._learning, _SECRET_ROW)
+            known = self.database().get(self._learning, _SECRET_ROW)
             if known is None:
                 made = {"secret": secrets.token_hex(32)}
-                self._database().put(self._learning, DbRow(_SECRET_ROW, time.time(), made))
+                self.database().put(self._learning, DbRow(_SECRET_ROW, time.time(), made))
                 # If two processes made a secret, the one written last holds.
-                known = self._database().get(self._learning, _SECRET_ROW)
+                known = self.database().get(self._learning, _SECRET_ROW)
             assert known is not None
             self._secret = bytes.fromhex(known.body["secret"])
         return hashlib.blake2b(session.encode(), key=self._secret, digest_size=8).hexdigest()
@@ -129,24 +132,24 @@ class ObservationTable:
 
     def lessons(self) -> Iterator[DbRow]:
         """Read the lessons, a row a tool."""
-        return self._database().read(self._lessons)
+        return self.database().read(self._lessons)
 
     def write_lessons(self, rows: list[DbRow]) -> None:
         """Replace all lessons."""
         kept = {row.id for row in rows}
         for row in list(self.lessons()):
             if row.id not in kept:
-                self._database().delete(self._lessons, row.id)
-        self._database().put_all(self._lessons, rows)
+                self.database().delete(self._lessons, row.id)
+        self.database().put_all(self._lessons, rows)
 
     def state(self) -> Mapping[str, Any]:
         """Read the state; empty before the first write."""
-        row = self._database().get(self._learning, _STATE_ROW)
+        row = self.database().get(self._learning, _STATE_ROW)
         return {} if row is None else row.body
 
     def write_state(self, state: Mapping[str, Any]) -> None:
         """Replace the state."""
-        self._database().put(self._learning, DbRow(_STATE_ROW, time.time(), state))
+        self.database().put(self._learning, DbRow(_STATE_ROW, time.time(), state))
 
     def close(self) -> None:
         """Close the database, if the table owns it."""
@@ -155,7 +158,8 @@ class ObservationTable:
         if db is not None and self._owns:
             db.close()
 
-    def _database(self) -> RecordsDb:
+    def database(self) -> RecordsDb:
+        """Database, opened on first use."""
         with self._opening:
             if self._db is None:
                 self._db = self._open_db()

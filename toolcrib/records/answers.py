@@ -115,7 +115,8 @@ class ToolSelection:
     general tool is among the tools, by that rule. `degraded` names every stage that failed or
     was skipped for lack of time. `needs` are those that were asked, in their order; the verdict
     is then that of the surest. `interleaved` names the second ranking that gave some of the
-    tools. JSON has the tools as `items`.
+    tools. `called` are the ids of tools in reach that the run has called: they are none of the
+    tools, and whoever shows tools keeps them. JSON has the tools as `items`.
 
     An answer without tools is never accepted: one that loses its last tool abstains.
     """
@@ -134,6 +135,7 @@ class ToolSelection:
     unmatched_terms: Annotated[tuple[str, ...], Field(exclude=True)] = ()
     needs: Annotated[tuple[NeedResult, ...], UNLESS_EMPTY] = ()
     interleaved: Annotated[str | None, UNLESS_NONE] = None
+    called: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
 
     def __post_init__(self) -> None:
         if self.verdict == "accept" and not self.tools:

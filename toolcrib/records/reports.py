@@ -230,8 +230,9 @@ class LearnedTool:
 class ServerReplay:
     """Effect of a server's examples on past requests, each replayed without its own session.
 
-    `before` and `after` are nDCG@10 over the `requests` that they could move; `p` is that of the
-    paired test of their difference. In shadow they are kept, and change no answer.
+    `before` and `after` are nDCG@10 over the `requests` that they move, beside the examples of all
+    other servers; `p` is that of the paired test of their difference. `strength` is the part of
+    the difference that is no chance. At 0 the examples are in shadow: kept, and lifting nothing.
     """
 
     server: str
@@ -240,6 +241,7 @@ class ServerReplay:
     before: Score
     after: Score
     p: Score
+    strength: Score
     verdict: Literal["live", "shadow"]
 
 
@@ -249,6 +251,8 @@ class LearningStatus:
 
     `on`: it may re-order answers; `collects`: outcomes become observations. `encoder` made the
     vectors; what others made is left aside. `learned_at` is when examples were last chosen.
+    `runs` of agents tell which tools are called next; with fewer than 20 new ones they do not.
+    `left_out` are keys whose calls contradict those of the others: nothing is learned from them.
     """
 
     on: bool
@@ -256,8 +260,10 @@ class LearningStatus:
     encoder: str
     learned_at: str | None
     observations: int
+    runs: int = 0
     servers: tuple[ServerReplay, ...] = ()
     tools: tuple[LearnedTool, ...] = ()
+    left_out: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
 
 
 @dataclass(frozen=True, slots=True)

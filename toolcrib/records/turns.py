@@ -190,8 +190,10 @@ class Turn(BaseModel):
     are left out and counted in `unreadable`. `scope` is the caller's; `max_sensitivity` is the
     ceiling of the answer's destination (such as a hosted model). `needs` has one line for each
     tool that the agent wishes for, searched separately. `trajectory` are the agent's events so
-    far, oldest first: for a stuck agent the answer has other tools, and a hint. `thread_id`
-    names the conversation, and is handed back.
+    far, oldest first: for a stuck agent the answer has other tools, and a hint. With `step`, what
+    the agent wrote before its next call (perhaps nothing), the answer is for that call: its tools
+    are searched by these words, beside those that the trajectory called. `thread_id` names the
+    conversation, and is handed back.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -204,8 +206,14 @@ class Turn(BaseModel):
     max_sensitivity: Sensitivity | None = None
     needs: tuple[str, ...] = ()
     trajectory: tuple[TrajectoryEvent, ...] = Field(default=(), max_length=MAX_TRAJECTORY_EVENTS)
+    step: str | None = None
     thread_id: str | None = Field(default=None, max_length=200)
     unreadable: int = Field(default=0, ge=0)
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """Names of the tools that the trajectory called, in its order."""
+        return tuple(each.name for each in self.trajectory if each.type == "tool" and each.name)
 
     @property
     def reach(self) -> Scope | None:

@@ -90,6 +90,7 @@ def merge_needs(
         degraded=_once(*(each.degraded for each in asked), (NEEDS_CUT,) if is_cut else ()),
         unmatched_terms=_once(*(each.unmatched_terms for each in asked)),
         needs=tuple(NeedResult(each.query, each.verdict, each.confidence) for each in answers),
+        called=answers[0].called,
     )
 
 

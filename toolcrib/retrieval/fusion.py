@@ -191,19 +191,25 @@ def rank(fused: Mapping[int, float], named: set[int]) -> list[Place]:
     return sorted(Place(point not in named, -score, point) for point, score in fused.items())
 
 
+JUDGED_SHARES = {"learned": 0.5}
+"""Shares of gains that count towards the confidence; others tell the order alone. With the whole
+gain by learned examples confidences are too high, without it too low (expected calibration error
+0.12, 0.08 and 0.17 on one set, 0.09 without learned examples)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """Candidates of a query of `terms` words: the ranking, and the scores behind it.
 
     `trust` maps the odds of a head over examples to the probability that the tool is right; None
-    without a head. `lifts` are score gains from learned examples.
+    without a head. `gains` are score gains by their causes, such as learned examples.
     """
 
     ranking: list[Place]
     scores: Mapping[int, LegScores]
     terms: int
     trust: Callable[[float], float] | None = None
-    lifts: Mapping[int, float] = field(default_factory=dict[int, float])
+    gains: Mapping[str, Mapping[int, float]] = field(default_factory=dict[str, Mapping[int, float]])
 
     def probabilities(self, points: Sequence[int]) -> list[float]:
         """Probability of each hit by the head over examples, falling with the rank.
@@ -217,6 +223,13 @@ class Candidates:
         shares = accumulate((each - heads[0] for each in heads), min)
         return [sure * math.exp(share) for share in shares]
 
+    def unjudged_gain(self, point: int) -> float:
+        """Gain of a candidate that does not count towards the confidence."""
+        return sum(
+            (1 - JUDGED_SHARES.get(cause, 0.0)) * each.get(point, 0.0)
+            for cause, each in self.gains.items()
+        )
+
     def first(self, count: int) -> list[Place]:
         """First places, and every place that ties with the last of them; ids break the tie."""
         ranking = self.ranking
@@ -229,6 +242,7 @@ class Candidates:
         scores = self.scores[place.point]._asdict()
         legs = ("dense", "lexical", "clauses", "examples", "anti_patterns", "head")
         given = {leg: scores[leg] for leg in legs if scores[leg] is not None}
-        if place.point in self.lifts:
-            given["learned"] = self.lifts[place.point]
+        given |= {
+            cause: each[place.point] for cause, each in self.gains.items() if place.point in each
+        }
         return given if place.unnamed else given | {"exact_name": 1.0}

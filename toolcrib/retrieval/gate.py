@@ -332,8 +332,9 @@ def likely_enough(hits: Sequence[ToolHit], least: float) -> list[ToolHit]:
     ]
 
 
-COVERAGE = 0.95
-"""Probability that a set holds every needed tool, where the settings give none."""
+COVERAGE = 0.8
+"""Probability that a set holds every needed tool, where the settings give none. On five public
+sets 0.8 gives 7 to 9 tools in the mean, 0.9 gives 31 to 47, and 0.95 all 50."""
 
 
 MAX_SET = 50

@@ -14,10 +14,11 @@ from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray, Lang
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import ToolcribError
 from toolcrib.numerics import Floats
-from toolcrib.records import FindResult, ToolHit
+from toolcrib.records import FindResult, Message, ToolHit
 from toolcrib.retrieval.assembly import fold_copies, merge_needs
 from toolcrib.retrieval.calibration import RANKED_COMPETITORS, features, query_features
-from toolcrib.retrieval.fusion import Candidates, FusionWeights, fuse, rank
+from toolcrib.retrieval.dialogue import MARKED_OWN_SHARE, OWN_SHARE, read_dialogue
+from toolcrib.retrieval.fusion import Candidates, FusionWeights, LegScores, fuse, rank
 from toolcrib.retrieval.gate import (
     ENABLED,
     MAX_SET,
@@ -26,7 +27,12 @@ from toolcrib.retrieval.gate import (
     GateSettings,
     likely_enough,
 )
-from toolcrib.retrieval.learned import JUDGED_LIFT_SHARE, MAX_LIFTED_TOOLS, LearnedTools
+from toolcrib.retrieval.learned import (
+    MAX_LIFTED_TOOLS,
+    NOTHING_LEARNED,
+    LearnedFromUse,
+    LearnedTools,
+)
 from toolcrib.retrieval.legs import MIN_LEG_CANDIDATES, EncodedQuery, Head, Legs, has_words
 from toolcrib.retrieval.options import (
     FULL_PLAN,
@@ -34,11 +40,20 @@ from toolcrib.retrieval.options import (
     SearchPlan,
     check_query,
     check_search,
+    text_to_search,
 )
 from toolcrib.retrieval.prerequisites import bring_prerequisites
 from toolcrib.retrieval.rerank import ModelReranker, Reranked, ToolReranker
+from toolcrib.retrieval.steps import (
+    NOTHING_CALLED,
+    SENTENCE_SHARE,
+    RunState,
+    ToolUse,
+    last_sentences,
+    with_gains,
+)
 from toolcrib.store.base import Store, point_id
-from toolcrib.store.filters import Filter, all_of, from_scope
+from toolcrib.store.filters import Filter, HasId, Not, all_of, from_scope
 from toolcrib.store.payload import read_tool
 
 logger = logging.getLogger(__name__)
@@ -97,6 +112,9 @@ class _Run:
     learned: LearnedTools | None
     explain: bool = False
     folds: bool = False
+    state: RunState = NOTHING_CALLED
+    sentences: tuple[Legs, ...] = ()
+    use: ToolUse | None = None
 
 
 class HybridRetriever:
@@ -115,7 +133,7 @@ class HybridRetriever:
         *,
         reranker: ToolReranker | ModelReranker | None = None,
         assessor: Assessor | None = None,
-        learned: LearnedTools | None = None,
+        learned: LearnedFromUse = NOTHING_LEARNED,
         clock: Clock | None = None,
     ) -> None:
         self._store = store
@@ -153,10 +171,12 @@ class HybridRetriever:
         """
         check_search(query if query is None or isinstance(query, str) else query.text, options)
         if not options.needs:
-            return self._find_one(query or "", options, plan)
+            return self._find_one(query or text_to_search(None, options) or "", options, plan)
         one = replace(options, needs=None)
         whole = None if query is None else self._find_one(query, one, plan)
-        answers = [self._find_one(need, one, plan) for need in options.needs]
+        # A need is a search for what the agent lacks, whole in itself.
+        by_itself = replace(one, history=None, task=None)
+        answers = [self._find_one(need, by_itself, plan) for need in options.needs]
         return merge_needs(answers, whole, options.k)
 
     def complete(
@@ -172,11 +192,12 @@ class HybridRetriever:
         if found.fallback or options.needs:
             return found
         watch = Stopwatch(self._clock)
+        called = Not(HasId(frozenset(map(point_id, found.called)))) if found.called else None
         hits = bring_prerequisites(
             self._store,
             found.tools,
             found.query,
-            all_of(from_scope(options.scope), options.where),
+            all_of(from_scope(options.scope), options.where, called),
             share=self._weights.prerequisites,
             k=options.k,
             authors=authors,
@@ -232,8 +253,25 @@ class HybridRetriever:
 
     # -- stages -------------------------------------------------------------------------------
 
-    def encode(self, query: str, plans: Sequence[SearchPlan] = (FULL_PLAN,)) -> EncodedQuery:
-        """Encode a query for the legs of these plans; a failing dense encoder only degrades it."""
+    def encode(
+        self,
+        query: str,
+        plans: Sequence[SearchPlan] = (FULL_PLAN,),
+        history: Sequence[Message] = (),
+        own_share: float = OWN_SHARE,
+    ) -> EncodedQuery:
+        """Encode a query for the legs of these plans, with what its user said before.
+
+        `own_share`: weight of the query's own words beside a history. A failing dense encoder only
+        degrades the query.
+        """
+        dialogue = read_dialogue(query, history)
+        if dialogue is None:
+            return self._encode(query, plans)
+        whole, own = self._encode(dialogue.whole, plans), self._encode(dialogue.own, plans)
+        return whole.led_by(own, MARKED_OWN_SHARE if dialogue.is_marked else own_share)
+
+    def _encode(self, query: str, plans: Sequence[SearchPlan]) -> EncodedQuery:
         text = query[:MAX_QUERY_CHARS]
         encoded = self._by_words(text)
         degraded: tuple[str, ...] = ("query-cut",) if len(query) > MAX_QUERY_CHARS else ()
@@ -255,6 +293,38 @@ class HybridRetriever:
         if clauses and isinstance(self._dense, ClauseEncoder):
             return self._dense.encode_clauses(text)
         return self._dense.encode_query(text)[np.newaxis]
+
+    def _begin(
+        self,
+        query: str | EncodedQuery,
+        options: SearchOptions,
+        plan: SearchPlan,
+        watch: Stopwatch,
+    ) -> _Run:
+        """Encode a query, and prepare the legs of it and of a step's sentences."""
+        if isinstance(query, str):
+            query = self.encode(query, (plan,), options.messages)
+        allowed = from_scope(options.scope)
+        limits = all_of(ENABLED, allowed, options.where)
+        state = NOTHING_CALLED
+        if options.called or options.task is not None:
+            state = RunState.read(self._store, options, all_of(ENABLED, allowed))
+        weights = plan.weights or self._weights
+        follows = state.is_step and weights.method == "convex"
+        parts = last_sentences(query.naming or query.text) if follows else []
+        encoded = [query, *(self._encode(part, (plan,)) for part in parts)]
+        watch.lap("encode")
+        limit = MAX_SET if options.k == "auto" else options.k
+        depth = MAX_SET if options.k == "auto" else max(MIN_LEG_CANDIDATES, 2 * limit)
+        if follows or self._lifting(plan) is not None:
+            depth = max(depth, MAX_LIFTED_TOOLS)
+        depth += len(state.called)
+        legs, *sentences = (Legs(self._store, each, limits, allowed, depth) for each in encoded)
+        run = self._run(query, legs, watch, plan, explain=options.explain)
+        if not follows:
+            return replace(run, state=replace(state, is_step=False))
+        use = self._learned.use if plan.learned else None
+        return replace(run, state=state, sentences=tuple(sentences), use=use)
 
     def _run(
         self,
@@ -278,7 +348,7 @@ class HybridRetriever:
     def _lifting(self, plan: SearchPlan) -> LearnedTools | None:
         """Learned examples of a plan; scores of rank fusion take no lift."""
         weights = plan.weights or self._weights
-        return self._learned if plan.learned and weights.method == "convex" else None
+        return self._learned.examples if plan.learned and weights.method == "convex" else None
 
     def _find_one(
         self, query: str | EncodedQuery, options: SearchOptions, plan: SearchPlan
@@ -294,27 +364,22 @@ class HybridRetriever:
                 degraded=("no-words",),
             )
         watch = Stopwatch(self._clock)
-        encoded = self.encode(query, (plan,)) if isinstance(query, str) else query
-        watch.lap("encode")
-        allowed = from_scope(options.scope)
-        limits = all_of(ENABLED, allowed, options.where)
+        run = self._begin(query, options, plan, watch)
+        encoded, called = run.query, run.state.called
         limit = MAX_SET if options.k == "auto" else options.k
-        depth = MAX_SET if options.k == "auto" else max(MIN_LEG_CANDIDATES, 2 * limit)
-        if self._lifting(plan) is not None:
-            depth = max(depth, MAX_LIFTED_TOOLS)
-        legs = Legs(self._store, encoded, limits, allowed, depth)
-        run = self._run(encoded, legs, watch, plan, explain=options.explain)
         run = replace(run, folds=options.gate)
         assessor = self.assessor if encoded.dense is not None else self.assessor.by_words
         found = self._fuse(run, assessor.head, by_examples=assessor.by_examples)
-        ranked = self._rerank(run, found, limit)
+        ranked = self._rerank(run, found, limit + len(called))
         hits, confidence = self._estimate(run, assessor, ranked, found)
         ordered = self._reorder(run, text, hits)
-        hits, lacking = ordered.hits[:limit], ranked.lacking + ordered.lacking
+        hits, lacking = ordered.hits, ranked.lacking + ordered.lacking
         if options.k == "auto":
             hits, short = assessor.complete(hits, options.coverage)
             lacking += short
-        elif options.least is not None:
+        # The verdict is on all tools in reach: a called tool may be what fits.
+        hits = [hit for hit in hits if point_id(hit.id) not in called][:limit]
+        if options.k != "auto" and options.least is not None:
             hits = likely_enough(hits, options.least)
         result = FindResult(
             query=text,
@@ -323,16 +388,20 @@ class HybridRetriever:
             confidence=confidence,
             degraded=encoded.degraded + lacking,
             unmatched_terms=self._unmatched(run) if options.explain else (),
+            called=run.state.ids(),
         )
-        judged = assessor.judge(result, allowed, marks=not options.gate)
+        judged = assessor.judge(result, from_scope(options.scope), marks=not options.gate)
         watch.lap("gate")
         return replace(judged, took_ms=watch.result())
 
     def _fuse(self, run: _Run, head: Head | None, *, by_examples: bool) -> Candidates:
         """Ask the legs, score with the head, fuse and lift."""
         named = run.legs.named_points()
-        candidates = run.legs.candidates(named)
-        dense = run.query.dense
+        use, dense = run.use, run.query.dense
+        points = set[int]()
+        if run.state.is_step:
+            points = run.state.points(self._store, run.legs.where, use)
+        candidates = run.legs.candidates(named | points)
         trust = None
         if head is not None and dense is not None:
             known = head.log_probabilities(dense, candidates)
@@ -343,14 +412,19 @@ class HybridRetriever:
                 candidates = example_head.score_candidates(dense, candidates)
                 trust = example_head.probability
         run.watch.lap("legs")
-        fused, lifts = fuse(candidates, run.weights), dict[int, float]()
+        fused, gains = fuse(candidates, run.weights), dict[str, dict[int, float]]()
+        for sentence in run.sentences:
+            _take_sentence(fused, candidates, sentence.candidates(points), run.weights)
         if run.learned is not None and dense is not None:
-            lifts = run.learned.lifts(fused, dense)
-            fused |= {point: fused[point] + lift for point, lift in lifts.items()}
+            gains["learned"] = run.learned.lifts(fused, dense)
+            fused |= {point: fused[point] + lift for point, lift in gains["learned"].items()}
+        if run.state.is_step:
+            step_gains = run.state.gains(self._store, fused, use)
+            fused, gains = with_gains(fused, step_gains), gains | step_gains
         ranking = rank(fused, named)
         run.watch.lap("fusion")
         terms = int(run.query.lexical.indices.size)
-        return Candidates(ranking, candidates, terms, trust, lifts)
+        return Candidates(ranking, candidates, terms, trust, gains)
 
     def _fetch(self, run: _Run, found: Candidates, k: int) -> list[ToolHit]:
         """At least `k` hits where there are as many, and all that the reranker reads.
@@ -429,9 +503,7 @@ class HybridRetriever:
         # Lower places change no feature of a hit.
         copies = sum(len(hit.also_on) for hit in hits)
         ranking = found.ranking[: len(hits) + copies + RANKED_COMPETITORS]
-        unjudged = {
-            p.point: (1 - JUDGED_LIFT_SHARE) * found.lifts.get(p.point, 0.0) for p in ranking
-        }
+        unjudged = {place.point: found.unjudged_gain(place.point) for place in ranking}
         fused = {place.point: -place.deficit - unjudged[place.point] for place in ranking}
         # A call by name puts a tool first; how well the tool fits is another question.
         scores = [
@@ -450,3 +522,15 @@ class HybridRetriever:
         terms = [(word, self._lexical.encode_terms([word])) for word in words]
         matching = run.legs.matching_terms(terms)
         return tuple(word for word in words if word not in matching)
+
+
+def _take_sentence(
+    fused: dict[int, float],
+    candidates: dict[int, LegScores],
+    found: dict[int, LegScores],
+    weights: FusionWeights,
+) -> None:
+    """Take the scores of a sentence where its share is above the score of the whole text."""
+    for point, score in fuse(found, weights).items():
+        if SENTENCE_SHARE * score > fused.get(point, 0.0):
+            fused[point], candidates[point] = SENTENCE_SHARE * score, found[point]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from toolcrib.encoders.base import FloatArray
+from toolcrib.numerics import Floats
+from toolcrib.retrieval.steps import ToolUse
+
+_Indexes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 MAX_LIFTED_TOOLS = 200
 """First tools of a ranking that are lifted: use orders what fits, and finds no further tool."""
-
-JUDGED_LIFT_SHARE = 0.5
-"""Share of a lift that counts towards the confidence. With the whole lift confidences are too
-high, without it too low (expected calibration error 0.12, 0.08 and 0.17 on one set, 0.09 without
-learned examples)."""
 
 MAX_LIFT_SHARE, KERNEL_WIDTH_COSINE, UNKNOWN_REQUEST_COSINE = 0.8, 0.1, 0.5
 """Chosen on the train and development splits of six public sets (benchmarks/learning.py): the
@@ -26,35 +26,42 @@ an example counts as much as all unseen requests together."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedTools:
-    """Learned examples of tools, by point.
+    """Learned examples of tools, by point: requests, each with the tools that answered it.
 
     `places`: index of each point among the tools. `strengths`: float [tools] in [0, 1], the trust
     in each tool's examples; with 0 they lift nothing, and still take their part from other tools.
-    `vectors`: float32 [examples, d]. `owners`: int [examples], the tool of each example.
+    `vectors`: float32 [requests, d]. `owners` and `requests`: int [examples], the tool and the
+    request of each example.
     """
 
     places: Mapping[int, int]
-    strengths: FloatArray
+    strengths: Floats
     vectors: FloatArray
-    owners: np.ndarray[tuple[int], np.dtype[np.int64]]
+    owners: _Indexes
+    requests: _Indexes
 
     @classmethod
-    def of(cls, tools: Mapping[int, tuple[float, FloatArray]]) -> LearnedTools:
-        """Collect strength and examples, float32 [n, d], of each point; at least one point."""
-        counts = [len(vectors) for _, vectors in tools.values()]
+    def of(cls, tools: Mapping[int, tuple[float, Mapping[str, FloatArray]]]) -> LearnedTools:
+        """Collect strength and examples of each point; at least one point.
+
+        Examples: the vector, float32 [d], of each request by the request's id.
+        """
+        examples = [request for _, own in tools.values() for request in own]
+        vectors = {name: vector for _, own in tools.values() for name, vector in own.items()}
+        numbers = {name: number for number, name in enumerate(vectors)}
+        counts = [len(own) for _, own in tools.values()]
         return cls(
             places={point: place for place, point in enumerate(tools)},
-            strengths=np.array([strength for strength, _ in tools.values()], dtype=np.float32),
-            vectors=np.concatenate([vectors for _, vectors in tools.values()]),
+            strengths=np.array([strength for strength, _ in tools.values()]),
+            vectors=np.stack(list(vectors.values())),
             owners=np.repeat(np.arange(len(counts)), counts),
+            requests=np.array([numbers[name] for name in examples]),
         )
 
     def lifts(self, scores: Mapping[int, float], query: FloatArray) -> dict[int, float]:
         """Lifts of the first `MAX_LIFTED_TOOLS` candidates that have examples, by point.
 
-        `scores` are in [0, 1], and so are their sums with the lifts; `query`: float32 [d]. A lift
-        grows with the tool's share of the kernel sum of all candidates' examples, so that an
-        example counts little beside many near ones. Tools that are no candidates change nothing.
+        `scores` are in [0, 1], and so are their sums with the lifts; `query`: float32 [d].
         """
         known = {point: self.places[point] for point in scores if point in self.places}
         if len(scores) > MAX_LIFTED_TOOLS:
@@ -64,12 +71,38 @@ class LearnedTools:
             known = {point: place for point, place in known.items() if point in first}
         if not known:
             return {}
-        kernels = np.exp((self.vectors @ query - UNKNOWN_REQUEST_COSINE) / KERNEL_WIDTH_COSINE)
-        rows = list(known.values())
-        by_tool = np.bincount(self.owners, kernels, minlength=len(self.places))[rows]
-        lifts = MAX_LIFT_SHARE * self.strengths[rows] * by_tool / (1.0 + by_tool.sum())
+        rows = np.fromiter(known.values(), dtype=np.int64)
+        shares = self.lift_shares(rows, self.kernels(query), self.strengths[rows])
         return {
-            point: (1 - scores[point]) * lift
-            for point, lift in zip(known, lifts.tolist(), strict=True)
-            if lift > 0
+            point: (1 - scores[point]) * share
+            for point, share in zip(known, shares.tolist(), strict=True)
+            if share > 0
         }
+
+    def kernels(self, query: FloatArray) -> Floats:
+        """Weight of each request for a query, float32 [d]: 1 at `UNKNOWN_REQUEST_COSINE`."""
+        return np.exp((self.vectors @ query - UNKNOWN_REQUEST_COSINE) / KERNEL_WIDTH_COSINE)
+
+    def lift_shares(self, rows: _Indexes, kernels: Floats, strengths: Floats) -> Floats:
+        """Shares of the way to a score of 1 that candidates are lifted; `rows` are their indexes.
+
+        A share is the strength times the part of the candidates' requests, weighed by `kernels`,
+        that the tool answered (Nadaraya 1964). Tools that are no candidates change nothing.
+        """
+        is_candidate = np.zeros(len(self.places), dtype=bool)
+        is_candidate[rows] = True
+        is_known = np.zeros(len(kernels), dtype=bool)
+        is_known[self.requests[is_candidate[self.owners]]] = True
+        by_tool = np.bincount(self.owners, kernels[self.requests], minlength=len(self.places))
+        return MAX_LIFT_SHARE * strengths * by_tool[rows] / (1.0 + kernels[is_known].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedFromUse:
+    """Learned from use: examples of tools for every search, and other runs' calls for steps."""
+
+    examples: LearnedTools | None = None
+    use: ToolUse | None = None
+
+
+NOTHING_LEARNED = LearnedFromUse()

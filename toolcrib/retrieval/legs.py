@@ -27,9 +27,6 @@ MIN_LEG_CANDIDATES = 20
 """Least candidates of a leg, which finds twice `k`. With 20, 50 or 100 the first ten
 were the same on the development splits, to a hundredth of nDCG@10."""
 
-OWN_SHARE = 0.4
-"""Weight of the turn's own words; the rest is for the whole conversation with these words."""
-
 TINY = 1e-12
 MAX_NAMED = 50
 MAX_NAME_CHARS = 200
@@ -58,20 +55,20 @@ class EncodedQuery:
     clauses: FloatArray | None = None
     naming: str = ""
 
-    def led_by(self, own: EncodedQuery) -> EncodedQuery:
-        """Query of a conversation, blended with the last turn's `own` words.
+    def led_by(self, own: EncodedQuery, own_share: float) -> EncodedQuery:
+        """Query of a dialogue, blended with the last message's `own` words by their share.
 
-        Every leg is linear in its query, so the blend fuses the scores of both. Earlier turns
-        add no clauses and call no tool by name.
+        Every leg is linear in its query, so the blend fuses the scores of both. Clauses and names
+        of tools are those of the last message alone.
         """
         if self.dense is None or own.dense is None:
             dense, degraded = None, self.degraded or own.degraded
         else:
-            mixed = OWN_SHARE * own.dense + (1 - OWN_SHARE) * self.dense
+            mixed = own_share * own.dense + (1 - own_share) * self.dense
             dense = (mixed / max(float(np.linalg.norm(mixed)), TINY)).astype(np.float32)
             degraded = self.degraded
-        lexical = _weighted_sum((own.lexical, OWN_SHARE), (self.lexical, 1 - OWN_SHARE))
-        return EncodedQuery(self.text, dense, lexical, degraded, naming=own.text)
+        lexical = _weighted_sum((own.lexical, own_share), (self.lexical, 1 - own_share))
+        return EncodedQuery(self.text, dense, lexical, degraded, own.clauses, own.text)
 
 
 def _weighted_sum(*parts: tuple[SparseVector, float]) -> SparseVector:
@@ -182,7 +179,7 @@ class Legs:
         hints: bool = True,
     ) -> None:
         self._store = store
-        self._where = where
+        self.where = where
         self.scope = idf_corpus
         self._depth = depth
         self._naming = query.naming or query.text
@@ -207,7 +204,7 @@ class Legs:
         keys = name_keys(self._naming)
         if not keys:
             return set()
-        called = all_of(AnyOf("name_key", sorted(keys)), self._where)
+        called = all_of(AnyOf("name_key", sorted(keys)), self.where)
         return {each.id for each in islice(self._store.scroll(called, ("id",)), MAX_NAMED)}
 
     def candidates(self, named: set[int]) -> dict[int, LegScores]:
@@ -282,6 +279,6 @@ class Legs:
 
     def matching_terms(self, terms: Sequence[tuple[str, SparseVector]]) -> set[str]:
         """Terms that at least one point in reach contains."""
-        questions = [LegQuery("lexical", vector, 1, self._where) for _, vector in terms]
+        questions = [LegQuery("lexical", vector, 1, self.where) for _, vector in terms]
         answers = self._ask(questions)
         return {term for (term, _), hits in zip(terms, answers, strict=True) if hits}

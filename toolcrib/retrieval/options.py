@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias, TypedDict
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
 from pydantic import Field
 
 from toolcrib.errors import QueryError, SettingsError
 from toolcrib.records import Scope
 from toolcrib.records.definitions import DefinitionForm
+from toolcrib.records.turns import Message
+from toolcrib.retrieval.dialogue import read_messages
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.store.filters import Filter, FilterField, validate
 
 MAX_NEEDS = 20
 """Needs of one search; each need is a search of its own."""
+
+MAX_CALLED = 1_000
+"""Calls of a run that a search takes; of a longer run send the last ones."""
 
 AnswerOrder: TypeAlias = Literal["rank", "id"]
 
@@ -36,6 +41,11 @@ class SearchOptions:
     counted for every three characters of a tool's compact JSON, in the `form` that it is shown
     in. In the `order` of ids the same tools always stand alike, which a provider's prompt cache
     needs; `rank` of each still says how well it fits.
+
+    `history`: earlier messages, which count beside the query. `called`: ids of the tools that an
+    agent's run has called, in its order; the answer leaves them out and gives the next ones. With
+    the `task`, the text that the run began with, the query is what the agent wrote before its next
+    call, and tools of servers in use come first; without a query the task is searched.
     """
 
     k: int | Literal["auto"] = 5
@@ -49,6 +59,18 @@ class SearchOptions:
     token_budget: int | None = None
     form: DefinitionForm = "schema"
     order: AnswerOrder = "rank"
+    history: Sequence[Message | Mapping[str, Any]] | None = None
+    called: Sequence[str] | None = None
+    task: str | None = None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Newest messages of the history.
+
+        Raises:
+            QueryError: an entry is no message.
+        """
+        return read_messages(self.history or ())
 
 
 def check_query(
@@ -69,20 +91,27 @@ def check_query(
         validate(where)
 
 
+def text_to_search(query: str | None, options: SearchOptions) -> str | None:
+    """The query; or the task, at a step before which the agent wrote nothing."""
+    return options.task if query is None and not options.needs else query
+
+
 def check_search(query: str | None, options: SearchOptions) -> None:
     """Refuse a search that has no answer.
 
     Raises:
-        QueryError: an empty query or need, too many needs, an impossible `k`, or a filter on an
-            unknown field.
+        QueryError: an empty query or need, too many needs or calls, an impossible `k`, an entry of
+            the history that is no message, or a filter on an unknown field.
     """
-    needs = options.needs or ()
+    query, needs = text_to_search(query, options), options.needs or ()
     if isinstance(needs, str):
         raise QueryError("needs are a list of texts, one a need")
     if len(needs) > MAX_NEEDS:
         raise QueryError(f"{len(needs)} needs; at most {MAX_NEEDS} are searched at once")
     if options.token_budget is not None and options.token_budget < 1:
         raise QueryError(f"a token budget of {options.token_budget}; it must be at least 1")
+    read_messages(options.history or ())
+    _check_called(options.called or ())
     if query is None and not needs:
         raise QueryError("there is neither a query nor a need: say what the tool must do")
     if query is not None:
@@ -91,6 +120,13 @@ def check_search(query: str | None, options: SearchOptions) -> None:
         if not need.strip():
             raise QueryError(f"need {place} is empty: say in one line what the tool must do")
         check_query(need, options.k, options.where, options.least)
+
+
+def _check_called(called: Sequence[str]) -> None:
+    if isinstance(called, str):
+        raise QueryError("called is a list of tools' ids, in the order of the run")
+    if len(called) > MAX_CALLED:
+        raise QueryError(f"{len(called)} calls; send the last {MAX_CALLED} of the run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +161,9 @@ class SearchKeywords(TypedDict, total=False):
     token_budget: int | None
     form: DefinitionForm
     order: AnswerOrder
+    history: Sequence[Message | Mapping[str, Any]] | None
+    called: Sequence[str] | None
+    task: str | None
 
 
 @dataclass(frozen=True, slots=True)

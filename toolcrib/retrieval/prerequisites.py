@@ -17,7 +17,13 @@ from toolcrib.records import ToolHit, ToolLink, ToolLinks, ToolSpec
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import YIELDS_FIELD, AnyOf, Equals, Filter, HasId, Or, all_of
-from toolcrib.store.payload import LinkFacts, head_word, phrase_suffixes, read_tool
+from toolcrib.store.payload import (
+    LinkFacts,
+    head_word,
+    phrase_suffixes,
+    read_tool,
+    same_kind,
+)
 from toolcrib.text import tokenise
 
 # -- links by authors ------------------------------------------------------------------------------
@@ -118,6 +124,12 @@ held-out sets 1, 2, 3 and 5 differed by less than 0.1 nDCG@10."""
 MAX_BROUGHT_TOOLS = 3
 MAX_EFFORT = 2.5
 """A provider that needs two more tools first is not worth its place."""
+
+SAME_KIND_EFFORT = 1.0
+"""Effort where the provider has another word for the entity: a contact for a person."""
+
+MIN_SHARED_NEED_HITS = 4
+"""Hits of a server that all need one entity, from which the whole server is taken to need it."""
 
 MAX_TIED_PROVIDERS = 3
 """Largest number of tied providers that are brought; more bring none."""
@@ -220,8 +232,20 @@ def bring_prerequisites(
         ranking.succeed(hit, _successor(own[hit.id], siblings))
     for demand in demands:
         if (best := _provider(demand, siblings)) is not None:
-            ranking.bring(best.id, demand.consumer.id, share)
+            is_shared = _is_shared(demand, [own[hit.id] for hit in hits if hit.id in own])
+            ranking.bring(best.id, demand.consumer.id, 0.0 if is_shared else share)
     return ranking.first(len(hits) if k == "auto" else k, cut=k != "auto")
+
+
+def _is_shared(demand: _Demand, found: Sequence[_LinkedTool]) -> bool:
+    """True if all found tools of the consumer's server need this entity, as `user_id`.
+
+    Callers mostly know such an id. A token or a session is no such entity: each tool needs it.
+    """
+    here = [each for each in found if each.server == demand.consumer.server]
+    needing = [each for each in here if demand.entities in dict(each.links.needs).values()]
+    is_access = not {"token", "session"}.isdisjoint(map(head_word, demand.entities))
+    return len(needing) >= MIN_SHARED_NEED_HITS and len(needing) == len(here) and not is_access
 
 
 def _linked(store: Store, where: Filter | None) -> Iterator[_LinkedTool]:
@@ -276,7 +300,10 @@ def _siblings(
 ) -> list[_LinkedTool]:
     """Find tools that may meet a demand or replace a deprecated tool, in one search."""
     entities = {
-        s for demand in demands for entity in demand.entities for s in phrase_suffixes(entity)
+        name
+        for demand in demands
+        for entity in demand.entities
+        for name in (*phrase_suffixes(entity), *same_kind(entity))
     }
     named = {name for demand in demands for name in demand.names}
     keys = {name.casefold() for name in named}
@@ -297,7 +324,7 @@ def _provider(demand: _Demand, siblings: Iterable[_LinkedTool]) -> _LinkedTool |
     """Provider that meets the demand at the least effort.
 
     Of several at that effort, the provider whose name is most like the consumer's; None for more
-    than `MAX_TIED_PROVIDERS`.
+    than `MAX_TIED_PROVIDERS`. The only provider may cost more than `MAX_EFFORT`.
     """
     found = [
         (round(effort, 2), -_name_overlap(demand.consumer.id, each.id), each.id, each)
@@ -308,7 +335,8 @@ def _provider(demand: _Demand, siblings: Iterable[_LinkedTool]) -> _LinkedTool |
         return None
     best = min(found, key=lambda one: one[:3])
     level = sum(one[:2] == best[:2] for one in found)
-    return None if best[0] > MAX_EFFORT or level > MAX_TIED_PROVIDERS else best[3]
+    is_dear = best[0] > MAX_EFFORT and len(found) > 1
+    return None if is_dear or level > MAX_TIED_PROVIDERS else best[3]
 
 
 def _name_overlap(consumer: str, provider: str) -> float:
@@ -327,6 +355,9 @@ def _effort(demand: _Demand, sibling: _LinkedTool) -> float | None:
         return named
     if consumer.server != sibling.server:
         return None
+    if (consumer.links.action, sibling.links.action) == ("change", "make"):
+        # What is to be changed was made long ago.
+        return None
     needs = sibling.links.needs
     heads = {head_word(entity) for entity in demand.entities}
     if any(
@@ -337,10 +368,10 @@ def _effort(demand: _Demand, sibling: _LinkedTool) -> float | None:
     known = {entities for _, entities in consumer.links.needs}
     further = sum(entities not in known for _, entities in needs)
     efforts = (
-        effort + further + _length_effort(entity, one)
+        effort + further + name_effort
         for one, effort in sibling.links.gives.items()
         for entity in demand.entities
-        if _fits(entity, one)
+        if (name_effort := _name_effort(entity, one)) is not None
     )
     return min(efforts, default=None)
 
@@ -359,14 +390,15 @@ def _effort_by_name(demand: _Demand, sibling: _LinkedTool) -> float | None:
     return away - 2.0 if authored or led else None
 
 
-def _fits(needed: str, given: str) -> bool:
-    """True if one phrase ends in the other: `request` fits `pull request`."""
-    return needed in phrase_suffixes(given) or given in phrase_suffixes(needed)
+def _name_effort(needed: str, given: str) -> float | None:
+    """Effort by the names of entities; None for two entities.
 
-
-def _length_effort(needed: str, given: str) -> float:
-    lengths = abs(len(needed.split()) - len(given.split()))
-    return 0.5 + 0.1 * lengths if lengths else 0.0
+    One phrase may end in the other: a `pull request` is a `request`.
+    """
+    if needed in phrase_suffixes(given) or given in phrase_suffixes(needed):
+        lengths = abs(len(needed.split()) - len(given.split()))
+        return 0.5 + 0.1 * lengths if lengths else 0.0
+    return SAME_KIND_EFFORT if head_word(given) in same_kind(needed) else None
 
 
 def _successor(deprecated: _LinkedTool, siblings: Iterable[_LinkedTool]) -> str | None:

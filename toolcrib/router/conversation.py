@@ -49,15 +49,11 @@ Encode = Callable[[Sequence[str]], FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class SearchText:
-    """Text to search with, its origin, and signals.
-
-    `own`: the turn's own words if they weigh more than the joined words; else empty.
-    """
+    """Text to search with, its origin, and signals."""
 
     text: str
     follow_up: FollowUp
     signals: tuple[str, ...] = ()
-    own: str = ""
 
 
 RUN = "run"
@@ -141,7 +137,7 @@ def search_text(
         chosen = 0
     ground = " ".join(gist(earlier[chosen])[:MAX_JOINED_CHARS].split())
     signals = (*signals, f"follow-up:{len(earlier) - chosen}")
-    return SearchText(f"{ground}\n{own}", "joined", signals, own if leaning < 1 else "")
+    return SearchText(f"{ground}\n{own}", "joined", signals)
 
 
 # -- by a language model -----------------------------------------------------------------------

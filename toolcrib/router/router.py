@@ -26,11 +26,13 @@ from toolcrib.records import (
     Collection,
     Context,
     Decision,
+    FindResult,
     KnowledgeResult,
     Route,
     Turn,
 )
 from toolcrib.records.scope import is_above
+from toolcrib.retrieval.dialogue import OWN_SHARE
 from toolcrib.retrieval.legs import EncodedQuery, has_words
 from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
 from toolcrib.router.budget import Budget, Costs
@@ -38,6 +40,7 @@ from toolcrib.router.choices.agents import AgentRouter, Pending
 from toolcrib.router.context.by_model import ContextReader
 from toolcrib.router.context.model import Detector
 from toolcrib.router.conversation import (
+    CONVERSATION_BY_MODEL,
     ConversationReader,
     SearchText,
     answers,
@@ -67,6 +70,9 @@ MIN_CLAUSE_WORDS = 4
 SURE_QUESTION_PROBABILITY = 0.7
 """Probability of wanting to know from which passages may fit less well: of the training and
 development turns that would get none otherwise, 17 of 21 need a text."""
+
+SHIFTED_OWN_SHARE = 0.5
+"""Weight of a turn's own words, beside all that the user said, where it seems to be a new topic."""
 
 NO_TERMS = SparseVector(np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.float32))
 """Terms of a clause that is classified, and not searched with."""
@@ -159,8 +165,7 @@ class Router:
         reach = self._reach(turn, passages)
         budget = Budget(self.limits, self.costs, self.clock, budget_ms)
         decision_id = uuid.uuid4().hex
-        if turn.needs and not has_words(turn.text):
-            turn = turn.model_copy(update={"text": "\n".join(turn.needs)})
+        turn = _with_words(turn)
         if not has_words(turn.text):
             return self._wordless(decision_id, turn, budget, shown)
         searched = self._search_text(turn, budget)
@@ -171,27 +176,13 @@ class Router:
         may_ask = not is_above(context.sensitivity, turn.max_sensitivity)
         pending = pending or self._begin_agent(turn, query if may_ask else None, budget)
         signals = (*text_signals(turn), *_ceilings(turn, context))
-        grounds = self._detector(turn).grounds(turn.text)
         if context.smalltalk is None:
             selection = self._tools(decision_id, turn, for_tools, budget, k, shown, may_ask=may_ask)
-            knowledge = self._knowledge(query, context, budget, grounds, reach, passages)
+            knowledge = self._knowledge(turn, query, context, budget, reach, passages)
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
-        has_both = found.tools and knowledge.passages
-        clause_needs = self._clause_needs(turn, budget) if has_both else ()
-        route = choose_route(
-            RouteEvidence(
-                context,
-                found,
-                knowledge,
-                gate_decides=self.gate_decides,
-                unasked=frozenset(budget.degraded),
-                withholds=self.tools.retriever.assessor.withholds,
-                grounds=grounds,
-                orders_and_asks={"act", "know"} <= set(clause_needs),
-            )
-        )
+        route, clause_signals = self._choose_route(turn, context, found, knowledge, budget)
         return Decision(
             id=decision_id,
             context=context,
@@ -205,7 +196,7 @@ class Router:
                 signals,
                 selection.signals,
                 knowledge.signals,
-                (f"clauses:{','.join(clause_needs)}",) if clause_needs else (),
+                clause_signals,
             ),
             took_ms={**budget.took_ms, "total": budget.spent_ms},
             degraded=_without_repeats(
@@ -214,6 +205,29 @@ class Router:
             max_tool_calls=self.limits.max_tool_calls,
             tool_timeout_s=self.limits.tool_timeout_s,
         )
+
+    def _choose_route(
+        self,
+        turn: Turn,
+        context: Context,
+        found: FindResult,
+        knowledge: KnowledgeResult,
+        budget: Budget,
+    ) -> tuple[Route, tuple[str, ...]]:
+        """Route of a turn, and signals of its clauses if they were read."""
+        has_both = found.tools and knowledge.passages
+        needs = self._clause_needs(turn, budget) if has_both else ()
+        evidence = RouteEvidence(
+            context,
+            found,
+            knowledge,
+            gate_decides=self.gate_decides,
+            unasked=frozenset(budget.degraded),
+            withholds=self.tools.retriever.assessor.withholds,
+            grounds=self._detector(turn).grounds(turn.text),
+            orders_and_asks={"act", "know"} <= set(needs),
+        )
+        return choose_route(evidence), (f"clauses:{','.join(needs)}",) if needs else ()
 
     def _wordless(
         self, decision_id: str, turn: Turn, budget: Budget, shown: Sequence[str]
@@ -324,6 +338,8 @@ class Router:
 
     def _search_text(self, turn: Turn, budget: Budget) -> SearchText:
         alone = by_itself(turn)
+        if turn.step is not None and has_words(turn.step):
+            return SearchText(gist(turn.step), "first", ("step",))
         if not turn.history:
             budget.skip("follow_up")
             return alone
@@ -375,12 +391,23 @@ class Router:
     def _encode(
         self, turn: Turn, searched: SearchText
     ) -> tuple[EncodedQuery, EncodedQuery, EncodedQuery]:
-        """Queries for knowledge, for tools, where the turn's own words weigh more, and alone."""
-        query = self.tools.encode(searched.text)
-        if searched.follow_up != "joined" or answers(turn, self._detector(turn).orders):
+        """Queries for knowledge, for tools, and of the turn alone.
+
+        For tools all that the user said counts beside the turn's own words. At a step only tools
+        are searched by the agent's words.
+        """
+        alone = by_itself(turn).text
+        if turn.step is not None:
+            own = self.tools.encode(alone)
+            return own, self.tools.encode(searched.text), own
+        query, joins = self.tools.encode(searched.text), searched.follow_up == "joined"
+        if searched.follow_up == "first" or answers(turn, self._detector(turn).orders):
             return query, query, query
-        own = self.tools.encode(by_itself(turn).text)
-        return query, query.led_by(own) if searched.own else query, own
+        own = self.tools.encode(alone) if joins else query
+        if CONVERSATION_BY_MODEL in searched.signals:
+            return query, query, own
+        share = OWN_SHARE if joins else SHIFTED_OWN_SHARE
+        return query, self.tools.encode(alone, turn.history, share), own
 
     def _tools(
         self,
@@ -415,10 +442,10 @@ class Router:
 
     def _knowledge(
         self,
+        turn: Turn,
         query: EncodedQuery,
         context: Context,
         budget: Budget,
-        grounds: int,
         reach: Sequence[Collection],
         options: KnowledgeOptions,
     ) -> KnowledgeResult:
@@ -438,7 +465,7 @@ class Router:
                     reach,
                     options=options,
                     reranking=reranking,
-                    wanted=grounds > 0
+                    wanted=self._detector(turn).grounds(turn.text) > 0
                     or wish_probability(context, "know") >= SURE_QUESTION_PROBABILITY,
                 )
             except ToolcribError:
@@ -460,6 +487,13 @@ class Router:
                 meant = did_you_mean(nearest(name, known))
                 raise QueryError(f"there is no collection {name!r}{meant}")
         return tuple(known[name] for name in dict.fromkeys(named))
+
+
+def _with_words(turn: Turn) -> Turn:
+    """Turn with the text of its needs, or of its step, in place of a text without words."""
+    if has_words(turn.text) or not (text := "\n".join(turn.needs) or turn.step):
+        return turn
+    return turn.model_copy(update={"text": text})
 
 
 def _check(k: int | Literal["auto"] | None, budget_ms: float | None) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
 
-from toolcrib.records import FindResult, Route, ToolHit, ToolSpec, Turn
+from toolcrib.records import FindResult, Message, Route, ToolHit, ToolSpec, Turn
+from toolcrib.retrieval.dialogue import OWN_SHARE
 from toolcrib.retrieval.gate import ENABLED, with_general
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.interleaving import interleave
@@ -212,9 +213,11 @@ class ToolStage:
         self._selector = selector
         self._settings = selector.settings
 
-    def encode(self, text: str) -> EncodedQuery:
-        """Encode a query for every ranking."""
-        return self.retriever.encode(text, (FULL_PLAN, self._second))
+    def encode(
+        self, text: str, history: Sequence[Message] = (), own_share: float = OWN_SHARE
+    ) -> EncodedQuery:
+        """Encode a query for every ranking, with what its user said before."""
+        return self.retriever.encode(text, (FULL_PLAN, self._second), history, own_share)
 
     def find(
         self,
@@ -247,6 +250,8 @@ class ToolStage:
             coverage=self._settings.coverage,
             least=self._settings.least if reach.everything is None else None,
             needs=turn.needs or None,
+            called=turn.called if turn.step is not None else None,
+            task=turn.text if turn.step is not None else None,
         )
 
         def rank(plan: SearchPlan, options: SearchOptions) -> FindResult:

@@ -13,7 +13,9 @@ import json
 import os
 import re
 import shutil
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -39,6 +41,10 @@ BLOCK_BYTES = 2**16
 ZEROS = bytes(BLOCK_BYTES)
 
 REINDEX_HINT = "index the sources again: `toolcrib index SOURCE... --store NEW_FOLDER`"
+
+MEMORY_PREFIX = "toolcrib-memory-"
+UNLOCKED_FOLDER_S = 60
+"""Age from which a temporary folder without an owner is removed; a new one is locked by then."""
 
 NEIGHBOUR_NAMES = re.compile(r"library|tenants|ledger\.db.*")
 """Names beside a store of tools that may exist before the store."""
@@ -82,6 +88,26 @@ def _lock_message(folder: Path, holder: Path) -> str:
         f"the store {folder} is in use by {who}; close it there, or run a Qdrant server, "
         "which many processes can share (`toolcrib docs qdrant-server`)"
     )
+
+
+def temporary_folder() -> tuple[Path, Callable[[], None]]:
+    """Make the folder of a store in memory; return it with the function that removes it.
+
+    Folders of processes that were killed are removed first: nobody holds their locks.
+    """
+    for old in Path(tempfile.gettempdir()).glob(f"{MEMORY_PREFIX}*"):
+        with suppress(OSError, StoreLockedError, StoreWriteError):
+            if time.time() - old.stat().st_mtime > UNLOCKED_FOLDER_S:
+                lock_folder(old).release()
+                shutil.rmtree(old, ignore_errors=True)
+    made = tempfile.TemporaryDirectory(prefix=MEMORY_PREFIX, ignore_cleanup_errors=True)
+    lock = lock_folder(Path(made.name))
+
+    def remove() -> None:
+        lock.release()
+        made.cleanup()
+
+    return Path(made.name) / "store", remove
 
 
 def require_space(folder: Path, least: int) -> None:

@@ -122,6 +122,16 @@ def head_word(phrase: str) -> str:
     return phrase.rsplit(maxsplit=1)[-1]
 
 
+_SAME_KIND = (frozenset({"person", "contact", "user", "member"}),)
+"""Words that registries use for one kind of entity, in the singular."""
+
+
+def same_kind(entity: str) -> list[str]:
+    """Other words for the kind of entity of a phrase: a contact is a person as well."""
+    head = head_word(entity)
+    return sorted(word for words in _SAME_KIND if head in words for word in words - {head})
+
+
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
     """Facts of one specification about links to other tools, as its point keeps them.
@@ -129,12 +139,14 @@ class LinkFacts:
     `needs`: parameters, each with entities of which any one fits. `gives`: effort to get an
     entity's id, by entity. `recommended`: names of tools to use first, each with its parameter, or
     empty for the whole tool. `successors`: names of tools that replace a deprecated tool.
+    `action`: `make` for a tool that adds an entity, `change` for one that edits or removes it.
     """
 
     needs: tuple[tuple[str, tuple[str, ...]], ...] = ()
     gives: Mapping[str, float] = field(default_factory=dict[str, float])
     recommended: tuple[tuple[str, str], ...] = ()
     successors: tuple[str, ...] = ()
+    action: str = ""
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> LinkFacts:
@@ -145,6 +157,7 @@ class LinkFacts:
             links.get("gives", {}),
             tuple((name, parameter) for name, parameter in links.get("names", ())),
             tuple(links.get("successors", ())),
+            links.get("action", ""),
         )
 
     def payload(self) -> dict[str, Any]:
@@ -157,6 +170,7 @@ class LinkFacts:
             "gives": dict(self.gives),
             "names": [list(pair) for pair in self.recommended],
             "successors": list(self.successors),
+            "action": self.action,
         }
         yields = sorted({suffix for entity in self.gives for suffix in phrase_suffixes(entity)})
         given = {name: value for name, value in links.items() if value}

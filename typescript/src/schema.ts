@@ -61,6 +61,7 @@ export interface CapabilitiesBody {
   max_sensitivity?: "public" | "internal" | "pii" | "safety_critical" | null;
   needs?: readonly string[];
   trajectory?: readonly (Readonly<Record<string, unknown>>)[];
+  step?: string | null;
   thread_id?: string | null;
   unreadable?: number;
   bypass?: boolean | null;
@@ -104,6 +105,7 @@ export interface ClassifyBody {
   max_sensitivity?: "public" | "internal" | "pii" | "safety_critical" | null;
   needs?: readonly string[];
   trajectory?: readonly (Readonly<Record<string, unknown>>)[];
+  step?: string | null;
   thread_id?: string | null;
   unreadable?: number;
   question: string;
@@ -307,6 +309,7 @@ export interface FoundTools {
   unmatched_terms?: readonly string[];
   needs?: readonly NeedResult[];
   interleaved?: string;
+  called?: readonly string[];
   filtered?: FilterEffect;
   names?: Readonly<Record<string, string>>;
   left_out?: readonly LeftOut[];
@@ -326,6 +329,7 @@ export interface GuidanceBody {
   max_sensitivity?: "public" | "internal" | "pii" | "safety_critical" | null;
   needs?: readonly string[];
   trajectory?: readonly (Readonly<Record<string, unknown>>)[];
+  step?: string | null;
   thread_id?: string | null;
   unreadable?: number;
   given?: readonly string[];
@@ -420,8 +424,10 @@ export interface LearningStatus {
   encoder: string;
   learned_at: string | null;
   observations: number;
+  runs: number;
   servers: readonly ServerReplay[];
   tools: readonly LearnedTool[];
+  left_out?: readonly string[];
 }
 
 export interface LeftOut {
@@ -462,6 +468,11 @@ export interface Me {
   namespaces: readonly string[];
   namespace: string;
   scope: Scope;
+}
+
+export interface Message {
+  role?: string;
+  content?: string;
 }
 
 export interface MessageBody {
@@ -596,6 +607,7 @@ export interface RouteBody {
   max_sensitivity?: "public" | "internal" | "pii" | "safety_critical" | null;
   needs?: readonly string[];
   trajectory?: readonly (Readonly<Record<string, unknown>>)[];
+  step?: string | null;
   thread_id?: string | null;
   unreadable?: number;
   k?: number | "auto" | null;
@@ -660,6 +672,9 @@ export interface SearchBody {
   least?: number | null;
   needs?: readonly string[] | null;
   token_budget?: number | null;
+  history?: readonly Message[] | null;
+  called?: readonly string[] | null;
+  task?: string | null;
   query?: string | null;
   shape?: "summary" | "full" | "mcp" | "openai" | "openai-namespaces" | "anthropic" | "anthropic-deferred" | "tool_reference" | "signature" | "typescript" | "python-stub";
 }
@@ -671,6 +686,7 @@ export interface ServerReplay {
   before: number;
   after: number;
   p: number;
+  strength: number;
   verdict: "live" | "shadow";
 }
 
@@ -693,6 +709,7 @@ export interface ShapedSelection {
   degraded: readonly string[];
   needs?: readonly NeedResult[];
   interleaved?: string;
+  called?: readonly string[];
   names?: Readonly<Record<string, string>>;
   left_out?: readonly LeftOut[];
 }
@@ -825,6 +842,7 @@ export interface TurnBody {
   max_sensitivity?: "public" | "internal" | "pii" | "safety_critical" | null;
   needs?: readonly string[];
   trajectory?: readonly (Readonly<Record<string, unknown>>)[];
+  step?: string | null;
   thread_id?: string | null;
   unreadable?: number;
 }

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from toolcrib.evaluation.lint.findings import LINT_RULES, LintFinding, LintInput, apply_rules
+from toolcrib.evaluation.lint.findings import (
+    LINT_RULES,
+    LintFinding,
+    LintInput,
+    SelfSearch,
+    apply_rules,
+)
 from toolcrib.evaluation.lint.texts import own_words, purpose_of
 from toolcrib.records import ToolSpec
 
@@ -66,6 +74,33 @@ def test_one_tool_shows_what_is_wrong(rule, severity, wrong):
         "find_orders" if wrong.name == "find_orders" else wrong.id,
         (),
     ) in found(wrong)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "Args:\n    number (str): As on the invoice.",
+        "Parameters:\n- `number`: As on the invoice.",
+        ":param number: As on the invoice.",
+    ],
+)
+def test_parameters_are_also_described_in_a_section_of_the_description(section):
+    assert found(tool(description=f"{GOOD}\n\n{section}", input_schema=takes("number"))) == []
+
+
+def test_one_parameter_of_many_without_a_description_is_no_finding():
+    schema = takes("a", "b", said="What to look for.")
+    schema["properties"] |= takes("c")["properties"]
+    assert found(tool(input_schema=schema)) == []
+
+
+def test_a_name_without_a_verb_that_is_found_well_is_no_finding():
+    spec = tool("orders_by_customer")
+    first = SelfSearch("purpose", GOOD, 1, "", 0.5)
+    given = LintInput([spec], {spec.id: [first]})
+    assert not list(apply_rules(given, {"audit"}))
+    given = LintInput([spec], {spec.id: [replace(first, rank=3)]})
+    assert [each.rule for each in apply_rules(given, {"audit"})] == ["hidden-verb"]
 
 
 def test_a_name_without_a_verb_is_told_the_one_of_its_description():

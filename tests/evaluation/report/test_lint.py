@@ -10,20 +10,18 @@ from toolcrib.evaluation.report.lint import render_lint
 
 LOST = LintFinding("not-found", "error", "post/send", f"not even {HOSTILE} brings it", ("post/b",))
 REPORT = LintReport(
-    score=61.25,
     tools=2,
-    servers=(ServerLint("post", 61.25, 2, {"error": 1, "warning": 0, "info": 1}),),
+    servers=(ServerLint("post", 2, {"error": 1, "warning": 0, "info": 1}),),
     findings=(LOST, LintFinding("audit/override", "info", "post/b", "it orders \ud800 about")),
-    scores={"post/send": 40.0, "post/b": 82.5},
 )
 
 
-def test_the_page_says_the_score_and_every_finding_and_does_nothing_else():
+def test_the_page_says_every_finding_and_does_nothing_else():
     written = render_lint(REPORT)
     reader = Reader(written)
-    assert "2 tools score 61 of 100, with 1 error." in reader.text
+    assert "2 tools, with 1 error." in reader.text
     assert HOSTILE.split("</svg>")[1] in reader.text
-    for said in ("not-found", "audit", "it orders ? about", "post/send 40.0"):
+    for said in ("not-found", "audit", "it orders ? about"):
         assert said in reader.text
     assert {"script", "link", "iframe", "img", "object"}.isdisjoint(reader.tags)
     fetched = [value or "" for _, name, value in reader.attributes if name in FETCHING]
@@ -32,10 +30,10 @@ def test_the_page_says_the_score_and_every_finding_and_does_nothing_else():
 
 def test_more_than_anyone_reads_is_counted(monkeypatch):
     monkeypatch.setattr(page, "MAX_ROWS", 1)
-    many = LintReport(50.0, 1, (), (LOST, LOST, LOST), {"post/send": 50.0})
+    many = LintReport(1, (), (LOST, LOST, LOST))
     assert "And 2 more." in Reader(render_lint(many)).text
 
 
 def test_nothing_found_is_said():
-    assert "no errors" in Reader(render_lint(LintReport(90.0, 1, (), (), {"a": 90.0}))).text
-    assert "Nothing was found." in render_lint(LintReport(90.0, 1, (), (), {"a": 90.0}))
+    assert "no errors" in Reader(render_lint(LintReport(1, (), ()))).text
+    assert "Nothing was found." in render_lint(LintReport(1, (), ()))

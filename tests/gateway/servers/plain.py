@@ -71,7 +71,7 @@ def does_echo(request, arguments):
 
 
 def does_die(request, arguments):
-    sys.stderr.write("out of luck\n")
+    sys.stderr.write(f"{arguments.get('words', 'out of luck')}\n")
     sys.stderr.flush()
     os._exit(3)
 

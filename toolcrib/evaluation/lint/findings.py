@@ -25,7 +25,7 @@ class SelfSearch:
 
     `rank` counts from 1, None where the tool is not among the first `SEARCH_DEPTH`; `other` is the
     id of the best other tool, empty where there is none. `lead` is the tool's score minus the
-    other's, in [-1, 1]; `crowding` the mean cosine of the text and the best `NEAR_RANK` others.
+    other's, in [-1, 1].
     """
 
     kind: SearchKind
@@ -33,7 +33,6 @@ class SelfSearch:
     rank: int | None
     other: str
     lead: float
-    crowding: float
 
     @property
     def is_near(self) -> bool:
@@ -111,11 +110,6 @@ def lint_rule(
         return check
 
     return register
-
-
-def rule_of(finding: LintFinding) -> LintRule:
-    """The rule of a finding."""
-    return LINT_RULES[finding.rule.partition("/")[0]]
 
 
 def apply_rules(given: LintInput, ignored: Collection[str] = ()) -> Iterator[LintFinding]:

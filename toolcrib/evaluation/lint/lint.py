@@ -7,11 +7,9 @@ The work grows with the number of tools; ten thousand take some minutes on two c
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TypeAlias
 
 from toolcrib import build
@@ -19,7 +17,6 @@ from toolcrib.crib import Crib
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.evaluation.lint.findings import (
     LINT_SEVERITIES,
-    NEAR_RANK,
     LintFinding,
     LintInput,
     LintSeverity,
@@ -28,14 +25,13 @@ from toolcrib.evaluation.lint.findings import (
     SelfSearch,
     apply_rules,
     lint_rule,
-    rule_of,
 )
 from toolcrib.evaluation.lint.texts import (
     own_words,
     parameters_of,
     purpose_of,
 )
-from toolcrib.numerics import sigmoid
+from toolcrib.indexers.points import clean
 from toolcrib.records import ToolSpec
 from toolcrib.retrieval.legs import has_words
 from toolcrib.settings import Settings
@@ -71,7 +67,7 @@ def search_each(
     bare = [tool.model_copy(update={"success_examples": ()}) for tool in tools]
     found: dict[str, list[SelfSearch]] = {}
     with Crib.open(build.MEMORY, settings=settings, dense=dense) as crib:
-        crib.index_tools(bare, progress=lambda p: progress("reading the tools", p.done, p.total))
+        crib.index_tools(bare, progress=lambda p: progress("indexing the tools", p.done, p.total))
         for done, tool in enumerate(tools, start=1):
             found[tool.id] = [_search(crib, tool, kind, text) for kind, text in _texts(tool)]
             progress("asking for each tool", done, len(tools))
@@ -92,11 +88,10 @@ def _texts(tool: ToolSpec) -> Iterator[tuple[SearchKind, str]]:
 
 
 def _search(crib: Crib, tool: ToolSpec, kind: SearchKind, text: str) -> SelfSearch:
-    hits = crib.find_tools(text, k=SEARCH_DEPTH, gate=False, explain=True).tools
+    hits = crib.find_tools(text, k=SEARCH_DEPTH, gate=False).tools
     others = [hit for hit in hits if hit.id != tool.id]
     own = next((hit for hit in hits if hit.id == tool.id), None)
     best = others[0].score if others else 0.0
-    crowding = [hit.legs.get("dense", 0.0) for hit in others[:NEAR_RANK]] or [0.0]
     # One that did not come at all is at least as far behind as the last that did.
     score = own.score if own is not None else hits[-1].score if hits else 0.0
     return SelfSearch(
@@ -105,13 +100,12 @@ def _search(crib: Crib, tool: ToolSpec, kind: SearchKind, text: str) -> SelfSear
         None if own is None else own.rank,
         others[0].id if others else "",
         score - best,
-        fmean(crowding),
     )
 
 
 # -- what the answers show -------------------------------------------------------------------------
 
-MIN_LEAD = 0.04
+MIN_LEAD = 0.02
 """Score lead below which requests in other words bring the one tool as often as the other."""
 
 
@@ -153,10 +147,16 @@ def _confusable(given: LintInput) -> Iterator[Problem]:
     for tool, (purpose, *rest) in given.searches.items():
         pair = frozenset((tool, purpose.other))
         is_found = any(each.is_near for each in (purpose, *rest))
-        if is_found and purpose.other and purpose.lead < MIN_LEAD and pair not in paired:
+        is_confused = is_found and purpose.other and purpose.lead < MIN_LEAD
+        # One text twice is a finding of `same-text`.
+        if is_confused and pair not in paired and not _has_same_text(specs, pair):
             paired.add(pair)
             text = _difference(specs[tool], specs[purpose.other], purpose.lead)
             yield Problem(tool, text, (purpose.other,))
+
+
+def _has_same_text(specs: Mapping[str, ToolSpec], pair: frozenset[str]) -> bool:
+    return len({clean(specs[tool].description).casefold() for tool in pair}) < len(pair)
 
 
 def _difference(tool: ToolSpec, other: ToolSpec, lead: float) -> str:
@@ -170,34 +170,6 @@ def _difference(tool: ToolSpec, other: ToolSpec, lead: float) -> str:
     return f"asked for by its own purpose, {other.id} {how}; {advice}"
 
 
-# -- the score -------------------------------------------------------------------------------------
-
-SCORE_WEIGHTS = (1.7, -2.26, 0.61)
-"""Intercept, crowding and parameters of a logistic model of how often a request for a tool brings
-it before every tool that was not wanted. Fitted on all queries of the labelled sets; what weights
-are worth on other sets is printed by `benchmarks/lint.py --fit`. The lead did not
-help beside them."""
-
-SCORE_LOSS_BY_SEVERITY: Mapping[LintSeverity, float] = {"error": 0.15, "warning": 0.07, "info": 0.0}
-"""Shares of a tool's score that its findings take. On labelled sets, tools with errors were found
-8 to 22 points less often than the others of their set, with warnings up to 9."""
-
-
-def logit_terms(searches: Sequence[SelfSearch]) -> tuple[float, float]:
-    """Terms of the score: crowding, and the reciprocal rank by parameters (half without)."""
-    by_parameters = (each for each in searches if each.kind == "parameters")
-    by_parameters_rank = next((1 / (each.rank or 2 * SEARCH_DEPTH) for each in by_parameters), 0.5)
-    return searches[0].crowding, by_parameters_rank
-
-
-def score_of(searches: Sequence[SelfSearch], findings: Iterable[LintFinding] = ()) -> float:
-    """Score of a tool, 0 to 100: higher is easier to find."""
-    bias, *weights = SCORE_WEIGHTS
-    logit = bias + sum(w * term for w, term in zip(weights, logit_terms(searches), strict=True))
-    kept = math.prod(1 - SCORE_LOSS_BY_SEVERITY[finding.severity] for finding in findings)
-    return 100 * kept * sigmoid(logit)
-
-
 # -- the report ------------------------------------------------------------------------------------
 
 
@@ -206,26 +178,20 @@ WORST_FIRST = LINT_SEVERITIES[::-1]
 
 @dataclass(frozen=True, slots=True)
 class ServerLint:
-    """The mean score of a server's tools, and its findings by severity."""
+    """A server's tools, counted, and its findings by severity."""
 
     server: str
-    score: float
     tools: int
     findings: Mapping[LintSeverity, int]
 
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """Findings of a lint, the worst first; `scores` by tool, servers by rising score.
+    """Findings of a lint, and servers, the worst first."""
 
-    `score` is the mean over all tools, 0 to 100; higher is better.
-    """
-
-    score: float
     tools: int
     servers: tuple[ServerLint, ...]
     findings: tuple[LintFinding, ...]
-    scores: Mapping[str, float]
 
 
 def lint(
@@ -252,40 +218,19 @@ def lint(
     searches = searches or search_each(known, settings or Settings(), progress)
     findings = list(apply_rules(LintInput(known, searches, providers), set(ignored)))
     findings.sort(key=lambda each: (-LINT_SEVERITIES.index(each.severity), each.rule, each.tool))
-    by_tool: dict[str, list[LintFinding]] = {tool.id: [] for tool in known}
-    for finding in findings:
-        for tool in {finding.tool, *(finding.others if rule_of(finding).shared else ())}:
-            by_tool[tool].append(finding)
-    scores = {tool.id: round(score_of(searches[tool.id], by_tool[tool.id]), 1) for tool in known}
-    return LintReport(
-        score=_mean(scores.values()),
-        tools=len(known),
-        servers=tuple(_servers(known, scores, findings)),
-        findings=tuple(findings),
-        scores=scores,
-    )
+    return LintReport(len(known), tuple(_servers(known, findings)), tuple(findings))
 
 
-def _mean(scores: Iterable[float]) -> float:
-    found = list(scores)
-    return round(fmean(found), 1) if found else 0.0
-
-
-def _servers(
-    tools: Sequence[ToolSpec], scores: Mapping[str, float], findings: Sequence[LintFinding]
-) -> list[ServerLint]:
+def _servers(tools: Sequence[ToolSpec], findings: Sequence[LintFinding]) -> list[ServerLint]:
     server_of = {tool.id: tool.server for tool in tools}
     counted = Counter((server_of[each.tool], each.severity) for each in findings)
-    its: dict[str, list[float]] = defaultdict(list)
-    for tool, score in scores.items():
-        its[server_of[tool]].append(score)
     found = [
-        ServerLint(
-            server, _mean(of), len(of), {name: counted[server, name] for name in WORST_FIRST}
-        )
-        for server, of in its.items()
+        ServerLint(server, count, {name: counted[server, name] for name in WORST_FIRST})
+        for server, count in Counter(server_of.values()).items()
     ]
-    return sorted(found, key=lambda each: (each.score, each.server))
+    return sorted(
+        found, key=lambda each: (*(-each.findings[name] for name in WORST_FIRST), each.server)
+    )
 
 
 def fails(findings: Iterable[LintFinding], least: LintSeverity) -> bool:

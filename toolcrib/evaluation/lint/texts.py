@@ -37,11 +37,25 @@ def purpose_of(spec: ToolSpec) -> str:
     return said if has_words(said) else " ".join(split_identifier(spec.name)) or spec.name
 
 
+_ARGUMENTS = re.compile(
+    r"\b(?:args|arguments|parameters|params|inputs?)\b\W{0,8}:|(?<!\S):param\b", re.IGNORECASE
+)
+_ARGUMENT = re.compile(
+    r"(?<!\S)[-*`:]{0,3}(?:param )?([\w.-]{1,80}+)`?(?: ?\([^()]{0,80}\))?:\s([^\n]+)"
+)
+
+
 def parameters_of(spec: ToolSpec) -> Mapping[str, str]:
-    """The parameters of a tool, each with what is said of it."""
+    """The parameters of a tool, each with its description in the schema or in a section `Args:`."""
     known = object_of(spec.input_schema.get("properties"))
-    said = {name: object_of(schema).get("description") for name, schema in known.items()}
-    return {name: clean(text) if isinstance(text, str) else "" for name, text in said.items()}
+    found = {name: object_of(schema).get("description") for name, schema in known.items()}
+    section = _ARGUMENTS.search(spec.description)
+    start = section.end() if section else len(spec.description)
+    listed = {each[1]: each[2] for each in _ARGUMENT.finditer(spec.description, start)}
+    return {
+        name: clean(text) if isinstance(text, str) and text else clean(listed.get(name, ""))
+        for name, text in found.items()
+    }
 
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
@@ -72,6 +86,7 @@ _VERBS = (
     "abort accept access acknowledge acquire activate adapt add adjust aggregate alert allocate "
     "allow analyse analyze annotate answer append apply approve archive arrange ask assess assign "
     "associate attach audit authenticate authorize autocomplete backup ban batch begin bind block "
+    "are can cat chmod cp curl du exec grep has is kill ls mkdir mv ps pwd rm ssh tail "
     "book bookmark browse build bulk buy calc calculate call cancel capture cast change chat "
     "check checkout choose claim classify clean clear click clone close collect combine comment "
     "commit compare compile complete compose compress compute configure confirm connect consult "
@@ -192,11 +207,17 @@ def _names_without_verb(given: LintInput) -> Iterator[Problem]:
         if set(words) <= VAGUE:
             text = f"the name {spec.name!r} fits any tool: name what it does, and to what"
             yield Problem(spec.id, text, severity="warning")
-        elif not any(map(_is_verb, words)):
+        elif not any(map(_is_verb, words)) and not _is_found_well(given, spec.id):
             opening = _WORD.match(clean(spec.description))
             verb = _infinitive(opening.group().lower()) if opening else ""
             advice = f": begin it with {verb!r}, as the description does" if verb in VERBS else ""
             yield Problem(spec.id, f"the name {spec.name!r} holds no verb{advice}")
+
+
+def _is_found_well(given: LintInput, tool: str) -> bool:
+    """True if every search by the tool's own texts brings it first."""
+    searches = given.searches.get(tool, ())
+    return bool(searches) and all(each.rank == 1 for each in searches)
 
 
 def _is_verb(word: str) -> bool:
@@ -215,11 +236,12 @@ def _infinitive(word: str) -> str:
     return next((form for form in forms if form in VERBS), word)
 
 
-@lint_rule("undescribed-parameters", "info", "parameters have no description")
+@lint_rule("undescribed-parameters", "info", "half of the parameters have no description")
 def _undescribed_parameters(given: LintInput) -> Iterator[Problem]:
     for spec in given.tools:
         descriptions = parameters_of(spec)
-        if bare := [name for name, text in descriptions.items() if not text]:
+        bare = [name for name, text in descriptions.items() if not text]
+        if bare and 2 * len(bare) >= len(descriptions):
             count = f"{len(bare)} of {len(descriptions)} parameters"
             yield Problem(spec.id, f"{count} have no description: {_first_names(bare)}")
 
@@ -297,6 +319,7 @@ MIN_FAMILY_TOOLS = 6
     "family",
     "info",
     "tools differ in one word and take the same parameters: they could be one",
+    shared=True,
 )
 def _families(given: LintInput) -> Iterator[Problem]:
     """Tools of a server that do the same and take the same parameters."""

@@ -30,7 +30,6 @@ def render_lint(report: LintReport) -> str:
         lead=_lead(report),
         counted=counted,
         rules=[(rule, LINT_RULES[rule].title, found) for rule, found in by_rule.items()],
-        worst=sorted(report.scores.items(), key=lambda pair: (pair[1], pair[0]))[:20],
         most=MAX_ROWS,
     )
 
@@ -39,4 +38,4 @@ def _lead(report: LintReport) -> str:
     lost = sum(finding.severity == "error" for finding in report.findings)
     said = f"{lost:,} error{'s' * (lost != 1)}" if lost else "no errors"
     tools = f"{report.tools:,} tool{'s' * (report.tools != 1)}"
-    return f"{tools} score {report.score:.0f} of 100, with {said}."
+    return f"{tools}, with {said}."

@@ -91,6 +91,23 @@ class SetFinder(Protocol):
         ...
 
 
+@runtime_checkable
+class StepFinder(Protocol):
+    """A system that follows the steps of an agent's run."""
+
+    def find_step(self, said: str, k: int, called: Sequence[str], task: str) -> tuple[str, ...]:
+        """Ids of the best `k` tools for the next call, none of those that were called."""
+        ...
+
+    def learn_runs(self, runs: Sequence[Sequence[str]]) -> None:
+        """Learn from the calls of other runs, in place of those learned before."""
+        ...
+
+    def search(self, query: str, k: int, among: Sequence[str] | None = None) -> Answer:
+        """As `System.search`."""
+        ...
+
+
 class Baseline(ABC):
     """A library as a `System`: it ranks, and what was not asked for is left out here.
 

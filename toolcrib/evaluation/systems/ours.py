@@ -13,6 +13,7 @@ from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.systems.base import Answer, Ranked, System
 from toolcrib.indexers.enrichment import prepare_entries
 from toolcrib.indexers.points import layout
+from toolcrib.learning.runs import Run, tool_use
 from toolcrib.records import ToolSpec
 from toolcrib.settings import Settings
 from toolcrib.store.base import Store, point_id
@@ -150,6 +151,18 @@ class _OwnSystem:
         assert self._crib is not None, "index comes first"
         found = self._crib.find_tools(query, "auto", coverage=coverage, gate=False)
         return tuple(hit.id for hit in found.tools)
+
+    def find_step(self, said: str, k: int, called: Sequence[str], task: str) -> tuple[str, ...]:
+        """Ids of the best `k` tools for the next call, none of those that were called."""
+        assert self._crib is not None, "index comes first"
+        found = self._crib.find_tools(said, k, called=called, task=task, gate=False)
+        return tuple(hit.id for hit in found.tools)
+
+    def learn_runs(self, runs: Sequence[Sequence[str]]) -> None:
+        """Learn from the calls of other runs, in place of those learned before."""
+        assert self._crib is not None, "index comes first"
+        made = (Run(str(place), 0.0, "", tuple(run)) for place, run in enumerate(runs))
+        self._crib.tools.use_learned(None, tool_use(made, 0.0))
 
     def close(self) -> None:
         """Forget the crib; the index is shared, and goes with `OwnSystems.close`."""

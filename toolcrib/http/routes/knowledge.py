@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, Self, TypeAlias, TypeVar, cast
 
-from pydantic import Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -59,11 +59,19 @@ _CollectionName = Annotated[
 DocumentName = Annotated[QueryText, Field(max_length=1000)]
 _Place = Annotated[int, Field(ge=0, le=2**53), AS_WHOLE]
 
-BASE64 = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+BASE64 = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+
+
+def _require_base64(text: str) -> str:
+    # Matching the pattern holds the interpreter for 0.6 s where decoding 6 MB takes 0.05 s.
+    base64.b64decode(text, validate=True)
+    return text
+
+
 Base64 = Annotated[
     str,
-    Field(pattern=BASE64 + r"\Z"),
-    WithJsonSchema({"type": "string", "contentEncoding": "base64", "pattern": BASE64 + "$"}),
+    AfterValidator(_require_base64),
+    WithJsonSchema({"type": "string", "contentEncoding": "base64", "pattern": BASE64}),
 ]
 
 EXAMPLE_COLLECTION: dict[str, Any] = {

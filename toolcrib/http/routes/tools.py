@@ -39,6 +39,7 @@ from toolcrib.records import (
     FindResult,
     IndexReport,
     LeftOut,
+    Message,
     Refusal,
     Scope,
     ToolHit,
@@ -48,7 +49,7 @@ from toolcrib.records import (
 )
 from toolcrib.records.codec import as_json
 from toolcrib.records.reports import CheckedTools, Held
-from toolcrib.retrieval.options import MAX_NEEDS, SearchOptions
+from toolcrib.retrieval.options import MAX_CALLED, MAX_NEEDS, SearchOptions, text_to_search
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import (
     AnyOf,
@@ -96,10 +97,16 @@ EXAMPLE_TOOL: dict[str, Any] = {
 SEARCHES: list[dict[str, Any]] = [
     {"query": "write a mail", "k": 3},
     {"needs": ["Send a mail", "List the events of a calendar"]},
+    {
+        "query": "Now let me write the report to a file.",
+        "task": "Sum up this week's tickets",
+        "called": ["desk/list_tickets"],
+    },
 ]
 QUERY_OR_NEEDS = [
     {"required": ["query"], "properties": {"query": {"type": "string"}}},
     {"required": ["needs"], "properties": {"needs": {"type": "array", "minItems": 1}}},
+    {"required": ["task"], "properties": {"task": {"type": "string"}}},
 ]
 
 # -- search ----------------------------------------------------------------------------------
@@ -109,7 +116,7 @@ QUERY_OR_NEEDS = [
     frozen=True, kw_only=True, config=documented(examples=SEARCHES, anyOf=QUERY_OR_NEEDS)
 )
 class SearchBody(SearchOptions):
-    """A search: a query, or `needs`, one line for each wished tool.
+    """A search: a query, or `needs`, one line for each wished tool, or a step of a `task`.
 
     Each need is searched and judged by itself; a query fills the places that needs leave. The
     answer has `k` tools; with `auto`, as many as contain all needed tools with the probability
@@ -117,7 +124,10 @@ class SearchBody(SearchOptions):
     `gate` the ranking comes unjudged. `explain` adds the contribution of each leg. A
     `token_budget` replaces `k` by as many of the best tools as fit, at least one: a token is three
     characters of a tool in its `form`, which the shape `signature` sets. In the `order` of ids
-    equal tools always come in the same order.
+    equal tools always come in the same order. `history` are earlier messages, which count beside
+    the query. `called` are the ids of tools that an agent's run has called, in its order, which
+    the answer leaves out. With the `task` that the run began with, the query is what the agent
+    wrote before its next call.
     """
 
     query: QueryText | None = None
@@ -126,6 +136,9 @@ class SearchBody(SearchOptions):
     coverage: Annotated[float, Field(ge=0, le=1)] | None = None
     least: Annotated[float, Field(ge=0, le=1)] | None = None
     token_budget: TokenBudget | None = None
+    history: list[Message] | None = None
+    called: Annotated[list[Identifier], Field(max_length=MAX_CALLED)] | None = None
+    task: QueryText | None = None
     shape: Shape = "summary"
 
 
@@ -152,7 +165,8 @@ async def find_tools(context: RequestContext, body: SearchBody) -> Response:
         given["form"] = "signature"
     options = SearchOptions(**given)
     found = await context.read(lambda crib: crib.tools.find(body.query, options))
-    text = "\n".join(each for each in (body.query, *(body.needs or ())) if each is not None)
+    asked = text_to_search(body.query, options)
+    text = "\n".join(each for each in (asked, *(body.needs or ())) if each is not None)
     context.record_answer(found.took_ms, verdict=found.verdict, degraded=found.degraded, text=text)
     return shaped(found, found.tools, body.shape, "tools")
 

@@ -112,7 +112,8 @@ class TurnBody(Body):
     `scope` narrows the key's; `max_sensitivity` is the limit of the answer's destination.
     `trajectory`: the agent's events so far, of the types `tool` (`name`, `parameters`, `success`,
     `error`, `result`), `prompt` (`text`) and `search` (`text`, `found`), each with `at` in
-    seconds; invalid events are ignored. `thread_id`: id of the conversation, returned as it is.
+    seconds; invalid events are ignored. `step`: what the agent wrote before its next call, which
+    the tools are then searched for. `thread_id`: id of the conversation, returned as it is.
     """
 
     model_config = documented(examples=[EXAMPLE_TURN])
@@ -125,6 +126,7 @@ class TurnBody(Body):
     max_sensitivity: Sensitivity | None = None
     needs: list[QueryText] = Field(default=[], max_length=MAX_NEEDS)
     trajectory: list[dict[str, Any]] = Field(default=[], max_length=MAX_TRAJECTORY_EVENTS)
+    step: str | None = None
     thread_id: str | None = Field(default=None, max_length=200)
     unreadable: Annotated[int, Field(ge=0, le=2**31), AS_WHOLE] = 0
 

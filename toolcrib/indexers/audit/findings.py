@@ -31,9 +31,14 @@ class Sign:
     group: str = ""
 
 
-def blocks(findings: Iterable[Finding]) -> bool:
-    """Look for a finding that keeps a tool from being served."""
-    return any(finding.severity == "block" for finding in findings)
+def blocks(findings: Iterable[Finding], *, strict: bool = False) -> bool:
+    """Look for a finding that keeps a tool from being served; with `strict` a warning does."""
+    return any(each.severity == "block" or (strict and is_warning(each)) for each in findings)
+
+
+def is_warning(finding: Finding) -> bool:
+    """True for what an honest tool might say, which a person should see."""
+    return finding.severity == "warning"
 
 
 # -- texts of a specification ----------------------------------------------------------------------

@@ -259,13 +259,13 @@ def _unknown_format_reason(source: Source) -> str:
         return "holds no tools"
     if kind := other_kind(data):
         return f"is {kind}, and holds no tools"
-    first = next(iter(data)) if isinstance(data, list) else data
+    shape = kind_of(data)
+    first: object = data[0] if shape == "a list" else data
     if is_object(first) and "name" in first:
         return (
             "has a `name` and nothing else that makes it a tool: give a `server`, an "
             "`input_schema` or another field of tools, or say --format toolspec"
         )
-    shape = kind_of(data)
     if is_object(data):
         keys = sorted(data)
         more = ", …" if len(keys) > MAX_SHOWN_KEYS else ""

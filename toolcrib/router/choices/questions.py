@@ -375,9 +375,10 @@ def _branch_of(ids: Sequence[str]) -> type[_Branch]:
 
         @classmethod
         def of_words(cls, words: str) -> Branch | None:
-            """Answer in words, which may name no class; None for JSON of another shape."""
+            """Answer in words, which may name no class; None for JSON that names none."""
             is_text = has_words(words) and not words.lstrip().startswith(("{", "["))
-            return cls(branch=words) if is_text else None
+            is_named = read_label(words, ids) is not None
+            return cls(branch=words) if is_text or is_named else None
 
     return Branch
 

@@ -479,9 +479,7 @@ class SemanticDetector:
             reading = self._reading(text, query.text, found)
             told = self._predict(query.dense, reading)
             if own is not None and own.dense is not None and own.text != query.text:
-                alone = self._model.features.of(self._reading(text, own.text, found))
-                judge = self._model.classifiers["smalltalk"]
-                told["smalltalk"] = judge.predict(own.dense, alone)
+                told["smalltalk"] = self._smalltalk_alone(own, own.dense, found)
         except EncoderError as error:
             logger.warning("the classifier of turns failed; cues are read instead: %s", error)
             return self._otherwise.detect(text, query, entities=entities)
@@ -525,6 +523,14 @@ class SemanticDetector:
             confidence=min(confidences["intent"], confidences["domain"]),
             signals=signals,
         )
+
+    def _smalltalk_alone(
+        self, own: EncodedQuery, vector: FloatArray, found: tuple[Entity, ...]
+    ) -> Prediction:
+        """Small talk of a turn that was joined with an earlier message, by its own text."""
+        reading = self._reading(own.text, own.text, found)
+        judge = self._model.classifiers["smalltalk"]
+        return judge.predict(vector, self._model.features.of(reading))
 
     def _predict(self, vector: FloatArray, reading: ReadText) -> dict[str, Prediction]:
         told = self._turns.tell(reading.letters) if self._is_told else {}

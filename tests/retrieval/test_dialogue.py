@@ -1,0 +1,90 @@
+"""Dialogue: what a user said before counts beside the query, by its own score."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcrib import Crib, ToolSpec
+from toolcrib.errors import QueryError
+from toolcrib.retrieval.dialogue import (
+    MAX_DIALOGUE_CHARS,
+    Dialogue,
+    read_dialogue,
+    read_messages,
+)
+
+SAID = [
+    {"role": "user", "content": "Where is parcel 4410?"},
+    {"role": "assistant", "content": "Parcel 4410 is in Bergen."},
+]
+
+
+@pytest.fixture(scope="module")
+def crib():
+    with Crib.open(":memory:") as crib:
+        crib.index_tools(
+            ToolSpec(name="track_parcel", description="Tell where a parcel is now."),
+            ToolSpec(name="delete_branch", description="Delete a branch of a repository."),
+            ToolSpec(name="send_mail", description="Send a mail to somebody."),
+            ToolSpec(name="weather", description="Forecast the weather of a place."),
+        )
+        yield crib
+
+
+def first(found):
+    return found.tools[0].name
+
+
+def test_what_was_said_before_names_what_a_follow_up_leaves_out(crib):
+    found = crib.find_tools("and 4411?", history=SAID)
+    assert first(found) == "track_parcel"
+    assert found.query == "and 4411?"
+
+
+def test_a_change_of_subject_wins_by_its_own_words(crib):
+    assert first(crib.find_tools("and now delete the branch", history=SAID)) == "delete_branch"
+
+
+def test_a_text_with_role_marks_is_read_as_a_dialogue(crib):
+    said = "user: Where is parcel 4410? system: It is in Bergen. user: And 4411?"
+    assert first(crib.find_tools(said)) == "track_parcel"
+    assert read_dialogue(said) == Dialogue(
+        "And 4411?", "Where is parcel 4410?\nAnd 4411?", is_marked=True
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Delete the branch",
+        "user: delete the branch",
+        "Add a user: Ada, and an agent: Bob",
+        "system: be brief assistant: yes",
+    ],
+)
+def test_any_other_text_is_one_message(text):
+    assert read_dialogue(text) is None
+
+
+def test_a_history_without_words_of_the_user_changes_nothing(crib):
+    alone = crib.find_tools("send a mail", explain=True)
+    for history in ([], SAID[1:], [{"role": "user", "content": " "}]):
+        found = crib.find_tools("send a mail", history=history, explain=True)
+        assert found.tools == alone.tools
+
+
+def test_the_oldest_messages_make_room_for_the_newest():
+    long = {"role": "user", "content": "x" * MAX_DIALOGUE_CHARS}
+    made = read_dialogue("and 4411?", read_messages([long, *SAID]))
+    assert made == Dialogue("and 4411?", "Where is parcel 4410?\nand 4411?")
+
+
+def test_a_needed_tool_is_searched_by_its_own_line(crib):
+    plain = crib.find_tools(needs=["forecast of the weather"])
+    assert crib.find_tools(needs=["forecast of the weather"], history=SAID).tools == plain.tools
+
+
+@pytest.mark.parametrize("history", [["hello"], [{"role": 1}], 7])
+def test_an_entry_that_is_no_message_is_refused(crib, history):
+    with pytest.raises(QueryError, match="history"):
+        crib.find_tools("send a mail", history=history)

@@ -1,0 +1,181 @@
+"""Steps of recorded runs: how often a tool is shown when an agent first calls it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from toolcrib.errors import SourceError
+from toolcrib.evaluation.dataset import FileRow, read_all
+from toolcrib.evaluation.systems.base import StepFinder, System
+from toolcrib.indexers.readers.registry import tool_entries
+from toolcrib.records import ToolSpec
+from toolcrib.records.codec import Score
+from toolcrib.retrieval.legs import has_words
+
+FOLDS = 5
+"""Parts of the tasks; what is learned for one part comes from the runs of the others."""
+
+
+class StepRow(FileRow):
+    """Step of a run: what the agent wrote, and the id of the tool that it then called."""
+
+    said: str = ""
+    tool: str | None = None
+
+
+class RunRow(FileRow):
+    """Run of an agent: the user's task, and its steps."""
+
+    run: str
+    task: Annotated[str, Field(min_length=1)]
+    steps: tuple[StepRow, ...]
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Ids of the tools that the run called, in its order."""
+        return tuple(step.tool for step in self.steps if step.tool is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstUse:
+    """First call of a tool in a run: what the agent wrote last, and what it had called."""
+
+    task: str
+    said: str
+    called: tuple[str, ...]
+    tool: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepScores:
+    """Share of first uses whose tool is among the first `k` beside those called, by `k`.
+
+    `by_task` is the mean of the tasks' own shares.
+    """
+
+    shown: dict[int, Score]
+    by_task: dict[int, Score]
+
+
+@dataclass(frozen=True, slots=True)
+class StepEvaluation:
+    """First uses of recorded runs, and the share that each way to ask shows."""
+
+    name: str
+    tools: int
+    runs: int
+    tasks: int
+    first_uses: int
+    scores: dict[str, StepScores]
+
+
+def load_runs(folder: Path) -> tuple[list[ToolSpec], list[RunRow]]:
+    """Tools (`tools.jsonl`) and runs (`steps.jsonl`) of a folder.
+
+    Raises:
+        SourceError: a file cannot be read, a row is wrong, or there is no run.
+    """
+    found = [item for _, item in tool_entries(str(folder / "tools.jsonl"), None, None)]
+    runs = [row for _, row in read_all(folder / "steps.jsonl", RunRow)]
+    if not runs:
+        raise SourceError(str(folder / "steps.jsonl"), "", "holds no run")
+    return [item for item in found if isinstance(item, ToolSpec)], runs
+
+
+def first_uses(run: RunRow, known: set[str]) -> Iterator[FirstUse]:
+    """First calls of a run's known tools; before its first words an agent only has its task."""
+    said, called = run.task, list[str]()
+    for step in run.steps:
+        said = step.said if has_words(step.said) else said
+        if step.tool in known and step.tool not in called:
+            yield FirstUse(run.task, said, tuple(called), step.tool)
+        if step.tool is not None:
+            called.append(step.tool)
+
+
+Ask = Callable[[FirstUse, int], Sequence[str]]
+
+
+def evaluate_steps(
+    name: str,
+    tools: Sequence[ToolSpec],
+    runs: Sequence[RunRow],
+    systems: Mapping[str, Callable[[], System]],
+    ks: Sequence[int],
+    progress: Callable[[str, int, int], None] = lambda _name, _done, _total: None,
+) -> StepEvaluation:
+    """Ask every system by the agent's words; those that follow steps also with the run's calls."""
+    known, tasks = {tool.id for tool in tools}, sorted({run.task for run in runs})
+    uses = [use for run in runs for use in first_uses(run, known)]
+    scores: dict[str, StepScores] = {}
+
+    def measure(way: str, ask: Ask, asked: Sequence[FirstUse]) -> list[tuple[FirstUse, int]]:
+        places: list[tuple[FirstUse, int]] = []
+        for done, use in enumerate(asked, start=1):
+            found = list(ask(use, max(ks)))
+            places.append((use, found.index(use.tool) if use.tool in found else max(ks)))
+            progress(way, done, len(asked))
+        return places
+
+    for system_name, make in systems.items():
+        with closing(make()) as system:
+            system.index(tools)
+            ways: dict[str, Ask] = {f"{system_name}, words": _by_words(system)}
+            if isinstance(system, StepFinder):
+                ways = {f"{system_name}, task once": _by_task(system), **ways}
+                ways[f"{system_name}, steps"] = _by_step(system)
+            for way, ask in ways.items():
+                scores[way] = _scores(measure(way, ask, uses), ks)
+            if isinstance(system, StepFinder):
+                way = f"{system_name}, steps, learned"
+                places: list[tuple[FirstUse, int]] = []
+                for part in _parts(tasks):
+                    system.learn_runs([run.tools for run in runs if run.task not in part])
+                    kept = [use for use in uses if use.task in part]
+                    places += measure(way, _by_step(system), kept)
+                scores[way] = _scores(places, ks)
+    return StepEvaluation(name, len(tools), len(runs), len(tasks), len(uses), scores)
+
+
+def _by_words(system: System) -> Ask:
+    def ask(use: FirstUse, k: int) -> list[str]:
+        found = [each.id for each in system.search(use.said, k + len(set(use.called))).ranked]
+        return [tool for tool in found if tool not in use.called][:k]
+
+    return ask
+
+
+def _by_task(system: System) -> Ask:
+    return lambda use, k: [each.id for each in system.search(use.task, k).ranked]
+
+
+def _by_step(system: StepFinder) -> Ask:
+    return lambda use, k: system.find_step(use.said, k, use.called, use.task)
+
+
+def _parts(tasks: Sequence[str]) -> list[set[str]]:
+    shuffled = list(tasks)
+    random.Random(0).shuffle(shuffled)  # noqa: S311 -- a split, no secret
+    return [part for place in range(FOLDS) if (part := set(shuffled[place::FOLDS]))]
+
+
+def _scores(places: Sequence[tuple[FirstUse, int]], ks: Sequence[int]) -> StepScores:
+    by_task: dict[str, list[int]] = {}
+    for use, place in places:
+        by_task.setdefault(use.task, []).append(place)
+    total = max(len(places), 1)
+    return StepScores(
+        {k: sum(place < k for _, place in places) / total for k in ks},
+        {
+            k: sum(sum(p < k for p in each) / len(each) for each in by_task.values())
+            / max(len(by_task), 1)
+            for k in ks
+        },
+    )

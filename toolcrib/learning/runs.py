@@ -1,0 +1,142 @@
+"""Runs: the tools that each run of an agent called with success, and what it calls next.
+
+Counts are by key: a key moves what is learned by no more than its share of all runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import TypeAlias
+
+from toolcrib.caches import BoundedMap
+from toolcrib.learning.lessons import MIN_EXAMPLE_WEIGHT, age_weight
+from toolcrib.learning.observations import DAY_S
+from toolcrib.retrieval.steps import ToolUse
+from toolcrib.store.base import point_id
+from toolcrib.store.records_db import DbRow, RecordsDb
+
+MAX_RUNS = 5_000
+"""Runs kept in a namespace; the oldest are removed."""
+
+MAX_RUN_CALLS = 200
+"""Calls kept of a run, the last ones; a call of the tool that was called just before adds none."""
+
+MIN_RUNS = 20
+"""Runs of the last `HALF_LIFE_DAYS` below which nothing is learned."""
+
+MAX_DECISIONS = 100_000
+"""Decisions whose runs are remembered until their calls are reported."""
+
+
+Weights: TypeAlias = defaultdict[str, float]
+"""Weights of runs by the key that they were made with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run of an agent: the tools that it called with success, in their order.
+
+    `at` is the time of the last call, in Unix seconds; `by` the id of the caller's key.
+    """
+
+    id: str
+    at: float
+    by: str
+    tools: tuple[str, ...]
+
+    @property
+    def day(self) -> str:
+        """Day of the last call in UTC, as `2026-01-31`."""
+        return datetime.fromtimestamp(self.at, UTC).date().isoformat()
+
+    def row(self) -> DbRow:
+        """Row of the run."""
+        return DbRow(self.id, self.at, {"by": self.by, "tools": list(self.tools)})
+
+
+class RunTable:
+    """Runs of a namespace, in the table `runs/NAMESPACE`. Safe for several threads.
+
+    Every method raises `StoreError` if the database fails.
+    """
+
+    def __init__(self, database: Callable[[], RecordsDb], namespace: str) -> None:
+        self._database, self._table = database, f"runs/{namespace}"
+        self._keys: BoundedMap[str, tuple[str, str]] = BoundedMap(MAX_DECISIONS)
+        self._lock = threading.Lock()
+
+    def remember(self, decision_id: str, session: str | None, by: str) -> None:
+        """Keep the run of a decision; without a session the decision is a run of its own."""
+        self._keys[decision_id] = f"{by}\n{session or decision_id}", by
+
+    def record(self, decision_id: str, tool: str, at: float) -> bool:
+        """Add a successful call to the run of a decision; False if the decision is unknown."""
+        known = self._keys.get(decision_id)
+        if known is None:
+            return False
+        run_id = hashlib.blake2b(known[0].encode(), digest_size=16).hexdigest()
+        with self._lock:
+            row = self._database().get(self._table, run_id)
+            tools: list[str] = [] if row is None else row.body["tools"]
+            if tools[-1:] != [tool]:
+                run = Run(run_id, at, known[1], (*tools, tool)[-MAX_RUN_CALLS:])
+                self._database().put(self._table, run.row())
+        return True
+
+    def read(self) -> list[Run]:
+        """Read the newest `MAX_RUNS`, oldest first, and remove older runs."""
+        rows = list(self._database().read(self._table))
+        if len(rows) > MAX_RUNS:
+            rows = rows[-MAX_RUNS:]
+            self._database().prune(self._table, before=rows[0].at)
+        return [Run(row.id, row.at, row.body["by"], tuple(row.body["tools"])) for row in rows]
+
+    def remove(self, what: str) -> int:
+        """Remove and count the runs of a day or a key; a tool is removed from every run."""
+        removed = 0
+        for run in self.read():
+            if what in {run.day, run.by or None}:
+                removed += self._database().delete(self._table, run.id)
+            elif what in run.tools:
+                left = tuple(tool for tool in run.tools if tool != what)
+                self._database().put(self._table, Run(run.id, run.at, run.by, left).row())
+        return removed
+
+
+def tool_use(runs: Iterable[Run], now: float) -> ToolUse | None:
+    """Use of tools by runs, which decay as lessons do; None for fewer than `MIN_RUNS` new ones."""
+    weights = {run: age_weight((now - run.at) / DAY_S, changed=False) for run in runs if run.tools}
+    weights = {run: weight for run, weight in weights.items() if weight >= MIN_EXAMPLE_WEIGHT}
+    whole = math.fsum(weights.values())
+    if sum(weight >= 1 / 2 for weight in weights.values()) < MIN_RUNS:
+        return None
+    by_key: Weights = defaultdict(float)
+    called: defaultdict[int, Weights] = defaultdict(lambda: defaultdict(float))
+    nexts: defaultdict[tuple[int, int], Weights] = defaultdict(lambda: defaultdict(float))
+    for run, weight in weights.items():
+        points = list(map(point_id, run.tools))
+        by_key[run.by] += weight
+        for point in set(points):
+            called[point][run.by] += weight
+        for pair in set(pairwise(points)):
+            nexts[pair][run.by] += weight
+    shares = {key: weight / whole for key, weight in by_key.items() if key}
+    after: defaultdict[int, dict[int, float]] = defaultdict(dict)
+    for (first, second), counts in nexts.items():
+        if first != second:
+            after[first][second] = _part(counts, sum(called[first].values()), shares)
+    return ToolUse({p: _part(c, whole, shares) ** 0.5 for p, c in called.items()}, dict(after))
+
+
+def _part(counts: Mapping[str, float], whole: float, shares: Mapping[str, float]) -> float:
+    """Part of a whole that the counts of all keys are, each key's no more than its share."""
+    total = sum(counts.values())
+    bounds = ((total - counts[key]) / whole + shares[key] for key in counts.keys() & shares.keys())
+    return min(total / whole, *bounds, 1.0)

@@ -1,0 +1,87 @@
+"""Dialogue: the words of a query, and all that its user said before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from toolcrib.errors import QueryError
+from toolcrib.records.codec import in_words
+from toolcrib.records.turns import MAX_HISTORY_MESSAGES, Message
+
+OWN_SHARE, MARKED_OWN_SHARE = 0.4, 0.3
+"""Weight of the last message's own words; the rest is for all that the user said. The second is
+for a text that is a dialogue itself, whose last message mostly completes an earlier one."""
+
+MAX_DIALOGUE_CHARS = 2_000
+"""Characters of a dialogue that are searched: the encoder reads some 1,000, the words count all."""
+
+_MARK = re.compile(r"(?<!\S)(user|human|system|assistant|ai|bot|agent)\s?:", re.IGNORECASE)
+_USERS = frozenset({"user", "human"})
+
+
+@dataclass(frozen=True, slots=True)
+class Dialogue:
+    """Last message of a user, and all messages of the user; `is_marked` by roles in the text."""
+
+    own: str
+    whole: str
+    is_marked: bool = False
+
+
+def read_messages(given: Iterable[Any]) -> tuple[Message, ...]:
+    """Newest messages of a history, from messages or dictionaries.
+
+    Raises:
+        QueryError: an entry is no message.
+    """
+    try:
+        return tuple(map(Message.model_validate, list(given)[-MAX_HISTORY_MESSAGES:]))
+    except (TypeError, ValidationError) as error:
+        reason = in_words(error, "message") if isinstance(error, ValidationError) else str(error)
+        raise QueryError(
+            f"history is a list of messages with role and content: {reason}"
+        ) from error
+
+
+def read_dialogue(query: str, history: Sequence[Message] = ()) -> Dialogue | None:
+    """Dialogue of a query with its history, or of a query with role marks; None for one message.
+
+    A text has role marks if it begins with one and has a second: `user: ... system: ...`.
+    """
+    earlier = [each.content for each in history if each.role == "user" and each.content.strip()]
+    marked = _marked_messages(query)
+    if not marked and not earlier:
+        return None
+    *before, own = marked or [query]
+    return Dialogue(own, _newest([*earlier, *before, own]), is_marked=bool(marked))
+
+
+def _marked_messages(text: str) -> list[str]:
+    """Messages of the user in a text with role marks; empty for any other text."""
+    found = list(_MARK.finditer(text))
+    if len(found) <= 1 or text[: found[0].start()].strip():
+        return []
+    ends = [*(mark.start() for mark in found[1:]), len(text)]
+    said = (
+        text[mark.end() : end].strip()
+        for mark, end in zip(found, ends, strict=True)
+        if mark.group(1).lower() in _USERS
+    )
+    return list(filter(None, said))
+
+
+def _newest(messages: Sequence[str]) -> str:
+    """Messages in their order, without the oldest beyond the limit; the last one is whole."""
+    kept: list[str] = []
+    left = MAX_DIALOGUE_CHARS
+    for message in reversed(messages):
+        left -= len(message)
+        if kept and left < 0:
+            break
+        kept.append(message)
+    return "\n".join(reversed(kept))

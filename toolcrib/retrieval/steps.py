@@ -1,0 +1,187 @@
+"""Steps of an agent: score gains by the servers in use, by verbs, and by what other runs called.
+
+Fitted on runs of real agents, whole tasks left out (docs/how-to/long-tasks.md).
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from toolcrib.caches import cached_texts
+from toolcrib.retrieval.legs import MAX_NAME_CHARS
+from toolcrib.retrieval.options import SearchOptions
+from toolcrib.store.base import Store, point_id
+from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
+from toolcrib.text import split_identifier
+
+MAX_SENTENCES, SENTENCE_SHARE = 4, 0.9
+"""Last sentences that are searched by themselves, and the share of their scores that counts."""
+
+SERVER_GAIN = 0.12
+"""Score that a tool gains if its server is in use."""
+
+VERB_WEIGHT = 0.04
+"""Score for each unit of a verb's log ratio."""
+
+USE_WEIGHT, CALLED_SHARE, AFTER_SHARE = 0.4, 0.7, 0.7
+"""Weight of other runs' use beside the score; in it, the shares of how many runs called the tool,
+and of how many called it right after this run's last tools, 1 together at most."""
+
+LAST_TOOLS = 3
+"""Tools called last, after which other runs' next calls count."""
+
+MAX_SERVER_TOOLS, MAX_USED_TOOLS = 500, 200
+"""Tools of servers in use, and tools that other runs called, which are scored in any case."""
+
+MAX_GAINED_SCORE = 0.999
+"""A score of 1 belongs to tools that are called by name."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?:;])\s|\n")
+
+
+def last_sentences(text: str) -> list[str]:
+    """Last sentences of a text, to be searched by themselves; none of a text of one sentence."""
+    found = [part.strip() for part in _SENTENCE_END.split(text)]
+    found = [part for part in found if any(map(str.isalnum, part))]
+    return found[-MAX_SENTENCES:] if len(found) > 1 else []
+
+
+@cache
+def verb_ratios() -> Mapping[str, float]:
+    """Log of a verb's share among the tools that agents call over its share among all tools.
+
+    The empty verb stands for names without any of the others.
+    """
+    path = Path(__file__).with_name("verbs.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    return {verb: float(ratio) for verb, ratio in rows}
+
+
+@cached_texts(4_096, MAX_NAME_CHARS)
+def verb_ratio(name: str) -> float:
+    """Log ratio of the first verb of a tool's name."""
+    ratios = verb_ratios()
+    words = (word.lower() for word in split_identifier(name))
+    return ratios[next((word for word in words if word in ratios), "")]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToolUse:
+    """Use of tools by other runs, all in [0, 1].
+
+    `called`: root of the share of runs that called each point. `after`: of the runs that
+    called a point, the share that called each other point next.
+    """
+
+    called: Mapping[int, float]
+    after: Mapping[int, Mapping[int, float]]
+
+    def of(self, points: Iterable[int], last: Sequence[int]) -> dict[int, float]:
+        """Use of these points after the `last` ones."""
+        nexts = [self.after.get(point, {}) for point in last]
+
+        def use(point: int) -> float:
+            after = sum(each.get(point, 0.0) for each in nexts) / max(len(nexts), 1)
+            return min(1.0, CALLED_SHARE * self.called.get(point, 0.0) + AFTER_SHARE * after)
+
+        return {point: use(point) for point in points}
+
+    def most_called(self) -> list[int]:
+        """Points that most runs called."""
+        return sorted(self.called, key=lambda point: (-self.called[point], point))[:MAX_USED_TOOLS]
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Calls of a run so far: ids of its tools by point, the tool called last at the end.
+
+    `is_step`: the query is what the agent wrote before a call, and no search of its own.
+    `servers` are those in use.
+    """
+
+    called: Mapping[int, str] = field(default_factory=dict[int, str])
+    servers: frozenset[str] = frozenset()
+    is_step: bool = False
+
+    @classmethod
+    def read(cls, store: Store, options: SearchOptions, allowed: Filter | None) -> RunState:
+        """State of the options; tools that are not `allowed`, or unknown, count for nothing.
+
+        A name stands for an id where one tool alone has it.
+        """
+        named = list(reversed(dict.fromkeys(reversed(options.called or ()))))
+        only = HasId(frozenset(map(point_id, named)))
+        by_name = _payloads(store, all_of(only, allowed)) if named else {}
+        if unknown := [name for name in named if name not in by_name]:
+            keys = AnyOf("name_key", sorted({name.casefold() for name in unknown}))
+            others = _payloads(store, all_of(keys, allowed)).values()
+            counts = Counter(each["name"] for each in others)
+            by_name |= {each["name"]: each for each in others if counts[each["name"]] == 1}
+        found = [by_name[name] for name in named if name in by_name]
+        called = {point_id(each["id"]): each["id"] for each in found}
+        servers = frozenset(each["server"] for each in found) - {""}
+        return cls(called, servers, options.task is not None)
+
+    def ids(self) -> tuple[str, ...]:
+        """Ids of the tools that were called."""
+        return tuple(self.called.values())
+
+    def points(self, store: Store, limits: Filter | None, use: ToolUse | None) -> set[int]:
+        """Points to score in any case: tools of servers in use, and what most runs called."""
+        here = all_of(AnyOf("server", sorted(self.servers)), limits)
+        found = {r.id for r in islice(store.scroll(here, ("id",)), MAX_SERVER_TOOLS)}
+        if use is not None:
+            known = all_of(HasId(frozenset(use.most_called())), limits)
+            found |= {r.id for r in store.scroll(known, ("id",))}
+        return found
+
+    def gains(
+        self, store: Store, scores: Mapping[int, float], use: ToolUse | None
+    ) -> dict[str, dict[int, float]]:
+        """Gains of scored points by their causes; the sums with the scores are in [0, 1)."""
+        facts = store.scroll(HasId(frozenset(scores)), ("name", "server"))
+        known = {record.id: record.payload for record in facts}
+        gains = {
+            "verb": {p: VERB_WEIGHT * verb_ratio(each["name"]) for p, each in known.items()},
+            "server_in_use": {
+                p: SERVER_GAIN for p, each in known.items() if each["server"] in self.servers
+            },
+        }
+        if use is not None:
+            last = list(self.called)[-LAST_TOOLS:]
+            now = {p: scores[p] + sum(each.get(p, 0.0) for each in gains.values()) for p in scores}
+            used = use.of(scores, last)
+            gains["use"] = {p: USE_WEIGHT * (used[p] - _bounded(now[p])) for p in scores}
+        return gains
+
+
+NOTHING_CALLED = RunState()
+
+
+def _payloads(store: Store, where: Filter | None) -> dict[str, Mapping[str, Any]]:
+    """Names and servers of tools, by id."""
+    found = store.scroll(where, ("id", "name", "server"))
+    return {record.payload["id"]: record.payload for record in found}
+
+
+def with_gains(
+    scores: Mapping[int, float], gains: Mapping[str, Mapping[int, float]]
+) -> dict[int, float]:
+    """Scores with all their gains, in [0, 1)."""
+    return {
+        point: _bounded(score + sum(each.get(point, 0.0) for each in gains.values()))
+        for point, score in scores.items()
+    }
+
+
+def _bounded(score: float) -> float:
+    return min(MAX_GAINED_SCORE, max(0.0, score))
