@@ -257,6 +257,7 @@ SECRET_PLACES = {
     "connection": ({"env": {"DATABASE_URL": "postgres://me:plain@db/x"}}, "DATABASE_URL"),
     "option": ({"args": ["--api-key", "plain"]}, "S_API_KEY"),
     "option with a sign": ({"args": ["--api-key=plain"]}, "S_API_KEY"),
+    "option with a colon": ({"args": ["--password", "plain:x"]}, "S_PASSWORD"),
     "argument": ({"args": ["postgres://me:plain@db/x"]}, "S_ARGS"),
     "header as an argument": ({"args": ["--header", "X-Auth: Bearer plain"]}, "S_X_AUTH"),
     "header within a text": ({"env": {"HEADERS": '{"A": "Bearer plain"}'}}, "HEADERS"),

@@ -187,7 +187,7 @@ def _without_member(text: str, start: int, name: str) -> str:
         end = comma.end()
     elif place and (comma := next(_tokens(text, members[place - 1].end, begin), None)):
         text = f"{text[: comma.start()]} {text[comma.end() :]}"
-    if re.match(r"[ \t]*\r?\n", text[end:]):
+    if text[end:].lstrip(" \t").startswith(("\n", "\r\n")):
         begin = len(text[:begin].rstrip())
     return text[:begin] + text[end:]
 
@@ -410,7 +410,7 @@ def _others(held: _ServerFile) -> dict[str, Any]:
 
 SECRET_NAME = re.compile(
     r"(?<!max_)token|secret|passw|pwd|credential|auth(?!ors?(?:_|$))|cookie|private|api_?-?key"
-    r"|(?:^|[_-])(?:key|pat|pass|dsn)(?:$|[_-])|(?:database|postgres|mongo|redis|connection)\w*ur[il]",
+    r"|(?:^|[_-])(?:key|pat|pass|dsn)(?:$|[_-])|(?:database|postgres|mongo|redis|connection)\w{0,9}ur[il]",
     re.IGNORECASE,
 )
 """Name of a variable, header, option or parameter whose value is a secret."""
@@ -422,12 +422,13 @@ REFERENCE = re.compile(r"(?:\$\{(?:env:)?\w+\}|\$[A-Z_]\w*)?")
 
 EDITOR_INPUT = re.compile(r"\$\{input:([\w.-]+)\}")
 
+SCHEME = re.compile(r"(?:(?:Bearer|Basic|Token) {1,4})?", re.IGNORECASE)
 PREFIX = re.compile(
-    r"(?:-{1,2}[\w-]+=|[\w-]+:(?!//) *)?(?:(?:Bearer|Basic|Token) +)?", re.IGNORECASE
+    rf"(?:-{{1,2}}[\w-]{{1,60}}=|[\w-]{{1,60}}:(?!//) {{0,4}})?{SCHEME.pattern}", re.IGNORECASE
 )
-"""Part of a text that stays before its secret: an option, a header, a scheme of authorisation."""
+"""Parts of a text that stay before its secret: an option or a header, a scheme of authorisation."""
 
-BEARER = re.compile(r"(?:Bearer|Basic) +[^\s$]", re.IGNORECASE)
+BEARER = re.compile(r"(?:Bearer|Basic) {1,4}[^\s$]", re.IGNORECASE)
 
 LONG_PART = re.compile(r"/([\w-]{20,})(?=[/?#]|\Z)")
 """Part of a URL's path that may be a secret."""
@@ -500,10 +501,12 @@ class _Import:
         value = EDITOR_INPUT.sub(
             lambda found: self._variable(server, found[1], found[0], f"{place}, an input"), value
         )
-        prefix = str(PREFIX.match(value)[0])  # pyright: ignore[reportOptionalSubscript]
+        names_itself = value.startswith("-") or not SECRET_NAME.search(key)
+        found = (PREFIX if names_itself else SCHEME).match(value)
+        prefix = found[0] if found else ""
         rest = value.removeprefix(prefix)
-        if place == "args" and (prefix or value.startswith("-")):
-            key = re.split("[=:]", prefix)[0].lstrip("-")
+        if place == "args" and names_itself:
+            key = prefix.rstrip().partition("=")[0].partition(":")[0].lstrip("-")
         path = "".join(f" token={part}" for part in LONG_PART.findall(rest) if "://" in rest)
         is_named = SECRET_NAME.search(key) or BEARER.search(value)
         is_secret = is_named or any(secrets(f"{key}={rest}{path}"))
