@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tomllib
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import pytest
+from mcp import Client, StdioServerParameters
 
 from toolcrib.cli.hosts import HOSTS, copy_of, host_files
 from toolcrib.indexers.readers.base import Source
@@ -240,10 +242,31 @@ class TestInstall:
         assert noun in done.stderr
 
     @pytest.mark.e2e
-    def test_the_entry_starts_the_gateway(self, shell):
+    async def test_a_client_that_starts_the_entry_finds_tools(self, shell, tmp_path_factory):
+        (shell.folder / "server.py").write_text(
+            "from mcp.server.mcpserver import MCPServer\n"
+            "server = MCPServer('clock')\n"
+            "@server.tool()\n"
+            "def get_time() -> str:\n"
+            "    'Tell the time.'\n"
+            "    return 'noon'\n"
+            "server.run('stdio')\n"
+        )
+        shell("gateway", "remove", "clock")
+        shell("gateway", "add", "clock", sys.executable, str(shell.folder / "server.py"))
         entry = shell.json("install", "cursor")["entry"]
-        done = shell.process(*entry["args"][2:3], "list", "--config", entry["args"][3], "--json")
-        assert json.loads(done.stdout)["servers"][0]["name"] == "clock"
+        env = {
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "TOOLCRIB_ENCODER__DENSE": "deterministic",
+            "TOOLCRIB_GATEWAY__PASS_THROUGH": "0",
+        }
+        elsewhere = tmp_path_factory.mktemp("elsewhere")
+        started = StdioServerParameters(**entry, env=env, cwd=str(elsewhere))
+        async with Client(started) as client:
+            found = await client.call_tool("find_tools", {"query": "tell the time"})
+        assert found.structured_content["tools"][0]["name"] == "clock__get_time"
+        assert not list(elsewhere.iterdir())
 
 
 # -- import ----------------------------------------------------------------------------------------
