@@ -205,6 +205,22 @@ class TestInstall:
         assert "toolcrib" in kept.read_text()
         assert kept.stat().st_mode & 0o777 == 0o600
 
+    def test_a_new_file_is_its_owners_alone(self, shell):
+        shell("install", "cursor", "--env", "HOME")
+        assert file_of(shell, "cursor").stat().st_mode & 0o777 == 0o600
+
+    def test_a_place_that_takes_no_file_is_named(self, shell):
+        (shell.folder / ".cursor").write_text("a file")
+        done = shell("install", "cursor")
+        assert done.returncode == 3
+        assert ".cursor" in done.stderr
+
+    def test_a_server_of_null_stays(self, shell):
+        path = file_of(shell, "cursor")
+        path.write_text('{"mcpServers": {"off": null}}')
+        assert shell("install", "cursor").returncode == 0
+        assert read(path)["mcpServers"]["off"] is None
+
     def test_lines_end_as_they_did(self, shell):
         path = file_of(shell, "cursor")
         path.write_bytes(b'{\r\n  "mcpServers": {\r\n  }\r\n}\r\n')

@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path, PurePath
@@ -20,7 +21,7 @@ from rich.markup import escape
 from toolcrib.cli.opening import GATEWAY_STORE
 from toolcrib.cli.options import Json
 from toolcrib.cli.output import err, out, print_either, print_json, print_table, table_of
-from toolcrib.errors import QueryError, SourceError, did_you_mean, nearest
+from toolcrib.errors import QueryError, SourceError, StoreWriteError, did_you_mean, nearest
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.base import Source, is_list
 from toolcrib.indexers.readers.mcp_config import (
@@ -273,7 +274,8 @@ class _ServerFile:
         for name, entry in changes.items():
             text = (_edited_toml if is_toml else _edited_json)(text, self.key, name, entry)
             servers[name] = entry
-        servers = {name: entry for name, entry in servers.items() if entry is not None}
+            if entry is None:
+                del servers[name]
         try:
             found = parse_toml(text) if is_toml else parse_json(without_comments(text))
         except ValueError:
@@ -284,11 +286,26 @@ class _ServerFile:
             )
         return text
 
-    def write(self, text: str) -> None:
-        """Replace the file, through a link to it."""
+    def write(self, text: str, *, private: bool = False) -> None:
+        """Replace the file, through a link to it; a new `private` one is its owner's alone.
+
+        Raises:
+            StoreWriteError: it cannot be written.
+        """
         path = self.path.resolve()
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with _writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if private and not path.exists():
+                path.touch(0o600)
         write_atomically(path, text)
+
+
+@contextmanager
+def _writing(path: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreWriteError(f"{path} cannot be written: {error.strerror}") from error
 
 
 # -- install ---------------------------------------------------------------------------------------
@@ -337,7 +354,7 @@ def install(
     text = held.edited({GATEWAY_ENTRY: entry})
     if not show:
         _keep_copy(held)
-        held.write(text)
+        held.write(text, private=True)
     shown = {**entry, **({"env": dict.fromkeys(entry["env"], "***")} if env else {})}
     notes: list[str] = []
     if needed := sorted(set(variables_of(servers)) - set(env or ())):
@@ -382,7 +399,8 @@ def _keep_copy(held: _ServerFile) -> None:
     """Copy the file as it was before the gateway: an entry that is renewed keeps the copy."""
     copy = copy_of(held.path)
     if held.path.is_file() and not (copy.is_file() and GATEWAY_ENTRY in held.servers):
-        shutil.copy2(held.path, copy)
+        with _writing(copy):
+            shutil.copy2(held.path, copy)
 
 
 def _undo(held: _ServerFile) -> str:
@@ -394,7 +412,8 @@ def _undo(held: _ServerFile) -> str:
         held.write(text)
         return f"has no entry {GATEWAY_ENTRY!r} now"
     if _others(_ServerFile.read(copy, held.key)) == _others(held):
-        copy.replace(held.path.resolve())
+        with _writing(held.path):
+            copy.replace(held.path.resolve())
         return "is as it was before"
     held.write(text)
     return f"has no entry {GATEWAY_ENTRY!r} now; {copy} is what was there before"
