@@ -240,7 +240,8 @@ class GatewaySearch(ToolcribSearchTransform):
         skills = self._skills.tools(token)
         others = [*([] if knowledge is None else [knowledge]), *skills]
         is_complete = all(
-            each.health.state == "unusable" or self._tools.knows(each.name) for each in self._pool
+            each.health.state in {"down", "unusable"} or self._tools.knows(each.name)
+            for each in self._pool
         )
         if len(offered) <= self._pass_through and is_complete:
             return [*offered, *others]
