@@ -26,6 +26,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from typing_extensions import override
 
 from toolcrib import Crib, ToolSpec
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
@@ -66,10 +67,12 @@ class RecordedModel(BaseChatModel):
     def _llm_type(self) -> str:
         return "recorded"
 
+    @override
     def bind_tools(self, tools: Sequence[Any], **_: Any) -> RecordedModel:
         names = tuple(tool.name for tool in tools if isinstance(tool, BaseTool))
         return self.model_copy(update={"bound": names})
 
+    @override
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         self._count_list()
         return ChatResult(generations=[ChatGeneration(message=self._next())])
@@ -95,14 +98,15 @@ class RecordedModel(BaseChatModel):
                 self.steps.pop(0)
                 self.state["said"] = said
                 if name is not None:
-                    return self._call(name, "" if has_searched else step.said, has_searched)
+                    text = "" if has_searched else step.said
+                    return self._call(name, text, has_searched=has_searched)
             else:
                 self.state["searched"] = True
                 self.counts.searched += 1
                 return _message(step.said, SEARCH_NAME, {"needs": [said]}, len(self.steps))
         return AIMessage("Done.")
 
-    def _call(self, name: str, text: str, has_searched: bool) -> AIMessage:
+    def _call(self, name: str, text: str, *, has_searched: bool) -> AIMessage:
         """Call a tool, shown or not."""
         counts, called = self.counts, self.state.setdefault("called", set[str]())
         is_there, is_first = name in self.bound, name not in called
@@ -163,7 +167,7 @@ def _follow(
         steps=list(run.steps),
         names=names,
         counts=counts,
-        size=lambda name: sizes.get(name, 0),
+        size=sizes.__getitem__,
         state=state,
     )
     middleware = ToolcribMiddleware(crib, k=k, steps=options)
@@ -187,27 +191,27 @@ def _sizes(tools: Sequence[BaseTool]) -> dict[str, int]:
     """WordPiece tokens of each definition, as OpenAI's models are shown it."""
     pieces = WordPiece(json.loads((MODELS / DEFAULT_MODEL / "tokenizer.json").read_bytes()), None)
     made = {tool.name: json.dumps(convert_to_openai_tool(tool)) for tool in tools}
-    return {name: len(pieces.encode(text).ids) for name, text in made.items()}
+    return {name: len(pieces.encode(text).ids) for name, text in made.items()} | {SEARCH_NAME: 0}
 
 
 def _report(counts: Counts, took_s: float, runs: int) -> str:
     calls, firsts, asked = counts.calls, max(counts.firsts, 1), len(counts.sizes)
-    sizes = sorted(counts.sizes)
-    return "\n".join(
-        [
-            f"{runs} runs, {calls} calls of known tools, {firsts} first uses",
-            f"tool shown: {counts.shown / calls:.1%} of calls, "
-            f"{counts.firsts_shown / firsts:.1%} of first uses",
-            f"shown, or found by one find_tools: {(counts.shown + counts.found) / calls:.1%} of "
-            f"calls, {(counts.firsts_shown + counts.firsts_found) / firsts:.1%} of first uses",
-            f"calls of find_tools: {counts.searched / runs:.1f} a run",
-            f"tools shown: {statistics.median(sizes):g} in the middle, {sizes[-1]} at most",
-            f"requests of the model: {asked}; list changed before {counts.changes / asked:.1%}",
-            f"tokens of definitions, a run: {statistics.mean(counts.tokens_first):.0f} at first, "
-            f"{statistics.mean(counts.tokens_added):.0f} added",
-            f"seconds for a request: {took_s / asked:.3f}",
-        ]
-    )
+    found, firsts_found = counts.shown + counts.found, counts.firsts_shown + counts.firsts_found
+    middle, most = statistics.median(counts.sizes), max(counts.sizes)
+    rows = {
+        "runs; calls of known tools; first uses": f"{runs}; {calls}; {counts.firsts}",
+        "calls whose tool is shown": f"{counts.shown / calls:.1%}",
+        "... or found by a search before": f"{found / calls:.1%}",
+        "first uses whose tool is shown": f"{counts.firsts_shown / firsts:.1%}",
+        "... or found by a search before it": f"{firsts_found / firsts:.1%}",
+        "searches a run": f"{counts.searched / runs:.1f}",
+        "tools shown, middle; most": f"{middle:g}; {most}",
+        "requests; of them behind a change": f"{asked}; {counts.changes / asked:.1%}",
+        "tokens of the first tools, a run": f"{statistics.mean(counts.tokens_first):.0f}",
+        "tokens of added tools, a run": f"{statistics.mean(counts.tokens_added):.0f}",
+        "milliseconds a request": f"{took_s / asked * 1000:.0f}",
+    }
+    return "\n".join(f"{name}: {value}" for name, value in rows.items())
 
 
 if __name__ == "__main__":

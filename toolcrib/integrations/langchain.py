@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Annotated, Any, NotRequired, TypeAlias
+from typing import Annotated, Any, NotRequired, TypeAlias, cast
 
 from toolcrib.errors import MissingExtraError, ToolcribError
 
@@ -201,9 +201,9 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         call, shown = request.tool_call, request.state.get("toolcrib")
         if call["name"] != SEARCH_NAME or not self.tools or shown is None:
             return None
-        runtime: Any = request.runtime
-        called = step_of(request.state["messages"]).called
-        text, found = self._choice.search(shown, call["args"], called, self._scope_of(runtime))
+        called, given = step_of(request.state["messages"]).called, cast("Any", request)
+        scope = self._scope_of(given.runtime)
+        text, found = self._choice.search(shown, call["args"], called, scope)
         return ToolMessage(
             text, tool_call_id=call["id"] or "", name=SEARCH_NAME, artifact={"toolcrib": found}
         )

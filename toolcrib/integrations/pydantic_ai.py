@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Generic, TypeAlias
 
-from pydantic import TypeAdapter
-from pydantic_core import from_json
+from pydantic_core import SchemaValidator, core_schema, from_json
 
 from toolcrib.errors import MissingExtraError
 
@@ -106,7 +105,7 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
                 parameters_json_schema=dict(SEARCH_PARAMETERS),
             ),
             max_retries=1,
-            args_validator=TypeAdapter(dict[str, Any]).validator,
+            args_validator=SchemaValidator(core_schema.dict_schema()),
         )
         return {SEARCH_NAME: search, **given}
 
@@ -223,7 +222,11 @@ def _step(messages: Sequence[ModelMessage]) -> RunStep:
         elif any(isinstance(part, UserPromptPart) for part in message.parts):
             answers.clear()
     calls = [[p.tool_name for p in each.parts if isinstance(p, ToolCallPart)] for each in answers]
-    texts = [part.content for part in answers[-1].parts if isinstance(part, TextPart)] if answers else []
+    texts = (
+        [part.content for part in answers[-1].parts if isinstance(part, TextPart)]
+        if answers
+        else []
+    )
     return RunStep.of("\n".join(texts), calls)
 
 
