@@ -270,6 +270,16 @@ async def test_a_model_finds_a_tool_that_it_lacks_by_its_own_search(desk):
     assert said[4].text == "done for "
 
 
+def test_an_agent_with_a_search_of_its_own_is_refused_unless_ours_is_off(desk):
+    made, _ = agent(desk, [AIMessage("")], own_tools("find_tools"))
+    with pytest.raises(SettingsError, match=r"'find_tools' of its own.*search=False"):
+        ask(made, "send a mail to Ana")
+    steps = StepOptions(search=False)
+    made, model = agent(desk, [AIMessage("sent")], own_tools("find_tools"), steps=steps)
+    ask(made, "send a mail to Ana")
+    assert model.seen[0][0][0] == "find_tools"
+
+
 def test_an_agent_that_is_shown_all_its_tools_gets_no_search(desk):
     made, model = agent(desk, [AIMessage("sent")], own_tools()[:2], k=2)
     ask(made, "send a mail, read a mail")

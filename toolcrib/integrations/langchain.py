@@ -182,7 +182,8 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         if before and (message is None or message.id == before["turn"]):
             step = step_of(request.messages)
             return self._choice.for_step(before, step, self._scope_of(request.runtime))
-        names = [tool.name for tool in request.tools if not isinstance(tool, dict)]
+        own = [tool for tool in request.tools if not any(tool is each for each in self.tools)]
+        names = [tool.name for tool in own if not isinstance(tool, dict)]
         if message is None or not names:
             return None
         return self._choice.for_turn(

@@ -224,8 +224,8 @@ class RunStep:
 class AgentTools:
     """Choice of the tools that an agent's model is shown: for a turn, then for each step of it.
 
-    Methods raise `SettingsError` if the agent has no tool of a name in `always`, and `StoreError`
-    if a store does not answer.
+    Methods raise `SettingsError` if the agent has no tool of a name in `always`, or one that is
+    called as the search, and `StoreError` if a store does not answer.
     """
 
     crib: AnyCrib
@@ -243,10 +243,11 @@ class AgentTools:
         shown: Sequence[str] = (),
     ) -> ShownTools:
         """Choose tools for a turn; `always` adds to the names that always come."""
-        own = [
-            name for name in dict.fromkeys(names) if name != SEARCH_NAME or not self.steps.search
-        ]
-        every = (*self.always, *always)
+        own, every = list(dict.fromkeys(names)), (*self.always, *always)
+        if self.steps.search and SEARCH_NAME in own:
+            raise SettingsError(
+                f"the agent has a tool {SEARCH_NAME!r} of its own: give StepOptions(search=False)"
+            )
         found = tools_for_turn(self.crib, turn, own, k=self.k, always=every, shown=shown)
         hidden = [name for name in own if name not in found.names]
         search = [SEARCH_NAME] if hidden and self.steps.search else []
