@@ -293,3 +293,11 @@ def test_a_tool_that_was_called_by_name_is_shown_from_then_on_within_the_scope(d
     ask(made, "send a mail to Ana")
     assert "read_mail" in shown(model)[1]
     assert "track_parcel" not in shown(model)[2]
+
+
+def test_a_step_keeps_the_limits_of_the_settings():
+    script = [says("Then I call track_parcel.", "track_parcel"), AIMessage("there")]
+    with open_desk(tools={"pass_through": 0, "k": 1, "servers": ["mail"]}) as crib:
+        made, model = agent(crib, script)
+        ask(made, "send a mail to Ana")
+    assert shown(model)[1] == ("send_mail", "read_mail")

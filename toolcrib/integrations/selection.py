@@ -20,7 +20,8 @@ from toolcrib.records.codec import as_json, is_object
 from toolcrib.records.definitions import summary
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import MAX_NEEDS
-from toolcrib.store.filters import MAX_LIST_VALUES, AnyOf, Filter, Or
+from toolcrib.router.tools import compatible
+from toolcrib.store.filters import MAX_LIST_VALUES, AnyOf, Filter, Or, all_of
 from toolcrib.text import squeeze
 
 AnyCrib: TypeAlias = Crib | RemoteCrib
@@ -112,16 +113,19 @@ def check_names(wanted: Iterable[str], names: Sequence[str]) -> None:
 
 
 def known_tools(
-    crib: AnyCrib, names: Iterable[str], scope: Scope | None = None
+    crib: AnyCrib,
+    names: Iterable[str],
+    scope: Scope | None = None,
+    limits: Filter | None = None,
 ) -> dict[str, tuple[ToolSpec, ...]]:
-    """Specifications by name, for the names that the index knows, in this scope.
+    """Specifications by name, for the names that the index knows, in this scope and limits.
 
     A name may match tools of several servers; only the nearest matches count.
     """
     keys = {name: squeeze(name) for name in names}
     found: dict[str, list[ToolSpec]] = {}
     if where := any_of(set(keys.values()) - {""}):
-        for spec in crib.list_tools(scope=scope, where=where):
+        for spec in crib.list_tools(scope=scope, where=all_of(where, limits)):
             for key in {squeeze(spec.id), squeeze(spec.name)}:
                 found.setdefault(key, []).append(spec)
     return {name: _nearest(name, found[key]) for name, key in keys.items() if key in found}
@@ -137,7 +141,7 @@ def _nearest(name: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
 def _rank_own_tools(
     crib: AnyCrib, turn: Turn, decision: Decision, ids: Iterable[str], k: int
 ) -> Sequence[ToolHit]:
-    where = any_of({tool_id.casefold() for tool_id in ids})
+    where = all_of(any_of({tool_id.casefold() for tool_id in ids}), _limits(crib))
     asks = decision.route.kind in {"tools", "both", "general"}
     if not asks or where is None or not has_words(decision.search_text):
         return ()
@@ -154,6 +158,11 @@ def any_of(keys: set[str]) -> Filter | None:
         for at in range(0, len(listed), MAX_LIST_VALUES)
     ]
     return Or(*parts) if len(parts) > 1 else next(iter(parts), None)
+
+
+def _limits(crib: AnyCrib) -> Filter | None:
+    """Limits of the settings on the tools of a turn; a service keeps its own."""
+    return compatible(crib.tools.settings.tools) if isinstance(crib, Crib) else None
 
 
 def _place(tool_id: str, shown: Sequence[str]) -> int:
@@ -265,7 +274,7 @@ class AgentTools:
         """Tools of a step, mostly those shown before; those found or called by name are added."""
         wanted = [name for name in (*step.found, *step.called) if name in shown["hidden"]]
         if wanted:
-            known = known_tools(self.crib, wanted, scope)
+            known = known_tools(self.crib, wanted, scope, _limits(self.crib))
             added = {name: specs[0].id for name, specs in known.items()}
             shown = self._with(shown, added, step)
         text = step.said if has_words(step.said) else " ".join(step.last)
@@ -275,7 +284,7 @@ class AgentTools:
             text,
             self.steps.added,
             scope=scope,
-            where=_own(shown),
+            where=self._own(shown),
             called=_ids(shown, step.called),
             task=shown["task"],
         )
@@ -295,13 +304,18 @@ class AgentTools:
             self.crib,
             arguments,
             scope=scope,
-            where=_own(shown),
+            where=self._own(shown),
             called=_ids(shown, called),
         )
         by_id = {spec.id: spec for spec in specs}
         named = self._named(shown, specs)
         lines = [f"- {name}: {summary(by_id[tool_id])}" for name, tool_id in named.items()]
         return "\n".join(["You can call now:", *lines] if lines else [NOTHING_FOUND]), list(named)
+
+    def _own(self, shown: ShownTools) -> Filter | None:
+        """Filter of the agent's own tools within the limits of the settings."""
+        keys = {squeeze(name) for name in (*shown["names"], *shown["hidden"])} - {""}
+        return all_of(any_of(keys), _limits(self.crib))
 
     def _named(self, shown: ShownTools, specs: Sequence[ToolSpec]) -> dict[str, str]:
         """Ids of found tools by the agent's names, in the order of the tools."""
@@ -333,11 +347,6 @@ class AgentTools:
             "ids": kept,
             "shown": list(dict.fromkeys((*before, *kept.values()))),
         }
-
-
-def _own(shown: ShownTools) -> Filter | None:
-    """Filter of the agent's own tools."""
-    return any_of({squeeze(name) for name in (*shown["names"], *shown["hidden"])} - {""})
 
 
 def _ids(shown: ShownTools, names: Iterable[str]) -> list[str]:
