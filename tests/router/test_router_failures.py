@@ -50,7 +50,8 @@ class SlowHouse:
                 return super().encode_documents(texts)
 
         def watch(store):
-            takes = tools if store is shelves.tools else passages
+            # A search of tools retrieves the hits, and then their links.
+            takes = tools / 2 if store is shelves.tools else passages
             return WatchedStore(store, scroll=lambda: None, retrieve=lambda: self.pass_by(takes))
 
         self.crib = shelves.crib(
