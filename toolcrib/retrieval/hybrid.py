@@ -260,16 +260,20 @@ class HybridRetriever:
         plans: Sequence[SearchPlan] = (FULL_PLAN,),
         history: Sequence[Message] = (),
         own_share: float = OWN_SHARE,
+        encoded: Sequence[EncodedQuery] = (),
     ) -> EncodedQuery:
         """Encode a query for the legs of these plans, with what its user said before.
 
         `own_share`: weight of the query's own words beside a history. A failing dense encoder only
-        degrades the query.
+        degrades the query. `encoded`: queries of the same plans, whose texts are not encoded again.
         """
         dialogue = read_dialogue(query, history)
         if dialogue is None:
             return self._encode(query, plans)
-        whole, own = self._encode(dialogue.whole, plans), self._encode(dialogue.own, plans)
+        known = {each.text: each for each in encoded if not (each.degraded or each.naming)}
+        whole, own = (
+            known.get(text) or self._encode(text, plans) for text in (dialogue.whole, dialogue.own)
+        )
         return whole.led_by(own, MARKED_OWN_SHARE if dialogue.is_marked else own_share)
 
     def _encode(self, query: str, plans: Sequence[SearchPlan]) -> EncodedQuery:

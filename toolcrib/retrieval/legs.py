@@ -205,7 +205,7 @@ class Legs:
         if not keys:
             return set()
         called = all_of(AnyOf("name_key", sorted(keys)), self.where)
-        return {each.id for each in islice(self._store.scroll(called, ("id",)), MAX_NAMED)}
+        return {each.id for each in islice(self._store.scroll(called, ()), MAX_NAMED)}
 
     def candidates(self, named: set[int]) -> dict[int, LegScores]:
         """Scores by leg of every point that a leg found or that was named."""

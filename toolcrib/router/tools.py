@@ -151,7 +151,7 @@ class ToolSelector:
         most = self.settings.pass_through
         if most == 0:
             return False
-        records = self._store.scroll(all_of(ENABLED, allowed), ("id",))
+        records = self._store.scroll(all_of(ENABLED, allowed), ())
         return len(list(islice(records, most + 1))) <= most
 
     def _active(self, allowed: Filter | None) -> tuple[ToolSpec, ...]:
@@ -211,10 +211,18 @@ class ToolStage:
         self._settings = selector.settings
 
     def encode(
-        self, text: str, history: Sequence[Message] = (), own_share: float = OWN_SHARE
+        self,
+        text: str,
+        history: Sequence[Message] = (),
+        own_share: float = OWN_SHARE,
+        encoded: Sequence[EncodedQuery] = (),
     ) -> EncodedQuery:
-        """Encode a query for every ranking, with what its user said before."""
-        return self.retriever.encode(text, (FULL_PLAN, self._second), history, own_share)
+        """Encode a query for every ranking, with what its user said before.
+
+        `encoded`: queries whose texts are not encoded again.
+        """
+        plans = FULL_PLAN, self._second
+        return self.retriever.encode(text, plans, history, own_share, encoded)
 
     def find(
         self,

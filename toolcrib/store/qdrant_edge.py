@@ -369,7 +369,7 @@ class EdgeStore(Store):
         offset: Any = None if after is None else after + 1
         page: list[Any]
         limit = FIRST_PAGE_POINTS
-        shown = True if fields is None else list(fields)
+        shown = True if fields is None else list(fields) or False
         while True:
             search, writes, shard = self._search, self.updates, self._open_shard()
             with guard(self._path):
