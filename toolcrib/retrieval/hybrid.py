@@ -329,9 +329,7 @@ class HybridRetriever:
         use = self._learned.use if follows and plan.learned else None
         if state.is_step and not follows:
             state = replace(state, is_step=False)
-        return replace(
-            run, folds=options.gate, state=state, sentences=tuple(sentences), use=use
-        )
+        return replace(run, folds=options.gate, state=state, sentences=tuple(sentences), use=use)
 
     def _run(
         self,
@@ -440,10 +438,10 @@ class HybridRetriever:
         depth = run.reranker.settings.depth if run.reranker else 0
         wanted = max(k, depth)
         if not run.folds:
-            return self._read_hits(run, found, self._records(run, found, wanted))
+            return self._read_hits(run, found, self._records(found, wanted))
         count = wanted + COPIES_LOOKAHEAD
         while True:
-            records = self._records(run, found, count)
+            records = self._records(found, count)
             if len({record.payload["name"] for _, record in records}) == len(records):
                 return self._read_hits(run, found, records[:wanted])
             hits = self._read_hits(run, found, records)
@@ -452,7 +450,7 @@ class HybridRetriever:
                 return folded[:wanted]
             count *= 2
 
-    def _records(self, run: _Run, found: Candidates, count: int) -> list[tuple[Place, Record]]:
+    def _records(self, found: Candidates, count: int) -> list[tuple[Place, Record]]:
         """First `count` places and those that tie with the last, each with its record."""
         places = {place.point: place for place in found.first(count)}
         fetched = [(places[each.id], each) for each in self._store.retrieve(list(places))]
