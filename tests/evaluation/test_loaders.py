@@ -14,7 +14,7 @@ from toolcrib.records import ToolSpec
 
 DATA = Path(__file__).parents[2] / "data"
 CASE = DATA / "cases" / "twins_without_a_difference"
-TOOL = {"id": "call", "name": "call", "description": "Ring somebody."}
+TOOL = {"id": "call", "name": "call", "tags": ["phone"]}
 QUERY = {"id": "1", "text": "phone Ada", "relevant": {"call": 1}}
 FILES = {
     "tools.jsonl": json.dumps(TOOL),

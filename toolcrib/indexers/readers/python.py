@@ -121,7 +121,7 @@ def _fields(name: str | None, tool: Any) -> dict[str, Any]:
     if inspect.isroutine(tool):
         return _function_fields(tool, name or tool.__name__)
     # A tool of the MCP SDK, whose own field has had both spellings.
-    if hasattr(tool, "inputSchema") or (hasattr(tool, "input_schema") and hasattr(tool, "icons")):
+    if (hasattr(tool, "input_schema") and hasattr(tool, "icons")) or hasattr(tool, "inputSchema"):
         return tool_fields(tool.model_dump(mode="json", by_alias=True, exclude_none=True), None)
     raise ValueError(f"is a {type(tool).__name__}; expected a function, a tool or a definition")
 
