@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Annotated, TypeAlias
+
+from pydantic import BeforeValidator, Field, StrictBool
 
 from toolcrib.records import Message, Turn
 from toolcrib.records.turns import MAX_ATTACHMENTS
@@ -82,3 +85,42 @@ def read_label(
 
 def _is_word_of(word: str, text: str) -> bool:
     return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) is not None
+
+
+SHARES_BY_WORD: Mapping[str, float] = MappingProxyType({"high": 0.9, "medium": 0.6, "low": 0.3})
+"""Confidence of models that state theirs in words."""
+
+_SHARE = re.compile(r"\s{0,9}(\d{1,3}(?:[.,]\d{1,9})?)\s{0,9}(%?)\s{0,9}")
+_YES_OR_NO = re.compile(r"\W{0,9}(?:(yes|true|1)|no|false|0)(?!\w|[.,]\d)", re.IGNORECASE)
+_NULLS = frozenset({"", "none", "null", "n/a"})
+
+
+def read_share(value: object) -> object:
+    """Share from 0 to 1 of `0.9`, `90`, `"90 %"`, `"0,9"` or `"high"`; other values as given."""
+    if isinstance(value, str):
+        number = _SHARE.fullmatch(value)
+        if number is None:
+            word = read_label(value, SHARES_BY_WORD)
+            return value if word is None else SHARES_BY_WORD[word]
+        value = float(number[1].replace(",", ".")) / (100 if number[2] else 1)
+    if isinstance(value, bool) or value != value:  # noqa: PLR0124 -- not a number
+        raise ValueError("must be a number")
+    if isinstance(value, int | float):
+        return min(1.0, max(0.0, value / 100 if value > 1 else value))
+    return value
+
+
+def read_yes(answer: object) -> object:
+    """Truth of `1`, `"true"` or `"Yes."`, by the first word; other values as given."""
+    words = f"{answer:g}" if isinstance(answer, int | float) else answer
+    found = _YES_OR_NO.match(words) if isinstance(words, str) else None
+    return answer if found is None else found[1] is not None
+
+
+def is_null(answer: str) -> bool:
+    """True for words that stand for no label, such as `"None"` and `"n/a"`."""
+    return answer.strip(" *`'\".").casefold() in _NULLS
+
+
+Share: TypeAlias = Annotated[float, BeforeValidator(read_share), Field(ge=0, le=1)]
+YesOrNo: TypeAlias = Annotated[StrictBool, BeforeValidator(read_yes)]
