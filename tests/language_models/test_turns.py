@@ -97,10 +97,13 @@ def test_every_prompt_says_that_the_turn_is_data():
         ('"tech-support".', "tech-support"),
         ("Hotline", "tech-support"),
         ("call the hotline", "tech-support"),
+        ("答案是退款类。", "退款"),
+        ("答案是tech。", "tech"),
+        ("คำตอบคือคืนเงิน", "คืนเงิน"),
     ],
 )
 def test_an_answer_is_matched_whole_then_by_word_the_longest_first(said, found):
-    labels, aliases = ["tech", "tech-support", "a.1"], {"hotline": "tech-support"}
+    labels, aliases = ["tech", "tech-support", "a.1", "退款", "คืนเงิน"], {"hotline": "tech-support"}
     assert read_label(said, labels, aliases) == found
 
 

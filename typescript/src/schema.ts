@@ -452,7 +452,7 @@ export interface LoopState {
   capabilities?: readonly string[] | null;
   plan?: readonly string[] | null;
   step?: number;
-  direct_chat?: boolean;
+  direct_chat?: boolean | string;
   error?: "retriable" | "critical" | "reclassify" | "replan" | "fatal" | null;
   failure?: string;
   attempts?: number;
