@@ -34,7 +34,8 @@ ROWS = {
             "where_no_collection_is_sure_enough_all_are_asked",
         ],
         "test_knowledge_sample.py": [
-            "of_an_api_only_official_documentation_is_taken_where_no_intent_is_seen"
+            "of_an_api_only_official_documentation_is_taken_where_no_intent_is_seen",
+            "a_search_for_passages_with_a_context_keeps_to_the_map",
         ],
     },
     "3.5 routing graph": {

@@ -128,9 +128,12 @@ class Router:
         return self.detector if from_scope(turn.reach) is None else self.public_detector
 
     def find_knowledge(
-        self, turn: Turn, options: KnowledgeOptions = BY_SETTINGS
+        self,
+        turn: Turn,
+        options: KnowledgeOptions = BY_SETTINGS,
+        context: Context | None = None,
     ) -> KnowledgeResult:
-        """Find the passages for a question, whatever its context.
+        """Find the passages for a question; the map holds if there is a context.
 
         Raises:
             QueryError: a named collection is not in reach.
@@ -139,7 +142,7 @@ class Router:
         if knowledge is None:
             return KnowledgeResult(reason=Reason.NO_COLLECTION.text())
         reach, query = self._reach(turn, options), self.tools.encode(gist(turn.text))
-        return knowledge.find(query, None, reach, options=options)
+        return knowledge.find(query, context, reach, options=options)
 
     def route(
         self,
