@@ -35,8 +35,8 @@ from toolcrib.indexers.sync import PassageEntry
 from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import (
     Collection,
-    Context,
     CollectionList,
+    Context,
     CountedCollection,
     IndexReport,
     KnowledgeResult,
@@ -381,7 +381,9 @@ async def find_knowledge(context: RequestContext, body: KnowledgeBody) -> Respon
     """Find the passages that answer a question, in the collections that fit."""
     scope = context.scope(body.scope)
     options = body.model_dump(include={"query", "k", "collections", "token_budget"})
-    found = await context.read(lambda crib: crib.find_knowledge(**options, scope=scope, context=body.context))
+    found = await context.read(
+        lambda crib: crib.find_knowledge(**options, scope=scope, context=body.context)
+    )
     context.record_answer({}, verdict=found.verdict, degraded=found.degraded, text=body.query)
     return answer(found)
 

@@ -43,8 +43,8 @@ class LoopState:
 
     `capabilities`: those selected, None before the selection (an empty one counts). `plan`: names
     of steps; `step`: number of steps done. `error`: class of the last failure, None after a
-    success; `failure`: its words, for prompts. `direct_chat`: the user only talks, to the capability
-    of this name if it is one. `attempts`: failures of the same step.
+    success; `failure`: its words, for prompts. `direct_chat`: the user only talks, to the
+    capability of this name if it is a name. `attempts`: failures of the same step.
     `reclassifications`, `replans` and `iterations` are counted over the turn.
     """
 
@@ -73,7 +73,10 @@ class LoopState:
 
 @dataclass(frozen=True, slots=True)
 class FlowStep:
-    """Next node of the loop, the step of the plan or the capability of a direct chat (empty for none), and the reason."""
+    """Next node of the loop, its step, and the reason.
+
+    `step`: of the plan, or the capability of a direct chat; empty for none.
+    """
 
     node: NextNode
     step: str = ""
