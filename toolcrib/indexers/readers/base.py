@@ -546,6 +546,7 @@ EXPECTED_KINDS = {
 
 OWN_FIELD_TYPES: dict[str, TypeAdapter[Any]] = {
     "sensitivity": TypeAdapter(Sensitivity),
+    "category": TypeAdapter(str),
     "safety_tags": TypeAdapter(tuple[str, ...]),
     "tags": TypeAdapter(tuple[str, ...]),
     "success_examples": TypeAdapter(tuple[str, ...]),
@@ -565,7 +566,7 @@ def own_fields(details: object) -> dict[str, Any]:
     for key, value in details.items() if is_object(details) else ():
         name = key.replace("-", "_")
         if (form := OWN_FIELD_TYPES.get(name)) is not None:
-            alone = isinstance(value, str) and name != "sensitivity"
+            alone = isinstance(value, str) and name not in {"sensitivity", "category"}
             with suppress(ValidationError):
                 found[name] = form.validate_python([value] if alone else value)
     return found
