@@ -87,6 +87,21 @@ def test_of_an_api_only_official_documentation_is_taken_where_no_intent_is_seen(
     assert len(router(crib.knowledge).find(ask("tokens and API keys")).collections) > 1
 
 
+@pytest.mark.slow
+def test_a_search_for_passages_with_a_context_keeps_to_the_map():
+    settings = Settings.model_validate({"knowledge": {"map": "preset"}})
+    with Crib.open(":memory:", settings=settings) as own, encoded_once():
+        for name in ("framework_docs", "security", "coding_guidelines"):
+            own.index_docs(DOCUMENTS / name, collection=name)
+        question = "How do I authenticate a call of the payments API?"
+        seen = own.detect(question)
+        found = own.find_knowledge(question, context=seen)
+        assert seen.domain == "api"
+        assert {hit.collection for hit in found.passages} == {"framework_docs"}
+        assert "mapped" in found.signals
+        assert "mapped" not in own.find_knowledge(question).signals
+
+
 def test_thanks_look_nothing_up(crib):
     decision = crib.route("thank you very much!")
     assert (decision.route.kind, decision.knowledge.passages) == ("none", ())

@@ -339,12 +339,13 @@ class Crib:
         collections: Sequence[str] | None = None,
         token_budget: int | None = None,
         scope: Scope | None = None,
+        context: Context | None = None,
     ) -> KnowledgeResult:
         """Passages that answer a question, from the collections that fit the question.
 
         At most `k` passages and `token_budget` tokens in all, from the `collections` of these
         names; each defaults to the settings (`knowledge`). The first passage is returned however
-        long it is.
+        long it is. With a `context`, as `detect` gives it, the settings' map holds as in `route`.
 
         Raises:
             QueryError: a query without words, a limit below 1, or a collection that is unknown or
@@ -352,7 +353,7 @@ class Crib:
             StoreError: the store does not answer.
         """
         options = KnowledgeOptions(k, collections, token_budget)
-        return self.turns.find_knowledge(query, options, scope=scope)
+        return self.turns.find_knowledge(query, options, scope=scope, context=context)
 
     # -- turns -------------------------------------------------------------------------------
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -57,7 +57,7 @@ _MARKS = re.compile(
 _CONSONANTS_AND_S = re.compile(r"\A[b-df-hj-np-tv-xz]{2,}[b-df-hj-np-rtv-xz]s")
 """`pdfs`, `csvs`: abbreviations in the plural, which Snowball leaves as words without a vowel."""
 
-_SPACELESS = re.compile(
+SPACELESS = re.compile(
     r"([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     r"\uf900-\ufaff\U00020000-\U0003134f]+)"
 )
@@ -162,13 +162,13 @@ def _cut(run: str) -> Iterable[str]:
     parts = _parts(run)
     for part in parts:
         # With its one group, `split` puts what is spaceless at the odd places.
-        for place, stretch in enumerate(_SPACELESS.split(_fold(part))):
+        for place, stretch in enumerate(SPACELESS.split(_fold(part))):
             if place % 2:
                 yield from stretch
                 yield from map("".join, itertools.pairwise(stretch))
             elif stretch:
                 yield stretch
-    if 1 < len(parts) <= _MAX_WHOLE_RUN_PARTS and not _SPACELESS.search(run):
+    if 1 < len(parts) <= _MAX_WHOLE_RUN_PARTS and not SPACELESS.search(run):
         yield _fold(run)
 
 
@@ -210,6 +210,23 @@ class TextWords:
     glued: list[str]
     spans: list[tuple[int, int]]
     raised: list[bool]
+    _folded: dict[Callable[[str], str], tuple[list[str], list[str]]] = field(
+        default_factory=dict[Callable[[str], str], tuple[list[str], list[str]]],
+        repr=False,
+        compare=False,
+    )
+
+    def folded(self, fold: Callable[[str], str]) -> tuple[list[str], list[str]]:
+        """`bare` and `glued` with each word folded, once for all lists of phrases."""
+        known = self._folded.get(fold)
+        if known is None:
+            bare = [fold(word) for word in self.bare]
+            glued = [
+                f" {word}" if given[0] == " " else word
+                for word, given in zip(bare, self.glued, strict=True)
+            ]
+            known = self._folded[fold] = bare, glued
+        return known
 
 
 def split_words(text: str) -> TextWords:

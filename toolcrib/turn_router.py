@@ -191,11 +191,12 @@ class TurnRouter:
         options: KnowledgeOptions = BY_SETTINGS,
         *,
         scope: Scope | None = None,
+        context: Context | None = None,
     ) -> KnowledgeResult:
         """Passages that answer a question, as `Crib.find_knowledge`."""
         if not has_words(query):
             raise QueryError("the question is empty: say in a few words what to look for")
-        return self._router().find_knowledge(Turn(text=query, scope=scope), options)
+        return self._router().find_knowledge(Turn(text=query, scope=scope), options, context)
 
     def alternates(
         self, failed_tool: str, turn: Turn, *, decision_id: str | None = None, k: int = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib import Collection, Passage, Scope
+from toolcrib import Collection, Context, Passage, Scope
 
 COLLECTIONS = (
     Collection(
@@ -146,6 +146,11 @@ class Documents:
         assert whence <= {*asked.get("collections", ["post_rules"])}
         assert len(told["passages"]) <= asked.get("k", 3)
         assert bool(told["passages"]) == (asked.get("collections") != [])
+
+    def test_passages_for_a_context_are_those_of_the_map(self, read):
+        seen = Context(QUESTION, intent="ask", domain="product", confidence=0.9)
+        told = read(lambda crib: crib.find_knowledge(QUESTION, context=seen))
+        assert told["passages"]
 
     def test_documents_are_removed_by_name_and_collections_as_a_whole(self, both):
         self._with_passages(both)

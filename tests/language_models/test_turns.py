@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from toolcrib.language_models.turns import (
     DATA_RULE,
     MAX_SHOWN_MESSAGE_CHARS,
     MAX_SHOWN_MESSAGES,
     MAX_SHOWN_TEXT_CHARS,
+    Share,
+    YesOrNo,
     prompt,
     read_label,
     show_turn,
@@ -94,10 +97,13 @@ def test_every_prompt_says_that_the_turn_is_data():
         ('"tech-support".', "tech-support"),
         ("Hotline", "tech-support"),
         ("call the hotline", "tech-support"),
+        ("答案是退款类。", "退款"),
+        ("答案是tech。", "tech"),
+        ("คำตอบคือคืนเงิน", "คืนเงิน"),
     ],
 )
 def test_an_answer_is_matched_whole_then_by_word_the_longest_first(said, found):
-    labels, aliases = ["tech", "tech-support", "a.1"], {"hotline": "tech-support"}
+    labels, aliases = ["tech", "tech-support", "a.1", "退款", "คืนเงิน"], {"hotline": "tech-support"}
     assert read_label(said, labels, aliases) == found
 
 
@@ -107,3 +113,49 @@ def test_an_id_that_is_said_exactly_is_found(ids, data):
     if ids:
         said = data.draw(st.sampled_from(ids))
         assert read_label(said, ids) == said
+
+
+# -- numbers and yes or no -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "share"),
+    [
+        (0.9, 0.9),
+        (90, 0.9),
+        (1, 1.0),
+        (-1, 0.0),
+        ("0.9", 0.9),
+        ("0,9", 0.9),
+        ("90%", 0.9),
+        ("0.5 %", 0.005),
+        ("90", 0.9),
+        ("High", 0.9),
+        ("very low.", 0.3),
+    ],
+)
+def test_a_confidence_is_read_in_other_shapes(said, share):
+    assert TypeAdapter(Share).validate_python(said) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("said", [None, True, "sure", "", float("nan"), [0.9], "9 of 10"])
+def test_no_confidence_is_made_up(said):
+    with pytest.raises(ValidationError):
+        TypeAdapter(Share).validate_python(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "truth"),
+    [
+        *((yes, True) for yes in (True, 1, 1.0, "true", "Yes.", "**yes**", "YES, for the plot")),
+        *((no, False) for no in (False, 0, "false", "No!", "no, it is not", "0")),
+    ],
+)
+def test_yes_and_no_are_read_by_the_first_word(said, truth):
+    assert TypeAdapter(YesOrNo).validate_python(said) is truth
+
+
+@pytest.mark.parametrize("said", [None, "maybe", "", "nobody", "0.9", 2, "It is not needed"])
+def test_what_is_neither_yes_nor_no_is_refused(said):
+    with pytest.raises(ValidationError):
+        TypeAdapter(YesOrNo).validate_python(said)

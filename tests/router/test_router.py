@@ -96,6 +96,24 @@ def test_each_clause_of_a_turn_says_whether_it_wants_a_tool_or_passages(crib):
         assert not any(signal.startswith("clauses:") for signal in crib.route(text).signals)
 
 
+@pytest.mark.parametrize(
+    ("said", "urgency"), [("high", "high"), ("Critical", "high"), ("normal", "medium"), (7, "low")]
+)
+def test_metadata_state_the_urgency_and_where_a_turn_comes_from(crib, said, urgency):
+    turn = Turn(text=MAIL, metadata={"urgency": said, "ticket": "OPS-318", "source": "pager"})
+    context = crib.detect(turn)
+    assert crib.route(turn).context == context
+    assert context.urgency == urgency
+    assert context.signals[-3:] == (
+        f"metadata: urgency {said}",
+        "metadata: ticket OPS-318",
+        "metadata: source pager",
+    )
+    assert context.confidences.get("urgency") == (
+        1.0 if urgency != "low" else crib.detect(MAIL).confidences.get("urgency")
+    )
+
+
 def test_needs_of_a_turn_are_searched_one_by_one(crib):
     needs = ("Send a mail to somebody", "Tell where a parcel is")
     for text in ("Ann asks where her parcel is, tell her", ""):

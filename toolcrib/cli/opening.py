@@ -42,6 +42,7 @@ class Opening(TypedDict, total=False):
     create: bool
     rebuild: bool
     ranks: bool
+    may_lack_index: bool
     progress: Listener | None
 
 
@@ -95,9 +96,12 @@ def open_crib(
     create: bool = False,
     rebuild: bool = False,
     ranks: bool = True,
+    may_lack_index: bool = False,
     progress: Listener | None = None,
 ) -> Crib:
     """The crib of a store, for commands that need the index itself; without `ranks`, no reranker.
+
+    With `may_lack_index`, a crib in memory stands for a missing index if there are targets.
 
     Raises:
         SettingsError: the settings name a service, and no store is named instead.
@@ -117,6 +121,8 @@ def open_crib(
         settings = settings.model_copy(update={"rerank": rerank})
     location = store or settings.store
     if not create and not build.has_index(location):
+        if may_lack_index and settings.agents.targets is not None:
+            return Crib.open(":memory:", settings=settings)
         raise StoreError(
             f"there is no index in {location}; make one with "
             f"`toolcrib index SOURCE... --store {location}`"

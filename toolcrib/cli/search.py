@@ -263,7 +263,7 @@ def route(
     if (text is None and not need) == (batch is None):
         raise typer.BadParameter("give a turn, --need or --batch", param_hint="TEXT")
     wanted = None if k is None else _count(k)
-    with any_crib(context, store, url) as crib:
+    with any_crib(context, store, url, may_lack_index=store is None) as crib:
         decide = partial(
             crib.route,
             k=wanted,

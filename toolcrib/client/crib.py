@@ -280,12 +280,14 @@ class RemoteCrib:
         collections: Sequence[str] | None = None,
         token_budget: int | None = None,
         scope: Scope | None = None,
+        context: Context | None = None,
     ) -> KnowledgeResult:
         """As `Crib.find_knowledge`."""
         options = asdict(KnowledgeOptions(k, collections, token_budget))
         if not has_words(query):
             raise QueryError("the question is empty: say in a few words what to look for")
-        body = _without_none({"query": query, "scope": scope and as_json(scope), **options})
+        given = {"scope": scope and as_json(scope), "context": context and as_json(context)}
+        body = _without_none({"query": query, **given, **options})
         return self._transport.ask(KnowledgeResult, "POST", "/v1/knowledge/search", body)
 
     # -- turns -------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder, FloatArray, SparseVector
 from toolcrib.encoders.onnx import clauses
 from toolcrib.errors import QueryError, ToolcribError, did_you_mean, nearest
-from toolcrib.language_models.turns import shown_messages
+from toolcrib.language_models.turns import read_label, shown_messages
 from toolcrib.records import (
     AgentDecision,
     Collection,
@@ -118,7 +119,7 @@ class Router:
     def detect(self, turn: Turn) -> Context:
         """Detect the context of a turn: encodes and classifies, and does nothing else."""
         query = self.tools.encode(gist(turn.text)) if has_words(turn.text) else None
-        known = self._detector(turn).detect(turn.text, query)
+        known = _stated(self._detector(turn).detect(turn.text, query), turn.metadata)
         reader = self._reader(turn, known)
         return known if reader is None else reader.read(turn, known)[0]
 
@@ -127,9 +128,12 @@ class Router:
         return self.detector if from_scope(turn.reach) is None else self.public_detector
 
     def find_knowledge(
-        self, turn: Turn, options: KnowledgeOptions = BY_SETTINGS
+        self,
+        turn: Turn,
+        options: KnowledgeOptions = BY_SETTINGS,
+        context: Context | None = None,
     ) -> KnowledgeResult:
-        """Find the passages for a question, whatever its context.
+        """Find the passages for a question; the map holds if there is a context.
 
         Raises:
             QueryError: a named collection is not in reach.
@@ -138,7 +142,7 @@ class Router:
         if knowledge is None:
             return KnowledgeResult(reason=Reason.NO_COLLECTION.text())
         reach, query = self._reach(turn, options), self.tools.encode(gist(turn.text))
-        return knowledge.find(query, None, reach, options=options)
+        return knowledge.find(query, context, reach, options=options)
 
     def route(
         self,
@@ -295,6 +299,7 @@ class Router:
             lambda: detector.detect(text, query, own=own, entities=entities),
             Context(text),
         )
+        known = _stated(known, turn.metadata)
         reader = self._reader(turn, known)
         if reader is None or not budget.admit("llm"):
             return known
@@ -407,7 +412,7 @@ class Router:
         if CONVERSATION_BY_MODEL in searched.signals:
             return query, query, own
         share = OWN_SHARE if joins else SHIFTED_OWN_SHARE
-        return query, self.tools.encode(alone, turn.history, share), own
+        return query, self.tools.encode(alone, turn.history, share, (query, own)), own
 
     def _tools(
         self,
@@ -487,6 +492,31 @@ class Router:
                 meant = did_you_mean(nearest(name, known))
                 raise QueryError(f"there is no collection {name!r}{meant}")
         return tuple(known[name] for name in dict.fromkeys(named))
+
+
+STATED_METADATA = ("urgency", "ticket", "source")
+"""Metadata of a turn that a context takes over."""
+
+URGENCIES = ("low", "medium", "high")
+URGENCY_WORDS = MappingProxyType({"critical": "high", "urgent": "high", "normal": "medium"})
+MAX_METADATA_CHARS = 80
+
+
+def _stated(known: Context, metadata: Mapping[str, Any]) -> Context:
+    """Context with the urgency that metadata state; signals have their ticket and source too."""
+    given = {
+        name: str(metadata[name])[:MAX_METADATA_CHARS]
+        for name in STATED_METADATA
+        if metadata.get(name)
+    }
+    if not given:
+        return known
+    signals = (*known.signals, *(f"metadata: {name} {value}" for name, value in given.items()))
+    urgency = read_label(given.get("urgency", ""), URGENCIES, URGENCY_WORDS)
+    if urgency is None:
+        return replace(known, signals=signals)
+    sure = {**known.confidences, "urgency": 1.0}
+    return replace(known, urgency=urgency, confidences=sure, signals=signals)
 
 
 def _with_words(turn: Turn) -> Turn:

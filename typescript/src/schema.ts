@@ -136,6 +136,22 @@ export interface CollectionsBody {
   collections: readonly CollectionBody[];
 }
 
+export interface ContextInput {
+  text?: string;
+  intent?: string | null;
+  domain?: string | null;
+  urgency?: string;
+  sensitivity?: "public" | "internal" | "pii" | "safety_critical";
+  entities?: readonly Entity[];
+  language?: string | null;
+  smalltalk?: string | null;
+  need?: string | null;
+  confidences?: Readonly<Record<string, number>>;
+  confidence?: number;
+  signals?: readonly string[];
+  needs?: Readonly<Record<string, number>>;
+}
+
 export interface Context {
   intent: string | null;
   domain: string | null;
@@ -382,6 +398,7 @@ export interface KnowledgeBody {
   collections?: readonly string[] | null;
   token_budget?: number | null;
   scope?: ScopeInput | null;
+  context?: ContextInput | null;
 }
 
 export interface KnowledgeRecord {
@@ -452,7 +469,7 @@ export interface LoopState {
   capabilities?: readonly string[] | null;
   plan?: readonly string[] | null;
   step?: number;
-  direct_chat?: boolean;
+  direct_chat?: boolean | string;
   error?: "retriable" | "critical" | "reclassify" | "replan" | "fatal" | null;
   failure?: string;
   attempts?: number;

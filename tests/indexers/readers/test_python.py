@@ -274,7 +274,9 @@ def test_langchain_tools(tmp_path: Path) -> None:
             name: str = "alarm"
             description: str = "Set an alarm."
             tags: list[str] = ["clock"]
-            metadata: dict = {"room": "attic", "sensitivity": "pii", "destructiveHint": True}
+            metadata: dict = {
+                "room": "attic", "category": "time", "sensitivity": "pii", "destructiveHint": True
+            }
             def _run(self, minutes: int): ...
 
         given = {"type": "object", "properties": {"q": {"type": "string"}}}
@@ -303,6 +305,7 @@ def test_langchain_tools(tmp_path: Path) -> None:
         "attic",
         "pii",
     )
+    assert alarm.category == "time"
     assert alarm.safety_tags == ("destructive", "open_world", "writes")
     assert alarm.input_schema["properties"] == {"minutes": {"type": "integer"}}
     assert search.input_schema["properties"] == {"q": {"type": "string"}}

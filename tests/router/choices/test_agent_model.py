@@ -11,7 +11,7 @@ from toolcrib.build import make_agents
 from toolcrib.errors import SettingsError
 from toolcrib.language_models.testing import ChatServer, faulty_share
 from toolcrib.records import AgentDecision, KnowledgeResult, PassageHit, Turn
-from toolcrib.router.choices.agent_model import UNDECIDED_CONFIDENCE
+from toolcrib.router.choices.agent_model import UNSTATED_CONFIDENCE
 from toolcrib.router.choices.agents import AgentRouter, DecisionCache
 from toolcrib.router.settings import AgentSettings
 from toolcrib.settings import Settings
@@ -50,12 +50,41 @@ def test_prompts_are_asked_at_once_and_most_votes_win():
     assert all("order_items" in prompt for prompt in prompts)
 
 
-def test_an_answer_without_a_confidence_counts_as_undecided_and_is_marked():
+def test_an_answer_without_a_confidence_is_neither_sure_nor_unsure_and_is_marked():
     with ChatServer(lambda _: {"reasoning": "so", "target": "analytics", "tables": "x"}) as server:
         made, failed = router(server).route(TURN)
     assert made.target == "analytics"
-    assert made.confidence == pytest.approx(UNDECIDED_CONFIDENCE)
+    assert made.confidence == pytest.approx(UNSTATED_CONFIDENCE)
     assert set(failed) == {"agents-llm:confidence", "agents-llm:tables"}
+
+
+@pytest.mark.parametrize(
+    ("said", "confidence", "marks"),
+    [
+        ("90%", 0.9, ()),
+        ("high", 0.9, ()),
+        (None, UNSTATED_CONFIDENCE, ("agents-llm:confidence",)),
+    ],
+)
+def test_a_confidence_in_another_shape_does_not_lose_the_target(said, confidence, marks):
+    with ChatServer(lambda _: answer("knowledge") | {"confidence": said}) as server:
+        made, failed = router(server).route(Turn(text="how do we hire?"))
+    assert (made.target, made.confidence, failed) == ("knowledge", confidence, marks)
+
+
+def test_each_target_but_the_fallback_has_a_prompt_that_leans_to_it():
+    with ChatServer(lambda _: answer("knowledge")) as server:
+        router(server).route(TURN)
+        leaning = [request.messages[0].content for request in server.requests]
+    for target in ("analytics", "knowledge", "commerce"):
+        assert sum(f"may be {target} or another" in rules for rules in leaning) == 1
+
+
+def test_fewer_prompts_than_targets_begin_with_a_neutral_one():
+    with ChatServer(lambda _: answer("knowledge")) as server:
+        router(server, ensemble=1).route(TURN)
+        (asked,) = server.requests
+    assert "or another, look twice" not in asked.messages[0].content
 
 
 @pytest.mark.parametrize("reply", [{}, {"error": "overloaded"}, {"confidence": 0.9}])

@@ -37,6 +37,57 @@ def test_texts_name_tables_by_whole_words(text, tables, columns):
     assert SHOP.named_in(split_words(text)) == (tables, columns)
 
 
+SALES = Allowlist.model_validate(
+    {"tables": {"orders": ["status", "customer", "total"], "customers": ["id", "city"], "log": []}}
+)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT status, COUNT(*) AS n FROM orders GROUP BY status ORDER BY n",
+        "SELECT o.total, c.city FROM shop.orders o JOIN customers c ON c.id = o.customer",
+        'select STATUS from "orders"',
+        "WITH t AS (SELECT SUM(total) AS s FROM orders) SELECT s FROM t",
+        "SELECT total FROM orders WHERE customer IN (SELECT id FROM customers)",
+    ],
+)
+def test_a_statement_may_read_what_is_on_the_list(statement):
+    assert SALES.statement_faults(statement) == ()
+
+
+@pytest.mark.parametrize(
+    ("statement", "fault"),
+    [
+        ("SELECT id FROM users", "table 'users'"),
+        ("SELECT total FROM orders WHERE customer IN (SELECT id FROM users)", "table 'users'"),
+        ("SELECT (WITH users AS (SELECT 1 x) SELECT x FROM users), id FROM users", "table 'users'"),
+        ("SELECT c.total FROM orders o JOIN customers c ON c.id = o.customer", "column"),
+        ("SELECT id FROM customers WHERE password = 1", "column"),
+        ("SELECT id AS password, password FROM customers", "column"),
+        ("SELECT line FROM log", "column"),
+        ("SELECT * FROM orders", "all columns"),
+        ("SELECT c.* FROM customers c", "all columns"),
+        ("DELETE FROM orders", "reads"),
+        ("SELECT status INTO copy FROM orders", "reads"),
+        ("WITH x AS (DELETE FROM orders RETURNING status) SELECT status FROM x", "reads"),
+        ("SELECT total FROM orders; DROP TABLE orders", "reads"),
+        ("SELECT total FROM orders, LATERAL (SELECT password FROM customers) q", "reads"),
+        ("SELECT (", "SQL"),
+        ("", "reads"),
+    ],
+)
+def test_a_statement_with_anything_else_has_a_fault(statement, fault):
+    assert any(fault in each for each in SALES.statement_faults(statement))
+
+
+def test_a_plan_that_names_other_tables_or_columns_is_told_which():
+    assert SALES.unlisted(["Orders", "users"], ["orders.status", "password"]) == (
+        "users",
+        "password",
+    )
+
+
 def test_only_what_is_on_the_list_is_kept():
     kept = SHOP.keep(["ORDERITEMS", "secrets", "customers"], ["o.unit_price", "password"])
     assert kept == (("orderItems", "customers"), ("unit_price",))

@@ -174,6 +174,26 @@ def test_each_is_asked_by_itself_but_those_that_are_always_active(dense):
     assert "Request:" in asked
 
 
+@pytest.mark.parametrize("said", [{"active": "true"}, {"active": 1}, {"active": "Yes."}, "Yes."])
+def test_a_yes_of_another_shape_is_a_yes(dense, said):
+    def reply(request):
+        return said if "'charts'" in request.text else {"active": "No."}
+
+    with ChatServer(reply) as server:
+        found = by_model(server, dense).select(PLOT)
+    assert "charts" in found.active
+    assert "mail" not in found.active
+    assert (found.failed, found.degraded) == ((), ())
+
+
+@pytest.mark.parametrize("said", [{}, {"error": "loading"}, {"active": None}, {"active": "maybe"}])
+def test_an_answer_that_is_neither_yes_nor_no_is_reported(dense, said):
+    with ChatServer(lambda each: said if "'mail'" in each.text else {"active": True}) as server:
+        found = by_model(server, dense).select(PLOT)
+    assert [each.name for each in found.failed] == ["mail"]
+    assert found.degraded == ("llm",)
+
+
 def test_a_turn_above_its_ceiling_is_shown_to_no_model():
     card = Turn(text="charge card 4111 1111 1111 1111", max_sensitivity="internal")
     with ChatServer(needs("charts")) as server:

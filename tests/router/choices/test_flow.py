@@ -26,6 +26,7 @@ def failed(state: LoopState, error: ErrorClass, **counted: int) -> LoopState:
 
 
 PLAN_FIRST = [
+    ("talk to a capability", replace(NEW, direct_chat="mail"), "direct_chat", "mail"),
     ("talk needs nothing else", replace(NEW, direct_chat=True), "direct_chat", ""),
     ("not even after an error", failed(replace(NEW, direct_chat=True), "fatal"), "direct_chat", ""),
     ("a new turn", NEW, "task", ""),

@@ -36,6 +36,7 @@ from toolcrib.indexers.writer import Listener, ignore
 from toolcrib.records import (
     Collection,
     CollectionList,
+    Context,
     CountedCollection,
     IndexReport,
     KnowledgeResult,
@@ -373,13 +374,16 @@ class KnowledgeBody(Body):
     collections: list[str] | None = Field(default=None, max_length=1_000)
     token_budget: TokenBudget | None = None
     scope: Scope | None = None
+    context: Context | None = None
 
 
 async def find_knowledge(context: RequestContext, body: KnowledgeBody) -> Response:
     """Find the passages that answer a question, in the collections that fit."""
     scope = context.scope(body.scope)
     options = body.model_dump(include={"query", "k", "collections", "token_budget"})
-    found = await context.read(lambda crib: crib.find_knowledge(**options, scope=scope))
+    found = await context.read(
+        lambda crib: crib.find_knowledge(**options, scope=scope, context=body.context)
+    )
     context.record_answer({}, verdict=found.verdict, degraded=found.degraded, text=body.query)
     return answer(found)
 

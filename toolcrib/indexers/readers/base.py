@@ -19,7 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from toolcrib.errors import SourceError
-from toolcrib.indexers.readers.parsing import decode, parse_json, parse_yaml
+from toolcrib.indexers.readers.parsing import decode, parse_json, parse_toml, parse_yaml
 from toolcrib.records import Refusal, Sensitivity, ToolSpec
 from toolcrib.records.codec import is_object
 
@@ -151,14 +151,16 @@ class Source:
 
     @cached_property
     def data(self) -> Any:
-        """The file parsed as JSON or YAML, by its ending and its first character.
+        """The file parsed as JSON, YAML or TOML, by its ending and its first character.
 
         Raises:
-            SourceError: it is neither; the reason has line and column.
+            SourceError: it is none of them; the reason has line and column.
         """
         braced = self.text.lstrip()[0] in "[{"
         is_yaml = self._suffix in YAML_SUFFIXES
         try:
+            if self._suffix == ".toml":
+                return parse_toml(self.text)
             if braced and is_yaml:
                 # JSON is YAML, and forty times faster to read as JSON.
                 with suppress(ValueError):
@@ -544,6 +546,7 @@ EXPECTED_KINDS = {
 
 OWN_FIELD_TYPES: dict[str, TypeAdapter[Any]] = {
     "sensitivity": TypeAdapter(Sensitivity),
+    "category": TypeAdapter(str),
     "safety_tags": TypeAdapter(tuple[str, ...]),
     "tags": TypeAdapter(tuple[str, ...]),
     "success_examples": TypeAdapter(tuple[str, ...]),
@@ -563,7 +566,7 @@ def own_fields(details: object) -> dict[str, Any]:
     for key, value in details.items() if is_object(details) else ():
         name = key.replace("-", "_")
         if (form := OWN_FIELD_TYPES.get(name)) is not None:
-            alone = isinstance(value, str) and name != "sensitivity"
+            alone = isinstance(value, str) and name not in {"sensitivity", "category"}
             with suppress(ValidationError):
                 found[name] = form.validate_python([value] if alone else value)
     return found

@@ -8,14 +8,13 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 
 from toolcrib.language_models import FieldwiseAnswer, LanguageModel
 from toolcrib.language_models.model import lacking_fields
-from toolcrib.language_models.turns import prompt, read_label, show_turn
+from toolcrib.language_models.turns import Share, YesOrNo, prompt, read_label, show_turn
 from toolcrib.records import AgentDecision, Turn
 from toolcrib.router.choices.allowlist import Allowlist
 from toolcrib.router.choices.evidence import AgentEvidence
@@ -27,21 +26,14 @@ EXAMPLE_ORDER_SEED = 7
 MIN_SCORER_SCORE = 0.5
 """A scorer decides for a target only from this score on."""
 
+UNSTATED_CONFIDENCE = 0.5
+"""Confidence of an answer without one: by default, targets take it as neither unsure nor sure."""
+
 UNDECIDED_CONFIDENCE = 0.4
 """Upper bound of the confidence in an undecided turn."""
 
 ENSEMBLE_SHARE = 0.7
 """Share of the time for the prompts; the rest is for the scorer and the supervisor."""
-
-
-def _as_share(value: object) -> object:
-    """Share within 0 and 1; models also write percentages."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return min(1.0, max(0.0, value / 100 if value > 1 else value))
-    return value
-
-
-_Share = Annotated[float, BeforeValidator(_as_share)]
 
 
 class AgentAnswer(FieldwiseAnswer):
@@ -51,19 +43,19 @@ class AgentAnswer(FieldwiseAnswer):
 
     reasoning: str = Field(default="", description="What in the turn decides, in a sentence.")
     target: str = Field(description="The name of one target.")
-    confidence: _Share = Field(
-        default=UNDECIDED_CONFIDENCE, description="How likely that is right, from 0 to 1."
+    confidence: Share = Field(
+        default=UNSTATED_CONFIDENCE, description="How likely that is right, from 0 to 1."
     )
     tables: list[str] = Field(default=[], description="Tables of the list that answer it.")
     columns: list[str] = Field(default=[], description="Columns of the list that answer it.")
     second: str | None = Field(default=None, description="The target that comes next, if any.")
-    consistent: bool = Field(default=True, description="Whether the reasoning bears it out.")
+    consistent: YesOrNo = Field(default=True, description="Whether the reasoning bears it out.")
 
 
 class AgentScores(BaseModel):
     """Scores of the targets for the user's turn."""
 
-    scores: dict[str, _Share] = Field(description="By name of a target, from 0 to 1.")
+    scores: dict[str, Share] = Field(description="By name of a target, from 0 to 1.")
 
 
 TARGET_RULES = """You decide which target a user's turn is for, and do nothing else.
@@ -119,7 +111,7 @@ class AgentClassifier:
         """Target by the model; failures of the model raise nothing."""
         until = time.monotonic() + timeout_s
         shown = show_turn(turn, {"Findings": "\n".join(evidence.signals)})
-        leanings = (None, *self.targets.targets)[: self.settings.ensemble]
+        leanings = self._leanings()
         prompts = [prompt(self._rules(leaning), shown) for leaning in leanings]
         # Answers in time count, however long another takes; a scorer needs time as well.
         each_s = timeout_s * ENSEMBLE_SHARE
@@ -137,6 +129,17 @@ class AgentClassifier:
         made = self._vote(answers, shown, until - time.monotonic())
         lacking = (mark for each in answers for mark in lacking_fields("agents", each))
         return ModelDecision(made, failed, tuple(dict.fromkeys(lacking)), is_unknown)
+
+    def _leanings(self) -> Sequence[str | None]:
+        """Target that each prompt leans to, None for none; no lead for a part of the targets.
+
+        All but the fallback have a prompt each, where there are as many prompts.
+        """
+        targets = self.targets
+        others = [name for name in targets.targets if name != targets.fallback]
+        ensemble = self.settings.ensemble
+        order = (*others, None) if ensemble >= len(others) else (None, *others)
+        return (*order, targets.fallback)[:ensemble]
 
     def _vote(self, answers: Sequence[AgentAnswer], shown: str, left_s: float) -> AgentDecision:
         votes = Counter(each.target for each in answers).most_common()

@@ -104,6 +104,54 @@ class Allowlist(BaseModel):
             tuple(dict.fromkeys(filter(None, found_columns))),
         )
 
+    def unlisted(self, tables: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
+        """Tables and columns of a plan that are not on the list, as written there."""
+        given = [
+            *((each, (each,), ()) for each in tables),
+            *((each, (), (each,)) for each in columns),
+        ]
+        return tuple(name for name, table, column in given if not any(self.keep(table, column)))
+
+    def statement_faults(self, statement: str) -> tuple[str, ...]:
+        """Faults of an SQL statement; empty if it only reads, and only what is on the list.
+
+        A column counts for its own table alone, and `*` for all columns that the table may have.
+
+        Raises:
+            MissingExtraError: sqlglot is not installed.
+        """
+        sql, scopes, qualified = (
+            import_extra(name, "the check of a statement", "sql")
+            for name in ("sqlglot", "sqlglot.optimizer.scope", "sqlglot.optimizer.qualify")
+        )
+        kinds = sql.exp
+        try:
+            trees = sql.parse(statement)
+        except sql.errors.SqlglotError:
+            return ("it is no SQL",)
+        writing = (kinds.Insert, kinds.Update, kinds.Delete, kinds.Create, kinds.Into)
+        # A lateral subquery may read columns that the qualification does not check.
+        writing = (*writing, kinds.Lateral)
+        is_query = len(trees) == 1 and isinstance(trees[0], kinds.Query)
+        if not is_query or trees[0].find(*writing):
+            return ("it must be one statement that only reads",)
+        (tree,) = trees
+        if any(not isinstance(each.parent, kinds.Count) for each in tree.find_all(kinds.Star)):
+            return ("it reads all columns: name them",)
+        sources = (each for scope in scopes.traverse_scope(tree) for each in scope.sources.values())
+        tables = sorted({each.name for each in sources if isinstance(each, kinds.Table)})
+        if unknown := self.unlisted(tables, ()):
+            return tuple(f"the table {name!r} is not on the list" for name in unknown)
+        schema = {
+            name.rpartition(".")[2]: dict.fromkeys(own.columns or ("",), "TEXT")
+            for name, own in self.tables.items()
+        }
+        try:
+            qualified.qualify(tree, schema=schema, expand_alias_refs=False)
+        except sql.errors.SqlglotError:
+            return ("it names a column that is not on the list of its tables",)
+        return ()
+
     def as_file(self) -> dict[str, Any]:
         """Content of an allowlist file; a table with nothing but columns is a list."""
         return {

@@ -31,7 +31,7 @@ from toolcrib.errors import (
     nearest,
 )
 from toolcrib.language_models import FieldwiseAnswer, LanguageModel
-from toolcrib.language_models.turns import prompt, show_turn
+from toolcrib.language_models.turns import YesOrNo, prompt, read_yes, show_turn
 from toolcrib.numerics import Floats, sigmoid
 from toolcrib.records import Turn
 from toolcrib.records.codec import in_words
@@ -258,7 +258,13 @@ class CapabilityVerdict(FieldwiseAnswer):
     """Verdict on the need of a capability: a short reason, then yes or no."""
 
     reason: str = ""
-    active: StrictBool
+    active: YesOrNo
+
+    @classmethod
+    def of_words(cls, words: str) -> CapabilityVerdict | None:
+        """Verdict of an answer that begins with yes or no; None for other words."""
+        active = read_yes(words)
+        return cls(active=active) if isinstance(active, bool) else None
 
 
 class CapabilitySelector:

@@ -43,7 +43,8 @@ class LoopState:
 
     `capabilities`: those selected, None before the selection (an empty one counts). `plan`: names
     of steps; `step`: number of steps done. `error`: class of the last failure, None after a
-    success; `failure`: its words, for prompts. `attempts`: failures of the same step.
+    success; `failure`: its words, for prompts. `direct_chat`: the user only talks, to the
+    capability of this name if it is a name. `attempts`: failures of the same step.
     `reclassifications`, `replans` and `iterations` are counted over the turn.
     """
 
@@ -51,7 +52,7 @@ class LoopState:
     capabilities: tuple[str, ...] | None = None
     plan: tuple[str, ...] | None = None
     step: Count = 0
-    direct_chat: bool = False
+    direct_chat: bool | str = False
     error: ErrorClass | None = None
     failure: str = ""
     attempts: Count = 0
@@ -72,7 +73,10 @@ class LoopState:
 
 @dataclass(frozen=True, slots=True)
 class FlowStep:
-    """Next node of the loop, its step of the plan (empty for none), and the reason."""
+    """Next node of the loop, its step, and the reason.
+
+    `step`: of the plan, or the capability of a direct chat; empty for none.
+    """
 
     node: NextNode
     step: str = ""
@@ -96,7 +100,8 @@ def _final_step(state: LoopState, limits: RecoverySettings) -> FlowStep | None:
     if state.finished:
         return FlowStep("end", reason="it is finished")
     if state.direct_chat:
-        return FlowStep("direct_chat", reason="the user only talks")
+        name = "" if state.direct_chat is True else state.direct_chat
+        return FlowStep("direct_chat", name, "the user only talks")
     if state.error == "fatal":
         return FlowStep("abort", reason="a fatal error")
     if state.iterations >= limits.iterations:

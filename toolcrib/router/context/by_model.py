@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, create_model
+from pydantic import BaseModel, BeforeValidator, create_model
 
 from toolcrib.language_models import FieldwiseAnswer, LanguageModel
-from toolcrib.language_models.turns import prompt, read_label, show_turn
+from toolcrib.language_models.turns import Share, is_null, prompt, read_label, show_turn
 from toolcrib.records import Context, Turn
 from toolcrib.records.scope import is_above
 from toolcrib.router.context.labels import CONTEXT_FIELDS, LabelSet
@@ -72,7 +72,7 @@ class _TurnLabels(FieldwiseAnswer):
 def _shape(sets: Mapping[str, LabelSet]) -> type[BaseModel]:
     """Shape of an answer: for every field one of its labels, or null."""
     fields: dict[str, Any] = {name: (_label_type(sets[name]), None) for name in CONTEXT_FIELDS}
-    fields["confidence"] = (float, Field(default=0.0, ge=0, le=1))
+    fields["confidence"] = (Share, 0.0)
     return create_model(
         "TurnLabels", __base__=_TurnLabels, __doc__="The labels of a turn.", **fields
     )
@@ -82,8 +82,10 @@ def _label_type(chosen: LabelSet) -> Any:
     aliases = {alias: name for name, label in chosen.labels.items() for alias in label.aliases}
 
     def read(answer: object) -> object:
-        label = read_label(answer, chosen.labels, aliases) if isinstance(answer, str) else None
-        return answer if label is None else label
+        if not isinstance(answer, str):
+            return answer
+        label = read_label(answer, chosen.labels, aliases)
+        return label or (None if is_null(answer) else answer)
 
     one_of: Any = Literal
     return Annotated[one_of[tuple(chosen.labels)] | None, BeforeValidator(read)]

@@ -207,13 +207,17 @@ _REPOSITORY = re.compile(
     r"(?<![\w./@:-])(?:"
     rf"git@[\w.-]{{1,60}}:(?P<remote>{_NAME}/[\w-]{{1,60}})"
     rf"|(?i:{_REPO}|clone|fork of|upstream) [`'\"]?(?P<owned>{_NAME}/{_NAME})(?![\w/-])"
+    rf"|(?i:ci|builds?|issues?|main|master|pipelines?|prs?|pull requests?|releases?|workflows?)"
+    rf" (?:of|for|in|on|from) [`'\"]?(?!(?i:feat(?:ure)?|(?:bug|hot)?fix|release|chore)/)"
+    rf"(?P<developed>{_NAME}/{_SHAPED})(?![\w/-])"
     rf"|(?P<before>{_NAME}/{_NAME})(?=[`'\"]? {_REPO}\b)"
     rf"|(?i:{_REPO}) [`'\"](?P<quoted>{_NAME})(?=[`'\"])"
     rf"|(?i:repo|repository|monorepo) (?P<named>{_SHAPED})(?![\w/(]|\.\w)"
     rf"|(?P<shaped>{_SHAPED})(?=[`'\"]? (?:repo|repository|monorepo)\b)"
     r")"
 )
-"""Owner and name, or a name with a hyphen, a dot or digits, beside a word such as `repo`."""
+"""Owner and name, or a name with a hyphen, a dot or digits, beside a word such as `repo`; both
+parts also behind what a repository has, such as `the CI of`."""
 
 _HASH = r"[0-9a-f]{7,40}"
 _COMMIT = re.compile(
