@@ -128,6 +128,13 @@ async def test_a_model_finds_a_function_that_it_lacks_by_its_own_search(desk):
     assert outputs[1] == "done"
 
 
+async def test_a_broken_search_finds_nothing_and_the_run_goes_on(desk):
+    model = Scripted(("", "find_tools", "{"))
+    made = await agent_for_turn(office_agent(model), "send a mail to Ana", desk, k=1)
+    result = await Runner.run(made, "send a mail to Ana", run_config=UNTRACED)
+    assert result.final_output == "done"
+
+
 async def test_an_agent_must_have_what_it_is_always_to_get(desk):
     with pytest.raises(SettingsError, match="no tool 'fly'"):
         await agent_for_turn(office_agent(), "send a mail", desk, always_include=["fly"])

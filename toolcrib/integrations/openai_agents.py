@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from pydantic_core import from_json
-
 from toolcrib.errors import MissingExtraError
 
 try:
@@ -92,7 +90,7 @@ class _FollowedRun:
         self, choice: AgentTools, scope: Scope | None, shown: ShownTools, agent: Agent[Any]
     ) -> None:
         self._choice, self._scope, self._shown = choice, scope, shown
-        self._calls = list[list[str]]()
+        self._calls, self._changing = list[list[str]](), asyncio.Lock()
         self._functions = {
             SEARCH_NAME: self._search_tool(),
             **{tool.name: tool for tool in agent.tools if isinstance(tool, FunctionTool)},
@@ -123,14 +121,21 @@ class _FollowedRun:
         await self._follow(RunStep.of(said, self._calls))
 
     async def _follow(self, step: RunStep) -> None:
-        self._shown = await asyncio.to_thread(self._choice.for_step, self._shown, step, self._scope)
-        self.agent.tools = self._tools()
+        async with self._changing:
+            self._shown = await asyncio.to_thread(
+                self._choice.for_step, self._shown, step, self._scope
+            )
+            self.agent.tools = self._tools()
 
     def _search_tool(self) -> FunctionTool:
         async def search(_: Any, arguments: str) -> str:
             step = RunStep.of("", self._calls)
             text, found = await asyncio.to_thread(
-                self._choice.search, self._shown, from_json(arguments), step.called, self._scope
+                self._choice.search,
+                self._shown,
+                _read_arguments(arguments),
+                step.called,
+                self._scope,
             )
             await self._follow(RunStep("", step.called, (), tuple(found)))
             return text
@@ -149,10 +154,7 @@ def _fit_function(tool: FunctionTool) -> FunctionTool:
         return tool
 
     async def invoke(context: Any, arguments: str) -> Any:
-        try:
-            given = json.loads(arguments or "{}")
-        except ValueError:
-            given = None
+        given = _read_arguments(arguments)
         own = json.dumps(restore_arguments(spec, given)) if is_object(given) else arguments
         return await tool.on_invoke_tool(context, own)
 
@@ -162,6 +164,14 @@ def _fit_function(tool: FunctionTool) -> FunctionTool:
         params_json_schema=function["parameters"],
         on_invoke_tool=invoke,
     )
+
+
+def _read_arguments(text: str) -> object:
+    """Arguments of a call; None for broken JSON."""
+    try:
+        return json.loads(text or "{}")
+    except ValueError:
+        return None
 
 
 def turn_of(said: str | Sequence[Any], scope: Scope | None = None) -> Turn:

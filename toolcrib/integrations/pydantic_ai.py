@@ -136,7 +136,7 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
     def _choose(
         self, ctx: RunContext[AgentDepsT], have: frozenset[str], names: Sequence[str]
     ) -> ShownTools:
-        scope, before = self._scope_of(ctx), self._shown.get(have)
+        scope, before = self._scope_of(ctx), self._shown.pop(have, None)
         if before is None:
             now = self._choice.for_turn(_turn(ctx, scope), names)
         else:
