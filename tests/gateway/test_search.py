@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gateway.conftest import ECHO, found, names, said, texts, until
+from tests.gateway.conftest import ECHO, found, names, said, texts, until, until_listed
 from toolcrib.gateway import search
 
 MAIL = {
@@ -26,11 +26,22 @@ async def test_few_tools_are_shown_as_they_are(behind):
     assert room.name == "rooms__book_room"
 
 
-async def test_the_search_stays_while_a_server_is_missing_that_may_have_more(behind):
+async def test_a_server_that_is_down_does_not_hide_the_few_tools_of_the_others(behind):
     servers = {"post": behind.entry("post", MAIL), "gone": {"command": "no-such-command"}}
 
     async with behind.client(servers, pass_through=9) as client:
-        assert await names(client) == ["find_tools", "describe_tools", "call_tool"]
+        await until_listed(client, "post__send_mail")
+
+
+async def test_the_search_stays_while_a_server_starts_that_may_have_more(behind):
+    start = behind.folder / "start"
+    late = behind.entry("late", ROOM, options=("--start-with", str(start)))
+    servers = {"post": behind.entry("post", MAIL), "late": late}
+
+    async with behind.client(servers, pass_through=9, settled=False) as client:
+        await until_listed(client, "find_tools", "describe_tools", "call_tool")
+        start.touch()
+        await until_listed(client, "late__book_room", "post__send_mail")
 
 
 async def test_a_found_tool_comes_as_a_signature_and_can_be_called(behind, monkeypatch):

@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from time import monotonic
 from typing import Any
@@ -33,6 +34,7 @@ from toolcrib.gateway.catalog import (
     by_unique_name,
     server_summary,
 )
+from toolcrib.gateway.doors import DOORS, door_of, passes
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED, conversation_key
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
@@ -44,6 +46,7 @@ from toolcrib.integrations.fastmcp import (
     READS_ONLY,
     SearchTool,
     ToolcribSearchTransform,
+    calling_tool,
     definition,
     failure,
     search_answer,
@@ -63,8 +66,9 @@ from toolcrib.store.filters import And, HasId, Not, from_scope
 
 SEARCHING = (
     "Tools of several servers. Where you do not see the one that you need, call find_tools with "
-    "what it must do, then call_tool with a name that it gave."
+    "what it must do, then {} with a name that it gave."
 )
+CALLED_BY = "the tool that its call_by names"
 LISTING = (
     "Tools of several servers. If a search for tools is listed among them, use it before you say "
     "that something cannot be done."
@@ -135,7 +139,16 @@ class GatewaySearch(ToolcribSearchTransform):
         settings: GatewaySettings,
         pinned: Sequence[str],
     ) -> None:
-        super().__init__(k=settings.k, token_budget=settings.token_budget)
+        self._by_risk = settings.doors == "by_risk"
+        self._called_by = CALLED_BY if self._by_risk else OwnTool.CALL_TOOL
+        super().__init__(
+            k=settings.k, token_budget=settings.token_budget, called_by=self._called_by
+        )
+        self._doors: dict[str, Tool] = {
+            door: calling_tool(door, says, partial(self._call_by, door), annotations)
+            for door, (says, annotations) in DOORS.items()
+            if self._by_risk
+        }
         self._form: DefinitionForm = "schema" if settings.schemas else "signature"
         self._tools, self._pool, self._budgets, self._guidance = index, pool, budgets, guidance
         self._scope, self._pinned = scope, pinned
@@ -182,7 +195,10 @@ class GatewaySearch(ToolcribSearchTransform):
         """
         offered = self._tools.catalog.within(self.scope())
         searches = len(offered) > self._pass_through or not self._pass_through
-        parts, left = [SEARCHING if searches else LISTING], MAX_INSTRUCTIONS_CHARS
+        parts, left = (
+            [SEARCHING.format(self._called_by) if searches else LISTING],
+            MAX_INSTRUCTIONS_CHARS,
+        )
         for server in dict.fromkeys(each.spec.server for each in offered):
             text = self._tools.instructions.get(server)
             if text is not None and len(text) <= left:
@@ -224,7 +240,8 @@ class GatewaySearch(ToolcribSearchTransform):
         skills = self._skills.tools(token)
         others = [*([] if knowledge is None else [knowledge]), *skills]
         is_complete = all(
-            each.health.state == "unusable" or self._tools.knows(each.name) for each in self._pool
+            each.health.state in {"down", "unusable"} or self._tools.knows(each.name)
+            for each in self._pool
         )
         if len(offered) <= self._pass_through and is_complete:
             return [*offered, *others]
@@ -234,7 +251,8 @@ class GatewaySearch(ToolcribSearchTransform):
         behind = server_summary(each.entry.spec for each in offered)
         search = _with_note(self._make_search_tool(), "Here are tools of", behind)
         describing = [self._describing] if self._form == "signature" else []
-        return [*pinned, *active, search, *describing, self._make_call_tool(), *others]
+        calling = list(self._doors.values()) or [self._make_call_tool()]
+        return [*pinned, *active, search, *describing, *calling, *others]
 
     def tool_list(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> object:
         """Contents of the list that a key's holder is shown, to compare with later contents."""
@@ -251,7 +269,11 @@ class GatewaySearch(ToolcribSearchTransform):
             return self._knowledge_tool(self.scope())
         if name in {OwnTool.DESCRIBE_TOOLS, OwnTool.CHECK_TOOLS}:
             return self._describing if name == OwnTool.DESCRIBE_TOOLS else self._checking
-        return self._skills.get(name) or await super().get_tool(name, call_next, version=version)
+        return (
+            self._doors.get(name)
+            or self._skills.get(name)
+            or await super().get_tool(name, call_next, version=version)
+        )
 
     def _knowledge_tool(self, scope: Scope) -> Tool | None:
         """The search of the collections with passages within a scope; None without any."""
@@ -396,6 +418,8 @@ class GatewaySearch(ToolcribSearchTransform):
         if form == "schema":
             whole = {"description": spec.description, "inputSchema": spec.input_schema}
             described = definition(described | whole)
+        if self._by_risk:
+            described |= {"call_by": door_of(spec)}
         return described | ({"unavailable": note} if note else {})
 
     def _callability(self, hit: ToolHit, here: Mapping[str, CatalogEntry]) -> dict[str, Any]:
@@ -421,10 +445,19 @@ class GatewaySearch(ToolcribSearchTransform):
         return structured_answer(answer | ({"unknown": unknown} if unknown else {}))
 
     async def _call(self, ctx: Context, name: str, arguments: Mapping[str, Any] | None) -> Any:
+        return await self._call_by(OwnTool.CALL_TOOL, ctx, name, arguments)
+
+    async def _call_by(
+        self, door: OwnTool, ctx: Context, name: str, arguments: Mapping[str, Any] | None
+    ) -> Any:
+        """Call a tool by a door; by a milder one than its own it is refused."""
         for is_last in (False, True):
             names = await self._visible(ctx)
             entry = self._tools.catalog.named(name)
             if entry is not None and entry.name in names:
+                if self._by_risk and not passes(entry.spec, door):
+                    own = door_of(entry.spec)
+                    return failure(f"The call was not made: call {entry.name} by {own}.")
                 return await ctx.fastmcp.call_tool(entry.name, dict(arguments or {}))
             if not is_last and not await self.wait():
                 break

@@ -50,7 +50,7 @@ for "tell Ana when Friday's train to Bonn leaves", write ["Look up train departu
 "Send a message to a person"]. Each need is answered by itself: "needs" has a verdict for each, \
 and each tool the places of the needs that it serves.
 
-Use it before you say that something cannot be done. Then call the tool that fits by call_tool."""
+Use it before you say that something cannot be done. Then call the tool that fits by {}."""
 
 CALL_DESCRIPTION = "Call a tool that find_tools has named."
 CALL_PARAMETERS = {
@@ -82,7 +82,8 @@ class ToolcribSearchTransform(BaseSearchTransform):
 
     A search covers the tools that the caller may see by `auth`, visibility and middleware. The
     first search indexes them in memory; later searches encode only changed tools. `k` tools a
-    search, or as many as fit into `token_budget`; tools in `always_visible` stay listed.
+    search, or as many as fit into `token_budget`; tools in `always_visible` stay listed. The search
+    tells a model to call what it found by `called_by`.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
         *,
         k: int = 5,
         token_budget: int | None = None,
+        called_by: str = OwnTool.CALL_TOOL,
         always_visible: Sequence[str] = (),
         settings: Settings | None = None,
     ) -> None:
@@ -101,8 +103,8 @@ class ToolcribSearchTransform(BaseSearchTransform):
         )
         self._token_budget = token_budget
         self._index = VisibleTools(settings)
-        self._search_tool = self._searching()
-        self._calling_tool = self._calling()
+        self._search_tool = self._searching(called_by)
+        self._calling_tool = calling_tool(OwnTool.CALL_TOOL, CALL_DESCRIPTION, self._call)
 
     def close(self) -> None:
         """Close the index; a later search builds another."""
@@ -116,7 +118,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
     def _make_call_tool(self) -> Tool:
         return self._calling_tool
 
-    def _searching(self) -> Tool:
+    def _searching(self, called_by: str) -> Tool:
         async def find_tools(given: dict[str, Any], context: Context) -> ToolResult:
             needs = given.get("needs", ())
             # By default there is room for the first tool of every need.
@@ -151,20 +153,12 @@ class ToolcribSearchTransform(BaseSearchTransform):
         }
         return SearchTool.of(
             OwnTool.FIND_TOOLS,
-            FIND_DESCRIPTION,
+            FIND_DESCRIPTION.format(called_by),
             takes,
             find_tools,
             READS_ONLY,
             one_of=("query", "needs", "task"),
             of_hosts=HOST_PARAMETERS,
-        )
-
-    def _calling(self) -> Tool:
-        async def call_tool(given: dict[str, Any], context: Context) -> ToolResult:
-            return await self._call(context, given["name"], given["arguments"])
-
-        return SearchTool.of(
-            OwnTool.CALL_TOOL, CALL_DESCRIPTION, CALL_PARAMETERS, call_tool, parse=_parse_call
         )
 
     # -- search and call ------------------------------------------------------------------------
@@ -250,6 +244,20 @@ class SearchTool(Tool):
                 f"It takes: {describe_parameters(self.parameters)}."
             )
         return await self._act(given, get_context())
+
+
+def calling_tool(
+    name: str,
+    says: str,
+    call: Callable[[Context, str, Mapping[str, Any]], Awaitable[ToolResult]],
+    annotations: ToolAnnotations | None = None,
+) -> SearchTool:
+    """Create a tool that calls another one by its name, with its arguments."""
+
+    async def act(given: dict[str, Any], context: Context) -> ToolResult:
+        return await call(context, given["name"], given["arguments"])
+
+    return SearchTool.of(name, says, CALL_PARAMETERS, act, annotations, parse=_parse_call)
 
 
 def _parse_arguments(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,104 @@
+"""Doors: calls by risk, each door with its annotations; a milder door than a tool's own refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gateway.conftest import Behind, found, names, said
+from toolcrib import ToolSpec
+from toolcrib.gateway.doors import DOORS, door_of, passes
+from toolcrib.integrations.formats import OwnTool
+from toolcrib.records.tools import Enrichment
+
+READ, WRITE, DESTROY = DOORS
+
+
+def tool(name: str, **hints: bool):
+    """A tool of a server, with hints."""
+    about = {"name": name, "description": f"Do {name} to a file.", "does": "echo"}
+    return about | ({"annotations": hints} if hints else {})
+
+
+LOOK = tool("look_at", readOnlyHint=True)
+ADD = tool("add_to", readOnlyHint=False, destructiveHint=False)
+DROP = tool("drop_all", destructiveHint=True)
+BARE = tool("do_it")
+
+
+def spec(**fields):
+    """A tool in the index."""
+    return ToolSpec(id="s/t", name="t", server="s", **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "door"),
+    [
+        ({"annotations": {"readOnlyHint": True}}, READ),
+        ({"annotations": {"readOnlyHint": False, "destructiveHint": False}}, WRITE),
+        ({"annotations": {"readOnlyHint": False}}, DESTROY),
+        ({"annotations": {"readOnlyHint": True, "destructiveHint": True}}, DESTROY),
+        ({"annotations": {"title": "T"}}, DESTROY),
+        ({}, DESTROY),
+        ({"safety_tags": ("read_only",)}, READ),
+        ({"safety_tags": ("writes",), "annotations": {"readOnlyHint": True}}, WRITE),
+        ({"safety_tags": ("destructive",), "annotations": {"readOnlyHint": True}}, DESTROY),
+        ({"enrichment": Enrichment(safety_tags=("read_only",))}, DESTROY),
+    ],
+)
+def test_a_tool_has_the_door_of_its_worst_hint(fields, door):
+    assert door_of(spec(**fields)) == door
+
+
+def test_a_stricter_door_is_open_and_no_other():
+    written = spec(safety_tags=("writes",))
+    assert [passes(written, door) for door in DOORS] == [False, True, True]
+    assert not passes(written, OwnTool.CALL_TOOL)
+
+
+async def test_each_door_is_listed_with_its_annotations(behind: Behind):
+    async with behind.client({"files": behind.entry("files", LOOK)}, doors="by_risk") as client:
+        listed = {each.name: each for each in await client.list_tools()}
+
+    assert list(listed) == ["find_tools", "describe_tools", *DOORS]
+    hints = {name: listed[name].annotations for name in DOORS}
+    assert [each.read_only_hint for each in hints.values()] == [True, False, False]
+    assert [each.destructive_hint for each in hints.values()] == [None, False, True]
+    assert "call_by" in listed["find_tools"].description
+
+
+async def test_an_answer_names_the_door_and_another_one_refuses_with_it(behind: Behind):
+    servers = {"files": behind.entry("files", LOOK, ADD, DROP, BARE)}
+    async with behind.client(servers, doors="by_risk") as client:
+        answer = await found(client, "do something to a file")
+        asked = {"ids": ["files/drop_all"]}
+        whole = (await client.call_tool("describe_tools", asked)).structured_content
+        by = {
+            (name, door): await said(client, door, name=f"files__{name}", arguments={})
+            for name in ("look_at", "add_to", "drop_all", "do_it")
+            for door in (OwnTool.CALL_TOOL, *DOORS)
+        }
+
+    own = {"look_at": READ, "add_to": WRITE, "drop_all": DESTROY, "do_it": DESTROY}
+    shown = {each["name"]: each["call_by"] for each in answer["tools"]}
+    assert shown == {f"files__{name}": door for name, door in own.items()}
+    assert whole["tools"][0]["call_by"] == DESTROY
+    refused = {key: text for key, text in by.items() if "was not made" in text}
+    assert {name: 4 - sum(each == name for each, _ in refused) for name in own} == {
+        "look_at": 3,
+        "add_to": 2,
+        "drop_all": 1,
+        "do_it": 1,
+    }
+    assert all(text.endswith(f"by {own[name]}.") for (name, _), text in refused.items())
+
+
+async def test_by_default_there_is_one_door(behind: Behind):
+    async with behind.client({"files": behind.entry("files", DROP)}) as client:
+        assert await names(client) == ["find_tools", "describe_tools", "call_tool"]
+        answer = await found(client)
+        assert "call_by" not in answer["tools"][0]
+        assert "was not made" not in await said(
+            client, "call_tool", name="files__drop_all", arguments={}
+        )
+        unknown = await said(client, READ, name="files__drop_all", arguments={})
+        assert READ in unknown
