@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -210,6 +210,23 @@ class TextWords:
     glued: list[str]
     spans: list[tuple[int, int]]
     raised: list[bool]
+    _folded: dict[Callable[[str], str], tuple[list[str], list[str]]] = field(
+        default_factory=dict[Callable[[str], str], tuple[list[str], list[str]]],
+        repr=False,
+        compare=False,
+    )
+
+    def folded(self, fold: Callable[[str], str]) -> tuple[list[str], list[str]]:
+        """`bare` and `glued` with each word folded, once for all lists of phrases."""
+        known = self._folded.get(fold)
+        if known is None:
+            bare = [fold(word) for word in self.bare]
+            glued = [
+                f" {word}" if given[0] == " " else word
+                for word, given in zip(bare, self.glued, strict=True)
+            ]
+            known = self._folded[fold] = bare, glued
+        return known
 
 
 def split_words(text: str) -> TextWords:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from toolcrib.records import FindResult, ToolHit, ToolSpec
-from toolcrib.records.answers import ToolSelection, Verdict
+from toolcrib.records.answers import ToolSelection, Verdict, with_ranks
 from toolcrib.records.codec import as_json
 
 HITS = [ToolHit(rank, 0.5, ToolSpec(name=f"tool{rank}")) for rank in (1, 2, 3)]
@@ -43,3 +43,10 @@ def test_what_is_read_of_the_wire_is_accepted_with_tools_alone(verdict, sure, co
 
     assert len(read.tools) == count
     assert (read.verdict == "accept") is (verdict == "accept" and count > 0)
+
+
+def test_ranks_are_places_and_a_hit_in_its_place_is_not_copied():
+    first, second = (ToolHit(1, 0.5, ToolSpec(name=name)) for name in ("send", "read"))
+    ranked = with_ranks([first, second])
+    assert [(hit.name, hit.rank) for hit in ranked] == [("send", 1), ("read", 2)]
+    assert ranked[0] is first

@@ -211,7 +211,9 @@ ROUTES: dict[tuple[str, str], Call] = {
 
 def _nodes(client: QdrantClient, name: str, body: Any) -> Any:
     """Status of a cluster with the nodes of `PEERS`; without nodes it is off."""
-    peers = {str(number): {"uri": f"http://node-{number}:6335"} for number in range(PEERS.get(client, 1))}
+    peers = {
+        str(number): {"uri": f"http://node-{number}:6335"} for number in range(PEERS.get(client, 1))
+    }
     raft = {"term": 1, "commit": 1, "pending_operations": 0, "is_voter": True}
     on = {"status": "enabled", "peer_id": 0, "peers": peers, "raft_info": raft}
     more = {"consensus_thread_status": {"consensus_thread_status": "stopped"}}

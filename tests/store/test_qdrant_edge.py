@@ -28,7 +28,7 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import Layout, Store, point_id
 from toolcrib.store.edge_query import CODES_FROM_NAMES, count_points
-from toolcrib.store.filters import And, AnyOf, Filter
+from toolcrib.store.filters import And, AnyOf, Equals, Filter
 from toolcrib.store.qdrant_edge import (
     INDEXED_FROM_POINTS,
     OPTIMISE_FROM_POINTS,
@@ -93,6 +93,29 @@ def test_a_scope_of_many_servers_finds_their_points_with_the_payload_as_given(
         assert [(each.id, dict(each.payload)) for each in store.scroll(wide)] == [
             (point_id("found"), {"name": "found", "server": "mail"})
         ]
+
+
+def test_a_payload_that_was_read_before_a_write_is_read_anew(tmp_path: Path) -> None:
+    kept, gone = point("kept", server="mail"), point("gone")
+    with closing(EdgeStore.open(tmp_path, LAYOUT)) as store:
+        store.upsert([kept, gone])
+        assert len(store.retrieve([kept.id, gone.id, kept.id])) == 3
+        store.upsert([point("kept", server="desk")])
+        store.delete([gone.id])
+        found = store.retrieve([kept.id, gone.id])
+        assert [each.payload["server"] for each in found] == ["desk"]
+        with store.renew(LAYOUT) as beside:
+            beside.upsert([point("kept", server="files")])
+        assert store.retrieve([kept.id])[0].payload["server"] == "files"
+
+
+def test_a_flag_of_all_points_filters_again_after_a_point_without_it(tmp_path: Path) -> None:
+    enabled = Equals("enabled", value=True)
+    with closing(EdgeStore.open(tmp_path, LAYOUT)) as store:
+        store.upsert([point("on", enabled="true")])
+        assert [each.id for each in store.scroll(enabled, ())] == [point_id("on")]
+        store.upsert([point("off", enabled="false")])
+        assert [each.id for each in store.scroll(enabled, ())] == [point_id("on")]
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from toolcrib.guidance.classifiers import GuidanceContext
 from toolcrib.guidance.providers import collect_guidance, default_providers, stuck_tool
 from toolcrib.guidance.trajectory import analyse
 from toolcrib.records import Decision, Guidance, ToolHit, ToolSpec, Turn
+from toolcrib.records.answers import with_ranks
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class TurnGuidance:
             room = max(0, sum(hit.rule is None for hit in chosen) - len(marked))
             dropped = {hit.id for hit in by_rank[room:]}
             ordered = [*marked, *(hit for hit in kept if hit.id not in dropped)]
-        return tuple(replace(hit, rank=rank) for rank, hit in enumerate(ordered, start=1))
+        return with_ranks(ordered)
 
 
 STAYS = frozenset({"always_active", "required", "kept"})

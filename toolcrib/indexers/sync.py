@@ -362,7 +362,9 @@ def _diff(
         if held is not None and held.kind != item.kind and item.id not in gone:
             taken = f"{held.kind} in the index"
             way_out += f", or remove the {held.kind} with `toolcrib remove {item.id}`"
-        elif (first := plan.items.setdefault(item.id, item)).digest != item.digest:
+        elif (
+            first := plan.items.setdefault(item.id, item)
+        ) is not item and first.digest != item.digest:
             taken = f"{first.kind} in {origin[item.id]}"
         elif item.id in origin:
             reason = f"a copy of the {item.kind} in {origin[item.id]}"

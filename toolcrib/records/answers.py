@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, computed_field
@@ -86,6 +86,14 @@ class ToolHit:
     def rule(self) -> str | None:
         """Rule that added the tool; None for a tool that is there by its rank."""
         return next((rule for rule in self.RULES if rule in self.legs), None)
+
+
+def with_ranks(hits: Iterable[ToolHit]) -> tuple[ToolHit, ...]:
+    """Hits with their places, from 1 on, as ranks."""
+    return tuple(
+        hit if hit.rank == rank else replace(hit, rank=rank)
+        for rank, hit in enumerate(hits, start=1)
+    )
 
 
 @dataclass(frozen=True, slots=True)

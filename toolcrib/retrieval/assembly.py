@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Literal
 
 from toolcrib.records import FindResult, NeedResult, ToolHit
+from toolcrib.records.answers import with_ranks
 from toolcrib.records.definitions import DefinitionForm, definition_tokens
 from toolcrib.retrieval.gate import MAX_SET
 from toolcrib.retrieval.options import SearchOptions
@@ -80,7 +81,7 @@ def merge_needs(
     is_cut = not firsts <= {hit.id for hit in shown}
     return FindResult(
         query="" if whole is None else whole.query,
-        tools=tuple(replace(hit, rank=rank) for rank, hit in enumerate(shown, start=1)),
+        tools=with_ranks(shown),
         took_ms=_added(each.took_ms for each in asked),
         confidence=surest.confidence,
         verdict=surest.verdict,
@@ -163,8 +164,7 @@ def _within(found: FindResult, token_budget: int, options: SearchOptions) -> Fin
         NEEDS_CUT: any(need not in served for hit in found.tools for need in hit.needs or ()),
     }
     more = [mark for mark, is_cut in lacks.items() if is_cut and mark not in found.degraded]
-    ranked = tuple(replace(hit, rank=rank) for rank, hit in enumerate(kept, start=1))
-    return replace(found, tools=ranked, degraded=(*found.degraded, *more))
+    return replace(found, tools=with_ranks(kept), degraded=(*found.degraded, *more))
 
 
 def _fitting(hits: Sequence[ToolHit], token_budget: int, form: DefinitionForm) -> list[ToolHit]:

@@ -81,11 +81,15 @@ def features(scores: Sequence[float], legs: Sequence[LegScores], terms: int) -> 
         fused[0] - fused,
         dense >= best_dense,
         (lexical >= best_lexical) & (lexical > 0),
-        np.full(fused.size, best_dense),
-        np.full(fused.size, 1 - math.exp(-best_lexical / LEXICAL_SCALE)),
-        np.full(fused.size, min(MAX_TERM_BM25, best_lexical / max(1, terms))),
+        best_dense,
+        1 - math.exp(-best_lexical / LEXICAL_SCALE),
+        min(MAX_TERM_BM25, best_lexical / max(1, terms)),
     )
-    return np.column_stack(columns).astype(np.float64)
+    # Stacking the columns takes twice as long.
+    table = np.empty((fused.size, len(columns)))
+    for place, column in enumerate(columns):
+        table[:, place] = column
+    return table
 
 
 def probabilities(known: Floats, weights: Floats, offset: float) -> Floats:
@@ -98,7 +102,7 @@ def _share(scores: Floats, temperature: float) -> Floats:
     weights = np.exp((scores - top) / temperature)
     total = weights[:RANKED_COMPETITORS].sum() + np.exp((NO_TOOL_SCORE - top) / temperature)
     share = weights / total
-    share = np.clip(share, _CLIP, 1 - _CLIP)
+    share = np.minimum(np.maximum(share, _CLIP), 1 - _CLIP)
     return np.log(share / (1 - share))
 
 

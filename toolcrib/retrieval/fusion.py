@@ -225,10 +225,10 @@ class Candidates:
 
     def unjudged_gain(self, point: int) -> float:
         """Gain of a candidate that does not count towards the confidence."""
-        return sum(
-            (1 - JUDGED_SHARES.get(cause, 0.0)) * each.get(point, 0.0)
-            for cause, each in self.gains.items()
-        )
+        gain = 0.0
+        for cause, each in self.gains.items():
+            gain += (1 - JUDGED_SHARES.get(cause, 0.0)) * each.get(point, 0.0)
+        return gain
 
     def first(self, count: int) -> list[Place]:
         """First places, and every place that ties with the last of them; ids break the tie."""

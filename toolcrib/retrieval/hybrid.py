@@ -15,10 +15,11 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import ToolcribError
 from toolcrib.numerics import Floats
 from toolcrib.records import FindResult, Message, ToolHit
+from toolcrib.records.answers import with_ranks
 from toolcrib.retrieval.assembly import fold_copies, merge_needs
 from toolcrib.retrieval.calibration import RANKED_COMPETITORS, features, query_features
 from toolcrib.retrieval.dialogue import MARKED_OWN_SHARE, OWN_SHARE, read_dialogue
-from toolcrib.retrieval.fusion import Candidates, FusionWeights, LegScores, fuse, rank
+from toolcrib.retrieval.fusion import Candidates, FusionWeights, LegScores, Place, fuse, rank
 from toolcrib.retrieval.gate import (
     ENABLED,
     MAX_SET,
@@ -52,7 +53,7 @@ from toolcrib.retrieval.steps import (
     last_sentences,
     with_gains,
 )
-from toolcrib.store.base import Store, point_id
+from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import Filter, HasId, Not, all_of, from_scope
 from toolcrib.store.payload import read_tool
 
@@ -259,16 +260,20 @@ class HybridRetriever:
         plans: Sequence[SearchPlan] = (FULL_PLAN,),
         history: Sequence[Message] = (),
         own_share: float = OWN_SHARE,
+        encoded: Sequence[EncodedQuery] = (),
     ) -> EncodedQuery:
         """Encode a query for the legs of these plans, with what its user said before.
 
         `own_share`: weight of the query's own words beside a history. A failing dense encoder only
-        degrades the query.
+        degrades the query. `encoded`: queries of the same plans, whose texts are not encoded again.
         """
         dialogue = read_dialogue(query, history)
         if dialogue is None:
             return self._encode(query, plans)
-        whole, own = self._encode(dialogue.whole, plans), self._encode(dialogue.own, plans)
+        known = {each.text: each for each in encoded if not (each.degraded or each.naming)}
+        whole, own = (
+            known.get(text) or self._encode(text, plans) for text in (dialogue.whole, dialogue.own)
+        )
         return whole.led_by(own, MARKED_OWN_SHARE if dialogue.is_marked else own_share)
 
     def _encode(self, query: str, plans: Sequence[SearchPlan]) -> EncodedQuery:
@@ -321,10 +326,10 @@ class HybridRetriever:
         depth += len(state.called)
         legs, *sentences = (Legs(self._store, each, limits, allowed, depth) for each in encoded)
         run = self._run(query, legs, watch, plan, explain=options.explain)
-        if not follows:
-            return replace(run, state=replace(state, is_step=False))
-        use = self._learned.use if plan.learned else None
-        return replace(run, state=state, sentences=tuple(sentences), use=use)
+        use = self._learned.use if follows and plan.learned else None
+        if state.is_step and not follows:
+            state = replace(state, is_step=False)
+        return replace(run, folds=options.gate, state=state, sentences=tuple(sentences), use=use)
 
     def _run(
         self,
@@ -367,7 +372,6 @@ class HybridRetriever:
         run = self._begin(query, options, plan, watch)
         encoded, called = run.query, run.state.called
         limit = MAX_SET if options.k == "auto" else options.k
-        run = replace(run, folds=options.gate)
         assessor = self.assessor if encoded.dense is not None else self.assessor.by_words
         found = self._fuse(run, assessor.head, by_examples=assessor.by_examples)
         ranked = self._rerank(run, found, limit + len(called))
@@ -383,7 +387,7 @@ class HybridRetriever:
             hits = likely_enough(hits, options.least)
         result = FindResult(
             query=text,
-            tools=tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)),
+            tools=with_ranks(hits),
             took_ms={},
             confidence=confidence,
             degraded=encoded.degraded + lacking,
@@ -434,28 +438,39 @@ class HybridRetriever:
         depth = run.reranker.settings.depth if run.reranker else 0
         wanted = max(k, depth)
         if not run.folds:
-            return self._hits(run, found, wanted)
+            return self._read_hits(run, found, self._records(found, wanted))
         count = wanted + COPIES_LOOKAHEAD
         while True:
-            hits = self._hits(run, found, count)
+            records = self._records(found, count)
+            if len({record.payload["name"] for _, record in records}) == len(records):
+                return self._read_hits(run, found, records[:wanted])
+            hits = self._read_hits(run, found, records)
             folded = fold_copies(hits, run.query.text)
             if len(folded) >= wanted or len(hits) < count:
                 return folded[:wanted]
             count *= 2
 
-    def _hits(self, run: _Run, found: Candidates, count: int) -> list[ToolHit]:
-        """First `count` hits, and those that tie with the last."""
+    def _records(self, found: Candidates, count: int) -> list[tuple[Place, Record]]:
+        """First `count` places and those that tie with the last, each with its record."""
         places = {place.point: place for place in found.first(count)}
-        fetched = [
-            (places[record.id], read_tool(record.payload))
-            for record in self._store.retrieve(list(places))
+        fetched = [(places[each.id], each) for each in self._store.retrieve(list(places))]
+        fetched.sort(key=lambda pair: (pair[0].level, pair[1].payload["id"]))
+        return fetched
+
+    def _read_hits(
+        self, run: _Run, found: Candidates, records: Sequence[tuple[Place, Record]]
+    ) -> list[ToolHit]:
+        hits = [
+            ToolHit(
+                rank,
+                place.score,
+                read_tool(record.payload),
+                found.explain(place) if run.explain else {},
+            )
+            for rank, (place, record) in enumerate(records, start=1)
         ]
-        fetched.sort(key=lambda pair: (pair[0].level, pair[1].id))
         run.watch.lap("fetch")
-        return [
-            ToolHit(0, place.score, spec, found.explain(place) if run.explain else {})
-            for place, spec in fetched
-        ]
+        return hits
 
     def _rerank(self, run: _Run, found: Candidates, k: int) -> Reranked:
         """Fetch at least `k` hits where there are as many, and rerank them by a cross-encoder."""

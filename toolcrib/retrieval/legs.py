@@ -205,7 +205,7 @@ class Legs:
         if not keys:
             return set()
         called = all_of(AnyOf("name_key", sorted(keys)), self.where)
-        return {each.id for each in islice(self._store.scroll(called, ("id",)), MAX_NAMED)}
+        return {each.id for each in islice(self._store.scroll(called, ()), MAX_NAMED)}
 
     def candidates(self, named: set[int]) -> dict[int, LegScores]:
         """Scores by leg of every point that a leg found or that was named."""
@@ -214,26 +214,27 @@ class Legs:
         counted = None if self.scope is None else questions.pop("lexical", None)
         brought = self._ask(list(questions.values()))
         found = dict(zip(questions, brought, strict=True))
-        scores = {leg: {hit.id: hit.score for hit in hits} for leg, hits in found.items()}
+        scores = {leg: dict(hits) for leg, hits in found.items()}
         points = set[int](named).union(*scores.values())
         if counted is not None:
             only = replace(counted, limit=max(len(points), 1), where=HasId(frozenset(points)))
-            hits = chain.from_iterable(self._ask([counted, only]))
-            scores["lexical"] = {hit.id: hit.score for hit in hits}
+            scores["lexical"] = dict(chain.from_iterable(self._ask([counted, only])))
             points |= scores["lexical"].keys()
         for leg, hits in self._complete(questions, points, scores).items():
-            scores.setdefault(leg, {}).update({hit.id: hit.score for hit in hits})
+            scores.setdefault(leg, {}).update(hits)
         dense, lexical, examples, anti_patterns = (
             scores.get(leg, {}) for leg in ("dense", "lexical", "examples", "anti_patterns")
         )
         clauses = [scores[clause] for clause in self._clauses]
+        best = {p: max(each.get(p, 0.0) for each in clauses) for p in points} if clauses else {}
         return {
             point: LegScores(
                 dense.get(point, 0.0),
                 lexical.get(point, 0.0),
                 examples.get(point),
                 anti_patterns.get(point),
-                clauses=max(clause.get(point, 0.0) for clause in clauses) if clauses else None,
+                None,
+                best.get(point),
             )
             for point in points
         }
@@ -252,7 +253,9 @@ class Legs:
             full = leg == "anti_patterns" or len(known) >= self._depth
             if full and (missing := points - known.keys()):
                 only = HasId(frozenset(missing))
-                asked[leg] = replace(question, limit=len(missing), where=only)
+                asked[leg] = LegQuery(
+                    question.using, question.vector, len(missing), only, question.idf_corpus
+                )
         return dict(zip(asked, self._ask(list(asked.values())), strict=True))
 
     def _ask(self, questions: Sequence[LegQuery]) -> list[list[Scored]]:

@@ -14,9 +14,10 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from toolcrib.records import ToolHit, ToolLink, ToolLinks, ToolSpec
+from toolcrib.records.answers import with_ranks
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.store.base import Record, Store, point_id
-from toolcrib.store.filters import YIELDS_FIELD, AnyOf, Equals, Filter, HasId, Or, all_of
+from toolcrib.store.filters import YIELDS_FIELD, AnyOf, Equals, Filter, Or, all_of
 from toolcrib.store.payload import (
     LinkFacts,
     head_word,
@@ -214,15 +215,12 @@ def bring_prerequisites(
     """
     if not hits or share <= 0:
         return list(hits)
-    points = frozenset(point_id(hit.id) for hit in hits)
-    own = {each.id: each for each in _linked(store, HasId(points))}
+    records = store.retrieve([point_id(hit.id) for hit in hits])
+    own = {each.id: each for each in map(_LinkedTool.from_record, records)}
     chosen = [own[hit.id] for hit in hits[:CONSUMERS] if hit.id in own]
-    demands = [
-        demand
-        for each in chosen
-        for demand in _demands(each, authors=authors)
-        if not _states_value(query, demand.parameter)
-    ]
+    open_demands = [demand for each in chosen for demand in _demands(each, authors=authors)]
+    words = [(word, set(tokenise(word))) for word in _WORD.findall(query)] if open_demands else []
+    demands = [each for each in open_demands if not _states_value(words, each.parameter)]
     succeeded = [hit for hit in hits if hit.id in own and own[hit.id].links.successors]
     if not demands and not succeeded:
         return list(hits)
@@ -267,13 +265,16 @@ def _demands(consumer: _LinkedTool, *, authors: bool = True) -> Iterator[_Demand
             yield _Demand(consumer, parameter, entities, names)
 
 
-def _states_value(query: str, parameter: str) -> bool:
-    """True if the query has the value: a word like an id stands behind the parameter's name."""
+def _states_value(words: Sequence[tuple[str, set[str]]], parameter: str) -> bool:
+    """True if a query has the value: a word like an id stands behind the parameter's name.
+
+    `words`: words of the query, each with its terms.
+    """
     wanted = set(tokenise(parameter)) - {"name"}
-    found = _WORD.findall(query)
+    found = [word for word, _ in words]
     if wanted & _CAPITAL_HANDLES and any(_CAPITALS.fullmatch(word) for word in found):
         return True
-    places = [place for place, word in enumerate(found, start=1) if wanted & set(tokenise(word))]
+    places = [place for place, (_, terms) in enumerate(words, start=1) if wanted & terms]
     return any(
         _is_number(found[place : place + 1])
         or any(map(_is_handle, found[place : place + HANDLE_WINDOW_WORDS]))
@@ -420,7 +421,7 @@ def links_of(store: Store, tool_id: str, limits: Filter | None) -> ToolLinks:
     Raises:
         StoreError: the store does not answer.
     """
-    (own,) = _linked(store, HasId(frozenset({point_id(tool_id)})))
+    (own,) = map(_LinkedTool.from_record, store.retrieve([point_id(tool_id)]))
     met = _with_providers(list(_demands(own)), _siblings(store, list(_demands(own)), [own], limits))
     here = all_of(Equals("server", own.server), ENABLED, limits)
     siblings = list(islice(_linked(store, here), MAX_SERVER_TOOLS))
@@ -494,7 +495,7 @@ class _Ranking:
             room = max(0, k - max(1, self._named))
             late = [hit for hit in hits[k:] if self._first in hit.needed_for][:room]
             hits = [*hits[: k - len(late)], *late]
-        return [replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)]
+        return list(with_ranks(hits))
 
     def _place(self, tool_id: str) -> int:
         return next((n for n, hit in enumerate(self._hits) if hit.id == tool_id), len(self._hits))

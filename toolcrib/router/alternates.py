@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from toolcrib.indexers.points import dense_text
 from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
+from toolcrib.records.answers import with_ranks
 from toolcrib.records.codec import list_of, object_of
 from toolcrib.retrieval.fusion import by_score
 from toolcrib.retrieval.options import SearchOptions
@@ -106,7 +107,7 @@ def alternates(
     ]
     fits, words = _scores(fitting, alike), _scores(alike, alike)
     scored = by_score(_score(hit, failed, fits[hit.id], words[hit.id]) for hit in found)
-    return [replace(hit, rank=rank) for rank, hit in enumerate(scored[:k], start=1)]
+    return list(with_ranks(scored[:k]))
 
 
 def _words_of(tool: ToolSpec) -> str:

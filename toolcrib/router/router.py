@@ -412,7 +412,7 @@ class Router:
         if CONVERSATION_BY_MODEL in searched.signals:
             return query, query, own
         share = OWN_SHARE if joins else SHIFTED_OWN_SHARE
-        return query, self.tools.encode(alone, turn.history, share), own
+        return query, self.tools.encode(alone, turn.history, share, (query, own)), own
 
     def _tools(
         self,

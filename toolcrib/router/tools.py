@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
 
 from toolcrib.records import FindResult, Message, Route, ToolHit, ToolSpec, Turn
+from toolcrib.records.answers import with_ranks
 from toolcrib.retrieval.dialogue import OWN_SHARE
 from toolcrib.retrieval.gate import ENABLED, with_general
 from toolcrib.retrieval.hybrid import HybridRetriever
@@ -123,7 +124,7 @@ class ToolSelector:
         whole: list[ToolHit] = []
         for hit in chosen:
             whole += [hit, *(_by_rule(None, spec, "required") for spec in needed.get(hit.id, []))]
-        return _ranked(whole), signals
+        return list(with_ranks(whole)), signals
 
     def append_only(
         self, previous_ids: Sequence[str], hits: Sequence[ToolHit], allowed: Filter | None
@@ -143,14 +144,14 @@ class ToolSelector:
             kept = self._specs(all_of(only, allowed))
             known |= {spec.id: _by_rule(None, spec, "kept") for spec in kept}
         order = dict.fromkeys((*previous_ids, *(hit.id for hit in hits)))
-        return _ranked(known[tool_id] for tool_id in order if tool_id in known)
+        return list(with_ranks(known[tool_id] for tool_id in order if tool_id in known))
 
     def _is_small(self, allowed: Filter | None) -> bool:
         """True if all tools may be given; reads no more records than that needs."""
         most = self.settings.pass_through
         if most == 0:
             return False
-        records = self._store.scroll(all_of(ENABLED, allowed), ("id",))
+        records = self._store.scroll(all_of(ENABLED, allowed), ())
         return len(list(islice(records, most + 1))) <= most
 
     def _active(self, allowed: Filter | None) -> tuple[ToolSpec, ...]:
@@ -179,10 +180,6 @@ def _by_rule(found: ToolHit | None, spec: ToolSpec, rule: str) -> ToolHit:
     """Hit of a tool, found or not, with the rule by which it comes anyway."""
     hit = found or ToolHit(rank=0, score=0.0, tool=spec)
     return replace(hit, legs=hit.legs | {rule: 1.0}, team=None)
-
-
-def _ranked(hits: Iterable[ToolHit]) -> list[ToolHit]:
-    return [replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +211,18 @@ class ToolStage:
         self._settings = selector.settings
 
     def encode(
-        self, text: str, history: Sequence[Message] = (), own_share: float = OWN_SHARE
+        self,
+        text: str,
+        history: Sequence[Message] = (),
+        own_share: float = OWN_SHARE,
+        encoded: Sequence[EncodedQuery] = (),
     ) -> EncodedQuery:
-        """Encode a query for every ranking, with what its user said before."""
-        return self.retriever.encode(text, (FULL_PLAN, self._second), history, own_share)
+        """Encode a query for every ranking, with what its user said before.
+
+        `encoded`: queries whose texts are not encoded again.
+        """
+        plans = FULL_PLAN, self._second
+        return self.retriever.encode(text, plans, history, own_share, encoded)
 
     def find(
         self,
@@ -317,7 +322,7 @@ class ToolStage:
         if selection.is_everything:
             return hits
         shown = selection.shown if self._settings.append_only else frozenset[str]()
-        return tuple(_ranked(hit for hit in hits if hit.tool.always_active or hit.id in shown))
+        return with_ranks(hit for hit in hits if hit.tool.always_active or hit.id in shown)
 
     def _limits(self, turn: Turn) -> tuple[Filter | None, Filter | None]:
         """Filter of the settings, and the filter of settings and scope together."""

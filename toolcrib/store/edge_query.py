@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -51,6 +50,10 @@ TERM_BYTES = 100
 """Memory that the frequency of one term takes."""
 
 EMPTY_CORPUS = HasId(frozenset())
+EQUAL_IDF = engine.SearchParams(
+    idf=engine.IdfParams(corpus=engine.Filter(must=[engine.HasIdCondition(set())]))
+)
+"""Corpus without points, where all terms weigh alike, and the parameters of a search in it."""
 
 ALL_POINTS = And()
 """Corpus of every live point. Without a corpus the engine also counts the words of overwritten and
@@ -100,10 +103,13 @@ class EdgeSearch:
         for query in queries:
             hits: list[Any] = []
             if self._has_vectors(shard, query.using, writes):
-                where = self._without_universal_flags(shard, query.where, writes)
-                if query.idf_corpus is None and self._has_dead(shard, writes, points_written):
-                    query = replace(query, idf_corpus=ALL_POINTS)  # noqa: PLW2901
-                leg = self._idf.weigh(shard, query, writes)
+                where = self.without_universal_flags(shard, query.where, writes)
+                leg = query
+                if isinstance(query.vector, SparseVector):
+                    corpus = query.idf_corpus
+                    if corpus is None and self._has_dead(shard, writes, points_written):
+                        corpus = ALL_POINTS
+                    leg = self._idf.weigh(shard, query, corpus, writes)
                 hits = shard.query(to_query(leg, where, size))
             answers.append([Scored(hit.id, hit.score) for hit in hits])
         return answers
@@ -118,12 +124,12 @@ class EdgeSearch:
         """Say whether points were overwritten or removed since the shard was made."""
         return self._fact("dead", writes, lambda: shard.info().points_count != points_written)
 
-    def _without_universal_flags(
+    def without_universal_flags(
         self, shard: engine.EdgeShard, where: Filter | None, writes: int
     ) -> Filter | None:
         """Drop a flag that every point has (`enabled`): it costs a third of a search."""
         if isinstance(where, And):
-            parts = (self._without_universal_flags(shard, part, writes) for part in where.parts)
+            parts = (self.without_universal_flags(shard, part, writes) for part in where.parts)
             return all_of(*parts)
         if isinstance(where, Equals) and isinstance(where.value, bool):
             unlike = Not(where)
@@ -153,26 +159,33 @@ class ScopedIdf:
             MAX_CACHED_BYTES, _corpus_bytes
         )
 
-    def weigh(self, shard: engine.EdgeShard, leg: LegQuery, writes: int) -> LegQuery:
-        """The same query with the frequencies of its corpus in its weights."""
-        if leg.idf_corpus is None or not isinstance(leg.vector, SparseVector):
+    def weigh(
+        self, shard: engine.EdgeShard, leg: LegQuery, corpus: Filter | None, writes: int
+    ) -> LegQuery:
+        """The same query with the frequencies of a corpus in its weights."""
+        if corpus is None or not isinstance(leg.vector, SparseVector):
             return leg
-        key = leg.using, leg.idf_corpus
-        factors = self._factors(key, writes)
+        key = leg.using, corpus
         terms = leg.vector.indices.tolist()
+        factors = self._factors(key, terms, writes)
         if new := [term for term in terms if term not in factors]:
-            factors |= _idf_factors(shard, leg.using, to_filter(leg.idf_corpus), new)
-            self._keep(key, factors, writes)
+            counted = _idf_factors(shard, leg.using, to_filter(corpus), new)
+            self._keep(key, counted, writes)
+            factors |= counted
         weights = np.array([factors[term] for term in terms], dtype=np.float32)
         vector = SparseVector(leg.vector.indices, leg.vector.values * weights)
-        return replace(leg, vector=vector, idf_corpus=EMPTY_CORPUS)
+        return LegQuery(leg.using, vector, leg.limit, leg.where, EMPTY_CORPUS)
 
-    def _factors(self, corpus: tuple[str, Filter], writes: int) -> dict[int, float]:
+    def _factors(
+        self, corpus: tuple[str, Filter], terms: Sequence[int], writes: int
+    ) -> dict[int, float]:
+        """Known factors of these terms."""
         with self._lock:
             if writes != self._writes:
                 self._known.clear()
                 self._writes = writes
-            return dict(self._known.get(corpus, {}))
+            known = self._known.get(corpus, {})
+            return {term: known[term] for term in terms if term in known}
 
     def _keep(self, corpus: tuple[str, Filter], factors: dict[int, float], writes: int) -> None:
         with self._lock:
@@ -225,6 +238,8 @@ def to_query(
         params = _dense_params(where, size)
     elif leg.idf_corpus is None:
         params = engine.SearchParams()
+    elif leg.idf_corpus is EMPTY_CORPUS:
+        params = EQUAL_IDF
     else:
         idf = engine.IdfParams(corpus=to_filter(leg.idf_corpus))
         params = engine.SearchParams(idf=idf)
@@ -244,7 +259,7 @@ def _dense_params(
     rescore = engine.QuantizationSearchParams(rescore=True)
     if where is None:
         return engine.SearchParams(quantization=rescore)
-    left = size(where)
+    left = len(where.ids) if isinstance(where, HasId) else size(where)
     if left > ACORN_MAX_SHARE * size(None):
         return engine.SearchParams(quantization=rescore, hnsw_ef=EF_FILTERED)
     if left <= FULL_SCAN_MAX_POINTS:

@@ -26,6 +26,7 @@ import numpy as np
 import qdrant_edge as engine
 from filelock import FileLock
 
+from toolcrib.caches import BoundedMap
 from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import (
@@ -99,6 +100,9 @@ INDEXED_FROM_POINTS = 32
 OPTIMISE_FROM_POINTS = 3000
 """Below this many unindexed points a plain scan is as fast as the graph (0.2 ms)."""
 
+MAX_PAYLOAD_BYTES, PAYLOAD_FIELDS_BYTES = 16 * 2**20, 4 * 2**10
+"""Size of the cache of payloads, and what one takes there beside its texts."""
+
 MIN_WASTE_BYTES = 4 * 2**20
 """Less than this on the disk is not worth a rewriting."""
 
@@ -124,6 +128,7 @@ class EdgeStore(Store):
         self._why_not = "is closed"
         self.updates = 0
         """Counter that changes when the engine begins to write, and when it is done."""
+        self._payloads = _no_payloads()
         self._use(generation, written)
         _OPEN.add(self)
 
@@ -202,7 +207,7 @@ class EdgeStore(Store):
         # Number of points ever written; unknown for a generation that was not closed.
         self._written = closed.written if closed is not None else written
         self._logs: set[Path] = set()
-        self.updates += 1
+        self._count_update()
 
     def _copy_for_reading(
         self, generation: Path, *, is_closed: bool
@@ -279,14 +284,19 @@ class EdgeStore(Store):
         with self._writing:
             shard = self._require_writable()
             # Counted before the write too, and after a failure: a part may be written.
-            self.updates += 1
+            self._count_update()
             try:
                 with guard(self._path):
                     shard.update(operation)
             finally:
-                self.updates += 1
+                self._count_update()
             if self._written is not None:
                 self._written += points
+
+    def _count_update(self) -> None:
+        self.updates += 1
+        # A reader keeps what it reads in the map that it took before: never in a later one.
+        self._payloads = _no_payloads()
 
     def _require_writable(self) -> engine.EdgeShard:
         shard = self._open_shard()
@@ -323,11 +333,16 @@ class EdgeStore(Store):
             return search.answer(shard, queries, writes, written)
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
-        known: list[Any] = valid_ids(ids)
-        with guard(self._path):
-            found = self._open_shard().retrieve(known, with_payload=True, with_vector=False)
-        by_id: dict[Any, engine.Record] = {record.id: record for record in found}
-        return [Record(i, from_payload(by_id[i].payload)) for i in ids if i in by_id]
+        cached, shard = self._payloads, self._open_shard()
+        found = {i: payload for i in ids if (payload := cached.get(i)) is not None}
+        if new := [i for i in valid_ids(ids) if i not in found]:
+            unread: list[Any] = new
+            with guard(self._path):
+                records: list[Any] = shard.retrieve(unread, with_payload=True, with_vector=False)
+            read = {record.id: from_payload(record.payload) for record in records}
+            cached.update(read)
+            found |= read
+        return [Record(i, found[i]) for i in ids if i in found]
 
     def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
         known: list[Any] = valid_ids(ids)
@@ -354,12 +369,13 @@ class EdgeStore(Store):
         offset: Any = None if after is None else after + 1
         page: list[Any]
         limit = FIRST_PAGE_POINTS
-        narrowed = to_filter(where)
-        shown = True if fields is None else list(fields)
+        shown = True if fields is None else list(fields) or False
         while True:
-            request = engine.ScrollRequest(offset, limit, narrowed, shown, with_vector=False)
+            search, writes, shard = self._search, self.updates, self._open_shard()
             with guard(self._path):
-                page, offset = self._open_shard().scroll(request)
+                narrowed = to_filter(search.without_universal_flags(shard, where, writes))
+                request = engine.ScrollRequest(offset, limit, narrowed, shown, with_vector=False)
+                page, offset = shard.scroll(request)
             for record in page:
                 yield Record(record.id, from_payload(record.payload))
             if offset is None:
@@ -543,6 +559,15 @@ class EdgeStore(Store):
 
 
 # -- shards -------------------------------------------------------------------------------------
+
+
+def _no_payloads() -> BoundedMap[int, Mapping[str, Any]]:
+    return BoundedMap(MAX_PAYLOAD_BYTES, _payload_bytes)
+
+
+def _payload_bytes(_: int, payload: Mapping[str, Any]) -> int:
+    texts = (len(value) for value in payload.values() if isinstance(value, str))
+    return PAYLOAD_FIELDS_BYTES + sum(texts)
 
 
 def size_of(point: engine.Record) -> int:

@@ -65,8 +65,8 @@ class PhraseIndex:
         """The phrases in a text from left to right, none over another; the longest first."""
         found: list[Match] = []
         free = 0
-        for at, word in enumerate(words.bare):
-            lengths = self._lengths.get(self._fold(word))
+        for at, word in enumerate(words.folded(self._fold)[0]):
+            lengths = self._lengths.get(word)
             if lengths is None or at < free:
                 continue
             match = self._longest(words, at, lengths)
@@ -77,7 +77,7 @@ class PhraseIndex:
 
     def at(self, words: TextWords, first: int) -> Match | None:
         """The longest phrase that begins with this word; none is None."""
-        lengths = self._lengths.get(self._fold(words.bare[first]))
+        lengths = self._lengths.get(words.folded(self._fold)[0][first])
         return None if lengths is None else self._longest(words, first, lengths)
 
     def _longest(self, words: TextWords, first: int, lengths: list[int]) -> Match | None:
@@ -91,8 +91,5 @@ class PhraseIndex:
         return None
 
     def _key(self, words: TextWords, first: int, last: int) -> str:
-        fold = self._fold
-        rest = words.glued[first + 1 : last]
-        return fold(words.bare[first]) + "".join(
-            f" {fold(word[1:])}" if word[0] == " " else fold(word) for word in rest
-        )
+        bare, glued = words.folded(self._fold)
+        return bare[first] + "".join(glued[first + 1 : last])
