@@ -24,8 +24,17 @@ import typer
 from rich.markup import escape
 
 from toolcrib import build
+from toolcrib.cli.hosts import add_server, list_servers, remove_server
 from toolcrib.cli.opening import GATEWAY_STORE
-from toolcrib.cli.options import Json, NoAudit, Servers, StoreOption, StrictAudit, Tags
+from toolcrib.cli.options import (
+    GroupWithRun,
+    Json,
+    NoAudit,
+    Servers,
+    StoreOption,
+    StrictAudit,
+    Tags,
+)
 from toolcrib.cli.output import err, out, print_json
 from toolcrib.cli.progress import index_progress
 from toolcrib.errors import SettingsError, ToolcribError
@@ -43,7 +52,7 @@ if TYPE_CHECKING:
     from toolcrib.telemetry import Metrics
     from toolcrib.tenants import Revisions, Tenants
 
-__all__ = ["gateway", "serve"]
+__all__ = ["gateway", "gateway_app", "serve"]
 
 FOLDER_PREFIX = "toolcrib-serve-"
 LIVE_SOCKET = "held.sock"
@@ -345,3 +354,14 @@ def gateway(
     except ToolcribError as error:
         report("error", str(error))
         raise typer.Exit(exit_code(error)) from None
+
+
+gateway_app = typer.Typer(
+    cls=GroupWithRun,
+    no_args_is_help=True,
+    help="Put a search in front of MCP servers, and say which: `gateway mcp.json` runs it.",
+)
+gateway_app.command("run")(gateway)
+gateway_app.command("add")(add_server)
+gateway_app.command("remove")(remove_server)
+gateway_app.command("list")(list_servers)

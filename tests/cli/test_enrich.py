@@ -114,4 +114,4 @@ def test_a_stopped_run_goes_on_without_a_lost_or_a_doubled_call(shell, monkeypat
         assert len(server.requests) == len(tools)
     lines = (shell.folder / "enrichment.jsonl").read_text(encoding="utf-8").splitlines()
     written = sorted(json.loads(line)["id"] for line in lines)
-    assert written == sorted(tool["name"] for tool in tools)
+    assert written == sorted(f"s/{tool['name']}" for tool in tools)

@@ -14,6 +14,7 @@ from tests.router.conftest import TOOLS
 from toolcrib import Scope
 from toolcrib.errors import SettingsError
 from toolcrib.integrations.langchain import ToolcribMiddleware, ToolcribRetriever, turn_of
+from toolcrib.integrations.selection import StepOptions
 
 THREAD = {"configurable": {"thread_id": "1"}}
 
@@ -43,7 +44,8 @@ def ask(made, text, config=THREAD):
 
 
 def shown(model) -> list[tuple[str, ...]]:
-    return [names for names, _ in model.seen]
+    """Names of the tools at each call of the model, beside the search."""
+    return [tuple(name for name in names if name != "find_tools") for names, _ in model.seen]
 
 
 def test_a_model_is_given_the_tools_of_the_turn_also_after_a_call(desk):
@@ -53,7 +55,7 @@ def test_a_model_is_given_the_tools_of_the_turn_also_after_a_call(desk):
     first, second = shown(model)
     assert first[0] == "send_mail"
     assert len(first) == 2
-    assert second == first
+    assert second[:2] == first
 
 
 def test_the_search_is_made_once_a_turn(desk, monkeypatch):
@@ -214,3 +216,88 @@ def test_a_schema_that_a_provider_refuses_is_replaced_and_the_call_restored(desk
     ask(made, "send a mail to Ana")
     assert shown_schemas[0]["required"] == ["to"]
     assert given == [{"$to": "Ana"}]
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+STEPS = StepOptions(first=1, added=1, most=2)
+
+
+def says(text: str, name: str) -> AIMessage:
+    return AIMessage(text, tool_calls=[{"name": name, "args": {}, "id": f"call-{name}-{text}"}])
+
+
+def test_a_step_brings_the_tools_of_the_models_last_words_behind_the_others(desk):
+    script = [says("Then I call track_parcel.", "send_mail"), AIMessage("there")]
+    made, model = agent(desk, script, k=1, steps=STEPS)
+    ask(made, "send a mail to Ana")
+    assert shown(model) == [("send_mail",), ("send_mail", "track_parcel")]
+
+
+def test_the_list_stays_while_the_first_tools_found_are_in_it(desk):
+    script = [says("Now I call send_mail.", "track_parcel"), AIMessage("sent")]
+    made, model = agent(desk, script, always_include=["track_parcel"], k=1, steps=STEPS)
+    ask(made, "send a mail to Ana")
+    assert shown(model) == [("track_parcel", "send_mail")] * 2
+
+
+def test_above_the_limit_the_oldest_tool_that_was_not_called_goes(desk):
+    script = [
+        says("Then I call track_parcel.", "send_mail"),
+        says("And I call read_mail.", "send_mail"),
+        AIMessage("read"),
+    ]
+    made, model = agent(desk, script, k=1, steps=STEPS)
+    ask(made, "send a mail to Ana")
+    assert shown(model)[1:] == [("send_mail", "track_parcel"), ("send_mail", "read_mail")]
+
+
+def test_tools_may_be_chosen_once_a_turn(desk):
+    script = [says("Then I call track_parcel.", "send_mail"), AIMessage("there")]
+    made, model = agent(desk, script, k=1, steps=StepOptions(each=False, search=False))
+    ask(made, "send a mail to Ana")
+    assert [names for names, _ in model.seen] == [("send_mail",)] * 2
+
+
+async def test_a_model_finds_a_tool_that_it_lacks_by_its_own_search(desk):
+    wish = {"name": "find_tools", "args": {"needs": ["track a parcel"]}, "id": "1"}
+    script = [AIMessage("", tool_calls=[wish]), calls("track_parcel"), AIMessage("there")]
+    made, model = agent(desk, script, k=1, steps=StepOptions(each=False))
+    said = (await made.ainvoke({"messages": [("user", "send a mail to Ana")]}, THREAD))["messages"]
+    assert model.seen[0][0][0] == "find_tools"
+    assert "- track_parcel: " in said[2].text
+    assert "track_parcel" in shown(model)[1]
+    assert said[4].text == "done for "
+
+
+def test_an_agent_with_a_search_of_its_own_is_refused_unless_ours_is_off(desk):
+    made, _ = agent(desk, [AIMessage("")], own_tools("find_tools"))
+    with pytest.raises(SettingsError, match=r"'find_tools' of its own.*search=False"):
+        ask(made, "send a mail to Ana")
+    steps = StepOptions(search=False)
+    made, model = agent(desk, [AIMessage("sent")], own_tools("find_tools"), steps=steps)
+    ask(made, "send a mail to Ana")
+    assert model.seen[0][0][0] == "find_tools"
+
+
+def test_an_agent_that_is_shown_all_its_tools_gets_no_search(desk):
+    made, model = agent(desk, [AIMessage("sent")], own_tools()[:2], k=2)
+    ask(made, "send a mail, read a mail")
+    assert "find_tools" not in model.seen[0][0]
+
+
+def test_a_tool_that_was_called_by_name_is_shown_from_then_on_within_the_scope(desk):
+    script = [says("", "read_mail"), says("", "track_parcel"), AIMessage("there")]
+    scope = Scope(servers=frozenset({"mail"}))
+    made, model = agent(desk, script, k=1, scope=scope, steps=StepOptions(first=1, added=1))
+    ask(made, "send a mail to Ana")
+    assert "read_mail" in shown(model)[1]
+    assert "track_parcel" not in shown(model)[2]
+
+
+def test_a_step_keeps_the_limits_of_the_settings():
+    script = [says("Then I call track_parcel.", "track_parcel"), AIMessage("there")]
+    with open_desk(tools={"pass_through": 0, "k": 1, "servers": ["mail"]}) as crib:
+        made, model = agent(crib, script)
+        ask(made, "send a mail to Ana")
+    assert shown(model)[1] == ("send_mail", "read_mail")

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from agents import Agent, FunctionTool, ModelResponse, RunConfig, Runner, Usage, WebSearchTool
+from agents import (
+    Agent,
+    AgentHooks,
+    FunctionTool,
+    ModelResponse,
+    RunConfig,
+    Runner,
+    Usage,
+    WebSearchTool,
+)
 from agents.models.interface import Model
 from openai.types.responses import (
     FunctionToolParam,
+    ResponseFunctionToolCall,
     ResponseOutputMessage,
     ResponseOutputText,
     ResponseToolSearchCall,
@@ -26,6 +38,7 @@ from toolcrib.integrations.openai_agents import (
     turn_of,
     turn_tools,
 )
+from toolcrib.integrations.selection import StepOptions
 
 UNTRACED = RunConfig(tracing_disabled=True)
 
@@ -39,18 +52,31 @@ def function(name: str, description: str = "") -> FunctionTool:
 
 
 class Scripted(Model):
-    """Says that it is done, and keeps the names of the tools that it was given."""
+    """Writes a text and calls a tool as its script says, then says that it is done.
 
-    def __init__(self):
-        self.seen = []
+    It keeps the names of the tools that it was given, beside the search.
+    """
+
+    def __init__(self, *script):
+        self.script, self.seen = list(script), []
 
     async def get_response(self, *, tools, **_):
-        self.seen.append([tool.name for tool in tools])
-        text = ResponseOutputText(annotations=[], text="done", type="output_text")
-        said = ResponseOutputMessage(
-            id="1", content=[text], role="assistant", status="completed", type="message"
-        )
-        return ModelResponse(output=[said], usage=Usage(), response_id=None)
+        self.seen.append([tool.name for tool in tools if tool.name != "find_tools"])
+        written, *call = self.script.pop(0) if self.script else ("done",)
+        text = ResponseOutputText(annotations=[], text=written, type="output_text")
+        output = [
+            ResponseOutputMessage(
+                id="1", content=[text], role="assistant", status="completed", type="message"
+            )
+        ]
+        if call:
+            name, arguments = call
+            output.append(
+                ResponseFunctionToolCall(
+                    arguments=arguments, call_id=f"call-{name}", name=name, type="function_call"
+                )
+            )
+        return ModelResponse(output=output, usage=Usage(), response_id=None)
 
     def stream_response(self, *_, **__):
         raise NotImplementedError
@@ -70,6 +96,36 @@ async def test_an_agent_has_the_functions_of_the_turn(desk):
         await Runner.run(made, "send a mail to Ana", run_config=UNTRACED)
     ).final_output == "done"
     assert model.seen == [["read_mail", "ponder", "send_mail", "web_search"]]
+
+
+async def test_a_step_brings_the_functions_of_the_models_last_words_behind_the_others(desk):
+    ended = []
+
+    class Ends(AgentHooks):
+        async def on_llm_end(self, context, agent, response):
+            ended.append(agent.name)
+
+    model = Scripted(("Then I call track_parcel.", "send_mail", "{}"))
+    office = replace(office_agent(model), hooks=Ends())
+    steps = StepOptions(first=1, added=1)
+    made = await agent_for_turn(office, "send a mail to Ana", desk, k=1, steps=steps)
+    await Runner.run(made, "send a mail to Ana", run_config=UNTRACED)
+    first = ["ponder", "send_mail", "web_search"]
+    assert model.seen == [first, ["ponder", "send_mail", "track_parcel", "web_search"]]
+    assert ended == ["office"] * 2
+
+
+async def test_a_model_finds_a_function_that_it_lacks_by_its_own_search(desk):
+    model = Scripted(
+        ("", "find_tools", '{"needs": ["track a parcel"]}'), ("", "track_parcel", "{}")
+    )
+    steps = StepOptions(each=False)
+    made = await agent_for_turn(office_agent(model), "send a mail to Ana", desk, k=1, steps=steps)
+    result = await Runner.run(made, "send a mail to Ana", run_config=UNTRACED)
+    assert "track_parcel" in model.seen[1]
+    outputs = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+    assert "- track_parcel: " in outputs[0]
+    assert outputs[1] == "done"
 
 
 async def test_an_agent_must_have_what_it_is_always_to_get(desk):

@@ -13,6 +13,7 @@ from tests.router.conftest import TOOLS
 from toolcrib import Scope
 from toolcrib.errors import SettingsError
 from toolcrib.integrations.pydantic_ai import ToolcribToolset, tool_search, tool_spec
+from toolcrib.integrations.selection import StepOptions
 
 
 def act(to: str = "") -> str:
@@ -32,8 +33,9 @@ class Scripted:
         self.script, self.seen = list(script), []
 
     def __call__(self, _messages, info):
-        self.seen.append([tool.name for tool in info.function_tools])
-        return ModelResponse([self.script.pop(0)])
+        self.seen.append([t.name for t in info.function_tools if t.name != "find_tools"])
+        says = self.script.pop(0)
+        return ModelResponse(says if isinstance(says, list) else [says])
 
     @property
     def model(self) -> FunctionModel:
@@ -46,7 +48,7 @@ async def test_a_run_is_given_the_tools_of_its_prompt_at_every_step(desk):
     agent = Agent(says.model, toolsets=[chosen])
     result = await agent.run("send a mail to Ana")
     assert result.output == "sent"
-    assert says.seen == [["read_mail", "ponder", "send_mail"]] * 2
+    assert [names[:3] for names in says.seen] == [["read_mail", "ponder", "send_mail"]] * 2
     await agent.run("track a parcel", message_history=result.all_messages())
     assert says.seen[-1] == ["read_mail", "ponder", "track_parcel"]
 
@@ -99,3 +101,37 @@ async def test_deferred_tools_are_found_by_the_crib(desk):
 def test_a_tool_can_be_indexed():
     tool = Tool(act, name="send_mail", description="Send.").tool_def
     assert tool_spec(tool).input_schema == tool.parameters_json_schema
+
+
+async def test_a_step_brings_the_tools_of_the_models_last_words_behind_the_others(desk):
+    says = Scripted(ToolCallPart("send_mail", {"to": "Ana"}), TextPart("there"))
+    says.script[0] = [TextPart("Then I call track_parcel."), says.script[0]]
+    steps = StepOptions(first=1, added=1)
+    agent = Agent(says.model, toolsets=[ToolcribToolset(toolset(), desk, k=1, steps=steps)])
+    await agent.run("send a mail to Ana")
+    assert says.seen == [["send_mail"], ["send_mail", "track_parcel"]]
+
+
+async def test_a_model_finds_a_tool_that_it_lacks_by_its_own_search(desk):
+    wish = ToolCallPart("find_tools", {"needs": ["track a parcel"]})
+    says = Scripted(wish, ToolCallPart("track_parcel", {"to": "Ana"}), TextPart("there"))
+    steps = StepOptions(each=False)
+    agent = Agent(says.model, toolsets=[ToolcribToolset(toolset(), desk, k=1, steps=steps)])
+    result = await agent.run("send a mail to Ana")
+    assert "track_parcel" in says.seen[1]
+    assert "done for Ana" in str(result.all_messages())
+
+
+@pytest.mark.parametrize("arguments", ['{"to": "Ana"}', {"to": "Ana"}])
+async def test_a_schema_that_a_provider_refuses_is_replaced_and_the_call_restored(desk, arguments):
+    given = []
+
+    def send(**values):
+        given.append(values)
+
+    schema = {"type": "object", "properties": {"$to": {"type": "string"}}, "required": ["$to"]}
+    tool = Tool.from_schema(send, "send_mail", "Send.", schema)
+    says = Scripted(ToolCallPart("send_mail", arguments), TextPart("sent"))
+    chosen = ToolcribToolset(FunctionToolset([tool]), desk)
+    await Agent(says.model, toolsets=[chosen]).run("send a mail to Ana")
+    assert given == [{"$to": "Ana"}]

@@ -125,7 +125,7 @@ def test_without_a_limit_everything_is_done_and_timed(shelves):
     decision = SlowHouse(shelves).route("and that one?")
     assert decision.degraded == ()
     assert decision.took_ms == pytest.approx(
-        {"follow_up": 5, "encode": 2, "context": 0, "tools": 10, "knowledge": 20, "total": 37}
+        {"follow_up": 5, "encode": 4, "context": 0, "tools": 10, "knowledge": 20, "total": 39}
     )
 
 

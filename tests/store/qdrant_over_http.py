@@ -211,7 +211,7 @@ ROUTES: dict[tuple[str, str], Call] = {
 
 def _nodes(client: QdrantClient, name: str, body: Any) -> Any:
     """Status of a cluster with the nodes of `PEERS`; without nodes it is off."""
-    peers = {str(number): {"uri": f"http://node-{number}:6335"} for number in range(PEERS[client])}
+    peers = {str(number): {"uri": f"http://node-{number}:6335"} for number in range(PEERS.get(client, 1))}
     raft = {"term": 1, "commit": 1, "pending_operations": 0, "is_voter": True}
     on = {"status": "enabled", "peer_id": 0, "peers": peers, "raft_info": raft}
     more = {"consensus_thread_status": {"consensus_thread_status": "stopped"}}
@@ -220,7 +220,7 @@ def _nodes(client: QdrantClient, name: str, body: Any) -> Any:
 
 
 PEERS: WeakKeyDictionary[QdrantClient, int] = WeakKeyDictionary()
-"""Number of nodes; 0 for a server without cluster mode."""
+"""Number of nodes, 1 unless stated; 0 for a server without cluster mode."""
 
 ROOTS: dict[tuple[str, str], Call] = {
     ("GET", "/"): lambda client, name, body: {"title": "qdrant", "version": VERSION},
@@ -246,7 +246,6 @@ class LocalQdrant:
                 self.client.delete_collection(each.name)
         else:
             self.client = QdrantClient(":memory:")
-        PEERS[self.client] = 1
         self.unready = 0
         """Number of looks at a collection that meet a node which does not have it yet."""
         self.requests: list[Request] = []

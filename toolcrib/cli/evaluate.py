@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from rich.markup import escape
-from typer.core import TyperGroup
 
 from toolcrib.cli.opening import open_crib, writing_crib
 from toolcrib.cli.options import (
+    GroupWithRun,
     Json,
     Log,
     Queries,
@@ -48,25 +47,8 @@ if TYPE_CHECKING:
 DEFAULT_RANKS = "1,3,5,10"
 DEFAULT_SYSTEMS = ("toolcrib", "lexical", "dense")
 
-
-class _Group(TyperGroup):
-    """`eval DATASET` stands for `eval run DATASET`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put in the command that may be left out."""
-        known = (*self.commands, *ctx.help_option_names)
-        # A name that is nearly a command's, and no data set's, is a mistake in writing.
-        if args and args[0] not in known and not _is_mistyped(args[0], known):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
-
-def _is_mistyped(name: str, known: Iterable[str]) -> bool:
-    return bool(get_close_matches(name, known, cutoff=0.75)) and not Path(name).exists()
-
-
 app = typer.Typer(
-    cls=_Group,
+    cls=GroupWithRun,
     no_args_is_help=True,
     help="Measure how well tools are found, and other choices made.",
 )

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
+from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+from typer.core import TyperGroup
 
 from toolcrib import build
 from toolcrib.cli.opening import GATEWAY_STORE, open_crib, remote_crib, service_of
@@ -27,6 +29,25 @@ if TYPE_CHECKING:
     from toolcrib.crib import Crib
     from toolcrib.evaluation.dataset import DataSet
     from toolcrib.indexers.sync import Entry
+
+# -- groups -----------------------------------------------------------------------------------
+
+
+class GroupWithRun(TyperGroup):
+    """Group whose command `run` may be left out: `eval DATASET` stands for `eval run DATASET`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put in the command that may be left out."""
+        known = (*self.commands, *ctx.help_option_names)
+        # A name that is nearly a command's, and no file's, is a mistake in writing.
+        if args and args[0] not in known and not _is_mistyped(args[0], known):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+def _is_mistyped(name: str, known: Iterable[str]) -> bool:
+    return bool(get_close_matches(name, known, cutoff=0.75)) and not Path(name).exists()
+
 
 # -- completions: nobody reads an error while a key is pressed, so what fails offers nothing ---
 

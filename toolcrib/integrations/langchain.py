@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Annotated, Any, NotRequired, TypeAlias
+from typing import Annotated, Any, NotRequired, TypeAlias, cast
 
 from toolcrib.errors import MissingExtraError, ToolcribError
 
@@ -27,15 +27,26 @@ try:
     from langchain_core.documents import Document
     from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
     from langchain_core.retrievers import BaseRetriever
-    from langchain_core.tools import BaseTool
+    from langchain_core.tools import BaseTool, StructuredTool
     from langgraph.errors import GraphBubbleUp
     from langgraph.types import Command
-    from typing_extensions import TypedDict
 except ImportError as missing:
     raise MissingExtraError("agents of LangChain", "langchain") from missing
 
 from toolcrib.integrations.formats import export, restore_arguments
-from toolcrib.integrations.selection import AnyCrib, passage_metadata, tools_for_turn
+from toolcrib.integrations.selection import (
+    DEFAULT_STEPS,
+    NOTHING_FOUND,
+    SEARCH_DESCRIPTION,
+    SEARCH_NAME,
+    SEARCH_PARAMETERS,
+    AgentTools,
+    AnyCrib,
+    RunStep,
+    ShownTools,
+    StepOptions,
+    passage_metadata,
+)
 from toolcrib.records import (
     Attachment,
     KnowledgeResult,
@@ -78,6 +89,22 @@ def turn_of(messages: Sequence[BaseMessage], scope: Scope | None = None) -> Turn
     return Turn(text=last.text, history=history, attachments=_attachments(last), scope=scope)
 
 
+def step_of(messages: Sequence[BaseMessage]) -> RunStep:
+    """Step after the user's last message: what the model wrote last, and what it called."""
+    last = last_user_message(messages)
+    at = next((at for at, each in enumerate(messages) if each is last), -1)
+    turn = messages[at + 1 :]
+    at = max((at for at, each in enumerate(turn) if isinstance(each, AIMessage)), default=0)
+    calls = [[c["name"] for c in each.tool_calls] for each in turn if isinstance(each, AIMessage)]
+    found = [
+        name
+        for each in turn[at + 1 :]
+        if isinstance(each, ToolMessage) and is_object(each.artifact)
+        for name in each.artifact.get("toolcrib", ())
+    ]
+    return RunStep.of(turn[at].text if calls else "", calls, found)
+
+
 def _attachments(message: HumanMessage) -> tuple[Attachment, ...]:
     """Files among a message's parts."""
     found: list[Attachment] = []
@@ -94,30 +121,20 @@ def _attachments(message: HumanMessage) -> tuple[Attachment, ...]:
 # -- tools -----------------------------------------------------------------------------------------
 
 
-class _Choice(TypedDict):
-    """Chosen tools of a turn; `turn` is the id of the user's message, `shown` ids so far."""
-
-    turn: str
-    decision: str
-    names: list[str]
-    hidden: list[str]
-    ids: dict[str, str]
-    shown: list[str]
-
-
 class _ToolcribState(AgentState[Any]):
-    toolcrib: NotRequired[Annotated[_Choice, PrivateStateAttr]]
+    toolcrib: NotRequired[Annotated[ShownTools, PrivateStateAttr]]
 
 
 class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
-    """Middleware that gives an agent's model the tools that each turn needs.
+    """Middleware that gives an agent's model the tools that each turn, and each step of it, needs.
 
-    The tools are chosen once for the user's message, by their names in the index, and stay for
-    all later calls of the model in the turn. Tools unknown to the index stay too (such as other
-    middleware's), as do tools in `always_include` and tools that the provider runs. `k` replaces
-    `tools.k`. Schemas, as tools of MCP have them, get the form that all providers take, and calls
-    the names of the tool's own. Outcomes of calls are reported to the crib. Tools of earlier turns
-    keep their places; with `tools.append_only` they also stay.
+    The tools are chosen for the user's message, by their names in the index. Before later calls of
+    the model in the turn, the index is asked by what the model wrote last, and the list grows as
+    `steps` say. Tools unknown to the index stay (such as other middleware's), as do tools in
+    `always_include` and tools that the provider runs. `k` replaces `tools.k`. Schemas, as tools of
+    MCP have them, get the form that all providers take, and calls the names of the tool's own.
+    Outcomes of calls are reported to the crib. Tools of earlier turns keep their places; with
+    `tools.append_only` they also stay.
 
     Raises:
         SettingsError: the agent has no tool of a name in `always_include`.
@@ -133,20 +150,21 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         k: int | None = None,
         always_include: Sequence[str] = (),
         scope: ScopeOf = None,
+        steps: StepOptions = DEFAULT_STEPS,
     ) -> None:
         super().__init__()
         self.crib = crib
-        self.k = k
-        self.always_include = tuple(always_include)
         self.scope = scope
+        self._choice = AgentTools(crib, k, tuple(always_include), steps)
+        self.tools = [_search_tool()] if steps.search else []
 
     def wrap_model_call(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ExtendedModelResponse[Any]:
-        """Call the model with the turn's tools."""
-        chosen = self._turn_choice(request) or self._choose(request)
+        """Call the model with the tools of the turn and the step."""
+        chosen = self._choose(request)
         return _with_state(handler(_with_chosen_tools(request, chosen)), chosen)
 
     async def awrap_model_call(
@@ -155,42 +173,41 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ExtendedModelResponse[Any]:
         """As `wrap_model_call`; the crib works in a thread."""
-        chosen = self._turn_choice(request) or await asyncio.to_thread(self._choose, request)
+        chosen = await asyncio.to_thread(self._choose, request)
         return _with_state(await handler(_with_chosen_tools(request, chosen)), chosen)
 
-    def _turn_choice(self, request: ModelRequest[Any]) -> _Choice | None:
-        """Earlier choice of this turn."""
-        chosen: _Choice | None = request.state.get("toolcrib")
-        last = last_user_message(request.messages)
-        return chosen if chosen and (last is None or last.id == chosen["turn"]) else None
-
-    def _choose(self, request: ModelRequest[Any]) -> _Choice | None:
+    def _choose(self, request: ModelRequest[Any]) -> ShownTools | None:
+        before: ShownTools | None = request.state.get("toolcrib")
         message = last_user_message(request.messages)
-        names = [tool.name for tool in request.tools if not isinstance(tool, dict)]
+        if before and (message is None or message.id == before["turn"]):
+            step = step_of(request.messages)
+            return self._choice.for_step(before, step, self._scope_of(request.runtime))
+        own = [tool for tool in request.tools if not any(tool is each for each in self.tools)]
+        names = [tool.name for tool in own if not isinstance(tool, dict)]
         if message is None or not names:
             return None
-        last: _Choice | None = request.state.get("toolcrib")
-        shown = last["shown"] if last else []
-        always = set(self.always_include)
-        if request.tool_choice in names:
-            always.add(request.tool_choice)
-        scope = self.scope(request.runtime) if callable(self.scope) else self.scope
-        found = tools_for_turn(
-            self.crib,
-            turn_of(request.messages, scope),
+        return self._choice.for_turn(
+            turn_of(request.messages, self._scope_of(request.runtime)),
             names,
-            k=self.k,
-            always=sorted(always),
-            shown=shown,
+            key=message.id or "",
+            always=[name for name in names if name == request.tool_choice],
+            shown=before["shown"] if before else (),
         )
-        return {
-            "turn": message.id or "",
-            "decision": found.decision.id,
-            "names": list(found.names),
-            "hidden": [name for name in names if name not in found.names],
-            "ids": dict(found.ids),
-            "shown": list(dict.fromkeys((*shown, *found.ids.values()))),
-        }
+
+    def _scope_of(self, runtime: Any) -> Scope | None:
+        return self.scope(runtime) if callable(self.scope) else self.scope
+
+    def _search(self, request: ToolCallRequest) -> ToolMessage | None:
+        """Answer to a call of `find_tools`; None for other calls."""
+        call, shown = request.tool_call, request.state.get("toolcrib")
+        if call["name"] != SEARCH_NAME or not self.tools or shown is None:
+            return None
+        called, given = step_of(request.state["messages"]).called, cast("Any", request)
+        scope = self._scope_of(given.runtime)
+        text, found = self._choice.search(shown, call["args"], called, scope)
+        return ToolMessage(
+            text, tool_call_id=call["id"] or "", name=SEARCH_NAME, artifact={"toolcrib": found}
+        )
 
     # -- outcomes of calls -------------------------------------------------------------------
 
@@ -200,8 +217,8 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
     ) -> ToolMessage | Command[Any]:
         """Call the tool and report the outcome; a tool outside the turn is refused."""
-        if refusal := _refusal(request):
-            return refusal
+        if answer := _refusal(request) or self._search(request):
+            return answer
         began = perf_counter()
         try:
             result = handler(_with_own_names(request))
@@ -219,8 +236,8 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
         """As `wrap_tool_call`; the crib works in a thread."""
-        if refusal := _refusal(request):
-            return refusal
+        if answer := _refusal(request) or await asyncio.to_thread(self._search, request):
+            return answer
         began = perf_counter()
         try:
             result = await handler(_with_own_names(request))
@@ -233,20 +250,35 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         return result
 
     def _report(self, request: ToolCallRequest, outcome: Outcome, began: float) -> None:
-        chosen: _Choice | None = request.state.get("toolcrib")
+        chosen: ShownTools | None = request.state.get("toolcrib")
         tool = chosen and chosen["ids"].get(request.tool_call["name"])
         if chosen and tool:
             took_ms = (perf_counter() - began) * 1000
             report_outcome(self.crib, chosen["decision"], tool, outcome, took_ms)
 
 
-def _with_chosen_tools(request: ModelRequest[Any], chosen: _Choice | None) -> ModelRequest[Any]:
+def _search_tool() -> BaseTool:
+    """Tool `find_tools`, which the middleware answers itself."""
+
+    def find_tools(**_: Any) -> str:
+        return NOTHING_FOUND
+
+    return StructuredTool(
+        name=SEARCH_NAME,
+        description=SEARCH_DESCRIPTION,
+        args_schema=dict(SEARCH_PARAMETERS),
+        func=find_tools,
+    )
+
+
+def _with_chosen_tools(request: ModelRequest[Any], chosen: ShownTools | None) -> ModelRequest[Any]:
     if chosen is None:
         return request
     named = {tool.name: tool for tool in request.tools if not isinstance(tool, dict)}
     tools = [named.pop(name) for name in chosen["names"] if name in named]
     # Tools that other middleware added since stay.
-    tools += [tool for name, tool in named.items() if name not in chosen["hidden"]]
+    hidden = {*chosen["hidden"], SEARCH_NAME}
+    tools += [tool for name, tool in named.items() if name not in hidden]
     provided = [tool for tool in request.tools if isinstance(tool, dict)]
     return request.override(tools=[*map(_fit_tool, tools), *provided])
 
@@ -279,7 +311,7 @@ def _with_own_names(request: ToolCallRequest) -> ToolCallRequest:
 
 def _refusal(request: ToolCallRequest) -> ToolMessage | None:
     """Answer to a call of a tool that this turn, or its scope, does not have."""
-    chosen: _Choice | None = request.state.get("toolcrib")
+    chosen: ShownTools | None = request.state.get("toolcrib")
     call = request.tool_call
     if chosen is None or call["name"] not in chosen["hidden"]:
         return None
@@ -287,7 +319,9 @@ def _refusal(request: ToolCallRequest) -> ToolMessage | None:
     return ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"], status="error")
 
 
-def _with_state(response: ModelResponse[Any], chosen: _Choice | None) -> ExtendedModelResponse[Any]:
+def _with_state(
+    response: ModelResponse[Any], chosen: ShownTools | None
+) -> ExtendedModelResponse[Any]:
     command: Command[Any] | None = Command(update={"toolcrib": chosen}) if chosen else None
     return ExtendedModelResponse(response, command)
 

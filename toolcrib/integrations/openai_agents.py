@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
+from pydantic_core import from_json
+
 from toolcrib.errors import MissingExtraError
 
 try:
-    from agents import Agent, FunctionTool
+    from agents import Agent, AgentHooks, FunctionTool, ItemHelpers, ModelResponse, Tool
     from openai.types.responses import (
         FunctionToolParam,
         ResponseToolSearchCall,
@@ -23,10 +25,15 @@ except ImportError as missing:
 
 from toolcrib.integrations.formats import Definitions, ToolNames, export, restore_arguments
 from toolcrib.integrations.selection import (
+    DEFAULT_STEPS,
     SEARCH_DESCRIPTION,
+    SEARCH_NAME,
     SEARCH_PARAMETERS,
+    AgentTools,
     AnyCrib,
-    tools_for_turn,
+    RunStep,
+    ShownTools,
+    StepOptions,
     tools_wanted,
 )
 from toolcrib.records import Message, Scope, ToolSpec, Turn
@@ -60,24 +67,75 @@ async def agent_for_turn(
     k: int | None = None,
     always_include: Sequence[str] = (),
     scope: Scope | None = None,
+    steps: StepOptions = DEFAULT_STEPS,
 ) -> Agent[_Context]:
-    """Copy an agent with the functions that fit `said`, the input of `Runner.run`.
+    """Copy an agent for one run, with the functions that fit `said`, the input of `Runner.run`.
 
-    Hosted tools, functions unknown to the index, and MCP servers stay. A schema that is not strict
-    gets the form that all providers take. `k` replaces the
-    settings' `tools.k`.
+    Each answer of the model brings the functions of its next step, as `steps` say. Hosted tools,
+    functions unknown to the index, and MCP servers stay. A schema that is not strict gets the form
+    that all providers take. `k` replaces the settings' `tools.k`.
 
     Raises:
         SettingsError: the agent has no function of a name in `always_include`.
         StoreError: a store does not answer.
     """
-    functions = {tool.name: tool for tool in agent.tools if isinstance(tool, FunctionTool)}
-    found = await asyncio.to_thread(
-        tools_for_turn, crib, turn_of(said, scope), functions, k=k, always=always_include
-    )
-    hosted = [tool for tool in agent.tools if not isinstance(tool, FunctionTool)]
-    chosen = (_fit_function(functions[name]) for name in found.names)
-    return replace(agent, tools=[*chosen, *hosted])
+    choice = AgentTools(crib, k, tuple(always_include), steps)
+    names = [tool.name for tool in agent.tools if isinstance(tool, FunctionTool)]
+    shown = await asyncio.to_thread(choice.for_turn, turn_of(said, scope), names)
+    return _FollowedRun(choice, scope, shown, agent).agent
+
+
+class _FollowedRun:
+    """Run of an agent whose functions follow what its model writes and calls."""
+
+    def __init__(
+        self, choice: AgentTools, scope: Scope | None, shown: ShownTools, agent: Agent[Any]
+    ) -> None:
+        self._choice, self._scope, self._shown = choice, scope, shown
+        self._calls = list[list[str]]()
+        self._functions = {
+            SEARCH_NAME: self._search_tool(),
+            **{tool.name: tool for tool in agent.tools if isinstance(tool, FunctionTool)},
+        }
+        self._fitted: dict[str, FunctionTool] = {}
+        self._hosted = [tool for tool in agent.tools if not isinstance(tool, FunctionTool)]
+        self._own_hooks: Any = agent.hooks or AgentHooks[Any]()
+        hooks = AgentHooks[Any]()
+        for name in dir(self._own_hooks):
+            if name.startswith("on_"):
+                setattr(hooks, name, getattr(self._own_hooks, name))
+        vars(hooks)["on_llm_end"] = self._on_llm_end
+        self.agent = replace(agent, tools=self._tools(), hooks=hooks)
+
+    def _tools(self) -> list[Tool]:
+        for name in self._shown["names"]:
+            if name not in self._fitted:
+                self._fitted[name] = _fit_function(self._functions[name])
+        return [*(self._fitted[name] for name in self._shown["names"]), *self._hosted]
+
+    async def _on_llm_end(self, context: Any, agent: Agent[Any], response: ModelResponse) -> None:
+        """Give the agent the functions of its next step."""
+        await self._own_hooks.on_llm_end(context, agent, response)
+        output = response.output
+        self._calls.append([item.name for item in output if item.type == "function_call"])
+        said = "\n".join(filter(None, map(ItemHelpers.extract_text, output)))
+        self.agent = agent
+        await self._follow(RunStep.of(said, self._calls))
+
+    async def _follow(self, step: RunStep) -> None:
+        self._shown = await asyncio.to_thread(self._choice.for_step, self._shown, step, self._scope)
+        self.agent.tools = self._tools()
+
+    def _search_tool(self) -> FunctionTool:
+        async def search(_: Any, arguments: str) -> str:
+            step = RunStep.of("", self._calls)
+            text, found = await asyncio.to_thread(
+                self._choice.search, self._shown, from_json(arguments), step.called, self._scope
+            )
+            await self._follow(RunStep("", step.called, (), tuple(found)))
+            return text
+
+        return FunctionTool(SEARCH_NAME, SEARCH_DESCRIPTION, dict(SEARCH_PARAMETERS), search)
 
 
 def _fit_function(tool: FunctionTool) -> FunctionTool:

@@ -7,17 +7,39 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Generic, TypeAlias
 
+from pydantic_core import SchemaValidator, core_schema, from_json
+
 from toolcrib.errors import MissingExtraError
 
 try:
-    from pydantic_ai.messages import ModelMessage, TextPart, UserPromptPart
+    from pydantic_ai.messages import (
+        ModelMessage,
+        ModelResponse,
+        TextPart,
+        ToolCallPart,
+        UserPromptPart,
+    )
     from pydantic_ai.tools import AgentDepsT, RunContext, ToolDefinition
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 except ImportError as missing:
     raise MissingExtraError("toolsets of Pydantic-AI", "pydantic-ai") from missing
 
-from toolcrib.integrations.selection import AnyCrib, any_of, known_tools, tools_for_turn
+from toolcrib.integrations.formats import export, restore_arguments
+from toolcrib.integrations.selection import (
+    DEFAULT_STEPS,
+    SEARCH_DESCRIPTION,
+    SEARCH_NAME,
+    SEARCH_PARAMETERS,
+    AgentTools,
+    AnyCrib,
+    RunStep,
+    ShownTools,
+    StepOptions,
+    any_of,
+    known_tools,
+)
 from toolcrib.records import Message, Scope, ToolSpec, Turn
+from toolcrib.records.codec import is_object
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import MAX_NEEDS
 
@@ -36,10 +58,12 @@ def tool_spec(tool: ToolDefinition) -> ToolSpec:
 
 @dataclass
 class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
-    """Toolset that gives a run the wrapped tools that its prompt needs.
+    """Toolset that gives a run the wrapped tools that its prompt, and each of its steps, needs.
 
-    The tools are chosen once a run, with the conversation as history. Tools unknown to the index
-    stay, as do tools in `always_include`. `k` replaces `tools.k`.
+    The tools are chosen for the prompt, with the conversation as history. At later steps the index
+    is asked by what the model wrote last, and the list grows as `steps` say. Tools unknown to the
+    index stay, as do tools in `always_include`. `k` replaces `tools.k`. Schemas get the form that
+    all providers take, and calls the names of the tool's own.
 
     Raises:
         SettingsError: the toolset has no tool of a name in `always_include`.
@@ -51,29 +75,102 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
     k: int | None = None
     always_include: Sequence[str] = ()
     scope: RunScope = None
-    _chosen: dict[frozenset[str], tuple[str, ...]] = field(
-        default_factory=dict[frozenset[str], tuple[str, ...]], init=False, repr=False
+    steps: StepOptions = DEFAULT_STEPS
+    _shown: dict[frozenset[str], ShownTools] = field(
+        default_factory=dict[frozenset[str], ShownTools], init=False, repr=False
     )
+    _found: list[str] = field(default_factory=list[str], init=False, repr=False)
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
         """Copy of the toolset for one run, which keeps the run's choice."""
         return replace(self, wrapped=await self.wrapped.for_run(ctx))
 
+    async def for_run_step(self, ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
+        """The toolset of the run, with its wrapped toolset of the step."""
+        self.wrapped = await self.wrapped.for_run_step(ctx)
+        return self
+
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        """Tools of the run, the always included first."""
+        """Tools of the step: the search and the always included first, new ones last."""
         tools = await self.wrapped.get_tools(ctx)
-        have = frozenset(tools)
-        if have not in self._chosen:
-            found = await asyncio.to_thread(
-                tools_for_turn,
-                self.crib,
-                _turn(ctx, self.scope(ctx) if callable(self.scope) else self.scope),
-                list(tools),
-                k=self.k,
-                always=self.always_include,
-            )
-            self._chosen[have] = found.names
-        return {name: tools[name] for name in self._chosen[have]}
+        shown = await asyncio.to_thread(self._choose, ctx, frozenset(tools), list(tools))
+        given = {name: _fit_tool(tools[name]) for name in shown["names"] if name in tools}
+        if SEARCH_NAME in given or SEARCH_NAME not in shown["names"]:
+            return given
+        search = ToolsetTool(
+            toolset=self,
+            tool_def=ToolDefinition(
+                name=SEARCH_NAME,
+                description=SEARCH_DESCRIPTION,
+                parameters_json_schema=dict(SEARCH_PARAMETERS),
+            ),
+            max_retries=1,
+            args_validator=SchemaValidator(core_schema.dict_schema()),
+        )
+        return {SEARCH_NAME: search, **given}
+
+    async def call_tool(
+        self,
+        name: str,
+        tool_args: dict[str, Any],
+        ctx: RunContext[AgentDepsT],
+        tool: ToolsetTool[AgentDepsT],
+    ) -> Any:
+        """Call a wrapped tool, or search for tools, which the next step then has."""
+        if tool.toolset is not self:
+            return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+        shown, called = list(self._shown.values())[-1], _step(ctx.messages).called
+        text, found = await asyncio.to_thread(
+            self._choice.search, shown, tool_args, called, self._scope_of(ctx)
+        )
+        self._found += found
+        return text
+
+    @property
+    def _choice(self) -> AgentTools:
+        return AgentTools(self.crib, self.k, tuple(self.always_include), self.steps)
+
+    def _scope_of(self, ctx: RunContext[AgentDepsT]) -> Scope | None:
+        return self.scope(ctx) if callable(self.scope) else self.scope
+
+    def _choose(
+        self, ctx: RunContext[AgentDepsT], have: frozenset[str], names: Sequence[str]
+    ) -> ShownTools:
+        scope, before = self._scope_of(ctx), self._shown.get(have)
+        if before is None:
+            now = self._choice.for_turn(_turn(ctx, scope), names)
+        else:
+            step = replace(_step(ctx.messages), found=tuple(self._found))
+            now = self._choice.for_step(before, step, scope)
+        self._found.clear()
+        self._shown[have] = now
+        return now
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnNames:
+    """Validator of calls that gives arguments the names of the tool's own schema first."""
+
+    spec: ToolSpec
+    own: Any
+
+    def validate_json(self, input: str | bytes | bytearray, **options: Any) -> Any:  # noqa: A002
+        partial = options.get("allow_partial", False)
+        return self.validate_python(from_json(input, allow_partial=partial), **options)
+
+    def validate_python(self, input: Any, **options: Any) -> Any:  # noqa: A002
+        given = restore_arguments(self.spec, input) if is_object(input) else input
+        return self.own.validate_python(given, **options)
+
+
+def _fit_tool(tool: ToolsetTool[AgentDepsT]) -> ToolsetTool[AgentDepsT]:
+    """Tool whose schema all providers take; a call gets the names of its own schema back."""
+    spec = tool_spec(tool.tool_def)
+    shown = next(iter(export([spec], "anthropic")), None)
+    if shown is None or shown["input_schema"] == spec.input_schema:
+        return tool
+    definition = replace(tool.tool_def, parameters_json_schema=shown["input_schema"])
+    return replace(tool, tool_def=definition, args_validator=_OwnNames(spec, tool.args_validator))
 
 
 def tool_search(
@@ -114,6 +211,23 @@ def _turn(ctx: RunContext[Any], scope: Scope | None) -> Turn:
         now = history[users[-1]].content
         history = history[: users[-1]]
     return Turn(text=now, history=tuple(history), scope=scope)
+
+
+def _step(messages: Sequence[ModelMessage]) -> RunStep:
+    """Step after the user's last prompt: what the model wrote last, and what it called."""
+    answers: list[ModelResponse] = []
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            answers.append(message)
+        elif any(isinstance(part, UserPromptPart) for part in message.parts):
+            answers.clear()
+    calls = [[p.tool_name for p in each.parts if isinstance(p, ToolCallPart)] for each in answers]
+    texts = (
+        [part.content for part in answers[-1].parts if isinstance(part, TextPart)]
+        if answers
+        else []
+    )
+    return RunStep.of("\n".join(texts), calls)
 
 
 def _history(messages: Sequence[ModelMessage]) -> Iterator[Message]:

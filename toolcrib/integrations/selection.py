@@ -1,4 +1,4 @@
-"""Tool selection: the tools, of all that an agent has, that its model gets for a turn.
+"""Tool selection: the tools, of all that an agent has, that its model gets for a turn and a step.
 
 An agent knows its tools by name, an index by id. A name matches a tool's id, its name, or the
 server's and the tool's names together (`mail__send`, `mail_send`).
@@ -10,14 +10,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from typing_extensions import TypedDict
+
 from toolcrib.client.crib import RemoteCrib
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.records import Decision, PassageHit, Scope, ToolHit, ToolSpec, Turn
 from toolcrib.records.codec import as_json, is_object
+from toolcrib.records.definitions import summary
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import MAX_NEEDS
-from toolcrib.store.filters import MAX_LIST_VALUES, AnyOf, Filter, Or
+from toolcrib.router.tools import compatible
+from toolcrib.store.filters import MAX_LIST_VALUES, AnyOf, Filter, Or, all_of
 from toolcrib.text import squeeze
 
 AnyCrib: TypeAlias = Crib | RemoteCrib
@@ -108,15 +112,20 @@ def check_names(wanted: Iterable[str], names: Sequence[str]) -> None:
             raise SettingsError(f"the agent has no tool {name!r}{hint}")
 
 
-def known_tools(crib: AnyCrib, names: Iterable[str]) -> dict[str, tuple[ToolSpec, ...]]:
-    """Specifications by name, for the names that the index knows.
+def known_tools(
+    crib: AnyCrib,
+    names: Iterable[str],
+    scope: Scope | None = None,
+    limits: Filter | None = None,
+) -> dict[str, tuple[ToolSpec, ...]]:
+    """Specifications by name, for the names that the index knows, in this scope and limits.
 
     A name may match tools of several servers; only the nearest matches count.
     """
     keys = {name: squeeze(name) for name in names}
     found: dict[str, list[ToolSpec]] = {}
     if where := any_of(set(keys.values()) - {""}):
-        for spec in crib.list_tools(where=where):
+        for spec in crib.list_tools(scope=scope, where=all_of(where, limits)):
             for key in {squeeze(spec.id), squeeze(spec.name)}:
                 found.setdefault(key, []).append(spec)
     return {name: _nearest(name, found[key]) for name, key in keys.items() if key in found}
@@ -132,7 +141,7 @@ def _nearest(name: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
 def _rank_own_tools(
     crib: AnyCrib, turn: Turn, decision: Decision, ids: Iterable[str], k: int
 ) -> Sequence[ToolHit]:
-    where = any_of({tool_id.casefold() for tool_id in ids})
+    where = all_of(any_of({tool_id.casefold() for tool_id in ids}), _limits(crib))
     asks = decision.route.kind in {"tools", "both", "general"}
     if not asks or where is None or not has_words(decision.search_text):
         return ()
@@ -151,12 +160,204 @@ def any_of(keys: set[str]) -> Filter | None:
     return Or(*parts) if len(parts) > 1 else next(iter(parts), None)
 
 
+def _limits(crib: AnyCrib) -> Filter | None:
+    """Limits of the settings on the tools of a turn; a service keeps its own."""
+    return compatible(crib.tools.settings.tools) if isinstance(crib, Crib) else None
+
+
 def _place(tool_id: str, shown: Sequence[str]) -> int:
     return shown.index(tool_id) if tool_id in shown else len(shown)
 
 
+# -- steps ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """Options of the tools that follow the steps of a run.
+
+    With `each`, the index is asked before every call of the model. The list changes only if one of
+    the `first` tools found is not in it: `added` tools at most come behind the others, and above
+    `most` chosen tools the oldest that were never called go. Tools called in the turn stay. With
+    `search`, a model that lacks tools of its agent gets the tool `find_tools`.
+    """
+
+    each: bool = True
+    first: int = 3
+    added: int = 20
+    most: int = 80
+    search: bool = True
+
+
+DEFAULT_STEPS = StepOptions()
+
+
+class ShownTools(TypedDict):
+    """Tools that a model is shown; plain data, as checkpoints keep it.
+
+    `turn` is the key of the user's message, `task` its text, `decision` the decision's id. `names`
+    are the agent's, in the prompt's order; `hidden` are its other tools. `ids` has the chosen
+    tools, `shown` the ids of the conversation.
+    """
+
+    turn: str
+    task: str
+    decision: str
+    names: list[str]
+    hidden: list[str]
+    ids: dict[str, str]
+    shown: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """Step of a turn: the text that the model wrote last, and its calls in the turn, by name.
+
+    `last` are the calls of its last message, `found` the tools that `find_tools` found.
+    """
+
+    said: str = ""
+    called: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, said: str, calls: Iterable[Sequence[str]], found: Iterable[str] = ()) -> RunStep:
+        """Step after messages with these calls; searches of the model are no calls."""
+        made = [tuple(name for name in names if name != SEARCH_NAME) for names in calls]
+        called = tuple(name for names in made for name in names)
+        return cls(said, called, made[-1] if made else (), tuple(found))
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTools:
+    """Choice of the tools that an agent's model is shown: for a turn, then for each step of it.
+
+    Methods raise `SettingsError` if the agent has no tool of a name in `always`, or one that is
+    called as the search, and `StoreError` if a store does not answer.
+    """
+
+    crib: AnyCrib
+    k: int | None = None
+    always: tuple[str, ...] = ()
+    steps: StepOptions = DEFAULT_STEPS
+
+    def for_turn(
+        self,
+        turn: Turn,
+        names: Iterable[str],
+        *,
+        key: str = "",
+        always: Iterable[str] = (),
+        shown: Sequence[str] = (),
+    ) -> ShownTools:
+        """Choose tools for a turn; `always` adds to the names that always come."""
+        own, every = list(dict.fromkeys(names)), (*self.always, *always)
+        if self.steps.search and SEARCH_NAME in own:
+            raise SettingsError(
+                f"the agent has a tool {SEARCH_NAME!r} of its own: give StepOptions(search=False)"
+            )
+        found = tools_for_turn(self.crib, turn, own, k=self.k, always=every, shown=shown)
+        hidden = [name for name in own if name not in found.names]
+        search = [SEARCH_NAME] if hidden and self.steps.search else []
+        return {
+            "turn": key,
+            "task": turn.text,
+            "decision": found.decision.id,
+            "names": [*search, *found.names],
+            "hidden": hidden,
+            "ids": dict(found.ids),
+            "shown": list(dict.fromkeys((*shown, *found.ids.values()))),
+        }
+
+    def for_step(self, shown: ShownTools, step: RunStep, scope: Scope | None) -> ShownTools:
+        """Tools of a step, mostly those shown before; those found or called by name are added."""
+        wanted = [name for name in (*step.found, *step.called) if name in shown["hidden"]]
+        if wanted:
+            known = known_tools(self.crib, wanted, scope, _limits(self.crib))
+            added = {name: specs[0].id for name, specs in known.items()}
+            shown = self._with(shown, added, step)
+        text = step.said if has_words(step.said) else " ".join(step.last)
+        if not (self.steps.each and shown["hidden"] and has_words(text)):
+            return shown
+        found = self.crib.find_tools(
+            text,
+            self.steps.added,
+            scope=scope,
+            where=self._own(shown),
+            called=_ids(shown, step.called),
+            task=shown["task"],
+        )
+        ids, ahead = set(shown["ids"].values()), found.tools[: self.steps.first]
+        if all(hit.id in ids for hit in ahead):
+            return shown
+        named = self._named(shown, [hit.tool for hit in found.tools])
+        if all(name in shown["names"] for name in list(named)[: self.steps.first]):
+            return shown
+        return self._with(shown, named, step)
+
+    def search(
+        self, shown: ShownTools, arguments: object, called: Sequence[str], scope: Scope | None
+    ) -> tuple[str, list[str]]:
+        """Answer a call of `find_tools`: a text for the model, and the names of tools to show."""
+        specs = tools_wanted(
+            self.crib,
+            arguments,
+            scope=scope,
+            where=self._own(shown),
+            called=_ids(shown, called),
+        )
+        by_id = {spec.id: spec for spec in specs}
+        named = self._named(shown, specs)
+        lines = [f"- {name}: {summary(by_id[tool_id])}" for name, tool_id in named.items()]
+        return "\n".join(["You can call now:", *lines] if lines else [NOTHING_FOUND]), list(named)
+
+    def _own(self, shown: ShownTools) -> Filter | None:
+        """Filter of the agent's own tools within the limits of the settings."""
+        keys = {squeeze(name) for name in (*shown["names"], *shown["hidden"])} - {""}
+        return all_of(any_of(keys), _limits(self.crib))
+
+    def _named(self, shown: ShownTools, specs: Sequence[ToolSpec]) -> dict[str, str]:
+        """Ids of found tools by the agent's names, in the order of the tools."""
+        keys = {key for spec in specs for key in (squeeze(spec.id), squeeze(spec.name))}
+        names = [name for name in (*shown["names"], *shown["hidden"]) if squeeze(name) in keys]
+        known = known_tools(self.crib, names)
+        named = {spec.id: name for name, of in reversed(known.items()) for spec in of}
+        found: dict[str, str] = {}
+        for spec in specs:
+            if spec.id in named:
+                found.setdefault(named[spec.id], spec.id)
+        return found
+
+    def _with(self, shown: ShownTools, added: Mapping[str, str], step: RunStep) -> ShownTools:
+        """List with added tools behind; above the limit without the oldest that nobody called."""
+        ids = {**shown["ids"], **{name: added[name] for name in added if name in shown["hidden"]}}
+        stay = {*step.called, *added, *self.always}
+        extra = max(0, len(ids) - self.steps.most)
+        gone = set([name for name in ids if name not in stay][:extra])
+        names = [name for name in dict.fromkeys((*shown["names"], *added)) if name not in gone]
+        kept = {name: ids[name] for name in ids if name not in gone}
+        hidden = [name for name in (*shown["hidden"], *gone) if name not in names]
+        dropped = {ids[name] for name in gone}
+        before = [tool_id for tool_id in shown["shown"] if tool_id not in dropped]
+        return {
+            **shown,
+            "names": names,
+            "hidden": hidden,
+            "ids": kept,
+            "shown": list(dict.fromkeys((*before, *kept.values()))),
+        }
+
+
+def _ids(shown: ShownTools, names: Iterable[str]) -> list[str]:
+    """Ids of called tools; a tool that was not chosen by its id keeps its name."""
+    return [shown["ids"].get(name, name) for name in names]
+
+
 # -- searches by a model ----------------------------------------------------------------
 
+SEARCH_NAME = "find_tools"
+NOTHING_FOUND = "No other tool fits. Use those that you have, or say what cannot be done."
 SEARCH_DESCRIPTION = (
     "Load tools by what they can do. Write needs: one line for each tool that the task takes, "
     "saying what such a tool can do, as its own description would, without names, dates and other "
@@ -180,9 +381,17 @@ SEARCH_PARAMETERS: Mapping[str, Any] = {
 
 
 def tools_wanted(
-    crib: AnyCrib, arguments: object, *, k: int = 5, scope: Scope | None = None
+    crib: AnyCrib,
+    arguments: object,
+    *,
+    k: int = 5,
+    scope: Scope | None = None,
+    where: Filter | None = None,
+    called: Sequence[str] | None = None,
 ) -> tuple[ToolSpec, ...]:
     """Find tools for a model's arguments of a search; none without a need to search.
+
+    Tools that were `called` are left out.
 
     Raises:
         StoreError: the store does not answer.
@@ -192,7 +401,9 @@ def tools_wanted(
     needs = [each for each in wanted if isinstance(each, str) and has_words(each)][:MAX_NEEDS]
     if not needs:
         return ()
-    found = crib.find_tools(needs=needs, k=max(k, len(needs)), scope=scope)
+    found = crib.find_tools(
+        needs=needs, k=max(k, len(needs)), scope=scope, where=where, called=called
+    )
     return tuple(hit.tool for hit in found.tools)
 
 

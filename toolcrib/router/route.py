@@ -127,6 +127,21 @@ class RouteEvidence:
         return max(likely, default=self.tools.confidence)
 
     @property
+    def by_words(self) -> bool:
+        """True if the tools were found by words alone."""
+        return "dense" in self.tools.degraded
+
+    @property
+    def has_standing_tool(self) -> bool:
+        """True if the best tool passed its own threshold: the gate's for rankings by words alone.
+
+        Words alone give a tool less than half the probability that they give with the encoder.
+        """
+        if self.by_words:
+            return self.tools.verdict == "accept"
+        return (self.first_tool_probability or 0.0) >= STANDING_TOOL_PROBABILITY
+
+    @property
     def grounded(self) -> float:
         """Degree to which the turn names written rules, from 0 to 1.5.
 
@@ -208,6 +223,8 @@ def _needs(evidence: RouteEvidence) -> tuple[bool, bool]:
     tool, text = tool * has_tools, text * has_text
     # If the caller states needs, and a tool fits, passages alone are not enough.
     is_stated = has_tools and bool(tools.needs) and tools.verdict == "accept"
+    # The probabilities are of rankings with the encoder: by words alone the gate decides.
+    is_stated |= has_tools and evidence.by_words and evidence.has_standing_tool
     needs_tool = (
         is_stated or tool >= SECOND_NEED_THRESHOLD or tool >= max(text, FIRST_NEED_THRESHOLD)
     )
@@ -216,9 +233,7 @@ def _needs(evidence: RouteEvidence) -> tuple[bool, bool]:
         return needs_tool, needs_text
     if has_text and knowledge.verdict == "accept":
         return False, True
-    return has_tools and (
-        evidence.first_tool_probability or 0.0
-    ) >= STANDING_TOOL_PROBABILITY, False
+    return has_tools and evidence.has_standing_tool, False
 
 
 def _need_probabilities(evidence: RouteEvidence) -> tuple[float, float]:

@@ -127,12 +127,16 @@ def require_space(folder: Path, least: int) -> None:
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file so that a crash leaves the old content or the new, never a part.
 
+    The file keeps its mode, and the text its ends of lines.
+
     Raises:
         StoreWriteError: the disk refuses.
     """
     draft = path.with_name(f".{path.name}.draft")
     try:
-        with draft.open("w", encoding="utf-8") as file:
+        with draft.open("w", encoding="utf-8", newline="") as file:
+            if path.exists():
+                shutil.copymode(path, draft)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -148,6 +152,8 @@ def sync_file(path: Path) -> None:
     Raises:
         OSError: the disk refuses.
     """
+    if os.name == "nt" and path.is_dir():
+        return  # which opens no folders
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

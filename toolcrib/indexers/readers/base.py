@@ -19,7 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from toolcrib.errors import SourceError
-from toolcrib.indexers.readers.parsing import decode, parse_json, parse_yaml
+from toolcrib.indexers.readers.parsing import decode, parse_json, parse_toml, parse_yaml
 from toolcrib.records import Refusal, Sensitivity, ToolSpec
 from toolcrib.records.codec import is_object
 
@@ -151,14 +151,16 @@ class Source:
 
     @cached_property
     def data(self) -> Any:
-        """The file parsed as JSON or YAML, by its ending and its first character.
+        """The file parsed as JSON, YAML or TOML, by its ending and its first character.
 
         Raises:
-            SourceError: it is neither; the reason has line and column.
+            SourceError: it is none of them; the reason has line and column.
         """
         braced = self.text.lstrip()[0] in "[{"
         is_yaml = self._suffix in YAML_SUFFIXES
         try:
+            if self._suffix == ".toml":
+                return parse_toml(self.text)
             if braced and is_yaml:
                 # JSON is YAML, and forty times faster to read as JSON.
                 with suppress(ValueError):

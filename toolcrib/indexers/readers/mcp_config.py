@@ -265,13 +265,13 @@ class _Switch(BaseModel):
     disabled: bool | None = None
     enabled: bool | None = None
 
-    @classmethod
-    def is_off(cls, raw: Mapping[str, Any]) -> bool:
-        """Tell whether an entry is switched off; `_Entry` refuses a value that is no boolean."""
-        with suppress(ValidationError):
-            switch = cls.model_validate(raw)
-            return switch.disabled is True or switch.enabled is False
-        return False
+
+def is_switched_off(raw: Any) -> bool:
+    """Tell whether an entry is switched off; `_Entry` refuses a value that is no boolean."""
+    with suppress(ValidationError):
+        switch = _Switch.model_validate(raw)
+        return switch.disabled is True or switch.enabled is False
+    return False
 
 
 class _Entry(_Switch):
@@ -290,16 +290,41 @@ class _Entry(_Switch):
     env_file: str | None = Field(None, alias="envFile")
 
 
+ENTRY_KEYS = frozenset(
+    {"type", "transport", "command", "args", "env", "cwd", "url", "httpUrl", "serverUrl"}
+    | {"headers", "requestOptions", "envFile", "disabled", "enabled", "toolcrib"}
+)
+
+
+def is_entry_key(key: str) -> bool:
+    """Tell whether a key of an entry is read here or by the gateway."""
+    kind = "".join(filter(str.isalpha, key)).lower()
+    return key in ENTRY_KEYS or kind in INCLUDE_KEYS | EXCLUDE_KEYS | TAG_KEYS
+
+
+def variables_of(value: Any) -> Iterator[str]:
+    """Yield the environment variables that the texts of a value need, defaults aside."""
+    if isinstance(value, str):
+        for found in PLACEHOLDER.finditer(value):
+            variable = VARIABLE.fullmatch(found[1] or "")
+            if variable and variable[2] is None:
+                yield variable[1]
+    elif is_object(value) or is_list(value):
+        for each in value.values() if is_object(value) else value:
+            yield from variables_of(each)
+
+
 def servers_of(source: Source) -> dict[str, Any] | None:
     """Give the servers by name, raw, of a host's file or of an entry of the MCP registry.
 
-    They stand under `mcpServers` or `servers`. None when there are none.
+    They stand under `mcpServers`, `servers`, Zed's `context_servers` or Codex's `mcp_servers`.
+    None when there are none.
 
     Raises:
-        SourceError: the file is neither JSON (comments are allowed) nor YAML, or the lists of
-            Gemini that switch servers on and off are no lists of names.
+        SourceError: the file is neither JSON (comments are allowed) nor YAML nor TOML, or the
+            lists of Gemini that switch servers on and off are no lists of names.
     """
-    document = _parse(source)
+    document = parse_config(source)
     if not is_object(document):
         return None
     if _is_registry_entry(document):
@@ -309,6 +334,9 @@ def servers_of(source: Source) -> dict[str, Any] | None:
         claude = _by_name(claude)
     if is_object(claude):
         return _switched(source, document, claude)
+    for other in map(document.get, ("context_servers", "mcp_servers")):
+        if is_object(other):
+            return {name: _in_common_keys(raw) for name, raw in other.items()}
     # OpenAPI has `servers` too, and other files may: only commands and URLs make it ours.
     if is_object(vs_code) and (
         "inputs" in document
@@ -316,6 +344,30 @@ def servers_of(source: Source) -> dict[str, Any] | None:
     ):
         return vs_code
     return None
+
+
+def _in_common_keys(raw: Any) -> Any:
+    """Entry of Zed or Codex in the keys of the other hosts."""
+    if not is_object(raw):
+        return raw
+    entry = dict(raw)
+    # Zed once had all about the command in one object.
+    if is_object(command := entry.get("command")):
+        entry |= {**command, "command": command.get("path")}
+        entry.pop("path", None)
+    headers: Any = entry.pop("http_headers", None) or entry.get("headers") or {}
+    named: Any = entry.pop("env_http_headers", None) or {}
+    if is_object(headers) and is_object(named):
+        headers = {**headers, **{key: f"${{{name}}}" for key, name in named.items()}}
+        if token := entry.pop("bearer_token_env_var", None):
+            headers["Authorization"] = f"Bearer ${{{token}}}"
+    if headers:
+        entry["headers"] = headers
+    env = entry.pop("env_vars", None)
+    if is_list(env):
+        given: Any = entry.get("env") or {}
+        entry["env"] = {**{str(name): f"${{{name}}}" for name in env}, **given}
+    return entry
 
 
 def _by_name(listed: list[dict[str, Any]]) -> dict[str, Any]:
@@ -347,7 +399,7 @@ def _switched(source: Source, document: dict[str, Any], servers: dict[str, Any])
 def server_entries(servers: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[ServerEntry]:
     """Yield every server that is not switched off, in the file's order, expanded with `env`."""
     for name, raw in servers.items():
-        if is_object(raw) and _Switch.is_off(raw):
+        if is_switched_off(raw):
             continue
         yield _server_entry(name, raw, env)
 
@@ -511,21 +563,28 @@ def _template(value: Any) -> str:
 # -- files -----------------------------------------------------------------------------------------
 
 
-def _parse(source: Source) -> Any:
-    """Parse the file; None for JSON Lines, which are no configuration."""
+def parse_config(source: Source) -> Any:
+    """Parse the file; None for JSON Lines, which are no configuration.
+
+    Raises:
+        SourceError: it cannot be read, with the place.
+    """
     if source.is_lines:
         return None
     try:
         return source.data
     except SourceError:
         # VS Code's own template has comments, which are neither JSON nor YAML.
-        with suppress(ValueError):
-            return parse_json(without_comments(source.text))
-        raise
+        if (plain := without_comments(source.text)) == source.text:
+            raise
+        try:
+            return parse_json(plain)
+        except ValueError as error:
+            raise source.error(str(error)) from None
 
 
 def without_comments(text: str) -> str:
-    """Take `//` and `/* */` comments and trailing commas out of JSON; its texts stay whole."""
+    """Blank `//` and `/* */` comments and trailing commas of JSON; its texts and lines stay."""
     for pattern in (COMMENT, TRAILING_COMMA):
-        text = pattern.sub(lambda found: found[1] or "", text)
+        text = pattern.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
     return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,6 +39,14 @@ def parse_json(text: str) -> Any:
         if reason.startswith("recursion limit exceeded"):
             reason = f"nested deeper than {MAX_DEPTH} levels"
         raise ValueError(f"not valid JSON: {reason}") from None
+
+
+def parse_toml(text: str) -> Any:
+    """Parse a TOML document; raises ValueError saying what is wrong, at which line and column."""
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise ValueError(f"not valid TOML: {error}") from None
 
 
 def parse_yaml(text: str) -> Any:
