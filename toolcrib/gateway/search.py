@@ -343,7 +343,7 @@ class GatewaySearch(ToolcribSearchTransform):
     async def _find_by_words(
         self, ctx: Context, text: str, options: SearchOptions
     ) -> ToolResult | None:
-        """Find tools known from the last time by their words, while the index takes long to open.
+        """Find tools that are listed already by their words, while the index takes long to open.
 
         None if the index is open soon, or no tool has a word of the text.
         """
