@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.conftest import ECHO, LONG_S, QUICK, Behind, found, ready, until
+from tests.gateway.conftest import ECHO, LONG_S, QUICK, Behind, found, ready, said, until
 from toolcrib import Crib
 from toolcrib.errors import StoreUnavailableError
-from toolcrib.gateway.gateway import Gateway
+from toolcrib.gateway.gateway import Gateway, StoreThread
 from toolcrib.gateway.upstream import Intervals
 
 IMPATIENT = replace(QUICK, patience_s=0.0, handshake_s=0.0)
@@ -174,6 +174,39 @@ async def test_a_search_waits_no_longer_than_its_patience_and_not_for_what_it_kn
     async with behind.client(gateway, settled=False) as client:
         await gateway.index.is_open.wait()
         assert "new" in named(await found(client))[1]
+
+
+async def test_known_tools_are_found_by_words_while_the_index_opens(behind: Behind, monkeypatch):
+    mail = {"name": "send_mail", "description": "Send a mail to somebody."}
+    room = {"name": "book_room", "description": "Book a meeting room."}
+    servers = {"post": behind.entry("post", ECHO, mail, room)}
+    async with behind.client(servers) as client:
+        assert "note" not in await found(client, "book a room", k=1)
+
+    opens, opening = asyncio.Event(), StoreThread.open
+
+    async def open_late(thread: StoreThread) -> Crib:
+        await opens.wait()
+        return await opening(thread)
+
+    monkeypatch.setattr(StoreThread, "open", open_late)
+    intervals = replace(IMPATIENT, opening_s=0.0)
+    gateway = behind.make(servers, intervals=intervals)
+    async with behind.client(gateway, settled=False) as client:
+        await gateway.index.is_recalled.wait()
+        early = await found(client, "reserve a meeting room", k=1)
+        nothing = await said(client, "find_tools", query="quantum chemistry")
+        called = await said(client, "call_tool", name="post__send_mail", arguments={})
+        opens.set()
+        await ready(gateway)
+        late = await found(client, "book a room", k=1)
+
+    assert [each["name"] for each in early["tools"]] == ["post__book_room"]
+    assert early["verdict"] == "abstain"
+    assert "still being opened" in early["note"]
+    assert "still being opened" in nothing
+    assert called == "{}"
+    assert late["verdict"] == "accept"
 
 
 async def test_a_changed_listing_is_missing_until_it_can_be_found(behind: Behind, indexing):

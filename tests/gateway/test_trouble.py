@@ -43,7 +43,7 @@ async def test_a_failed_call_is_told_also_where_no_others_can_be_looked_for(
 
 
 async def test_who_searches_before_the_index_is_open_is_told(behind: Behind, monkeypatch):
-    impatient = replace(QUICK, patience_s=0.0)
+    impatient = replace(QUICK, patience_s=0.0, opening_s=0.0)
     gateway = behind.make({"post": behind.entry("post", ECHO)}, intervals=impatient)
     opens = Event()
     reach = Tenants.open
@@ -54,7 +54,7 @@ async def test_who_searches_before_the_index_is_open_is_told(behind: Behind, mon
 
     monkeypatch.setattr(Tenants, "open", later)
     async with behind.client(gateway, settled=False) as client:
-        answer = await said(client, "find_tools", query="echo")
+        answer = await said(client, "find_tools", query="quantum chemistry")
         opens.set()
 
     assert answer == "The index of tools is still being opened. Search again in a moment."

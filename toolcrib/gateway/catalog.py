@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import groupby
+from itertools import chain, groupby
+from math import fsum, log1p
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fastmcp.server.context import Context
@@ -29,7 +30,7 @@ from toolcrib.records import Scope, ToolSpec
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, from_scope, matches
 from toolcrib.store.payload import tool_payload
-from toolcrib.text import split_identifier
+from toolcrib.text import split_identifier, tokenise
 
 if TYPE_CHECKING:
     from toolcrib.gateway.index import GatewayIndex
@@ -128,6 +129,16 @@ def by_unique_name(
     named = [(name(entry), entry) for entry in entries]
     count = Counter(each for each, _ in named)
     return {each: entry for each, entry in named if count[each] == 1}
+
+
+def by_words(entries: Sequence[CatalogEntry], text: str) -> list[CatalogEntry]:
+    """Entries with words of a text in name or description, best first; rare words count more."""
+    terms = [{*tokenise(f"{each.spec.name}\n{each.spec.description}")} for each in entries]
+    known = Counter(chain.from_iterable(terms))
+    weights = {term: log1p(len(entries) / known[term]) for term in {*tokenise(text)} & known.keys()}
+    scores = [fsum(weights[term] for term in weights.keys() & each) for each in terms]
+    order = sorted(range(len(entries)), key=lambda place: (-scores[place], entries[place].name))
+    return [entries[place] for place in order if scores[place]]
 
 
 def _entry(spec: ToolSpec, known: Mapping[str, CatalogEntry]) -> CatalogEntry:

@@ -32,6 +32,7 @@ from toolcrib.gateway.catalog import (
     GatewayTool,
     ToolCatalog,
     by_unique_name,
+    by_words,
     server_summary,
 )
 from toolcrib.gateway.doors import DOORS, door_of, passes
@@ -87,6 +88,10 @@ DESCRIBE_TEXT = (
 CHECK_TEXT = (
     "Say of each tool whether it can be called now, or why not: unknown, disabled, quarantined, "
     "server_down, needs_authorisation."
+)
+BY_WORDS = (
+    "The index is still being opened: these tools have words of the search in common. Search again "
+    "if none of them fits."
 )
 INDEXING, UNINDEXED = "is still being indexed", "could not be indexed"
 """States of a server that is up and whose current tools cannot be found."""
@@ -292,6 +297,10 @@ class GatewaySearch(ToolcribSearchTransform):
     # -- searches and calls ------------------------------------------------------------------
 
     async def _find(self, ctx: Context, query: str | None, options: SearchOptions) -> ToolResult:
+        asked = text_to_search(query, options)
+        text = "\n".join([*([] if asked is None else [asked]), *(options.needs or ())])
+        if (answer := await self._find_by_words(ctx, text, options)) is not None:
+            return answer
         await self._pool.wait(ctx, self._arrivals())
         if not self._tools.is_open.is_set():
             return failure(OPENING)
@@ -311,8 +320,6 @@ class GatewaySearch(ToolcribSearchTransform):
             return failure(f"{error}.")
         except StoreError as error:
             return failure(f"The search does not work at the moment: {error}.")
-        asked = text_to_search(query, options)
-        text = "\n".join([*([] if asked is None else [asked]), *needs])
         budget = self._budgets.begin(key, text)
         if not needs:
             # A call after several needs does not show which of them it serves.
@@ -332,6 +339,36 @@ class GatewaySearch(ToolcribSearchTransform):
         )
         names = [each.name for each in entries]
         return await self._guidance.after_search(key, text, names, answer)
+
+    async def _find_by_words(
+        self, ctx: Context, text: str, options: SearchOptions
+    ) -> ToolResult | None:
+        """Find tools that are listed already by their words, while the index takes long to open.
+
+        None if the index is open soon, or no tool has a word of the text.
+        """
+        is_open, here = self._tools.is_open, await self._here(ctx)
+        if is_open.is_set() or not here:
+            return None
+        await self._pool.wait(ctx, [is_open], self._pool.intervals.opening_s)
+        if is_open.is_set():
+            return None
+        k = self._max_results if options.k == "auto" else options.k
+        entries = (await asyncio.to_thread(by_words, list(here.values()), text))[:k]
+        if not entries:
+            return None
+        key = conversation_key(ctx)
+        self._budgets.begin(key, text)
+        answer = {
+            "tools": [self._defined(entry, self._form) for entry in entries],
+            "verdict": "abstain",
+            "note": BY_WORDS,
+            "missing": self._missing(),
+            "instructions": self._new_instructions(key, entries),
+            "held": self._tools.held_names(text, from_scope(self.scope())),
+        }
+        shown = structured_answer({name: value for name, value in answer.items() if value})
+        return await self._guidance.after_search(key, text, [each.name for each in entries], shown)
 
     def _find_within(
         self, here: Mapping[str, CatalogEntry], query: str | None, options: SearchOptions

@@ -65,7 +65,8 @@ class Intervals:
     dead server's first retry; later ones wait longer. `ping_s`: between health checks, which time
     out after `pong_s`. `refresh_s`: between listings of a server that announces no changes, or
     whose last listing was incomplete. `poll_s`: between looks at approvals. `patience_s`: of a
-    search for tools that cannot be found yet. `idle_s`: after which a conversation's connections
+    search for tools that cannot be found yet. `opening_s`: of a search of known tools for the index
+    to open. `idle_s`: after which a conversation's connections
     and open questions are closed. `handshake_s`: of a handshake for servers never met before.
     """
 
@@ -76,6 +77,7 @@ class Intervals:
     refresh_s: float = 60.0
     poll_s: float = 1.0
     patience_s: float = 10.0
+    opening_s: float = 1.0
     idle_s: float = 600.0
     handshake_s: float = 2.0
     offers_s: float = 5.0
@@ -358,10 +360,17 @@ class UpstreamPool:
         lacks = self[server].health.lacks_authorisation
         return "needs_authorisation" if lacks else "server_down"
 
-    async def wait(self, context: Context | None, events: Sequence[asyncio.Event]) -> bool:
+    async def wait(
+        self,
+        context: Context | None,
+        events: Sequence[asyncio.Event],
+        patience_s: float | None = None,
+    ) -> bool:
         """Wait for events, a bounded time, and report progress; False if all were set before."""
+        if patience_s is None:
+            patience_s = self.intervals.patience_s
         waits = {asyncio.create_task(event.wait()) for event in events if not event.is_set()}
-        waited, until = bool(waits), monotonic() + self.intervals.patience_s
+        waited, until = bool(waits), monotonic() + patience_s
         try:
             while waits and (left := until - monotonic()) > 0:
                 done = len(events) - len(waits)
