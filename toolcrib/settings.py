@@ -245,7 +245,7 @@ class ServiceSettings(_Section):
 
 
 FlowMode: TypeAlias = Literal["off", "ask", "refuse"]
-CallDoors: TypeAlias = Literal["one", "by_risk"]
+CallTools: TypeAlias = Literal["one", "by_risk"]
 
 
 class GatewaySettings(_Section):
@@ -256,8 +256,8 @@ class GatewaySettings(_Section):
     whole `schemas`. A call has `call_timeout_s`; at most `max_calls` follow one `find_tools`. A
     server that died is tried again after `retry_s`. `lock`: file of approved digests.
     `guidance`: append a hint to a result if the agent is stuck. `flow`: `ask` the user, or
-    `refuse`, where a tool would send out private data after text of others was read. `doors`: call
-    found tools by `one` tool, or by three with annotations, `by_risk`.
+    `refuse`, where a tool would send out private data after text of others was read.
+    `call_tools`: call found tools by `one` tool, or by three with annotations, `by_risk`.
     """
 
     pass_through: int = Field(default=30, ge=0)
@@ -272,7 +272,7 @@ class GatewaySettings(_Section):
     lock: str = "toolcrib.lock"
     guidance: bool = True
     flow: FlowMode = "off"
-    doors: CallDoors = "one"
+    call_tools: CallTools = "one"
 
 
 class _SettingsFile(YamlConfigSettingsSource):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, groupby
 from math import fsum, log1p
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fastmcp.server.context import Context
@@ -24,7 +25,7 @@ from pydantic import PrivateAttr, ValidationError
 
 from toolcrib.caches import BoundedMap
 from toolcrib.gateway.auth import granted_scope
-from toolcrib.integrations.formats import provider_meta, provider_name
+from toolcrib.integrations.formats import OwnTool, provider_meta, provider_name
 from toolcrib.integrations.providers import fit_definition
 from toolcrib.records import Scope, ToolSpec
 from toolcrib.store.base import point_id
@@ -304,3 +305,42 @@ def _topics(tool: ToolSpec) -> Iterator[str]:
 def _words(text: str) -> Iterator[str]:
     lowered = (word.lower() for word in split_identifier(text))
     return (word for word in lowered if _WORD.fullmatch(word))
+
+
+# -- call tools by risk --------------------------------------------------------------------------
+
+CALL_TOOLS = MappingProxyType(
+    {
+        OwnTool.CALL_TOOL_READ: (
+            "Call a found tool that only reads.",
+            ToolAnnotations(read_only_hint=True),
+        ),
+        OwnTool.CALL_TOOL_WRITE: (
+            "Call a found tool that writes, and destroys nothing.",
+            ToolAnnotations(read_only_hint=False, destructive_hint=False),
+        ),
+        OwnTool.CALL_TOOL_DESTRUCTIVE: (
+            "Call a found tool that may overwrite or delete, or does not say what it does.",
+            ToolAnnotations(read_only_hint=False, destructive_hint=True),
+        ),
+    }
+)
+"""Description and annotations of the call tool of each risk, the mildest first: a host can allow
+reading once and for all, and ask its user before anything is destroyed."""
+
+
+def call_tool_of(spec: ToolSpec) -> OwnTool:
+    """Mildest call tool that may call a tool; a tool without hints is destructive, by MCP.
+
+    Tags that a model guessed do not count: they must not allow a milder call tool.
+    """
+    tags = spec.safety_tags
+    if "destructive" in tags or not {"writes", "read_only"} & {*tags}:
+        return OwnTool.CALL_TOOL_DESTRUCTIVE
+    return OwnTool.CALL_TOOL_WRITE if "writes" in tags else OwnTool.CALL_TOOL_READ
+
+
+def may_call(call_tool: OwnTool, spec: ToolSpec) -> bool:
+    """True if a call tool may call a tool: the tool's own call tool, or a stricter one."""
+    order = list(CALL_TOOLS)
+    return call_tool in order and order.index(call_tool) >= order.index(call_tool_of(spec))

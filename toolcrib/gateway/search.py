@@ -28,14 +28,16 @@ from toolcrib.errors import QueryError, StoreError, did_you_mean, nearest
 from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.calls import CallBudgets
 from toolcrib.gateway.catalog import (
+    CALL_TOOLS,
     CatalogEntry,
     GatewayTool,
     ToolCatalog,
     by_unique_name,
     by_words,
+    call_tool_of,
+    may_call,
     server_summary,
 )
-from toolcrib.gateway.doors import DOORS, door_of, passes
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED, conversation_key
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
@@ -144,14 +146,14 @@ class GatewaySearch(ToolcribSearchTransform):
         settings: GatewaySettings,
         pinned: Sequence[str],
     ) -> None:
-        self._by_risk = settings.doors == "by_risk"
+        self._by_risk = settings.call_tools == "by_risk"
         self._called_by = CALLED_BY if self._by_risk else OwnTool.CALL_TOOL
         super().__init__(
             k=settings.k, token_budget=settings.token_budget, called_by=self._called_by
         )
-        self._doors: dict[str, Tool] = {
-            door: calling_tool(door, says, partial(self._call_by, door), annotations)
-            for door, (says, annotations) in DOORS.items()
+        self._call_tools: dict[str, Tool] = {
+            name: calling_tool(name, says, partial(self._call_by, name), annotations)
+            for name, (says, annotations) in CALL_TOOLS.items()
             if self._by_risk
         }
         self._form: DefinitionForm = "schema" if settings.schemas else "signature"
@@ -256,7 +258,7 @@ class GatewaySearch(ToolcribSearchTransform):
         behind = server_summary(each.entry.spec for each in offered)
         search = _with_note(self._make_search_tool(), "Here are tools of", behind)
         describing = [self._describing] if self._form == "signature" else []
-        calling = list(self._doors.values()) or [self._make_call_tool()]
+        calling = list(self._call_tools.values()) or [self._make_call_tool()]
         return [*pinned, *active, search, *describing, *calling, *others]
 
     def tool_list(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> object:
@@ -275,7 +277,7 @@ class GatewaySearch(ToolcribSearchTransform):
         if name in {OwnTool.DESCRIBE_TOOLS, OwnTool.CHECK_TOOLS}:
             return self._describing if name == OwnTool.DESCRIBE_TOOLS else self._checking
         return (
-            self._doors.get(name)
+            self._call_tools.get(name)
             or self._skills.get(name)
             or await super().get_tool(name, call_next, version=version)
         )
@@ -456,7 +458,7 @@ class GatewaySearch(ToolcribSearchTransform):
             whole = {"description": spec.description, "inputSchema": spec.input_schema}
             described = definition(described | whole)
         if self._by_risk:
-            described |= {"call_by": door_of(spec)}
+            described |= {"call_by": call_tool_of(spec)}
         return described | ({"unavailable": note} if note else {})
 
     def _callability(self, hit: ToolHit, here: Mapping[str, CatalogEntry]) -> dict[str, Any]:
@@ -485,15 +487,15 @@ class GatewaySearch(ToolcribSearchTransform):
         return await self._call_by(OwnTool.CALL_TOOL, ctx, name, arguments)
 
     async def _call_by(
-        self, door: OwnTool, ctx: Context, name: str, arguments: Mapping[str, Any] | None
+        self, call_tool: OwnTool, ctx: Context, name: str, arguments: Mapping[str, Any] | None
     ) -> Any:
-        """Call a tool by a door; by a milder one than its own it is refused."""
+        """Call a tool by a call tool; a milder one than its own is refused."""
         for is_last in (False, True):
             names = await self._visible(ctx)
             entry = self._tools.catalog.named(name)
             if entry is not None and entry.name in names:
-                if self._by_risk and not passes(entry.spec, door):
-                    own = door_of(entry.spec)
+                if self._by_risk and not may_call(call_tool, entry.spec):
+                    own = call_tool_of(entry.spec)
                     return failure(f"The call was not made: call {entry.name} by {own}.")
                 return await ctx.fastmcp.call_tool(entry.name, dict(arguments or {}))
             if not is_last and not await self.wait():

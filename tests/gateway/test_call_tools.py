@@ -1,4 +1,4 @@
-"""Doors: calls by risk, each door with its annotations; a milder door than a tool's own refuses."""
+"""Call tools by risk, each with its annotations; a milder one than the tool needs refuses."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 
 from tests.gateway.conftest import Behind, found, names, said
 from toolcrib import ToolSpec
-from toolcrib.gateway.doors import DOORS, door_of, passes
+from toolcrib.gateway.catalog import CALL_TOOLS, call_tool_of, may_call
 from toolcrib.integrations.formats import OwnTool
 from toolcrib.records.tools import Enrichment
 
-READ, WRITE, DESTROY = DOORS
+READ, WRITE, DESTROY = CALL_TOOLS
 
 
 def tool(name: str, **hints: bool):
@@ -31,7 +31,7 @@ def spec(**fields):
 
 
 @pytest.mark.parametrize(
-    ("fields", "door"),
+    ("fields", "call_tool"),
     [
         ({"annotations": {"readOnlyHint": True}}, READ),
         ({"annotations": {"readOnlyHint": False, "destructiveHint": False}}, WRITE),
@@ -45,42 +45,44 @@ def spec(**fields):
         ({"enrichment": Enrichment(safety_tags=("read_only",))}, DESTROY),
     ],
 )
-def test_a_tool_has_the_door_of_its_worst_hint(fields, door):
-    assert door_of(spec(**fields)) == door
+def test_a_tool_has_the_call_tool_of_its_worst_hint(fields, call_tool):
+    assert call_tool_of(spec(**fields)) == call_tool
 
 
-def test_a_stricter_door_is_open_and_no_other():
+def test_a_stricter_call_tool_is_allowed_and_no_milder_one():
     written = spec(safety_tags=("writes",))
-    assert [passes(written, door) for door in DOORS] == [False, True, True]
+    assert [may_call(call_tool, written) for call_tool in CALL_TOOLS] == [False, True, True]
     assert not passes(written, OwnTool.CALL_TOOL)
 
 
-async def test_each_door_is_listed_with_its_annotations(behind: Behind):
-    async with behind.client({"files": behind.entry("files", LOOK)}, doors="by_risk") as client:
+async def test_each_call_tool_is_listed_with_its_annotations(behind: Behind):
+    async with behind.client(
+        {"files": behind.entry("files", LOOK)}, call_tools="by_risk"
+    ) as client:
         listed = {each.name: each for each in await client.list_tools()}
 
-    assert list(listed) == ["find_tools", "describe_tools", *DOORS]
-    hints = {name: listed[name].annotations for name in DOORS}
+    assert list(listed) == ["find_tools", "describe_tools", *CALL_TOOLS]
+    hints = {name: listed[name].annotations for name in CALL_TOOLS}
     assert [each.read_only_hint for each in hints.values()] == [True, False, False]
     assert [each.destructive_hint for each in hints.values()] == [None, False, True]
     assert "call_by" in listed["find_tools"].description
 
 
-async def test_an_answer_names_the_door_and_another_one_refuses_with_it(behind: Behind):
+async def test_an_answer_names_the_call_tool_and_another_one_refuses_with_it(behind: Behind):
     servers = {"files": behind.entry("files", LOOK, ADD, DROP, BARE)}
-    async with behind.client(servers, doors="by_risk") as client:
+    async with behind.client(servers, call_tools="by_risk") as client:
         answer = await found(client, "do something to a file")
         asked = {"ids": ["files/drop_all"]}
         whole = (await client.call_tool("describe_tools", asked)).structured_content
         by = {
-            (name, door): await said(client, door, name=f"files__{name}", arguments={})
+            (name, call_tool): await said(client, call_tool, name=f"files__{name}", arguments={})
             for name in ("look_at", "add_to", "drop_all", "do_it")
-            for door in (OwnTool.CALL_TOOL, *DOORS)
+            for call_tool in (OwnTool.CALL_TOOL, *CALL_TOOLS)
         }
 
     own = {"look_at": READ, "add_to": WRITE, "drop_all": DESTROY, "do_it": DESTROY}
     shown = {each["name"]: each["call_by"] for each in answer["tools"]}
-    assert shown == {f"files__{name}": door for name, door in own.items()}
+    assert shown == {f"files__{name}": call_tool for name, call_tool in own.items()}
     assert whole["tools"][0]["call_by"] == DESTROY
     refused = {key: text for key, text in by.items() if "was not made" in text}
     assert {name: 4 - sum(each == name for each, _ in refused) for name in own} == {
@@ -92,7 +94,7 @@ async def test_an_answer_names_the_door_and_another_one_refuses_with_it(behind: 
     assert all(text.endswith(f"by {own[name]}.") for (name, _), text in refused.items())
 
 
-async def test_by_default_there_is_one_door(behind: Behind):
+async def test_by_default_there_is_one_call_tool(behind: Behind):
     async with behind.client({"files": behind.entry("files", DROP)}) as client:
         assert await names(client) == ["find_tools", "describe_tools", "call_tool"]
         answer = await found(client)
