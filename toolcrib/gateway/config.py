@@ -22,7 +22,7 @@ from toolcrib.records import Sensitivity, ToolSpec
 from toolcrib.records.codec import faults, is_object
 
 FlowTrait: TypeAlias = Literal["reads_private", "brings_foreign", "sends_out"]
-"""What a tool does to the data of a conversation: see the flow policy."""
+"""Effect of a tool on the data of a conversation, for the flow policy."""
 
 FLOW_TRAITS: tuple[FlowTrait, ...] = get_args(FlowTrait)
 
