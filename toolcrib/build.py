@@ -192,6 +192,7 @@ def make_learner(
         RunTable(table.database, namespace),
         collects=settings.learning.enabled,
         text=settings.telemetry.text,
+        orders_steps=settings.learning.runs,
     )
     learner.apply()
     return learner

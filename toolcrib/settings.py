@@ -111,10 +111,12 @@ class ContextSettings:
 class LearningSettings:
     """Learning of tools' examples from requests that ended in a successful call.
 
-    The words of requests are kept if `telemetry.text` allows it, else their vectors alone.
+    The words of requests are kept if `telemetry.text` allows it, else their vectors alone. `runs`:
+    the calls of agents' runs order the steps of other runs.
     """
 
     enabled: bool = False
+    runs: bool = True
 
 
 class ServerSettings(_Section):

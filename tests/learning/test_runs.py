@@ -142,3 +142,13 @@ def test_the_runs_of_a_log_count_once(crib, tmp_path, settings):
         records = [*other.turns._log.read()]
     crib.turns.learner.read_log(records)
     assert {run.tools for run in crib.turns.learner.runs.read()} <= {(READ, SEND), (READ,), (SEND,)}
+
+
+def test_a_setting_leaves_steps_as_words_order_them(tmp_path, settings, crib):
+    report(crib, READ, SEND)
+    crib.replay_learning()
+    assert "use" in step(crib, called=[READ])[SEND].legs
+    crib.close()
+    off = free_of_models(learning={"enabled": True, "runs": False}, durability="system")
+    with Crib.open(tmp_path, settings=off) as opened:
+        assert "use" not in step(opened, called=[READ])[SEND].legs

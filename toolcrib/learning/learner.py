@@ -77,6 +77,7 @@ class UsageLearner:
     """Learner of an index's tools from their use. Safe for several threads.
 
     `table` keeps observations apart from the specifications. `text`: keep requests' words too.
+    `orders_steps`: order steps by what other runs called.
     """
 
     def __init__(
@@ -87,8 +88,10 @@ class UsageLearner:
         *,
         collects: bool,
         text: bool,
+        orders_steps: bool = True,
         now: Callable[[], float] = time.time,
     ) -> None:
+        self._orders_steps = orders_steps
         self._tools, self._table, self.runs = tools, table, runs
         self.collects = collects
         self._text, self._now = text, now
@@ -290,7 +293,8 @@ class UsageLearner:
             for tool, body in rows.items()
             if tool in tools
         }
-        use = tool_use(runs, self._now()) if state.get("on", True) else None
+        counts = self._orders_steps and state.get("on", True)
+        use = tool_use(runs, self._now()) if counts else None
         self._tools.use_learned(LearnedTools.of(taught) if taught else None, use)
 
     def status(self) -> LearningStatus:
