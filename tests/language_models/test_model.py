@@ -98,8 +98,9 @@ def test_a_response_without_an_answer_is_asked_for_again(fault):
 
 def test_a_model_that_refuses_max_tokens_is_given_max_completion_tokens():
     with ChatServer(ANSWER, refuses=["max_tokens"]) as server:
-        chat = OpenAIChatModel("double", base_url=server.url, max_tokens=16)
-        assert [ask(LanguageModel(chat)).label for _ in range(2)] == ["billing", "billing"]
+        # One model: each closes the connections of its chat when it goes.
+        model = LanguageModel(OpenAIChatModel("double", base_url=server.url, max_tokens=16))
+        assert [ask(model).label for _ in range(2)] == ["billing", "billing"]
     limits = [
         (each.body.get("max_tokens"), each.body.get("max_completion_tokens"))
         for each in server.requests
