@@ -132,16 +132,6 @@ class RouteEvidence:
         return "dense" in self.tools.degraded
 
     @property
-    def has_standing_tool(self) -> bool:
-        """True if the best tool passed its own threshold: the gate's for rankings by words alone.
-
-        Words alone give a tool less than half the probability that they give with the encoder.
-        """
-        if self.by_words:
-            return self.tools.verdict == "accept"
-        return (self.first_tool_probability or 0.0) >= STANDING_TOOL_PROBABILITY
-
-    @property
     def grounded(self) -> float:
         """Degree to which the turn names written rules, from 0 to 1.5.
 
@@ -221,19 +211,19 @@ def _needs(evidence: RouteEvidence) -> tuple[bool, bool]:
     has_tools, has_text = evidence.has_tools, bool(knowledge.passages)
     tool, text = _need_probabilities(evidence)
     tool, text = tool * has_tools, text * has_text
-    # If the caller states needs, and a tool fits, passages alone are not enough.
-    is_stated = has_tools and bool(tools.needs) and tools.verdict == "accept"
-    # The probabilities are of rankings with the encoder: by words alone the gate decides.
-    is_stated |= has_tools and evidence.by_words and evidence.has_standing_tool
-    needs_tool = (
-        is_stated or tool >= SECOND_NEED_THRESHOLD or tool >= max(text, FIRST_NEED_THRESHOLD)
+    # If the caller states needs, and a tool fits, passages alone are not enough. The probabilities
+    # are of rankings with the encoder: by words alone the gate decides.
+    is_sure = has_tools and tools.verdict == "accept" and (tools.needs or evidence.by_words)
+    needs_tool = bool(
+        is_sure or tool >= SECOND_NEED_THRESHOLD or tool >= max(text, FIRST_NEED_THRESHOLD)
     )
     needs_text = text >= SECOND_NEED_THRESHOLD or text >= max(tool, FIRST_NEED_THRESHOLD)
     if needs_tool or needs_text:
         return needs_tool, needs_text
     if has_text and knowledge.verdict == "accept":
         return False, True
-    return has_tools and evidence.has_standing_tool, False
+    likely = 0.0 if evidence.by_words else evidence.first_tool_probability or 0.0
+    return has_tools and likely >= STANDING_TOOL_PROBABILITY, False
 
 
 def _need_probabilities(evidence: RouteEvidence) -> tuple[float, float]:
