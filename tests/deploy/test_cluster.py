@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,16 +108,21 @@ def asking_while(cluster: Cluster, change: Any) -> list[tuple[int, list[str]]]:
 
     def ask() -> None:
         while not over.is_set():
-            seen.append(cluster.found())
+            # Nobody can hide a service that dies between an answer's head and its body; whoever
+            # only reads asks again.
+            with suppress(http.client.IncompleteRead):
+                seen.append(cluster.found())
 
     asker = threading.Thread(target=ask)
     asker.start()
-    wait_until(lambda: len(seen) > 20)
-    change()
-    after = len(seen)
-    wait_until(lambda: len(seen) > after + 60)
-    over.set()
-    asker.join()
+    try:
+        wait_until(lambda: len(seen) > 20)
+        change()
+        after = len(seen)
+        wait_until(lambda: len(seen) > after + 60)
+    finally:
+        over.set()
+        asker.join()
     return seen
 
 
