@@ -186,8 +186,12 @@ class Handshake(Middleware):
     for a capability that was not announced. FastMCP announces more, which is not served.
     """
 
-    def __init__(self, instructions: Callable[[str], Awaitable[str]]) -> None:
-        self._instructions = instructions
+    def __init__(
+        self,
+        instructions: Callable[[str], Awaitable[str]],
+        extensions: dict[str, dict[str, Any]],
+    ) -> None:
+        self._instructions, self._extensions = instructions, extensions
 
     async def on_initialize(
         self,
@@ -217,6 +221,8 @@ class Handshake(Middleware):
             logging=result.capabilities.logging,
             prompts=PromptsCapability(list_changed=True),
             resources=ResourcesCapability(list_changed=True),
+            experimental=result.capabilities.experimental,
+            extensions=self._extensions,
         )
         update = {"capabilities": served, "instructions": await self._instructions(key)}
         return result.model_copy(update=update)

@@ -28,6 +28,7 @@ from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import GatewayIndex, Storage
 from toolcrib.gateway.offers import OffersProvider
 from toolcrib.gateway.search import GatewaySearch, UnknownTools
+from toolcrib.gateway.skills import SKILLS_EXTENSION, SkillResources, SkillsExtension
 from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
 from toolcrib.indexers.writer import ListenerScope, unheard
 from toolcrib.records import Scope, Sensitivity
@@ -167,15 +168,16 @@ class Gateway:
             version=__version__,
             auth=auth,
             lifespan=self._lifespan,
-            providers=[self._tools, self._offers],
+            providers=[self._tools, SkillResources(self._search.skills), self._offers],
             transforms=[self._search],
             middleware=[UnknownTools(self._search)],
             dereference_schemas=False,
             mask_error_details=True,
         )
+        server.add_extension(SkillsExtension(self._search.skills))
         self._notifications.join(server)
         # The handshake is innermost: a client gets no notification before its answer.
-        server.add_middleware(Handshake(self._instructions))
+        server.add_middleware(Handshake(self._instructions, {SKILLS_EXTENSION: {}}))
         return server
 
     # -- running -------------------------------------------------------------------------------
@@ -244,7 +246,10 @@ class Gateway:
         tools = self._tools.tools()
 
         def lists() -> dict[str, object]:
-            return {"tools": self._search.tool_list(tools, token), **self._offers.lists(token)}
+            offers = self._offers.lists(token)
+            resources = (list(self._search.skills.published(token)), offers["resources"])
+            tools_shown = self._search.tool_list(tools, token)
+            return {**offers, "tools": tools_shown, "resources": resources}
 
         return await self.index.work(lists)
 
