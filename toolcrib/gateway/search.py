@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import partial
 from itertools import accumulate
 from time import monotonic
@@ -20,7 +21,16 @@ from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.server.transforms import GetToolNext
 from fastmcp.tools.base import Tool, ToolResult
 from fastmcp.utilities.versions import VersionSpec
-from mcp.types import CallToolRequestParams, TextContent
+from mcp import MCPError
+from mcp.types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+)
+from pydantic import BaseModel, ConfigDict, Field
 
 from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
@@ -118,6 +128,31 @@ KNOWLEDGE_PARAMETERS = {
         "description": "How many tokens of passages at most",
     },
 }
+
+
+LISTING_CAPABILITY = {"toolcrib/tools-list": {"query": True, "filter": ["namePatterns"]}}
+"""Experimental capability: what `tools/list` takes (SEP-1821 and SEP-2564, both drafts)."""
+
+MAX_PATTERNS = 100
+
+
+class ListFilter(BaseModel):
+    """Filter of a list: globs of which one must fit a tool's name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name_patterns: list[str] = Field(alias="namePatterns", max_length=MAX_PATTERNS)
+
+    def fits(self, name: str) -> bool:
+        """True if a pattern fits a name."""
+        return any(fnmatchcase(name, pattern) for pattern in self.name_patterns)
+
+
+class ListToolsParams(PaginatedRequestParams):
+    """Parameters of `tools/list`, with a query or a filter."""
+
+    query: str | None = None
+    filter: ListFilter | None = None
 
 
 class GatewaySearch(ToolcribSearchTransform):
@@ -272,6 +307,34 @@ class GatewaySearch(ToolcribSearchTransform):
             or self.skills.get(name)
             or await super().get_tool(name, call_next, version=version)
         )
+
+    async def tool_list_for(self, ctx: Context, params: ListToolsParams) -> ListToolsResult:
+        """Answer `tools/list` with a query or a filter: the tools that fit, of all in reach."""
+        await self.wait(ctx)
+        catalog = await self.get_tool_catalog(ctx)
+        shown = {tool.entry.spec.id: tool for tool in catalog if isinstance(tool, GatewayTool)}
+        if params.filter is not None:
+            shown = {key: tool for key, tool in shown.items() if params.filter.fits(tool.name)}
+        if params.query is None:
+            return ListToolsResult(tools=[tool.to_mcp_tool() for tool in shown.values()])
+        if not self._tools.is_open.is_set():
+            raise MCPError(INTERNAL_ERROR, OPENING)
+        here = {key: tool.entry for key, tool in shown.items()}
+        options = SearchOptions(self._max_results, scope=self.scope())
+        try:
+            result = await self._tools.work(self._find_within, here, params.query, options)
+        except (QueryError, StoreError) as error:
+            code = INVALID_PARAMS if isinstance(error, QueryError) else INTERNAL_ERROR
+            raise MCPError(code, f"{error}.") from None
+        key = conversation_key(ctx)
+        self._remember(self._budgets.begin(key, params.query).id, params.query, key)
+        found = [
+            shown[hit.id].to_mcp_tool(_meta={"toolcrib/score": hit.score}) for hit in result.tools
+        ]
+        answer = {name: getattr(result, name) for name in ("verdict", "confidence", "reason")}
+        about = {**answer, "missing": self._missing()}
+        meta = {f"toolcrib/{name}": value for name, value in about.items() if value}
+        return ListToolsResult(tools=found, _meta=meta)
 
     def _knowledge_tool(self, scope: Scope) -> Tool | None:
         """The search of the collections with passages within a scope; None without any."""
