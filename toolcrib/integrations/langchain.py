@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Annotated, Any, NotRequired, TypeAlias, cast
 
-from toolcrib.errors import MissingExtraError, ToolcribError
+from toolcrib.errors import MissingExtraError
 
 try:
     from langchain.agents.middleware.types import (
@@ -46,6 +45,8 @@ from toolcrib.integrations.selection import (
     ShownTools,
     StepOptions,
     passage_metadata,
+    refusal,
+    report_outcome,
 )
 from toolcrib.records import (
     Attachment,
@@ -57,8 +58,6 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.records.codec import is_object
-
-logger = logging.getLogger(__name__)
 
 ScopeOf: TypeAlias = Scope | Callable[[Any], Scope | None] | None
 """Scope of the caller, or a function of the runtime, whose `context` identifies the caller."""
@@ -311,12 +310,10 @@ def _with_own_names(request: ToolCallRequest) -> ToolCallRequest:
 
 def _refusal(request: ToolCallRequest) -> ToolMessage | None:
     """Answer to a call of a tool that this turn, or its scope, does not have."""
-    chosen: ShownTools | None = request.state.get("toolcrib")
     call = request.tool_call
-    if chosen is None or call["name"] not in chosen["hidden"]:
-        return None
-    text = f"{call['name']} is not among the tools of this turn: {', '.join(chosen['names'])}"
-    return ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"], status="error")
+    if text := refusal(request.state.get("toolcrib"), call["name"]):
+        return ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"], status="error")
+    return None
 
 
 def _with_state(
@@ -329,16 +326,6 @@ def _with_state(
 def _outcome(result: ToolMessage | Command[Any]) -> Outcome:
     failed = isinstance(result, ToolMessage) and result.status == "error"
     return "failure" if failed else "success"
-
-
-def report_outcome(
-    crib: AnyCrib, decision: str, tool: str, outcome: Outcome, took_ms: float
-) -> None:
-    """Report the outcome of a call; an agent goes on if the report fails."""
-    try:
-        crib.report_outcome(decision, tool, outcome, took_ms=took_ms)
-    except ToolcribError:
-        logger.warning("the outcome of a call of %s could not be reported", tool, exc_info=True)
 
 
 # -- knowledge -------------------------------------------------------------------------------------
