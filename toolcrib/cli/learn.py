@@ -138,6 +138,14 @@ def _print(status: LearningStatus) -> None:
         print_table(table, headed=True)
         if len(status.tools) > MAX_SHOWN:
             out.print(f"... and {len(status.tools) - MAX_SHOWN} more; --json lists all")
+    if status.used:
+        table = table_of(("agents call", "and next"), ("runs",))
+        for used in status.used[:MAX_SHOWN]:
+            after = ", ".join(f"{tool} {share:.0%}" for tool, share in used.next.items())
+            table.add_row(escape(used.tool), escape(after), f"{used.runs:.0%}")
+        print_table(table, headed=True)
+    elif not status.orders_steps:
+        out.print("learning.runs is off: what agents call orders no steps")
 
 
 def _cells(each: ServerReplay) -> tuple[str, ...]:
