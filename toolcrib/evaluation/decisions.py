@@ -110,7 +110,8 @@ class DecisionSummary:
     among the returned, `tool_recall` of returned ones among the right, `success` of decisions.
     `reliability` by whose confidence: `route`, `tools`, `knowledge`. `verdicts` by `tools` and
     `knowledge`, of turns that went there. `interleaved` by the name of the second ranking.
-    `calls` by tool: the share of reported calls that succeeded. `usage` is what language models were asked. `periods` of `step_s` seconds, without empty ones.
+    `calls` by tool: the share of reported calls that succeeded. `usage` is what language models
+    were asked. `periods` of `step_s` seconds, without empty ones.
     """
 
     decisions: int
