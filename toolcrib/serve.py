@@ -18,13 +18,13 @@ from errno import ECONNREFUSED
 from functools import partial
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 from rich.markup import escape
 
 from toolcrib import build
-from toolcrib.cli.hosts import add_server, list_servers, remove_server
+from toolcrib.cli.hosts import ConfigFile, add_server, list_servers, remove_server
 from toolcrib.cli.opening import GATEWAY_STORE
 from toolcrib.cli.options import (
     GroupWithRun,
@@ -35,7 +35,7 @@ from toolcrib.cli.options import (
     StrictAudit,
     Tags,
 )
-from toolcrib.cli.output import err, out, print_json
+from toolcrib.cli.output import err, out, print_either, print_json
 from toolcrib.cli.progress import index_progress
 from toolcrib.errors import SettingsError, ToolcribError
 from toolcrib.extras import import_extra
@@ -290,6 +290,11 @@ def _say(url: str, location: str, *, json: bool) -> None:
     sys.stdout.flush()
 
 
+GatewayStore: TypeAlias = Annotated[
+    str, typer.Option(help="Folder or Qdrant URL of the index, the approvals and logins.")
+]
+
+
 def gateway(
     context: typer.Context,
     config: Annotated[Path, typer.Argument(help="An mcp.json with the servers to stand before.")],
@@ -299,9 +304,7 @@ def gateway(
     ] = "stdio",
     host: Annotated[str, typer.Option(help="Where HTTP listens.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any free one.")] = 8643,
-    store: Annotated[
-        str, typer.Option(help="Folder or Qdrant URL of the index and the approvals.")
-    ] = GATEWAY_STORE,
+    store: GatewayStore = GATEWAY_STORE,
     lock: Annotated[
         Path | None,
         typer.Option(help="File of approved tools; servers that are not in it are locked there."),
@@ -356,6 +359,50 @@ def gateway(
         raise typer.Exit(exit_code(error)) from None
 
 
+def login(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the server.")],
+    config: ConfigFile = Path("mcp.json"),
+    store: GatewayStore = GATEWAY_STORE,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the link, and open nothing.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that the login may take.")] = 300,
+    json: Json = False,
+) -> None:
+    """Log in at a server that asks for authorisation (OAuth); a running gateway then uses it."""
+    import_extra("fastmcp", "the gateway", "gateway")
+    from toolcrib.gateway.serve import ServeOptions, log_in_at
+
+    serving = ServeOptions(config=config, env=os.environ, store=store)
+
+    def show(link: str) -> None:
+        err.print("Log in with a browser on this machine:", highlight=False)
+        typer.echo(link, err=True)
+
+    settings = load_settings(context.obj)
+    is_kept = log_in_at(name, serving, settings, show, opens=not no_browser, timeout_s=timeout)
+    text = "is logged in" if is_kept else "asks for no login"
+    print_either({"server": name, "logged_in": is_kept}, f"{escape(name)} {text}", json=json)
+
+
+def logout(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the server.")],
+    config: ConfigFile = Path("mcp.json"),
+    store: GatewayStore = GATEWAY_STORE,
+    json: Json = False,
+) -> None:
+    """Forget the login at a server; a running gateway uses it until its tokens end."""
+    import_extra("fastmcp", "the gateway", "gateway")
+    from toolcrib.gateway.serve import ServeOptions, log_out_of
+
+    serving = ServeOptions(config=config, env=os.environ, store=store)
+    was_kept = log_out_of(name, serving, load_settings(context.obj))
+    text = "is logged out" if was_kept else "was not logged in"
+    print_either({"server": name, "logged_out": was_kept}, f"{escape(name)} {text}", json=json)
+
+
 gateway_app = typer.Typer(
     cls=GroupWithRun,
     no_args_is_help=True,
@@ -365,3 +412,5 @@ gateway_app.command("run")(gateway)
 gateway_app.command("add")(add_server)
 gateway_app.command("remove")(remove_server)
 gateway_app.command("list")(list_servers)
+gateway_app.command("login")(login)
+gateway_app.command("logout")(logout)

@@ -260,6 +260,8 @@ class GatewaySettings(_Section):
     `guidance`: append a hint to a result if the agent is stuck. `flow`: `ask` the user, or
     `refuse`, where a tool would send out private data after text of others was read.
     `call_tools`: call found tools by `one` tool, or by three with annotations, `by_risk`.
+    `logins`: place of logins at servers, files beside the store or the system's `keyring`; the
+    files are encrypted by `logins_secret`.
     """
 
     pass_through: int = Field(default=30, ge=0)
@@ -275,6 +277,8 @@ class GatewaySettings(_Section):
     guidance: bool = True
     flow: FlowMode = "off"
     call_tools: CallTools = "one"
+    logins: Literal["file", "keyring"] = "file"
+    logins_secret: SecretStr | None = None
 
 
 class _SettingsFile(YamlConfigSettingsSource):

@@ -134,7 +134,12 @@ class Gateway:
             configs, storage, self._report, self._notifications.changed.set, options.progress
         )
         self.pool = UpstreamPool(
-            configs, self.index.receive, self._health_changed, intervals, is_shared=is_shared
+            configs,
+            self.index.receive,
+            self._health_changed,
+            intervals,
+            is_shared=is_shared,
+            logins=storage.logins,
         )
         budgets = CallBudgets(chosen.max_calls)
         alternatives = Alternatives(self.index, self.pool, budgets, scope)

@@ -16,6 +16,7 @@ from toolcrib.gateway.approval import MARK, Approval, Screening, Specs, is_tool
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.downstream import Reporter
+from toolcrib.gateway.logins import Logins
 from toolcrib.gateway.offers import is_offer, offer_specs
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers
 from toolcrib.indexers.readers.base import is_object
@@ -52,11 +53,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Location of the index, the small records beside it, and the approval of tools."""
+    """Location of the index, the small records beside it, approvals, and logins at servers."""
 
     location: str
     records_db: RecordsDb
     approval: Approval
+    logins: Logins | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -27,6 +28,7 @@ from starlette.responses import JSONResponse, Response
 from toolcrib import build
 from toolcrib.access.keys import KeyRing
 from toolcrib.access.quarantine import LockFile, Quarantine
+from toolcrib.build import is_url
 from toolcrib.errors import SettingsError, StoreError
 from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.auth import KeyVerifier
@@ -34,6 +36,8 @@ from toolcrib.gateway.config import read_config
 from toolcrib.gateway.downstream import Level, Reporter
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Storage
+from toolcrib.gateway.logins import Logins, log_in, may_log_in
+from toolcrib.indexers.readers.mcp_config import HttpTarget
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
 from toolcrib.integrations.formats import RESERVED_NAMES
 from toolcrib.records.scope import DEFAULT_NAMESPACE
@@ -65,6 +69,13 @@ class ServeOptions:
     servers: tuple[str, ...] = ()
     strict: bool = False
 
+    def login_command(self, name: str) -> str:
+        """Command line that logs in at a server of this gateway."""
+        places = ["--config", str(self.config.absolute()), "--store", self.store]
+        if not is_url(self.store):
+            places[-1] = str(Path(self.store).absolute())
+        return shlex.join(["toolcrib", "gateway", "login", name, *places])
+
 
 def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOptions) -> None:
     """Serve until the client disconnects, or a signal ends the process.
@@ -88,7 +99,8 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
             audits=settings.audit,
             strict=serving.strict,
         )
-        storage = Storage(serving.store, records_db, approval)
+        logins = Logins.open(serving.store, settings.gateway, serving.login_command)
+        storage = Storage(serving.store, records_db, approval, logins)
         with quiet_sdk(), report_warnings(report):
             gateway = Gateway(
                 configs, settings, storage, replace(options, is_shared=address is None), auth=auth
@@ -127,6 +139,50 @@ def _auth(ring: KeyRing, host: str, store: str) -> KeyVerifier:
             f"`toolcrib keys create NAME --store {store}`, or listen on 127.0.0.1"
         )
     return KeyVerifier(ring)
+
+
+# -- logins --------------------------------------------------------------------------------------
+
+
+def log_in_at(
+    name: str,
+    serving: ServeOptions,
+    settings: Settings,
+    show: Callable[[str], None],
+    *,
+    opens: bool,
+    timeout_s: float,
+) -> bool:
+    """Log in at a server of the configuration; False if it asks for no login.
+
+    Raises:
+        SettingsError, SourceError: the server cannot be used, or takes no login.
+        ServiceUnavailableError: the login failed.
+        StoreError: the login cannot be kept.
+    """
+    target = _login_target(name, serving)
+    logins = Logins.open(serving.store, settings.gateway, serving.login_command)
+    with quiet_sdk():
+        return asyncio.run(log_in(target, logins, show, opens=opens, timeout_s=timeout_s))
+
+
+def log_out_of(name: str, serving: ServeOptions, settings: Settings) -> bool:
+    """Forget the login at a server; True if there was one.
+
+    Raises:
+        SettingsError, SourceError: the server cannot be used, or takes no login.
+    """
+    target = _login_target(name, serving)
+    return Logins.open(serving.store, settings.gateway, serving.login_command).delete(target.url)
+
+
+def _login_target(name: str, serving: ServeOptions) -> HttpTarget:
+    (config,) = read_config(serving.config, serving.env, (name,))
+    if not may_log_in(config.target):
+        raise SettingsError(
+            f"{name} takes no login: it is a command, or its entry has a header Authorization"
+        )
+    return config.target
 
 
 # -- stdio and HTTP ------------------------------------------------------------------------------
