@@ -252,6 +252,7 @@ def _app(
     metrics: Metrics | None = None,
 ) -> Starlette:
     from toolcrib.access.keys import KeyRing
+    from toolcrib.access.tokens import callers_of
     from toolcrib.http import Anyone, make_app
     from toolcrib.telemetry import Telemetry, log_everything
 
@@ -259,7 +260,8 @@ def _app(
     if metrics is not None:
         telemetry = replace(telemetry, metrics=metrics)
     log_everything(telemetry.logs)
-    callers = KeyRing(namespaces.records_db) if asks_for_keys else Anyone()
+    ring = KeyRing(namespaces.records_db)
+    callers = callers_of(ring, settings.tokens) if asks_for_keys else Anyone()
     return make_app(namespaces, settings, callers=callers, telemetry=telemetry)
 
 
@@ -267,10 +269,12 @@ def _require_key(location: str, settings: Settings) -> None:
     """See that somebody can come in.
 
     Raises:
-        SettingsError: there is no key that holds.
+        SettingsError: there is neither a key that holds nor an issuer of tokens.
     """
     from toolcrib.access.keys import KeyRing
 
+    if settings.tokens is not None:
+        return
     with closing(build.open_records_db(location, settings)) as records_db:
         now = time.time()
         if any(key.state(now) == "active" for key in KeyRing(records_db).list()):

@@ -246,6 +246,21 @@ class ServiceSettings(_Section):
     reports: str | None = None
 
 
+class TokenSettings(_Section):
+    """Tokens of an issuer (OAuth, OpenID Connect) that callers may send in place of a key.
+
+    A token is a JWT of the `issuer` for the `audience`, best the public URL of this service or
+    gateway, signed by a key at `jwks_url` (default: as the issuer's metadata say). `scopes`: what
+    a token with a scope is granted, in the fields of a key's grant; the first scope that a token
+    has counts.
+    """
+
+    issuer: str = Field(pattern=r"^https?://")
+    audience: str = Field(min_length=1)
+    jwks_url: str | None = Field(default=None, pattern=r"^https?://")
+    scopes: dict[str, dict[str, Any]] = Field(min_length=1)
+
+
 FlowMode: TypeAlias = Literal["off", "ask", "refuse"]
 CallTools: TypeAlias = Literal["one", "by_risk"]
 
@@ -367,6 +382,7 @@ class Settings(BaseSettings):
     server: ServerSettings = ServerSettings()
     service: ServiceSettings = ServiceSettings()
     gateway: GatewaySettings = GatewaySettings()
+    tokens: TokenSettings | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -28,6 +28,7 @@ from starlette.responses import JSONResponse, Response
 from toolcrib import build
 from toolcrib.access.keys import KeyRing
 from toolcrib.access.quarantine import LockFile, Quarantine
+from toolcrib.access.tokens import callers_of
 from toolcrib.build import is_url
 from toolcrib.errors import SettingsError, StoreError
 from toolcrib.gateway.approval import Approval
@@ -88,7 +89,7 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
     configs = read_config(serving.config, serving.env, serving.servers)
     report, address = options.report, serving.address
     with closing(open_records(serving.store, settings, report, needed=bool(address))) as records_db:
-        auth = _auth(KeyRing(records_db), address[0], serving.store) if address else None
+        auth = _auth(KeyRing(records_db), address[0], serving.store, settings) if address else None
         lock = LockFile(serving.lock or Path(settings.gateway.lock))
         lock.read()
         quarantine = Quarantine(records_db, DEFAULT_NAMESPACE)
@@ -131,14 +132,14 @@ def open_records(location: str, settings: Settings, report: Reporter, *, needed:
     return opened
 
 
-def _auth(ring: KeyRing, host: str, store: str) -> KeyVerifier:
-    """Verifier of keys; without any key only loopback addresses are allowed."""
-    if host not in LOOPBACK and not ring.list():
+def _auth(ring: KeyRing, host: str, store: str, settings: Settings) -> KeyVerifier:
+    """Verifier of keys and tokens; without either only loopback addresses are allowed."""
+    if host not in LOOPBACK and settings.tokens is None and not ring.list():
         raise SettingsError(
             f"{host} can be reached by others, and no key was made: run "
             f"`toolcrib keys create NAME --store {store}`, or listen on 127.0.0.1"
         )
-    return KeyVerifier(ring)
+    return KeyVerifier(ring, callers_of(ring, settings.tokens))
 
 
 # -- logins --------------------------------------------------------------------------------------
