@@ -39,9 +39,10 @@ from toolcrib.cli.output import err, out, print_either, print_json
 from toolcrib.cli.progress import index_progress
 from toolcrib.errors import SettingsError, ToolcribError
 from toolcrib.extras import import_extra
+from toolcrib.indexers.readers.mcp_config import ToolFilter
 from toolcrib.problems import exit_code
 from toolcrib.records import Sensitivity
-from toolcrib.settings import Settings, load_settings
+from toolcrib.settings import ProfileSettings, Settings, load_settings
 from toolcrib.store.folder import folders_opened_by
 
 if TYPE_CHECKING:
@@ -321,6 +322,9 @@ def gateway(
     pin: Annotated[
         list[str] | None, typer.Option(help="Id of a tool to show always; may be repeated.")
     ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="Name of a profile of the settings (gateway.profiles).")
+    ] = None,
     no_audit: NoAudit = False,
     strict: StrictAudit = False,
     json: Annotated[
@@ -337,7 +341,7 @@ def gateway(
 
     report = stderr_reporter(as_json=json)
     try:
-        settings = load_settings(context.obj)
+        settings, part = _of_profile(load_settings(context.obj), profile)
         if no_audit:
             settings = settings.model_copy(update={"audit": False})
         serving = ServeOptions(
@@ -346,12 +350,13 @@ def gateway(
             address=(host, port) if transport == "http" else None,
             store=store,
             lock=lock,
-            servers=tuple(server or ()),
+            servers=tuple(server or part.servers),
+            tools=ToolFilter((part.include,) if part.include else (), part.exclude),
             strict=strict,
         )
         options = GatewayOptions(
-            tags=frozenset(tag) if tag else None,
-            max_sensitivity=max_sensitivity,
+            tags=frozenset(tag or part.tags) or None,
+            max_sensitivity=max_sensitivity or part.max_sensitivity,
             pinned=tuple(pin or ()),
             report=report,
             # Of each run by itself: what is shown ends with it, and the gateway goes on.
@@ -361,6 +366,14 @@ def gateway(
     except ToolcribError as error:
         report("error", str(error))
         raise typer.Exit(exit_code(error)) from None
+
+
+def _of_profile(settings: Settings, name: str | None) -> tuple[Settings, ProfileSettings]:
+    """Settings of a profile, and the profile; an empty one without a name."""
+    if name is None:
+        return settings, ProfileSettings()
+    part = settings.gateway.profile(name)
+    return settings.model_copy(update={"gateway": settings.gateway.with_profile(part)}), part
 
 
 def login(

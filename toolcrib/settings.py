@@ -32,7 +32,7 @@ from yaml import YAMLError
 from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.indexers.points import FieldWeights
-from toolcrib.records import Collection
+from toolcrib.records import Collection, Sensitivity
 from toolcrib.records.codec import faults
 from toolcrib.records.turns import ModelUse, Price
 from toolcrib.retrieval.fusion import FusionWeights, PassageWeights
@@ -265,6 +265,25 @@ FlowMode: TypeAlias = Literal["off", "ask", "refuse"]
 CallTools: TypeAlias = Literal["one", "by_risk"]
 
 
+class ProfileSettings(_Section):
+    """Profile of the gateway, which `--profile` chooses: a part of its tools, and other settings.
+
+    `include` and `exclude` are globs of ids (`SERVER/NAME`); exclude wins. Empty lists restrict
+    nothing. The other fields are those of the gateway; without a value the gateway's own holds.
+    """
+
+    servers: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    max_sensitivity: Sensitivity | None = None
+    pinned: tuple[str, ...] | None = None
+    pass_through: int | None = Field(default=None, ge=0)
+    k: int | None = Field(default=None, ge=1, le=50)
+    token_budget: int | None = Field(default=None, ge=1)
+    max_calls: int | None = Field(default=None, ge=1)
+
+
 class GatewaySettings(_Section):
     """Gateway of `toolcrib gateway` in front of MCP servers.
 
@@ -276,7 +295,7 @@ class GatewaySettings(_Section):
     `refuse`, where a tool would send out private data after text of others was read.
     `call_tools`: call found tools by `one` tool, or by three with annotations, `by_risk`.
     `logins`: place of logins at servers, files beside the store or the system's `keyring`; the
-    files are encrypted by `logins_secret`.
+    files are encrypted by `logins_secret`. `profiles`: parts of the gateway, by name.
     """
 
     pass_through: int = Field(default=30, ge=0)
@@ -294,6 +313,26 @@ class GatewaySettings(_Section):
     call_tools: CallTools = "one"
     logins: Literal["file", "keyring"] = "file"
     logins_secret: SecretStr | None = None
+    profiles: dict[str, ProfileSettings] = Field(default_factory=dict[str, ProfileSettings])
+
+    def profile(self, name: str) -> ProfileSettings:
+        """Profile of this name.
+
+        Raises:
+            SettingsError: there is none.
+        """
+        if name not in self.profiles:
+            raise SettingsError(
+                f"gateway.profiles has no {name!r}{did_you_mean(nearest(name, self.profiles))}"
+            )
+        return self.profiles[name]
+
+    def with_profile(self, profile: ProfileSettings) -> Self:
+        """Copy with the settings of a profile."""
+        given = profile.model_dump(exclude_none=True)
+        return self.model_copy(
+            update={name: value for name, value in given.items() if name in type(self).model_fields}
+        )
 
 
 class _SettingsFile(YamlConfigSettingsSource):

@@ -214,3 +214,33 @@ async def test_what_is_shown_of_an_index_run_ends_with_it(behind: Behind):
                 await client.call_tool("find_tools", {"query": "announce"})
 
     assert log.read_text().endswith("post: 2 tools\n")
+
+
+@pytest.mark.e2e
+async def test_a_profile_serves_its_part_by_its_own_settings(behind: Behind, monkeypatch):
+    drop = {"name": "drop_all", "description": "Repeat what is dropped."}
+    config = behind.config(post=behind.entry("post", ECHO, drop), fax=behind.entry("fax", ECHO))
+    part = {"servers": ["post"], "exclude": ["post/drop_*"], "pass_through": 9}
+    monkeypatch.setitem(ENV, "TOOLCRIB_GATEWAY__PROFILES", json.dumps({"writing": part}))
+    program, *arguments = [*COMMAND, str(config), "--store", str(behind.store)]
+    server = StdioServerParameters(
+        command=program, args=[*arguments, "--profile", "writing"], env=ENV
+    )
+    async with Client(server) as client:
+
+        async def is_there() -> bool:
+            return [tool.name for tool in (await client.list_tools()).tools] == ["post__echo"]
+
+        await until(is_there)
+        refused = await client.call_tool("post__drop_all", {})
+
+    assert refused.is_error
+    wrong = subprocess.run(
+        [program, *arguments, "--profile", "writin"],
+        check=False,
+        env=ENV,
+        capture_output=True,
+        text=True,
+    )
+    assert wrong.returncode == 2
+    assert "did you mean" in wrong.stderr

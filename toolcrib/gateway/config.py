@@ -30,6 +30,9 @@ OVERLAY_KEY = "toolcrib"
 """Key of the overlay in a server's entry."""
 
 
+ALL_TOOLS = ToolFilter()
+
+
 class Overlay(BaseModel):
     """Overlay of a server's tools: what its entry adds under `toolcrib`, beyond MCP.
 
@@ -64,7 +67,8 @@ class Overlay(BaseModel):
 class ServerConfig:
     """One server: its target, or the `problem` of its entry in one line.
 
-    `tools` is the filter of the tools that its entry switches on; `warnings` stop nothing.
+    `tools` is the filter of the tools that its entry switches on, by name, `profile` that of the
+    gateway's profile, by id; `warnings` stop nothing.
     """
 
     name: str
@@ -73,18 +77,24 @@ class ServerConfig:
     tools: ToolFilter = field(default_factory=ToolFilter)
     overlay: Overlay = field(default_factory=Overlay)
     warnings: tuple[str, ...] = ()
+    profile: ToolFilter = field(default_factory=ToolFilter)
 
     def offered(self, spec: ToolSpec) -> ToolSpec:
         """Copy of a tool as it is offered, disabled if the entry switches it off."""
         offered = self.overlay.on(spec)
-        is_on = offered.enabled and self.tools.allows(spec.name)
+        is_on = offered.enabled and self.tools.allows(spec.name) and self.profile.allows(spec.id)
         return offered.model_copy(update={"enabled": is_on})
 
 
 def read_config(
-    path: Path, env: Mapping[str, str], only: Collection[str] = ()
+    path: Path,
+    env: Mapping[str, str],
+    only: Collection[str] = (),
+    profile: ToolFilter = ALL_TOOLS,
 ) -> tuple[ServerConfig, ...]:
     """Read the servers of an `mcp.json`, with `env` filled in; `only` those names, if any.
+
+    `profile` is the filter of tools by id.
 
     An unusable entry gets its `problem`, and the others are used.
 
@@ -105,6 +115,7 @@ def read_config(
             each.tools,
             _overlay(source, each.name, servers[each.name]),
             each.warnings,
+            profile,
         )
         for each in server_entries(servers, env)
     )

@@ -33,12 +33,12 @@ from toolcrib.build import is_url
 from toolcrib.errors import SettingsError, StoreError
 from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.auth import KeyVerifier
-from toolcrib.gateway.config import read_config
+from toolcrib.gateway.config import ALL_TOOLS, read_config
 from toolcrib.gateway.downstream import Level, Reporter
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Storage
 from toolcrib.gateway.logins import Logins, log_in, may_log_in
-from toolcrib.indexers.readers.mcp_config import HttpTarget
+from toolcrib.indexers.readers.mcp_config import HttpTarget, ToolFilter
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
 from toolcrib.integrations.formats import RESERVED_NAMES
 from toolcrib.records.scope import DEFAULT_NAMESPACE
@@ -58,7 +58,8 @@ EXIT_INTERRUPTED = 130
 class ServeOptions:
     """Files and addresses of a gateway; `address` is where HTTP listens, None for stdio.
 
-    `servers` are the names of the servers of `config` to use, all if empty. `lock` is a file of
+    `servers` are the names of the servers of `config` to use, all if empty; `tools` is the filter
+    of their tools by id. `lock` is a file of
     approved tools, which gets the tools of servers that are met for the first time.
     """
 
@@ -68,6 +69,7 @@ class ServeOptions:
     address: tuple[str, int] | None = None
     lock: Path | None = None
     servers: tuple[str, ...] = ()
+    tools: ToolFilter = ALL_TOOLS
     strict: bool = False
 
     def login_command(self, name: str) -> str:
@@ -86,7 +88,7 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
         SettingsError: the address cannot be used, or not without keys.
         StoreError: keys cannot be read.
     """
-    configs = read_config(serving.config, serving.env, serving.servers)
+    configs = read_config(serving.config, serving.env, serving.servers, serving.tools)
     report, address = options.report, serving.address
     with closing(open_records(serving.store, settings, report, needed=bool(address))) as records_db:
         auth = _auth(KeyRing(records_db), address[0], serving.store, settings) if address else None
