@@ -65,7 +65,11 @@ async def use(client):
     return listed, answer.structured_content["tools"][0]["name"], called.structured_content
 
 
-WANTED = (["find_tools", "describe_tools", "call_tool"], "post__echo", {"given": {"word": "hi"}})
+WANTED = (
+    ["find_tools", "describe_tools", "call_tool", "check_tools"],
+    "post__echo",
+    {"given": {"word": "hi"}},
+)
 
 
 @pytest.mark.slow
@@ -191,7 +195,7 @@ async def test_options_narrow_what_there_is(behind: Behind, monkeypatch):
     assert "missing" not in answer
     assert hidden.is_error
     assert texts(hidden)[0].startswith("There is no tool 'vault__echo'")
-    assert shown == ["post__echo", "find_tools", "describe_tools", "call_tool"]
+    assert shown == ["post__echo", "find_tools", "describe_tools", "call_tool", "check_tools"]
 
 
 @pytest.mark.slow
@@ -235,12 +239,10 @@ async def test_a_profile_serves_its_part_by_its_own_settings(behind: Behind, mon
         refused = await client.call_tool("post__drop_all", {})
 
     assert refused.is_error
-    wrong = subprocess.run(
-        [program, *arguments, "--profile", "writin"],
-        check=False,
-        env=ENV,
-        capture_output=True,
-        text=True,
-    )
-    assert wrong.returncode == 2
-    assert "did you mean" in wrong.stderr
+
+
+def test_a_profile_that_is_not_there_is_named(behind: Behind, monkeypatch):
+    monkeypatch.setenv("TOOLCRIB_GATEWAY__PROFILES", '{"writing": {}}')
+    result = CliRunner().invoke(app, ["gateway", str(behind.config()), "--profile", "writin"])
+    assert result.exit_code == 2
+    assert "did you mean" in result.output

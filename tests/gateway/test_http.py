@@ -342,3 +342,32 @@ async def test_tokens_of_an_issuer_let_in_beside_keys(behind: Behind, monkeypatc
     assert metadata["authorization_servers"][0].rstrip("/") == issuer.url
     assert metadata["scopes_supported"] == ["tools.admin", "tools.mail", "tools.read"]
     assert seen == [["fax__send_fax", "mail__echo"]] * 2 + [["mail__echo"]]
+
+
+@pytest.mark.e2e
+async def test_a_cancelled_request_is_answered_as_cancelled(tmp_path_factory):
+    behind = Behind(tmp_path_factory.mktemp("cancelled"))
+    with web_server() as web:
+        behind.config(web={"url": web.url})
+        with serving(behind) as url:
+            async with httpx2.AsyncClient(headers=ACCEPTED, timeout=60) as client:
+                hello = await client.post(url, json=HELLO)
+                client.headers["mcp-session-id"] = hello.headers["mcp-session-id"]
+                params = {"name": "web__hang", "arguments": {}, "_meta": {"progressToken": "p"}}
+                call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+                cancel = {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/cancelled",
+                    "params": {"requestId": 7},
+                }
+                sent: list[dict[str, object]] = []
+                async with client.stream("POST", url, json=call) as stream:
+                    async for line in stream.aiter_lines():
+                        if line.startswith("data: "):
+                            sent.append(json.loads(line.removeprefix("data: ")))
+                            if len(sent) == 1:
+                                await client.post(url, json=cancel)
+
+    assert sent[0]["method"] == "notifications/progress"
+    assert sent[1]["id"] == 7
+    assert "cancelled" in str(sent[1]["error"])

@@ -72,7 +72,7 @@ class ToolCatalog:
     ) -> None:
         enabled = sorted((spec for spec in specs if spec.enabled), key=lambda spec: spec.id)
         self._entries = {spec.id: _entry(spec, known or {}) for spec in enabled}
-        self._named = by_unique_name(self, lambda entry: entry.name)
+        self._by_name = by_unique_name(self, lambda entry: entry.name)
         self._of_scopes: BoundedMap[Scope | None, tuple[CatalogEntry, ...]] = BoundedMap(
             MAX_SCOPES_BYTES, _scope_bytes
         )
@@ -89,7 +89,7 @@ class ToolCatalog:
 
     def named(self, name: str) -> CatalogEntry | None:
         """The tool with this name, this id, or this own name if only one tool has it."""
-        return self._named.get(name) or self._entries.get(name) or self._only.get(name)
+        return self._by_name.get(name) or self._entries.get(name) or self._only.get(name)
 
     @cached_property
     def _only(self) -> dict[str, CatalogEntry]:

@@ -5,62 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from toolcrib.errors import SettingsError
 from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.mcp_config import (
+    OVERLAY_KEY,
+    Overlay,
     Target,
     ToolFilter,
-    fits_any,
     server_entries,
     servers_of,
 )
-from toolcrib.records import Sensitivity, ToolSpec
+from toolcrib.records import ToolSpec
 from toolcrib.records.codec import faults, is_object
 
-FlowTrait: TypeAlias = Literal["reads_private", "brings_foreign", "sends_out"]
-"""Effect of a tool on the data of a conversation, for the flow policy."""
-
-FLOW_TRAITS: tuple[FlowTrait, ...] = get_args(FlowTrait)
-
-OVERLAY_KEY = "toolcrib"
-"""Key of the overlay in a server's entry."""
-
-
 ALL_TOOLS = ToolFilter()
-
-
-class Overlay(BaseModel):
-    """Overlay of a server's tools: what its entry adds under `toolcrib`, beyond MCP.
-
-    `tags` are added to each tool's own; `sensitivity` applies to all tools. `disabled` tools, by
-    name or glob, cannot be found or called; `always_active` tools are listed beside the search.
-    For the flow policy, each trait may name its tools; None leaves them to a guess.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    tags: tuple[str, ...] = ()
-    sensitivity: Sensitivity = "public"
-    disabled: frozenset[str] = frozenset()
-    always_active: frozenset[str] = frozenset()
-    reads_private: frozenset[str] | None = None
-    brings_foreign: frozenset[str] | None = None
-    sends_out: frozenset[str] | None = None
-
-    def on(self, spec: ToolSpec) -> ToolSpec:
-        """Copy of a tool with the overlay; approvals are for the server's own specification."""
-        return spec.model_copy(
-            update={
-                "tags": tuple(dict.fromkeys((*spec.tags, *self.tags))),
-                "sensitivity": self.sensitivity,
-                "always_active": spec.name in self.always_active,
-                "enabled": not fits_any(spec.name, self.disabled),
-            }
-        )
 
 
 @dataclass(frozen=True, slots=True)

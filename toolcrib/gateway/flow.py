@@ -15,10 +15,10 @@ from mcp.types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import ForbiddenError
 from toolcrib.gateway.catalog import CatalogEntry
-from toolcrib.gateway.config import FLOW_TRAITS, FlowTrait, ServerConfig
+from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.connection import PendingCall
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS
-from toolcrib.indexers.readers.mcp_config import fits_any
+from toolcrib.indexers.readers.mcp_config import FLOW_TRAITS, FlowTrait, fits_any
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import object_of
 from toolcrib.settings import FlowMode

@@ -259,7 +259,7 @@ class GatewaySearch(ToolcribSearchTransform):
         search = _with_note(self._make_search_tool(), "Here are tools of", behind)
         describing = [self._describing] if self._form == "signature" else []
         calling = list(self._call_tools.values()) or [self._make_call_tool()]
-        return [*pinned, *active, search, *describing, *calling, *others]
+        return [*pinned, *active, search, *describing, *calling, self._checking, *others]
 
     def tool_list(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> object:
         """Contents of the list that a key's holder is shown, to compare with later contents."""

@@ -6,9 +6,11 @@ server's and the tool's names together (`mail__send`, `mail_send`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 from typing_extensions import TypedDict
 
@@ -25,6 +27,8 @@ from toolcrib.store.filters import MAX_LIST_VALUES, AnyOf, Filter, Or, all_of
 from toolcrib.text import squeeze
 
 AnyCrib: TypeAlias = Crib | RemoteCrib
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,8 @@ def choose_tools(
         StoreError: the store does not answer.
     """
     known = known_tools(crib, names)
+    if names and not known:
+        _warn_of_unknown_tools(crib, len(names))
     named = {
         spec.id: name
         for name, specs in reversed(known.items())
@@ -98,6 +104,20 @@ def choose_tools(
         chosen.setdefault(named[hit.id], hit.id)
     first = [name for name in names if name in always or name not in known]
     return TurnTools(tuple(dict.fromkeys((*first, *chosen))), chosen, decision)
+
+
+_WARNED: WeakSet[AnyCrib] = WeakSet()
+"""Cribs whose lack of an agent's tools is in the log already."""
+
+
+def _warn_of_unknown_tools(crib: AnyCrib, count: int) -> None:
+    if crib not in _WARNED:
+        _WARNED.add(crib)
+        logger.warning(
+            "the index knows none of the agent's %d tools, so its model is shown all of them; "
+            "index them with index_tools() under the same names",
+            count,
+        )
 
 
 def check_names(wanted: Iterable[str], names: Sequence[str]) -> None:
