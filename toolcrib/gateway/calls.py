@@ -117,7 +117,11 @@ class Alternatives:
     """
 
     def __init__(
-        self, index: GatewayIndex, pool: UpstreamPool, budgets: CallBudgets, scope: Scope
+        self,
+        index: GatewayIndex,
+        pool: UpstreamPool,
+        budgets: CallBudgets,
+        scope: Callable[[], Scope],
     ) -> None:
         self._index, self._pool, self._budgets, self._scope = index, pool, budgets, scope
         self._failures = Failures()
@@ -144,7 +148,7 @@ class Alternatives:
             failed.spec,
             goal or failed.spec.description or failed.spec.name,
             excluded=self._failures.of(budget.id),
-            scope=granted_scope(get_access_token(), self._scope),
+            scope=granted_scope(get_access_token(), self._scope()),
             where=Not(AnyOf("server", self._pool.not_up())),
             k=MAX_ALTERNATIVES,
             likeness=tools.settings.recovery.likeness,

@@ -95,6 +95,28 @@ def read_config(
     return chosen
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """An `mcp.json` that is read again whenever it changes; arguments as of `read_config`."""
+
+    path: Path
+    env: Mapping[str, str] = field(repr=False)
+    only: tuple[str, ...] = ()
+    profile: ToolFilter = ALL_TOOLS
+
+    def read(self) -> tuple[ServerConfig, ...]:
+        """Servers of the file as it is now."""
+        return read_config(self.path, self.env, self.only, self.profile)
+
+    def stamp(self) -> tuple[int, ...]:
+        """Stamp that another content changes; empty without the file."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return ()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def _overlay(source: Source, name: str, raw: Any) -> Overlay:
     """The overlay of an entry. A typing error is an error: it could reveal a tool."""
     overlay: Any = raw.get(OVERLAY_KEY, {}) if is_object(raw) else {}

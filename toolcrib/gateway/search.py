@@ -142,7 +142,7 @@ class GatewaySearch(ToolcribSearchTransform):
         budgets: CallBudgets,
         guidance: GatewayGuidance,
         *,
-        scope: Scope,
+        scope: Callable[[], Scope],
         settings: GatewaySettings,
         pinned: Sequence[str],
     ) -> None:
@@ -158,7 +158,7 @@ class GatewaySearch(ToolcribSearchTransform):
         }
         self._form: DefinitionForm = "schema" if settings.schemas else "signature"
         self._tools, self._pool, self._budgets, self._guidance = index, pool, budgets, guidance
-        self._scope, self._pinned = scope, pinned
+        self._of_gateway, self._pinned = scope, pinned
         self._pass_through = settings.pass_through
         self._crib: Crib | None = None
         self._sent_instructions: BoundedMap[str, set[str]] = BoundedMap(MAX_CONVERSATIONS)
@@ -168,7 +168,7 @@ class GatewaySearch(ToolcribSearchTransform):
             knowledge, KNOWLEDGE_TEXT, KNOWLEDGE_PARAMETERS, self._find_knowledge, READS_ONLY
         )
         # Skills belong to no server.
-        self._skills = GatewaySkills(index, replace(scope, servers=None))
+        self._skills = GatewaySkills(index, replace(scope(), servers=None))
         self._describing = _tool_of_names(OwnTool.DESCRIBE_TOOLS, DESCRIBE_TEXT, self._describe)
         self._checking = _tool_of_names(OwnTool.CHECK_TOOLS, CHECK_TEXT, self._check)
 
@@ -180,7 +180,7 @@ class GatewaySearch(ToolcribSearchTransform):
 
     def scope(self) -> Scope:
         """Scope of the current caller."""
-        return granted_scope(get_access_token(), self._scope)
+        return granted_scope(get_access_token(), self._of_gateway())
 
     def missing_pins(self) -> list[str]:
         """Problems of pinned ids without a tool, except of servers that may still list it."""
@@ -240,7 +240,7 @@ class GatewaySearch(ToolcribSearchTransform):
         return self._listing(offered, get_access_token())
 
     def _listing(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> list[Tool]:
-        scope = granted_scope(token, self._scope)
+        scope = granted_scope(token, self._of_gateway())
         where = from_scope(scope)
         offered = [tool for tool in tools if tool.entry.fits(where)]
         knowledge = self._knowledge_tool(scope)

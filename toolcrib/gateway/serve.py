@@ -33,7 +33,7 @@ from toolcrib.build import is_url
 from toolcrib.errors import SettingsError, StoreError
 from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.auth import KeyVerifier
-from toolcrib.gateway.config import ALL_TOOLS, read_config
+from toolcrib.gateway.config import ALL_TOOLS, ConfigFile, read_config
 from toolcrib.gateway.downstream import Level, Reporter
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Storage
@@ -88,7 +88,8 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
         SettingsError: the address cannot be used, or not without keys.
         StoreError: keys cannot be read.
     """
-    configs = read_config(serving.config, serving.env, serving.servers, serving.tools)
+    file = ConfigFile(serving.config, serving.env, serving.servers, serving.tools)
+    stamp, configs = file.stamp(), file.read()
     report, address = options.report, serving.address
     with closing(open_records(serving.store, settings, report, needed=bool(address))) as records_db:
         auth = _auth(KeyRing(records_db), address[0], serving.store, settings) if address else None
@@ -105,9 +106,8 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
         logins = Logins.open(serving.store, settings.gateway, serving.login_command)
         storage = Storage(serving.store, records_db, approval, logins)
         with quiet_sdk(), report_warnings(report):
-            gateway = Gateway(
-                configs, settings, storage, replace(options, is_shared=address is None), auth=auth
-            )
+            options = replace(options, is_shared=address is None, config=(file, stamp))
+            gateway = Gateway(configs, settings, storage, options, auth=auth)
             asyncio.run(_http(gateway, *address, report) if address else _stdio(gateway))
 
 

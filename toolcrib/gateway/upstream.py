@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
@@ -361,23 +362,33 @@ class UpstreamPool:
         is_shared: bool = False,
         logins: Logins | None = None,
     ) -> None:
-        connecting = asyncio.Semaphore(MAX_CONNECTING)
         self.intervals, self.is_shared = intervals, is_shared
-        self._upstreams = {
-            each.name: Upstream(
-                each,
-                listed,
-                changed,
-                intervals,
-                is_shared=is_shared,
-                connecting=connecting,
-                logins=logins,
-            )
-            for each in configs
-        }
+        self._make = partial(
+            Upstream,
+            listed=listed,
+            changed=changed,
+            intervals=intervals,
+            is_shared=is_shared,
+            connecting=asyncio.Semaphore(MAX_CONNECTING),
+            logins=logins,
+        )
+        self._upstreams = {each.name: self._make(each) for each in configs}
+        self._removed: dict[str, Upstream] = {}
+
+    def add(self, config: ServerConfig) -> Upstream:
+        """Add a server."""
+        self._upstreams = {**self._upstreams, config.name: self._make(config)}
+        return self._upstreams[config.name]
+
+    async def remove(self, name: str) -> None:
+        """Remove a server, whose run has ended; its last calls still find it, as it is down."""
+        kept = dict(self._upstreams)
+        self._removed[name] = removed = kept.pop(name)
+        self._upstreams = kept
+        await removed.close()
 
     def __getitem__(self, name: str) -> Upstream:
-        return self._upstreams[name]
+        return self._upstreams.get(name) or self._removed[name]
 
     def __iter__(self) -> Iterator[Upstream]:
         return iter(self._upstreams.values())
