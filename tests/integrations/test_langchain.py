@@ -10,8 +10,9 @@ from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from tests.integrations.conftest import ScriptedModel, calls, open_desk
-from tests.router.conftest import TOOLS
-from toolcrib import Scope
+from tests.router.conftest import TOOLS, free_of_models
+from toolcrib import Crib, Scope
+from toolcrib.build import MEMORY
 from toolcrib.errors import SettingsError
 from toolcrib.integrations.langchain import ToolcribMiddleware, ToolcribRetriever, turn_of
 from toolcrib.integrations.selection import StepOptions
@@ -391,3 +392,14 @@ def test_a_step_keeps_the_limits_of_the_settings():
         made, model = agent(crib, script)
         ask(made, "send a mail to Ana")
     assert shown(model)[1] == ("send_mail", "read_mail")
+
+
+def test_an_index_that_knows_none_of_the_tools_is_told_once(caplog):
+    with Crib.open(MEMORY, settings=free_of_models()) as empty:
+        made, model = agent(empty, [AIMessage("sent"), AIMessage("there")])
+        ask(made, "send a mail to Ana")
+        ask(made, "and where is the parcel?")
+
+    assert set(shown(model)[0]) == {spec.name for spec in TOOLS}
+    told = [each for each in caplog.records if "knows none of the agent's" in each.message]
+    assert [each.levelname for each in told] == ["WARNING"]

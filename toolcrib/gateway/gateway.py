@@ -25,7 +25,7 @@ from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError, StoreError, ToolcribError, did_you_mean, nearest
 from toolcrib.gateway.calls import Alternatives, CallBudgets, CallRunner
 from toolcrib.gateway.catalog import CatalogProvider
-from toolcrib.gateway.config import ServerConfig
+from toolcrib.gateway.config import ConfigFile, ServerConfig
 from toolcrib.gateway.downstream import Handshake, Level, Notifications, Reporter
 from toolcrib.gateway.flow import FlowPolicy
 from toolcrib.gateway.guidance import GatewayGuidance
@@ -57,13 +57,14 @@ class GatewayOptions:
 
     It serves only tools with one of `tags`, no more sensitive than `max_sensitivity`; `pinned`
     are ids of tools that every client is shown. `is_shared`: all requests come from one client, as
-    over stdio.
+    over stdio. `config` is the file that is read again, with its stamp when it was read last.
     """
 
     tags: frozenset[str] | None = None
     max_sensitivity: Sensitivity | None = None
     pinned: tuple[str, ...] = ()
     is_shared: bool = False
+    config: tuple[ConfigFile, tuple[int, ...]] | None = None
     report: Reporter = _silent
     progress: ListenerScope = unheard
     intervals: Intervals = field(default_factory=Intervals)
@@ -129,13 +130,17 @@ class Gateway:
         chosen = settings.gateway
         _require_servers_of(options.pinned, configs)
         names = frozenset(config.name for config in configs)
-        scope = Scope(servers=names, tags=options.tags, max_sensitivity=options.max_sensitivity)
+        self._scope = Scope(
+            servers=names, tags=options.tags, max_sensitivity=options.max_sensitivity
+        )
         is_shared, timeout_s = options.is_shared, chosen.call_timeout_s
         intervals = replace(
             options.intervals, connect_s=chosen.connect_timeout_s, retry_s=chosen.retry_s
         )
 
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._runs: dict[str, asyncio.Task[Any]] = {}
+        self._config = options.config
         self._loop: asyncio.AbstractEventLoop | None = None
         self._report_to_operator = options.report
         self._notifications = Notifications(self._leave, self._lists_of)
@@ -144,18 +149,24 @@ class Gateway:
             configs, storage, self._report, self._notifications.changed.set, options.progress
         )
         self.pool = UpstreamPool(
-            configs, self.index.receive, self._health_changed, intervals, is_shared=is_shared
+            configs,
+            self.index.receive,
+            self._health_changed,
+            intervals,
+            is_shared=is_shared,
+            logins=storage.logins,
         )
         budgets = CallBudgets(chosen.max_calls)
-        alternatives = Alternatives(self.index, self.pool, budgets, scope)
+        alternatives = Alternatives(self.index, self.pool, budgets, self.scope)
         guidance = GatewayGuidance(alternatives.names, enabled=chosen.guidance, is_shared=is_shared)
+        self._flow = FlowPolicy(chosen.flow, configs)
         self._calls = CallRunner(
             self.pool,
             budgets,
             alternatives,
             self._notifications.level,
             guidance,
-            FlowPolicy(chosen.flow, configs),
+            self._flow,
             timeout_s=timeout_s,
         )
         self._search = GatewaySearch(
@@ -163,13 +174,17 @@ class Gateway:
             self.pool,
             budgets,
             guidance,
-            scope=scope,
+            scope=self.scope,
             settings=chosen,
             pinned=(*chosen.pinned, *options.pinned),
         )
-        self._tools = CatalogProvider(self.index, scope, self.pool.note, self._calls.call)
-        self._offers = OffersProvider(self.index, scope, self.pool, timeout_s=timeout_s)
+        self._tools = CatalogProvider(self.index, self.scope, self.pool.note, self._calls.call)
+        self._offers = OffersProvider(self.index, self.scope, self.pool, timeout_s=timeout_s)
         self.server = self._make_server(auth)
+
+    def scope(self) -> Scope:
+        """Scope of the tools that are served, which follows the configuration."""
+        return self._scope
 
     def _make_server(self, auth: AuthProvider | None) -> FastMCP:
         server = FastMCP(
@@ -218,17 +233,60 @@ class Gateway:
         self._spawn(self.index.follow_approvals(self.pool.intervals.poll_s))
         self._spawn(self._notifications.follow())
         for upstream in self.pool:
-            for warning in upstream.config.warnings:
-                self._report("warning", f"{upstream.name}: {warning}")
-            if upstream.config.problem:
-                self._report("error", f"{upstream.name}: {upstream.config.problem}")
-                self.index.give_up(upstream.name)
-            self._spawn(upstream.run())
+            self._start(upstream)
+        if self._config is not None:
+            self._spawn(self._follow_config(*self._config))
         try:
             yield
         finally:
             with anyio.CancelScope(shield=True):
                 await self.close()
+
+    def _start(self, upstream: Upstream) -> None:
+        """Connect to a server, and report what is wrong with its entry."""
+        for warning in upstream.config.warnings:
+            self._report("warning", f"{upstream.name}: {warning}")
+        if upstream.config.problem:
+            self._report("error", f"{upstream.name}: {upstream.config.problem}")
+            self.index.give_up(upstream.name)
+        self._runs[upstream.name] = self._spawn(upstream.run())
+
+    # -- changes of the configuration ------------------------------------------------------------
+
+    async def _follow_config(self, file: ConfigFile, seen: tuple[int, ...]) -> None:
+        """Serve what the file says, whenever it has changed."""
+        while True:
+            await asyncio.sleep(self.pool.intervals.poll_s)
+            now = await asyncio.to_thread(file.stamp)
+            if now == seen:
+                continue
+            seen = now
+            try:
+                configs = await asyncio.to_thread(file.read)
+            except ToolcribError as error:
+                self._report("error", f"{error}; the servers stay as they are")
+                continue
+            await self.reconfigure(configs)
+
+    async def reconfigure(self, configs: Sequence[ServerConfig]) -> None:
+        """Add, remove and replace servers; those whose entry is the same are left alone."""
+        before = {each.name: each.config for each in self.pool}
+        now = {config.name: config for config in configs}
+        if now == before:
+            return
+        for name in (name for name, config in before.items() if now.get(name) != config):
+            self._runs[name].cancel()
+            await asyncio.wait({self._runs.pop(name)})
+            await self.index.remove(name)
+            await self.pool.remove(name)
+            if name not in now:
+                self._report("info", f"{name}: taken out")
+        self._scope = replace(self._scope, servers=frozenset(now))
+        self._flow.update(configs)
+        for config in (config for name, config in now.items() if before.get(name) != config):
+            await self.index.add(config)
+            self._start(self.pool.add(config))
+        self._notifications.changed.set()
 
     async def close(self) -> None:
         """Close every connection, then the index; a second call does nothing."""
@@ -251,10 +309,11 @@ class Gateway:
         for problem in self._search.missing_pins():
             self._report("error", problem)
 
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._task_ended)
+        return task
 
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

@@ -50,7 +50,7 @@ from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED, conversation_
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
 from toolcrib.gateway.skills import GatewaySkills
-from toolcrib.gateway.upstream import STATES, Upstream, UpstreamPool
+from toolcrib.gateway.upstream import Upstream, UpstreamPool
 from toolcrib.integrations.fastmcp import (
     READS_ONLY,
     SearchTool,
@@ -67,7 +67,7 @@ from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import FindResult, Scope, ToolHit
 from toolcrib.records.codec import as_json
 from toolcrib.records.definitions import DefinitionForm, in_short
-from toolcrib.records.reports import ToolReadiness, Unready
+from toolcrib.records.reports import ToolReadiness
 from toolcrib.records.tools import default_id
 from toolcrib.retrieval.options import SearchOptions, text_to_search
 from toolcrib.settings import GatewaySettings
@@ -96,7 +96,7 @@ DESCRIBE_TEXT = (
 )
 CHECK_TEXT = (
     "Say of each tool whether it can be called now, or why not: unknown, disabled, quarantined, "
-    "server_down, needs_authorisation."
+    "server_down, needs_authorisation, authorisation_expired (login: what the user is to run)."
 )
 BY_WORDS = (
     "The index is still being opened: these tools have words of the search in common. Search again "
@@ -168,7 +168,7 @@ class GatewaySearch(ToolcribSearchTransform):
         budgets: CallBudgets,
         guidance: GatewayGuidance,
         *,
-        scope: Scope,
+        scope: Callable[[], Scope],
         settings: GatewaySettings,
         pinned: Sequence[str],
     ) -> None:
@@ -184,7 +184,7 @@ class GatewaySearch(ToolcribSearchTransform):
         }
         self._form: DefinitionForm = "schema" if settings.schemas else "signature"
         self._tools, self._pool, self._budgets, self._guidance = index, pool, budgets, guidance
-        self._scope, self._pinned = scope, pinned
+        self._of_gateway, self._pinned = scope, pinned
         self._pass_through = settings.pass_through
         self._crib: Crib | None = None
         self._sent_instructions: BoundedMap[str, set[str]] = BoundedMap(MAX_CONVERSATIONS)
@@ -194,7 +194,7 @@ class GatewaySearch(ToolcribSearchTransform):
             knowledge, KNOWLEDGE_TEXT, KNOWLEDGE_PARAMETERS, self._find_knowledge, READS_ONLY
         )
         # Skills belong to no server.
-        self.skills = GatewaySkills(index, replace(scope, servers=None))
+        self.skills = GatewaySkills(index, replace(scope(), servers=None))
         self._describing = _tool_of_names(OwnTool.DESCRIBE_TOOLS, DESCRIBE_TEXT, self._describe)
         self._checking = _tool_of_names(OwnTool.CHECK_TOOLS, CHECK_TEXT, self._check)
 
@@ -206,7 +206,7 @@ class GatewaySearch(ToolcribSearchTransform):
 
     def scope(self) -> Scope:
         """Scope of the current caller."""
-        return granted_scope(get_access_token(), self._scope)
+        return granted_scope(get_access_token(), self._of_gateway())
 
     def missing_pins(self) -> list[str]:
         """Problems of pinned ids without a tool, except of servers that may still list it."""
@@ -266,7 +266,7 @@ class GatewaySearch(ToolcribSearchTransform):
         return self._listing(offered, get_access_token())
 
     def _listing(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> list[Tool]:
-        scope = granted_scope(token, self._scope)
+        scope = granted_scope(token, self._of_gateway())
         where = from_scope(scope)
         offered = [tool for tool in tools if tool.entry.fits(where)]
         knowledge = self._knowledge_tool(scope)
@@ -285,7 +285,7 @@ class GatewaySearch(ToolcribSearchTransform):
         search = _with_note(self._make_search_tool(), "Here are tools of", behind)
         describing = [self._describing] if self._form == "signature" else []
         calling = list(self._call_tools.values()) or [self._make_call_tool()]
-        return [*pinned, *active, search, *describing, *calling, *others]
+        return [*pinned, *active, search, *describing, *calling, self._checking, *others]
 
     def tool_list(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> object:
         """Contents of the list that a key's holder is shown, to compare with later contents."""
@@ -461,35 +461,40 @@ class GatewaySearch(ToolcribSearchTransform):
         """The servers whose tools cannot be called or found, each with a duration."""
         now, missing = monotonic(), list[dict[str, Any]]()
         for each in self._upstreams():
-            state, since = STATES.get(each.health.state), each.health.since
+            state, since = each.health.in_words, each.health.since
             if state is None and (pending := self._tools.pending.get(each.name)):
                 since = pending.since
                 state = UNINDEXED if pending.over.is_set() else INDEXING
             if state is not None:
-                missing.append({"server": each.name, "state": state, "for_s": round(now - since)})
+                about = {"server": each.name, "state": state, "for_s": round(now - since)}
+                missing.append(about | self._login(each.name))
         return missing
+
+    def _login(self, server: str) -> dict[str, str]:
+        """Command line by which a person lets a server be called."""
+        login = self._pool.login(server)
+        return {"login": login} if login else {}
 
     async def _check(self, ctx: Context, names: Sequence[str]) -> ToolResult:
         """Check for each tool if it can be called; tools out of scope are unknown."""
         await self.wait(ctx)
         visible, scope = await self._visible(ctx), self.scope()
-        checked = [
-            ToolReadiness.of(name, self._unready(name, visible, scope))
-            for name in dict.fromkeys(names)
-        ]
-        return structured_answer({"tools": as_json(checked)})
+        checked = [self._readiness(name, visible, scope) for name in dict.fromkeys(names)]
+        return structured_answer({"tools": checked})
 
-    def _unready(self, name: str, visible: Collection[str], scope: Scope) -> Unready | None:
+    def _readiness(self, name: str, visible: Collection[str], scope: Scope) -> dict[str, Any]:
+        """Readiness of a tool, with the command line that would help."""
         entry = self._tools.catalog.named(name)
         if entry is not None and entry.name in visible:
-            return self._pool.unready(entry.spec.server)
-        reason = self._tools.unready(name, from_scope(scope))
-        if reason != "unknown":
-            return reason
-        for each in self._upstreams():
-            if name.startswith(f"{each.name}/") and not self._tools.knows(each.name):
-                return self._pool.unready(each.name) or "unknown"
-        return "unknown"
+            server, unready = entry.spec.server, self._pool.unready(entry.spec.server)
+        else:
+            unready = self._tools.unready(name, from_scope(scope))
+            unlisted = (each.name for each in self._upstreams() if not self._tools.knows(each.name))
+            server = next((each for each in unlisted if name.startswith(f"{each}/")), "")
+            if unready == "unknown" and server:
+                unready = self._pool.unready(server) or "unknown"
+        login = self._login(server) if server else {}
+        return as_json(ToolReadiness.of(name, unready)) | login
 
     def _remember(self, decision_id: str, query: str, key: str) -> None:
         """Record the search, so that a later successful call can teach from it."""
@@ -520,7 +525,7 @@ class GatewaySearch(ToolcribSearchTransform):
         copies = (here.get(default_id(server, hit.name)) for server in hit.also_on)
         names = [entry.name for entry in copies if entry is not None]
         known = {"state": self._pool.unready(hit.server), "also_on": names}
-        return {key: value for key, value in known.items() if value}
+        return {key: value for key, value in known.items() if value} | self._login(hit.server)
 
     async def _describe(self, ctx: Context, names: Sequence[str]) -> ToolResult:
         """Give the whole schemas of tools; tools out of scope are unknown."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 from typing_extensions import TypedDict
 
@@ -88,6 +89,8 @@ def choose_tools(
         StoreError: the store does not answer.
     """
     known = known_tools(crib, names)
+    if names and not known:
+        _warn_of_unknown_tools(crib, len(names))
     named = {
         spec.id: name
         for name, specs in reversed(known.items())
@@ -106,6 +109,20 @@ def choose_tools(
     ids = {name: spec.id for name, spec in chosen.items()}
     ordered = tuple(dict.fromkeys((*first, *chosen)))
     return TurnTools(ordered, ids, decision, _tokens(chosen.values()))
+
+
+_WARNED: WeakSet[AnyCrib] = WeakSet()
+"""Cribs whose lack of an agent's tools is in the log already."""
+
+
+def _warn_of_unknown_tools(crib: AnyCrib, count: int) -> None:
+    if crib not in _WARNED:
+        _WARNED.add(crib)
+        logger.warning(
+            "the index knows none of the agent's %d tools, so its model is shown all of them; "
+            "index them with index_tools() under the same names",
+            count,
+        )
 
 
 def check_names(wanted: Iterable[str], names: Sequence[str]) -> None:

@@ -13,7 +13,13 @@ from toolcrib.records.codec import UNLESS_EMPTY, Score
 from toolcrib.records.tools import ToolSpec
 
 Unready: TypeAlias = Literal[
-    "unknown", "disabled", "quarantined", "server_down", "out_of_scope", "needs_authorisation"
+    "unknown",
+    "disabled",
+    "quarantined",
+    "server_down",
+    "out_of_scope",
+    "needs_authorisation",
+    "authorisation_expired",
 ]
 """Reason why a tool cannot be called. A tool that the caller may not see is unknown; out of scope
 is what the caller's own scope leaves out. Only a gateway knows of servers."""

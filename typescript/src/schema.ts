@@ -787,7 +787,7 @@ export interface ToolPage {
 export interface ToolReadiness {
   id: string;
   ready: boolean;
-  reason: "unknown" | "disabled" | "quarantined" | "server_down" | "out_of_scope" | "needs_authorisation" | null;
+  reason: "unknown" | "disabled" | "quarantined" | "server_down" | "out_of_scope" | "needs_authorisation" | "authorisation_expired" | null;
 }
 
 export interface ToolRecord {

@@ -49,11 +49,13 @@ class NoSkillsError(Exception):
 class SessionState:
     """State of a session: filled while it goes on, read when it fails.
 
-    `asked` is the request in flight, `unreadable` what came over the wire that is not JSON-RPC,
-    `status` and `content_type` are those of the last HTTP answer (0 when there was none).
+    `auth` authorises requests over HTTP, `asked` is the request in flight, `unreadable` what came
+    over the wire that is not JSON-RPC, `status` and `content_type` are those of the last HTTP
+    answer (0 when there was none).
     """
 
     target: Target
+    auth: httpx2.Auth | None = None
     asked: str = "initialize"
     server: str = ""
     tools: list[Any] = field(default_factory=list[Any])
@@ -300,13 +302,18 @@ def _http_client(state: SessionState, headers: dict[str, str] | None) -> httpx2.
     import httpx2
 
     async def note(response: httpx2.Response) -> None:
-        # The GET stream beside the POSTs is optional: that it was refused says nothing.
+        # The GET stream beside the POSTs is optional: that it was refused says nothing. A form
+        # renews a login, elsewhere.
+        if "form" in response.request.headers.get("content-type", ""):
+            return
         if response.request.method == "POST" or (state.status == 0 and not state.server):
             state.status = response.status_code
             state.content_type = response.headers.get("content-type", "").partition(";")[0]
 
     # No time limit of its own: the one around the whole conversation holds.
-    return httpx2.AsyncClient(headers=headers, timeout=None, event_hooks={"response": [note]})
+    return httpx2.AsyncClient(
+        headers=headers, auth=state.auth, timeout=None, event_hooks={"response": [note]}
+    )
 
 
 def quiet_sdk() -> AbstractContextManager[None]:
@@ -427,7 +434,10 @@ def _error_reason(state: SessionState, error: MCPError) -> str:
 
 def _unreachable_reason(cause: Exception) -> str:
     from httpx2 import ConnectError
+    from mcp.client.auth import OAuthFlowError
 
+    if isinstance(cause, OAuthFlowError):
+        return f"gave no login: {_error_words(cause)}"
     hint = "; is it running there?" if isinstance(cause, ConnectError) else ""
     return f"cannot be reached: {_error_words(cause)}{hint}"
 
