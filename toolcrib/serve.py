@@ -300,6 +300,11 @@ GatewayStore: TypeAlias = Annotated[
 ]
 
 
+Profile: TypeAlias = Annotated[
+    str | None, typer.Option(help="Name of one of gateway.profiles in the settings.")
+]
+
+
 def gateway(
     context: typer.Context,
     config: Annotated[Path, typer.Argument(help="An mcp.json with the servers to stand before.")],
@@ -322,9 +327,7 @@ def gateway(
     pin: Annotated[
         list[str] | None, typer.Option(help="Id of a tool to show always; may be repeated.")
     ] = None,
-    profile: Annotated[
-        str | None, typer.Option(help="Name of a profile of the settings (gateway.profiles).")
-    ] = None,
+    profile: Profile = None,
     no_audit: NoAudit = False,
     strict: StrictAudit = False,
     json: Annotated[
@@ -342,8 +345,7 @@ def gateway(
     report = stderr_reporter(as_json=json)
     try:
         settings, part = _of_profile(load_settings(context.obj), profile)
-        if no_audit:
-            settings = settings.model_copy(update={"audit": False})
+        settings = settings.model_copy(update={"audit": settings.audit and not no_audit})
         serving = ServeOptions(
             config=config,
             env=os.environ,

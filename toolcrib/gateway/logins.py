@@ -11,7 +11,7 @@ import webbrowser
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 import anyio
 import httpx2
@@ -59,22 +59,6 @@ class ServerLogin(BaseModel):
 
 
 # -- where logins are kept -------------------------------------------------------------------------
-
-
-class SecretTexts(Protocol):
-    """Store of secret texts by the URL of a server."""
-
-    def get(self, url: str) -> str | None:
-        """The text of a server; None without one."""
-        ...
-
-    def put(self, url: str, text: str) -> None:
-        """Keep a text in place of the last one."""
-        ...
-
-    def delete(self, url: str) -> bool:
-        """Delete a text; True if there was one."""
-        ...
 
 
 class SecretFiles:
@@ -156,7 +140,7 @@ class SecretKeyring:
 class Logins:
     """Logins at servers, by their URL; `command` is the command line that makes one, by name."""
 
-    def __init__(self, texts: SecretTexts, command: Callable[[str], str]) -> None:
+    def __init__(self, texts: SecretFiles | SecretKeyring, command: Callable[[str], str]) -> None:
         self._texts, self.command = texts, command
 
     @classmethod
