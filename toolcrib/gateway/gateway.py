@@ -14,6 +14,10 @@ from typing import Any
 import anyio
 from fastmcp import FastMCP
 from fastmcp.server.auth import AccessToken, AuthProvider
+from fastmcp.server.context import Context
+from fastmcp.server.dependencies import bind_request_context
+from mcp.server.context import ServerRequestContext
+from mcp.types import ListToolsResult
 
 from toolcrib import __version__
 from toolcrib.build import MEMORY
@@ -27,7 +31,13 @@ from toolcrib.gateway.flow import FlowPolicy
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import GatewayIndex, Storage
 from toolcrib.gateway.offers import OffersProvider
-from toolcrib.gateway.search import GatewaySearch, UnknownTools
+from toolcrib.gateway.search import (
+    LISTING_CAPABILITY,
+    GatewaySearch,
+    ListToolsParams,
+    UnknownTools,
+)
+from toolcrib.gateway.skills import SKILLS_EXTENSION, SkillResources, SkillsExtension
 from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
 from toolcrib.indexers.writer import ListenerScope, unheard
 from toolcrib.records import Scope, Sensitivity
@@ -182,16 +192,31 @@ class Gateway:
             version=__version__,
             auth=auth,
             lifespan=self._lifespan,
-            providers=[self._tools, self._offers],
+            providers=[self._tools, SkillResources(self._search.skills), self._offers],
             transforms=[self._search],
             middleware=[UnknownTools(self._search)],
             dereference_schemas=False,
             mask_error_details=True,
+            experimental_capabilities=LISTING_CAPABILITY,
         )
+        server._mcp_server.add_request_handler(  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+            "tools/list", ListToolsParams, partial(self._list_tools, server)
+        )
+        server.add_extension(SkillsExtension(self._search.skills))
         self._notifications.join(server)
         # The handshake is innermost: a client gets no notification before its answer.
-        server.add_middleware(Handshake(self._instructions))
+        server.add_middleware(Handshake(self._instructions, {SKILLS_EXTENSION: {}}))
         return server
+
+    async def _list_tools(
+        self, server: FastMCP, context: ServerRequestContext[Any, Any], params: ListToolsParams
+    ) -> ListToolsResult:
+        """List tools as FastMCP does, or those that a query or a filter asks for."""
+        if params.query is None and params.filter is None:
+            return await server._on_list_tools(context, params)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        with bind_request_context(context):
+            async with Context(fastmcp=server) as client:
+                return await self._search.tool_list_for(client, params)
 
     # -- running -------------------------------------------------------------------------------
 
@@ -303,7 +328,10 @@ class Gateway:
         tools = self._tools.tools()
 
         def lists() -> dict[str, object]:
-            return {"tools": self._search.tool_list(tools, token), **self._offers.lists(token)}
+            offers = self._offers.lists(token)
+            resources = (list(self._search.skills.published(token)), offers["resources"])
+            tools_shown = self._search.tool_list(tools, token)
+            return {**offers, "tools": tools_shown, "resources": resources}
 
         return await self.index.work(lists)
 

@@ -46,6 +46,8 @@ __all__ = [
     "named_ids",
     "provider_name",
     "restore_arguments",
+    "tool_addition",
+    "tool_removal",
 ]
 
 logger = logging.getLogger(__name__)
@@ -387,6 +389,25 @@ def _declared(write: Callable[[ToolSpec, str], str]) -> _Write:
 
 def _json(tools: _NamedTools) -> list[dict[str, Any]]:
     return [tool.model_dump(mode="json", exclude_defaults=True) for _, tool in tools]
+
+
+# -- changes of the tools in a conversation ----------------------------------------------------
+
+
+def tool_addition(definition: Mapping[str, Any] | str) -> dict[str, Any]:
+    """Block of Anthropic's that adds a tool: by its definition, or by the name of a known one."""
+    by_value = {"type": "tool_definition", "definition": definition}
+    tool = _reference(definition) if isinstance(definition, str) else by_value
+    return {"type": "tool_addition", "tool": tool}
+
+
+def tool_removal(name: str) -> dict[str, Any]:
+    """Block of Anthropic's that removes a tool."""
+    return {"type": "tool_removal", "tool": _reference(name)}
+
+
+def _reference(name: str) -> dict[str, str]:
+    return {"type": "tool_reference", "name": name}
 
 
 # -- formats -----------------------------------------------------------------------------------

@@ -442,6 +442,8 @@ export interface LearningStatus {
   learned_at: string | null;
   observations: number;
   runs: number;
+  orders_steps: boolean;
+  used: readonly UsedTool[];
   servers: readonly ServerReplay[];
   tools: readonly LearnedTool[];
   left_out?: readonly string[];
@@ -870,6 +872,12 @@ export interface UndoBody {
 
 export interface Undone {
   removed: number;
+}
+
+export interface UsedTool {
+  tool: string;
+  runs: number;
+  next: Readonly<Record<string, number>>;
 }
 
 export interface VerdictBody {
