@@ -43,7 +43,8 @@ class FusionWeights:
     query to the cosine of its best clause. `examples`: share of the way from the tool's cosine to
     the cosine of its best example. `anti_patterns`: weight by which a query that is closest to an
     anti-pattern lowers the tool. `head`: weight of a log-probability beside a cosine.
-    `prerequisites`: share of a tool's score for the tool that it needs first; 0 adds no such tool.
+    `prerequisites`: share of a tool's score for the tool that it needs first, `companions` for tools
+    that go with it; 0 adds no such tool.
     `rrf_k`: constant of reciprocal rank fusion.
     """
 
@@ -56,6 +57,7 @@ class FusionWeights:
     anti_patterns: Annotated[float, Field(ge=0)] = 1.0
     head: Annotated[float, Field(ge=0)] = 0.1
     prerequisites: Annotated[float, Field(ge=0, le=1)] = 0.85
+    companions: Annotated[float, Field(ge=0, le=1)] = 0.8
     rrf_k: Annotated[int, Field(ge=1)] = 60
 
     def __post_init__(self) -> None:
