@@ -415,7 +415,7 @@ class HybridRetriever:
             example_head = self.assessor.examples.head(run.legs.scope)
             if example_head is not None and dense is not None:
                 candidates = example_head.score_candidates(dense, candidates)
-                trust = example_head.probability
+                trust = example_head.confidence
         run.watch.lap("legs")
         fused, gains = fuse(candidates, run.weights), dict[str, dict[int, float]]()
         for sentence in run.sentences:
