@@ -25,6 +25,7 @@ from toolcrib.integrations.langgraph import (
     build_routing_graph,
     may_repeat,
 )
+from toolcrib.integrations.selection import StepOptions
 
 MAIL = "send a mail to Ana"
 
@@ -54,16 +55,19 @@ def raising(*errors):
     return act
 
 
+ONCE = StepOptions(each=False)
+
+
 class Run:
     """A graph over a crib, its scripted model, and what came of the last turn."""
 
-    def __init__(self, crib, *script, tools=None, **options):
+    def __init__(self, crib, *script, tools=None, steps=ONCE, **options):
         self.model = ScriptedModel(script=list(script))
         self.graph = build_routing_graph(
             crib,
             self.model,
             tools or own_tools(),
-            RoutingOptions(**options),
+            RoutingOptions(**options, steps=steps),
             checkpointer=InMemorySaver(),
         )
         self.config = {"configurable": {"thread_id": "1"}}
@@ -93,7 +97,8 @@ class Run:
         return self.model.seen[-1][1][0].text
 
 
-FLOW = ["classify", "select_tools", "plan", "agent", "tools", "reflect", "agent", "answer"]
+CALL = ["tools", "reflect"]
+FLOW = ["classify", "select_tools", "plan", "agent", *CALL, "follow_steps", "agent", "answer"]
 
 
 def test_a_turn_is_routed_carried_out_and_answered(desk):
@@ -122,6 +127,14 @@ async def test_a_graph_may_be_awaited_and_streamed(desk):
     ]
     assert steps == FLOW
     assert run.state["messages"][-1].text == "It is sent."
+
+
+def test_the_tools_follow_what_the_model_writes_and_called_ones_stay(desk):
+    said = AIMessage("Then I call track_parcel.", tool_calls=calls("send_mail", to="A").tool_calls)
+    steps = StepOptions(first=1, added=1, most=1)
+    run = Run(desk, said, AIMessage("Done."), k=1, steps=steps)
+    run.ask(MAIL)
+    assert run.bound == [("send_mail",), ("send_mail", "track_parcel")]
 
 
 # -- failures ----------------------------------------------------------------------------------
@@ -173,7 +186,7 @@ def test_a_call_that_may_work_later_is_made_again_as_it_was(sky):
     tools = sky_tools(get_weather=raising(TimeoutError("late")))
     run = Run(sky, calls("get_weather", to="Graz"), AIMessage("Rain."), tools=tools)
     state = run.ask(RAIN)
-    assert run.path == [*FLOW[:6], "tools", "reflect", "agent", "answer"]
+    assert run.path == [*FLOW[:6], *CALL, *FLOW[6:]]
     [result] = [m for m in state["messages"] if isinstance(m, ToolMessage)]
     assert (result.status, result.text) == ("success", "done for Graz")
     assert state["calls"] == 2
@@ -421,7 +434,7 @@ def test_a_call_made_again_is_the_one_that_was_approved(sky):
     run.ask(RAIN)
     edited = {"name": "get_weather", "args": {"to": "Graz"}}
     state = run.go(Command(resume={"decisions": [{"type": "edit", "edited_action": edited}]}))
-    assert run.path == ["tools", "reflect", "tools", "reflect", "agent", "answer"]
+    assert run.path == [*CALL, *CALL, *FLOW[6:]]
     assert state["messages"][2].text == "done for Graz"
 
 

@@ -24,11 +24,12 @@ from toolcrib.learning.lessons import (
 )
 from toolcrib.learning.observations import DAY_S, Observation, ObservationTable
 from toolcrib.learning.replay import contradicting_keys, replay
-from toolcrib.learning.runs import MIN_RUNS, RunTable, tool_use
+from toolcrib.learning.runs import MIN_RUNS, Run, RunTable, tool_use, used_tools
 from toolcrib.records import Scope
 from toolcrib.records.codec import adapter, as_json
 from toolcrib.records.reports import LearnedTool, LearningStatus, LogLearning, ServerReplay
 from toolcrib.retrieval.learned import LearnedFromUse, LearnedTools
+from toolcrib.retrieval.steps import ToolUse
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import from_scope
 from toolcrib.store.records_db import DbRow
@@ -298,8 +299,7 @@ class UsageLearner:
             for tool, body in rows.items()
             if tool in tools
         }
-        counts = self._orders_steps and state.get("on", True)
-        use = tool_use(runs, self._now()) if counts else None
+        use = self._use(runs, state)
         examples = LearnedTools.of(taught) if taught else None
         companions = {
             tool: body["tool"]["goes_with"]
@@ -307,6 +307,11 @@ class UsageLearner:
             if "goes_with" in body["tool"]
         }
         self._tools.use_learned(LearnedFromUse(examples, use, companions))
+
+    def _use(self, runs: Sequence[Run], state: Mapping[str, Any]) -> ToolUse | None:
+        """Use of tools that orders steps; None where the setting or the switch is off."""
+        counts = self._orders_steps and state.get("on", True)
+        return tool_use(runs, self._now()) if counts else None
 
     def status(self) -> LearningStatus:
         """Status of each tool's examples and of each server's replay.
@@ -322,7 +327,8 @@ class UsageLearner:
         if not is_on or encoder != self._tools.dense.name:
             why = _REASONS["encoder" if is_on else "off"]
             tools = [replace(each, live=False, reason=why) for each in tools]
-        at = state.get("at")
+        at, runs = state.get("at"), self.runs.read()
+        use = self._use(runs, state)
         return LearningStatus(
             on=is_on,
             collects=self.collects,
@@ -331,7 +337,9 @@ class UsageLearner:
             if at is None
             else datetime.fromtimestamp(at, UTC).isoformat("T", "seconds"),
             observations=state.get("observations", 0),
-            runs=len(self.runs.read()),
+            runs=len(runs),
+            orders_steps=self._orders_steps,
+            used=() if use is None else used_tools(runs, use),
             servers=tuple(
                 adapter(ServerReplay).validate_python(each) for each in state.get("servers", ())
             ),

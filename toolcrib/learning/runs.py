@@ -17,6 +17,7 @@ from itertools import pairwise
 from toolcrib.caches import BoundedMap
 from toolcrib.learning.lessons import MIN_EXAMPLE_WEIGHT, KeyWeights, age_weight, bounded_share
 from toolcrib.learning.observations import DAY_S
+from toolcrib.records.reports import UsedTool
 from toolcrib.retrieval.steps import ToolUse
 from toolcrib.store.base import point_id
 from toolcrib.store.records_db import DbRow, RecordsDb
@@ -29,6 +30,9 @@ MAX_RUN_CALLS = 200
 
 MIN_RUNS = 20
 """Runs of the last `HALF_LIFE_DAYS` below which nothing is learned."""
+
+MAX_SHOWN_NEXT = 3
+"""Tools called next that the status shows of each tool."""
 
 MAX_DECISIONS = 100_000
 """Decisions whose runs are remembered until their calls are reported."""
@@ -129,4 +133,19 @@ def tool_use(runs: Iterable[Run], now: float) -> ToolUse | None:
             after[first][second] = bounded_share(counts, sum(called[first].values()), shares)
     return ToolUse(
         {p: bounded_share(c, whole, shares) ** 0.5 for p, c in called.items()}, dict(after)
+    )
+
+
+def used_tools(runs: Iterable[Run], use: ToolUse) -> tuple[UsedTool, ...]:
+    """Tools of these runs by how many runs called them, with those called next."""
+    names = {point_id(tool): tool for run in runs for tool in run.tools}
+
+    def called_next(point: int) -> dict[str, float]:
+        shares = use.after.get(point, {})
+        most = sorted(shares, key=lambda other: (-shares[other], names[other]))
+        return {names[other]: shares[other] for other in most[:MAX_SHOWN_NEXT]}
+
+    return tuple(
+        UsedTool(names[point], use.called[point] ** 2, called_next(point))
+        for point in use.most_called()
     )

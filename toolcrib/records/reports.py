@@ -13,7 +13,13 @@ from toolcrib.records.codec import UNLESS_EMPTY, Score
 from toolcrib.records.tools import ToolSpec
 
 Unready: TypeAlias = Literal[
-    "unknown", "disabled", "quarantined", "server_down", "out_of_scope", "needs_authorisation"
+    "unknown",
+    "disabled",
+    "quarantined",
+    "server_down",
+    "out_of_scope",
+    "needs_authorisation",
+    "authorisation_expired",
 ]
 """Reason why a tool cannot be called. A tool that the caller may not see is unknown; out of scope
 is what the caller's own scope leaves out. Only a gateway knows of servers."""
@@ -229,6 +235,19 @@ class LearnedTool:
 
 
 @dataclass(frozen=True, slots=True)
+class UsedTool:
+    """Tool that agents' runs call, of all runs weighted by age, each key's by its share.
+
+    `runs` is the share of runs that called it; `next` has the tools called right after it most
+    often, by the share of those runs.
+    """
+
+    tool: str
+    runs: Score
+    next: dict[str, Score]
+
+
+@dataclass(frozen=True, slots=True)
 class ServerReplay:
     """Effect of a server's examples on past requests, each replayed without its own session.
 
@@ -253,7 +272,8 @@ class LearningStatus:
 
     `on`: it may re-order answers; `collects`: outcomes become observations. `encoder` made the
     vectors; what others made is left aside. `learned_at` is when examples were last chosen.
-    `runs` of agents tell which tools are called next; with fewer than 20 new ones they do not.
+    `runs` of agents tell which tools are called next, if `orders_steps`; with fewer than 20 new
+    ones they do not. `used` are the tools that they call, most often called first.
     `left_out` are keys whose calls contradict those of the others: nothing is learned from them.
     """
 
@@ -263,6 +283,8 @@ class LearningStatus:
     learned_at: str | None
     observations: int
     runs: int = 0
+    orders_steps: bool = True
+    used: tuple[UsedTool, ...] = ()
     servers: tuple[ServerReplay, ...] = ()
     tools: tuple[LearnedTool, ...] = ()
     left_out: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()

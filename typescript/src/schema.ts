@@ -444,6 +444,8 @@ export interface LearningStatus {
   learned_at: string | null;
   observations: number;
   runs: number;
+  orders_steps: boolean;
+  used: readonly UsedTool[];
   servers: readonly ServerReplay[];
   tools: readonly LearnedTool[];
   left_out?: readonly string[];
@@ -789,7 +791,7 @@ export interface ToolPage {
 export interface ToolReadiness {
   id: string;
   ready: boolean;
-  reason: "unknown" | "disabled" | "quarantined" | "server_down" | "out_of_scope" | "needs_authorisation" | null;
+  reason: "unknown" | "disabled" | "quarantined" | "server_down" | "out_of_scope" | "needs_authorisation" | "authorisation_expired" | null;
 }
 
 export interface ToolRecord {
@@ -875,6 +877,12 @@ export interface UndoBody {
 
 export interface Undone {
   removed: number;
+}
+
+export interface UsedTool {
+  tool: string;
+  runs: number;
+  next: Readonly<Record<string, number>>;
 }
 
 export interface VerdictBody {

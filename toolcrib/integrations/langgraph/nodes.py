@@ -30,7 +30,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
 
 from toolcrib.indexers.readers.registry import tool_entries
-from toolcrib.integrations.langchain import last_user_message, report_outcome, turn_of
+from toolcrib.integrations.langchain import last_user_message, step_of, turn_of
 from toolcrib.integrations.langgraph.state import (
     RoutingOptions,
     RoutingState,
@@ -43,7 +43,15 @@ from toolcrib.integrations.langgraph.state import (
     may_repeat,
     seconds_spent,
 )
-from toolcrib.integrations.selection import AnyCrib, check_names, choose_tools, known_tools
+from toolcrib.integrations.selection import (
+    AgentTools,
+    AnyCrib,
+    ShownTools,
+    check_names,
+    choose_tools,
+    known_tools,
+    report_outcome,
+)
 from toolcrib.records import Decision, ToolSpec, Turn
 from toolcrib.records.codec import as_json
 from toolcrib.records.definitions import summary
@@ -210,6 +218,33 @@ class RoutingNodes:
         if step["action"] != "retry":
             update["pending"] = []
         return {**update, "step": step}
+
+    def follow_steps(self, state: RoutingState, runtime: Runtime[Any] | None = None) -> Update:
+        """Add the tools of the next step, by what the model wrote last; called tools stay.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        turn, ids, failed = (
+            self._turn(state, runtime),
+            state.get("ids", {}),
+            state.get("failed", ()),
+        )
+        gone = {*state.get("tools", ()), *(name for name in ids if ids[name] in failed)}
+        shown: ShownTools = {
+            "turn": state.get("turn", ""),
+            "task": turn.text,
+            "decision": decision_of(state).id,
+            "names": state.get("tools", []),
+            "hidden": [name for name in self._tools if name not in gone],
+            "ids": ids,
+            "shown": state.get("shown", []),
+        }
+        choice = AgentTools(
+            self._crib, always=self._options.always_include, steps=self._options.steps
+        )
+        now = choice.for_step(shown, step_of(state["messages"]), turn.reach)
+        return {"tools": now["names"], "ids": now["ids"], "shown": now["shown"]}
 
     def _step(self, state: RoutingState, message: ToolMessage, turn: Turn, update: Update) -> Step:
         """Recovery step after one failure; `update` takes the changes."""

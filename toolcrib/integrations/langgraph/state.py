@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
 from langgraph.graph import MessagesState  # pyright: ignore[reportMissingTypeStubs]
 
 from toolcrib.integrations.langchain import ScopeOf
+from toolcrib.integrations.selection import DEFAULT_STEPS, StepOptions
 from toolcrib.records import Decision, ToolSpec
 from toolcrib.records.codec import adapter
 from toolcrib.router.alternates import effect
@@ -72,6 +73,7 @@ class RoutingOptions:
     `k`, `always_include` and `scope` are as in `ToolcribMiddleware`. `prompt` precedes the text
     of `plan`. `approve` selects tools whose calls a person must approve. At most `max_calls`
     calls a turn (default: the decision's), and none begins after `limit_s` seconds of work.
+    `steps` say how the tools follow the steps of a turn; the graph has no tool `find_tools`.
     """
 
     k: int | None = None
@@ -81,6 +83,7 @@ class RoutingOptions:
     approve: Callable[[ToolSpec], bool] = needs_approval
     max_calls: int | None = None
     limit_s: float | None = None
+    steps: StepOptions = DEFAULT_STEPS
 
     def cap(self, decision: Decision) -> int:
         """Number of tool calls that a turn may have."""
