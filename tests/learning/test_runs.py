@@ -142,6 +142,15 @@ def test_what_a_day_a_key_or_a_tool_taught_is_taken_back(crib, what):
     assert crib.learning_status().runs == (MIN_RUNS if what == SEND else 0)
 
 
+def test_a_run_of_a_removed_tool_alone_goes_with_it(crib):
+    decision = crib.route("do what is needed")
+    crib.report_outcome(decision.id, READ, "success")
+    crib.undo_learning(SEND)
+    assert crib.learning_status().runs == 1
+    crib.undo_learning(READ)
+    assert crib.learning_status().runs == 0
+
+
 def test_learning_that_is_switched_off_changes_no_step(crib):
     plain = step(crib)
     report(crib, READ, SEND)

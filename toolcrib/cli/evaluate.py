@@ -621,7 +621,7 @@ def _say(summary: dict[str, Any], *, json: bool) -> None:
     for name, value in summary.items():
         shown = _figure_text(value)
         for title, figures in compared.items():
-            if figures is not None and name in figures and name != "queries":
+            if figures and name != "queries" and figures.get(name) is not None:
                 shown += f" [dim]({title.replace('_', ' ')} {_figure_text(figures[name])})[/]"
         out.print(f"[dim]{name}[/] {shown}")
 

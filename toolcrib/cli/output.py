@@ -516,8 +516,9 @@ def print_steps(found: StepEvaluation) -> None:
         table.add_row(escape(way), *(f"{100 * share:.1f}" for share in figures))
     out.print(table)
     out.print(
-        f"{escape(found.name)}: {found.first_uses} first uses in {found.runs} runs of "
-        f"{found.tasks} tasks, {found.tools} tools"
+        f"{escape(found.name)}: {count_of(found.first_uses, 'first use')} in "
+        f"{count_of(found.runs, 'run')} of {count_of(found.tasks, 'task')}, "
+        f"{count_of(found.tools, 'tool')}"
     )
 
 

@@ -98,13 +98,13 @@ class RunTable:
         return [Run(row.id, row.at, row.body["by"], tuple(row.body["tools"])) for row in rows]
 
     def remove(self, what: str) -> int:
-        """Remove and count the runs of a day or a key; a tool is removed from every run."""
+        """Remove and count the runs of a day, a key, or a tool alone; other runs lose the tool."""
         removed = 0
         for run in self.read():
-            if what in {run.day, run.by or None}:
+            left = tuple(tool for tool in run.tools if tool != what)
+            if what in {run.day, run.by or None} or not left:
                 removed += self._database().delete(self._table, run.id)
-            elif what in run.tools:
-                left = tuple(tool for tool in run.tools if tool != what)
+            elif left != run.tools:
                 self._database().put(self._table, Run(run.id, run.at, run.by, left).row())
         return removed
 

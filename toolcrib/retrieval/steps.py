@@ -1,6 +1,6 @@
 """Steps of an agent: score gains by the servers in use, by verbs, and by what other runs called.
 
-Fitted on runs of real agents, whole tasks left out (docs/how-to/long-tasks.md).
+Fitted on runs of real agents, whole tasks left out (docs/explanation/steps.md).
 """
 
 from __future__ import annotations
