@@ -1,4 +1,4 @@
-"""Write the tables of docs/explanation/results.md and docs/how-to/lint.md from committed results.
+"""Write the tables of docs/explanation/results.md from committed results.
 
 python benchmarks/render_results.py           # rewrite the blocks between the markers
 python benchmarks/render_results.py --check   # fail when they are not what the results say
@@ -15,8 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-DOCS = ROOT / "docs"
-PAGES = (DOCS / "explanation" / "results.md", DOCS / "how-to" / "lint.md")
+PAGE = ROOT / "docs" / "explanation" / "results.md"
 BLOCK = re.compile(r"(<!-- (\w+)\(([\w-]+)\) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 MEASURES = ("ndcg@10", "completeness@10", "recall@5", "hit@1", "mrr")
@@ -245,15 +244,14 @@ def _render(match: re.Match[str]) -> str:
 
 
 def main() -> None:
-    """Rewrite the pages, or check them."""
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        wanted = BLOCK.sub(_render, text)
-        if "--check" not in sys.argv:
-            page.write_text(wanted, encoding="utf-8")
-        elif text != wanted:
-            name = page.relative_to(ROOT).as_posix()
-            raise SystemExit(f"{name} is not what the results say: run this without it")
+    """Rewrite the page, or check it."""
+    text = PAGE.read_text(encoding="utf-8")
+    wanted = BLOCK.sub(_render, text)
+    if "--check" not in sys.argv:
+        PAGE.write_text(wanted, encoding="utf-8")
+    elif text != wanted:
+        name = PAGE.relative_to(ROOT).as_posix()
+        raise SystemExit(f"{name} is not what the results say: run this without --check")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import tools_condition
 from langgraph.types import Command
 
-from tests.conftest import ROOT
 from tests.integrations.conftest import ScriptedModel, calls, open_desk
 from tests.router.conftest import TOOLS
 from toolcrib import Collection, Crib, Passage, Scope, ToolSpec
@@ -481,9 +480,3 @@ def test_an_agent_must_have_what_it_is_always_to_get(desk):
         RoutingNodes(
             desk, ScriptedModel(script=[]), own_tools(), RoutingOptions(always_include=("fly",))
         )
-
-
-def test_the_page_shows_the_graph(desk):
-    drawn = build_routing_graph(desk, ScriptedModel(script=[]), own_tools()).get_graph()
-    page = (ROOT / "docs" / "how-to" / "frameworks.md").read_text("utf-8")
-    assert drawn.draw_mermaid().strip() in page
