@@ -311,6 +311,7 @@ class RoutingNodes:
             ]
         elif step.action == "reclassify":
             missed = summary(specs[0]) if specs else ""
+            update["plan_steps"] = [e for e in update["plan_steps"] if e["state"] == "done"]
             update["needs"].append(missed or " ".join(split_identifier(name)))
         elif step.action == "retry":
             # The call as made: a person may have changed what the model asked for.
@@ -318,7 +319,6 @@ class RoutingNodes:
             update["pending"] += [call for call in made if call["id"] == message.tool_call_id]
         if step.action in {"alternate", "reclassify"}:
             update["tools"] = [each for each in update["tools"] if each != name]
-            update["plan_steps"] = [e for e in update["plan_steps"] if e["tool"] != name]
             update["failed"] += [tool_id] if tool_id else []
         return step
 
@@ -411,21 +411,23 @@ class _Plan(BaseModel):
 def _steps_by_prerequisites(state: RoutingState) -> list[PlanStep]:
     """Steps by the decision: the best tool of each wish, after the tools that it requires.
 
-    Steps that are done, and revised steps, stay.
+    Steps that are done stay, and so do open ones until reflection drops them.
     """
-    if planned := state.get("plan_steps"):
-        return list(planned)
-    decision = decision_of(state)
+    planned, decision = list(state.get("plan_steps", ())), decision_of(state)
     names = {tool_id: name for name, tool_id in state.get("ids", {}).items()}
-    if decision.tools.verdict != "accept":
-        return []
+    if decision.tools.verdict != "accept" or len(_done(state)) < len(planned):
+        return planned
     hits = [hit for hit in decision.tools.tools if names.get(hit.id) in state.get("tools", ())]
     wishes = dict[int, ToolHit]()
     for hit in hits:
         for need in () if hit.needed_for else hit.needs or (0,):
             wishes.setdefault(need, hit)
     ordered = _after_required([hit for _, hit in sorted(wishes.items())], hits)
-    return [{"goal": summary(hit.tool), "tool": names[hit.id], "state": "open"} for hit in ordered]
+    fresh: list[PlanStep] = [
+        {"goal": summary(hit.tool), "tool": names[hit.id], "state": "open"} for hit in ordered
+    ]
+    done = {each["tool"] for each in planned}
+    return [*planned, *(each for each in fresh if each["tool"] not in done)]
 
 
 def _after_required(wanted: Sequence[ToolHit], hits: Sequence[ToolHit]) -> list[ToolHit]:
