@@ -231,7 +231,8 @@ async def index_tools(context: RequestContext, body: IndexBody) -> Response:
             lines.append(Line.of((name, item), tool_id, Entry))
         return lines
 
-    work, held = _work(context, await context.write(read), body.server, prune=body.prune)
+    lines = await context.write(read)
+    work, held = await context.run(lambda: _work(context, lines, body.server, prune=body.prune))
     report = await work.run(context, ignore)
     counts = {each.name: getattr(report, each.name) for each in fields(report)}
     return answer(ToolReport(**counts, quarantined=tuple(held)), full=True)
@@ -280,7 +281,7 @@ async def upload_tools(context: RequestContext, query: ToolUpload, request: Requ
     `problem`.
     """
     lines = await read_upload(context, request, Entry, attrgetter("id"))
-    work, held = _work(context, lines, query.server, prune=query.prune)
+    work, held = await context.run(lambda: _work(context, lines, query.server, prune=query.prune))
     sources: dict[str, str] = {}
 
     def write(crib: Crib, part: list[Entry], listener: Listener) -> IndexReport:
