@@ -160,7 +160,7 @@ Entry: TypeAlias = tuple[str, ToolSpec | Refusal]
 """Source of a tool, and the tool or the reason why it is refused."""
 
 Screen: TypeAlias = Callable[[Iterable[Entry]], list[Entry]]
-"""Replaces entries that may not be indexed by refusals."""
+"""Replaces entries that may not be indexed by refusals, or leaves them out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,23 +223,26 @@ class ToolSync:
         self,
         entries: Iterable[Entry],
         *,
+        held: Sequence[ToolSpec] = (),
         prune: bool = False,
         prune_server: str | None = None,
         progress: Listener = ignore,
     ) -> IndexReport:
         """Write what is new or changed and report every id.
 
-        `prune` also removes tools that no entry names (of `prune_server` only, when given), and
-        lets a skill take such a tool's id, or the reverse. Nothing is removed while any entry is
-        refused: it may stand for one of these tools. `progress` is called after each page, when its
-        tools are durable.
+        Older texts of `held` tools are removed. `prune` also removes tools that no entry names (of
+        `prune_server` only, when given), and lets a skill take such a tool's id, or the reverse.
+        Nothing is pruned while any entry is refused: it may stand for one of these tools.
+        `progress` is called after each page, when its tools are durable.
 
         Raises:
             StoreError: the store refused; what was reported before is durable.
         """
         entries = list(entries)
-        ids = (item.id for _, item in entries if isinstance(item, ToolSpec))
+        ids = [item.id for _, item in entries if isinstance(item, ToolSpec)]
+        ids += [spec.id for spec in held]
         known = _stored_tools(self._store, [None] if prune else _with_ids(ids))
+        withdrawn = {i.id for i in held if i.id in known and known[i.id].kind == i.kind}
         found = self._with_enrichments(entries, known)
         listed = {(item.id, item.kind) for _, item in found if isinstance(item, ToolSpec)}
         gone = {
@@ -248,8 +251,9 @@ class ToolSync:
             if prune and prune_server in (None, tool.server) and (tool_id, tool.kind) not in listed
         }
         plan = _diff(found, known, gone)
+        plan.removed.extend(sorted(withdrawn))
         if prune:
-            plan.prune(gone - plan.items.keys(), "tools")
+            plan.prune(gone - withdrawn - plan.items.keys(), "tools")
         else:
             known = self._with_groups(known, plan)
         before = NamePrefixes.from_meta(self._store.read_meta())

@@ -49,7 +49,10 @@ UNLOCKED_FOLDER_S = 60
 LOGINS_FOLDER = "logins"
 """Folder of the gateway's logins at servers."""
 
-NEIGHBOUR_NAMES = re.compile(rf"library|tenants|{LOGINS_FOLDER}|ledger\.db.*")
+REPLICAS_FOLDER = "replicas"
+"""Folder of the replicas that several serving processes search."""
+
+NEIGHBOUR_NAMES = re.compile(rf"library|tenants|{LOGINS_FOLDER}|{REPLICAS_FOLDER}|ledger\.db.*")
 """Names beside a store of tools that may exist before the store."""
 
 
