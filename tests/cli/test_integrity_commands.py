@@ -97,6 +97,11 @@ class TestApprove:
         assert [each["tool_id"] for each in shown] == ["mail/send_mail", "sums/add"]
         assert "2 held back" in held("approve").stdout
 
+    def test_a_store_that_is_not_there_is_named(self, held):
+        done = held("approve", "--store", "nowhere")
+        assert done.returncode == 3
+        assert "nowhere" in done.stderr
+
     def test_a_named_one_is_approved_as_it_is(self, held):
         seen = held.json("approve")["held"][0]["digest"]
         assert seen in held("approve", "--list").stdout

@@ -294,6 +294,8 @@ def _by_service(url: str, namespace: str | None, settings: Settings) -> Generato
 
 def _approval_store(store: str | None, settings: Settings) -> str:
     if store is not None:
+        if not (build.is_url(store) or Path(store).is_dir()):
+            raise StoreError(f"there is no store in {store}; name the one that holds tools back")
         return store
     return GATEWAY_STORE if Path(GATEWAY_STORE).is_dir() else settings.store
 
