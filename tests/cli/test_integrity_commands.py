@@ -159,6 +159,19 @@ class TestApprove:
         held.json("approve", "--all", *SEEN, "--lock", "mine.lock")
         assert LockFile(held.folder / "mine.lock").servers() == {"mail", "sums"}
 
+    def test_a_lock_file_that_would_hold_back_what_is_served_is_not_written(self, held):
+        with closing(SqliteRecordsDb(held.folder / ".toolcrib" / "ledger.db")) as records_db:
+            met = ToolSpec(**CLEAN), ToolSpec(name="read_mail", server="mail")
+            Quarantine(records_db, "default").keep_first_digests("mail", met)
+        done = held("approve", "mail/send_mail", *SEEN, "--lock", "mine.lock")
+        assert done.returncode == 2
+        assert "mine.lock" in done.stderr
+        assert not (held.folder / "mine.lock").exists()
+        LockFile(held.folder / "mine.lock").approve(met[1:])
+        assert (
+            "1 approved" in held("approve", "mail/send_mail", *SEEN, "--lock", "mine.lock").stdout
+        )
+
     def test_a_damaged_lock_file_stops_it_before_anything_is_approved(self, held):
         (held.folder / "toolcrib.lock").write_text("version: [")
         done = held("approve", "--all", *SEEN)
