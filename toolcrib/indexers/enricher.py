@@ -88,7 +88,7 @@ class EnrichmentAnswer(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Tool to be enriched, siblings that the model distinguishes it from, and its server's tools."""
+    """Tool to be enriched, siblings to distinguish it from, and tools of its server."""
 
     spec: ToolSpec
     siblings: tuple[ToolSpec, ...]

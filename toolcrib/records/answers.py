@@ -27,14 +27,14 @@ NO_TOOL_LEFT = "of the tools that were found none is left"
 class ToolHit:
     """One ranked tool.
 
-    `score` is in [0, 1], higher is better, comparable within one answer only. `probability`
-    that the tool is right, at most the answer's confidence, None where nothing is calibrated.
-    `legs` holds what each leg and the reranker contributed, filled when explained. `needs`: the
-    places (from 0) of the needs that the tool was found for, None where none were asked.
-    `needed_for` are the ids of the tools that need what this one gives, `goes_with` those that
-    brought it as a companion, and `replaced_by` is that of the one to use in its place. `also_on` are the other servers that have the very same tool.
-    `team`: which of two interleaved rankings gave it, None where
-    both did. JSON has `tool` as `spec`, when it is asked for in full.
+    `score` is in [0, 1], higher is better, comparable within one answer only. `probability` that
+    the tool is right, at most the answer's confidence, None where nothing is calibrated. `legs`
+    holds what each leg and the reranker contributed, filled when explained. `needs`: the places
+    (from 0) of the needs that the tool was found for, None where none were asked. `needed_for` are
+    the ids of the tools that need what this one gives, `goes_with` those that brought it as a
+    companion, and `replaced_by` is that of the one to use in its place. `also_on` are the other
+    servers that have the very same tool. `team`: which of two interleaved rankings gave it, None
+    where both did. JSON has `tool` as `spec`, when it is asked for in full.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tool"}

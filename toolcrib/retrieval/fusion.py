@@ -43,9 +43,8 @@ class FusionWeights:
     query to the cosine of its best clause. `examples`: share of the way from the tool's cosine to
     the cosine of its best example. `anti_patterns`: weight by which a query that is closest to an
     anti-pattern lowers the tool. `head`: weight of a log-probability beside a cosine.
-    `prerequisites`: share of a tool's score for the tool that it needs first, `companions` for tools
-    that go with it; 0 adds no such tool.
-    `rrf_k`: constant of reciprocal rank fusion.
+    `prerequisites`: share of a tool's score for the tool that it needs first, `companions` for
+    tools that go with it; 0 adds no such tool. `rrf_k`: constant of reciprocal rank fusion.
     """
 
     method: Literal["convex", "rrf"] = "convex"
@@ -204,7 +203,8 @@ class Candidates:
     """Candidates of a query of `terms` words: the ranking, and the scores behind it.
 
     `trust` maps odds and log-probability of the best tool of a head over examples to the
-    probability that the tool is right; None without a head. `gains` are score gains by their causes, such as learned examples.
+    probability that the tool is right; None without a head. `gains` are score gains by their
+    causes, such as learned examples.
     """
 
     ranking: list[Place]

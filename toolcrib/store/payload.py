@@ -139,7 +139,8 @@ class LinkFacts:
     `needs`: parameters, each with entities of which any one fits. `gives`: effort to get an
     entity's id, by entity. `recommended`: names of tools to use first, each with its parameter, or
     empty for the whole tool. `successors`: names of tools that replace a deprecated tool.
-    `goes_with`: ids or names of companions. `action`: `make` for a tool that adds an entity, `change` for one that edits or removes it.
+    `goes_with`: ids or names of companions. `action`: `make` for a tool that adds an entity,
+    `change` for one that edits or removes it.
     """
 
     needs: tuple[tuple[str, tuple[str, ...]], ...] = ()
