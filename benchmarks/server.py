@@ -4,7 +4,8 @@
 
 The server is the double of the tests: it sends real HTTP, adds a delay to each request, and answers
 by itself in Python, slower than a server. So the processor time of the searching thread is taken,
-without the double's work; the delay of the requests, which follow each other, is added. Tools and requests are those of `data/`.
+without the double's work; the delay of the requests, which follow each other, is added.
+Tools and requests are those of `data/`.
 """
 
 from __future__ import annotations
