@@ -18,13 +18,13 @@ from errno import ECONNREFUSED
 from functools import partial
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 from rich.markup import escape
 
 from toolcrib import build
-from toolcrib.cli.hosts import add_server, list_servers, remove_server
+from toolcrib.cli.hosts import ConfigFile, add_server, list_servers, remove_server
 from toolcrib.cli.opening import GATEWAY_STORE
 from toolcrib.cli.options import (
     GroupWithRun,
@@ -35,13 +35,14 @@ from toolcrib.cli.options import (
     StrictAudit,
     Tags,
 )
-from toolcrib.cli.output import err, out, print_json
+from toolcrib.cli.output import err, out, print_either, print_json
 from toolcrib.cli.progress import index_progress
 from toolcrib.errors import SettingsError, ToolcribError
 from toolcrib.extras import import_extra
+from toolcrib.indexers.readers.mcp_config import ToolFilter
 from toolcrib.problems import exit_code
 from toolcrib.records import Sensitivity
-from toolcrib.settings import Settings, load_settings
+from toolcrib.settings import ProfileSettings, Settings, load_settings
 from toolcrib.store.folder import folders_opened_by
 
 if TYPE_CHECKING:
@@ -252,6 +253,7 @@ def _app(
     metrics: Metrics | None = None,
 ) -> Starlette:
     from toolcrib.access.keys import KeyRing
+    from toolcrib.access.tokens import callers_of
     from toolcrib.http import Anyone, make_app
     from toolcrib.telemetry import Telemetry, log_everything
 
@@ -259,7 +261,8 @@ def _app(
     if metrics is not None:
         telemetry = replace(telemetry, metrics=metrics)
     log_everything(telemetry.logs)
-    callers = KeyRing(namespaces.records_db) if asks_for_keys else Anyone()
+    ring = KeyRing(namespaces.records_db)
+    callers = callers_of(ring, settings.tokens) if asks_for_keys else Anyone()
     return make_app(namespaces, settings, callers=callers, telemetry=telemetry)
 
 
@@ -267,10 +270,12 @@ def _require_key(location: str, settings: Settings) -> None:
     """See that somebody can come in.
 
     Raises:
-        SettingsError: there is no key that holds.
+        SettingsError: there is neither a key that holds nor an issuer of tokens.
     """
     from toolcrib.access.keys import KeyRing
 
+    if settings.tokens is not None:
+        return
     with closing(build.open_records_db(location, settings)) as records_db:
         now = time.time()
         if any(key.state(now) == "active" for key in KeyRing(records_db).list()):
@@ -290,6 +295,16 @@ def _say(url: str, location: str, *, json: bool) -> None:
     sys.stdout.flush()
 
 
+GatewayStore: TypeAlias = Annotated[
+    str, typer.Option(help="Folder or Qdrant URL of the index, the approvals and logins.")
+]
+
+
+Profile: TypeAlias = Annotated[
+    str | None, typer.Option(help="Name of one of gateway.profiles in the settings.")
+]
+
+
 def gateway(
     context: typer.Context,
     config: Annotated[Path, typer.Argument(help="An mcp.json with the servers to stand before.")],
@@ -299,9 +314,7 @@ def gateway(
     ] = "stdio",
     host: Annotated[str, typer.Option(help="Where HTTP listens.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any free one.")] = 8643,
-    store: Annotated[
-        str, typer.Option(help="Folder or Qdrant URL of the index and the approvals.")
-    ] = GATEWAY_STORE,
+    store: GatewayStore = GATEWAY_STORE,
     lock: Annotated[
         Path | None,
         typer.Option(help="File of approved tools; servers that are not in it are locked there."),
@@ -314,6 +327,7 @@ def gateway(
     pin: Annotated[
         list[str] | None, typer.Option(help="Id of a tool to show always; may be repeated.")
     ] = None,
+    profile: Profile = None,
     no_audit: NoAudit = False,
     strict: StrictAudit = False,
     json: Annotated[
@@ -330,21 +344,21 @@ def gateway(
 
     report = stderr_reporter(as_json=json)
     try:
-        settings = load_settings(context.obj)
-        if no_audit:
-            settings = settings.model_copy(update={"audit": False})
+        settings, part = _of_profile(load_settings(context.obj), profile)
+        settings = settings.model_copy(update={"audit": settings.audit and not no_audit})
         serving = ServeOptions(
             config=config,
             env=os.environ,
             address=(host, port) if transport == "http" else None,
             store=store,
             lock=lock,
-            servers=tuple(server or ()),
+            servers=tuple(server or part.servers),
+            tools=ToolFilter((part.include,) if part.include else (), part.exclude),
             strict=strict,
         )
         options = GatewayOptions(
-            tags=frozenset(tag) if tag else None,
-            max_sensitivity=max_sensitivity,
+            tags=frozenset(tag or part.tags) or None,
+            max_sensitivity=max_sensitivity or part.max_sensitivity,
             pinned=tuple(pin or ()),
             report=report,
             # Of each run by itself: what is shown ends with it, and the gateway goes on.
@@ -356,6 +370,63 @@ def gateway(
         raise typer.Exit(exit_code(error)) from None
 
 
+def _of_profile(settings: Settings, name: str | None) -> tuple[Settings, ProfileSettings]:
+    """Settings of a profile, and the profile; an empty one without a name."""
+    if name is None:
+        return settings, ProfileSettings()
+    part = settings.gateway.profile(name)
+    return settings.model_copy(update={"gateway": settings.gateway.with_profile(part)}), part
+
+
+def login(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the server.")],
+    config: ConfigFile = Path("mcp.json"),
+    store: GatewayStore = GATEWAY_STORE,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the link, and open nothing.")
+    ] = False,
+    port: Annotated[
+        int,
+        typer.Option(min=0, max=65_535, help="Where the browser comes back to; 0: any free port."),
+    ] = 0,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that the login may take.")] = 300,
+    json: Json = False,
+) -> None:
+    """Log in at a server that asks for authorisation (OAuth); a running gateway then uses it."""
+    import_extra("fastmcp", "the gateway", "gateway")
+    from toolcrib.gateway.logins import LoginOptions
+    from toolcrib.gateway.serve import ServeOptions, log_in_at
+
+    serving = ServeOptions(config=config, env=os.environ, store=store)
+
+    def show(link: str) -> None:
+        err.print("Log in with a browser on this machine:", highlight=False)
+        typer.echo(link, err=True)
+
+    how = LoginOptions(show, opens=not no_browser, port=port, timeout_s=timeout)
+    is_kept = log_in_at(name, serving, load_settings(context.obj), how)
+    text = "is logged in" if is_kept else "asks for no login"
+    print_either({"server": name, "logged_in": is_kept}, f"{escape(name)} {text}", json=json)
+
+
+def logout(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the server.")],
+    config: ConfigFile = Path("mcp.json"),
+    store: GatewayStore = GATEWAY_STORE,
+    json: Json = False,
+) -> None:
+    """Forget the login at a server; a running gateway uses it until its tokens end."""
+    import_extra("fastmcp", "the gateway", "gateway")
+    from toolcrib.gateway.serve import ServeOptions, log_out_of
+
+    serving = ServeOptions(config=config, env=os.environ, store=store)
+    was_kept = log_out_of(name, serving, load_settings(context.obj))
+    text = "is logged out" if was_kept else "was not logged in"
+    print_either({"server": name, "logged_out": was_kept}, f"{escape(name)} {text}", json=json)
+
+
 gateway_app = typer.Typer(
     cls=GroupWithRun,
     no_args_is_help=True,
@@ -365,3 +436,5 @@ gateway_app.command("run")(gateway)
 gateway_app.command("add")(add_server)
 gateway_app.command("remove")(remove_server)
 gateway_app.command("list")(list_servers)
+gateway_app.command("login")(login)
+gateway_app.command("logout")(logout)

@@ -32,7 +32,7 @@ from yaml import YAMLError
 from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.indexers.points import FieldWeights
-from toolcrib.records import Collection
+from toolcrib.records import Collection, Sensitivity
 from toolcrib.records.codec import faults
 from toolcrib.records.turns import ModelUse, Price
 from toolcrib.retrieval.fusion import FusionWeights, PassageWeights
@@ -246,8 +246,42 @@ class ServiceSettings(_Section):
     reports: str | None = None
 
 
+class TokenSettings(_Section):
+    """Tokens of an issuer (OAuth, OpenID Connect) that callers may send in place of a key.
+
+    A token is a JWT of the `issuer` for the `audience`, best the public URL of this service or
+    gateway, signed by a key at `jwks_url` (default: as the issuer's metadata say). `scopes`: what
+    a token with a scope is granted, in the fields of a key's grant; the first scope that a token
+    has counts.
+    """
+
+    issuer: str = Field(pattern=r"^https?://")
+    audience: str = Field(min_length=1)
+    jwks_url: str | None = Field(default=None, pattern=r"^https?://")
+    scopes: dict[str, dict[str, Any]] = Field(min_length=1)
+
+
 FlowMode: TypeAlias = Literal["off", "ask", "refuse"]
 CallTools: TypeAlias = Literal["one", "by_risk"]
+
+
+class ProfileSettings(_Section):
+    """Profile of the gateway, which `--profile` chooses: a part of its tools, and other settings.
+
+    `include` and `exclude` are globs of ids (`SERVER/NAME`); exclude wins. Empty lists restrict
+    nothing. The other fields are those of the gateway; without a value the gateway's own holds.
+    """
+
+    servers: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    max_sensitivity: Sensitivity | None = None
+    pinned: tuple[str, ...] | None = None
+    pass_through: int | None = Field(default=None, ge=0)
+    k: int | None = Field(default=None, ge=1, le=50)
+    token_budget: int | None = Field(default=None, ge=1)
+    max_calls: int | None = Field(default=None, ge=1)
 
 
 class GatewaySettings(_Section):
@@ -260,6 +294,8 @@ class GatewaySettings(_Section):
     `guidance`: append a hint to a result if the agent is stuck. `flow`: `ask` the user, or
     `refuse`, where a tool would send out private data after text of others was read.
     `call_tools`: call found tools by `one` tool, or by three with annotations, `by_risk`.
+    `logins`: place of logins at servers, files beside the store or the system's `keyring`; the
+    files are encrypted by `logins_secret`. `profiles`: parts of the gateway, by name.
     """
 
     pass_through: int = Field(default=30, ge=0)
@@ -275,6 +311,28 @@ class GatewaySettings(_Section):
     guidance: bool = True
     flow: FlowMode = "off"
     call_tools: CallTools = "one"
+    logins: Literal["file", "keyring"] = "file"
+    logins_secret: SecretStr | None = None
+    profiles: dict[str, ProfileSettings] = Field(default_factory=dict[str, ProfileSettings])
+
+    def profile(self, name: str) -> ProfileSettings:
+        """Profile of this name.
+
+        Raises:
+            SettingsError: there is none.
+        """
+        if name not in self.profiles:
+            raise SettingsError(
+                f"gateway.profiles has no {name!r}{did_you_mean(nearest(name, self.profiles))}"
+            )
+        return self.profiles[name]
+
+    def with_profile(self, profile: ProfileSettings) -> Self:
+        """Copy with the settings of a profile."""
+        given = profile.model_dump(exclude_none=True)
+        return self.model_copy(
+            update={name: value for name, value in given.items() if name in type(self).model_fields}
+        )
 
 
 class _SettingsFile(YamlConfigSettingsSource):
@@ -363,6 +421,7 @@ class Settings(BaseSettings):
     server: ServerSettings = ServerSettings()
     service: ServiceSettings = ServiceSettings()
     gateway: GatewaySettings = GatewaySettings()
+    tokens: TokenSettings | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -18,7 +18,7 @@ LINES = {
     "search x --server f": {"files"},
     "search x --tag ": {"safe"},
     "search x --as openai": {"openai", "openai-namespaces"},
-    "index tools.jsonl --format mcp-": {"mcp-servers", "mcp-live"},
+    "index tools.jsonl --format mcp-": {"mcp-servers", "mcp-live", "mcp-skills"},
     "index-docs x --sensitivity p": {"public", "pii"},
     "eval run --system ours": {"ours"},
     "show nothing/": set(),

@@ -41,7 +41,7 @@ def test_an_unknown_topic_names_the_nearest():
     assert "'gateway'" in str(done.exception)
 
 
-@pytest.mark.parametrize("kind", ["settings", "toolspec", "overlay"])
+@pytest.mark.parametrize("kind", ["settings", "toolspec", "overlay", "mcp"])
 def test_a_schema_is_one_that_validators_take(kind):
     # Patterns are JavaScript's, which Python's own regular expressions do not all read.
     schema = json.loads(printed("schema", kind))
@@ -61,3 +61,24 @@ def test_the_schema_of_an_overlay_takes_every_name_of_a_field():
     jsonschema.validate(yaml.safe_load(overlay), schema)
     with pytest.raises(jsonschema.ValidationError, match="price"):
         jsonschema.validate({"tools": {"mail/*": {"price": 1}}}, schema)
+
+
+def test_the_schema_of_an_mcp_json_takes_what_hosts_write_and_no_other_type():
+    schema = json.loads(printed("schema", "mcp"))
+    entry = {
+        "httpUrl": "https://example.com/mcp",
+        "headers": {"X-Team": "a", "X-Number": 1},
+        "excludeTools": ["drop_*"],
+        "alwaysAllow": ["read"],
+        "toolcrib": {"tags": ["out"], "sensitivity": "internal"},
+    }
+    jsonschema.validate({"mcpServers": {"tickets": entry}, "inputs": []}, schema)
+    jsonschema.validate({"servers": {"clock": {"command": "c", "args": [1], "env": {}}}}, schema)
+    for wrong in (
+        {"args": "-v"},
+        {"disabledTools": "drop"},
+        {"toolcrib": {"tag": ["out"]}},
+        {"toolcrib": {"sensitivity": "none"}},
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({"mcpServers": {"clock": {"command": "c", **wrong}}}, schema)

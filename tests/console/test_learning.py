@@ -21,20 +21,22 @@ def teaching():
         headers = {"Authorization": f"Bearer {started.writer}"}
         with httpx2.Client(base_url=started.url, headers=headers) as client:
             client.post("/v1/tools", json={"tools": TOOLS})
-            for session in "abc":
-                turn = {"text": f"tell the team {session}", "metadata": {"session": session}}
+            for session in range(20):
+                turn = {"text": f"tell the team {session}", "metadata": {"session": f"{session}"}}
                 told = {"decision_id": client.post("/v1/route", json=turn).json()["id"]}
                 client.post(
                     "/v1/outcomes", json={**told, "tool": "chat/post", "outcome": "success"}
                 )
+            client.post("/v1/learning/replay")
         yield started
 
 
 def test_what_was_learned_is_seen_switched_off_and_taken_back(browse, teaching):
     page = browse("#/learning", at=teaching, key=teaching.writer)
-    expect(page.locator("h1 small")).to_have_text("3 observations")
+    expect(page.locator("h1 small")).to_have_text("20 observations")
     expect(page.get_by_role("region", name="Servers")).to_contain_text("live")
     expect(page.get_by_role("region", name="Tools")).to_contain_text("50\u00a0%")
+    expect(page.get_by_role("region", name="Calls of agents")).to_contain_text("chat/post")
     page.get_by_role("button", name="Turn off").click()
     expect(page.get_by_role("region", name="Tools")).to_contain_text("no: learning is off")
     page.get_by_role("button", name="Take back chat/post").click()

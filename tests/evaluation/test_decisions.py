@@ -83,6 +83,14 @@ def test_a_rate_is_a_mean_over_the_decisions_that_it_is_known_of():
 def test_a_reported_call_counts_as_something_said():
     log = [*many(2), outcome_record("0", "mail/send", "success", at=MARCH)]
     assert summarise(log).feedback == 1
+    assert summarise(log).calls == {"mail/send": Share(1.0, 1)}
+
+
+def test_calls_are_counted_by_tool_with_the_share_that_succeeded():
+    told = [("0", "mail/send", "success"), ("1", "mail/send", "failure"), ("1", "a", "success")]
+    log = [*many(2), *(outcome_record(*each, at=MARCH) for each in told)]
+    calls = summarise(log).calls
+    assert list(calls.items()) == [("mail/send", Share(0.5, 2)), ("a", Share(1.0, 1))]
 
 
 def test_confidence_is_held_against_success():

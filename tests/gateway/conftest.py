@@ -24,6 +24,7 @@ from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.config import read_config
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Storage
+from toolcrib.gateway.logins import Logins
 from toolcrib.gateway.upstream import Intervals
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.settings import RecoverySettings
@@ -136,6 +137,7 @@ class Behind:
         locks: bool = False,
         strict: bool = False,
         only: tuple[str, ...] = (),
+        logins: Logins | None = None,
         **how: Any,
     ) -> Gateway:
         """A gateway, quick to notice, whose index is in the folder; `how` are options or settings.
@@ -156,7 +158,7 @@ class Behind:
         return Gateway(
             read_config(self.config(**servers), {}, only),
             settings,
-            Storage(str(self.store), records_db, approval),
+            Storage(str(self.store), records_db, approval, logins),
             GatewayOptions(
                 **{"report": self.say, "is_shared": True, "intervals": QUICK, **options}
             ),

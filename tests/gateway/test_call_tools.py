@@ -61,7 +61,7 @@ async def test_each_call_tool_is_listed_with_its_annotations(behind: Behind):
     ) as client:
         listed = {each.name: each for each in await client.list_tools()}
 
-    assert list(listed) == ["find_tools", "describe_tools", *CALL_TOOLS]
+    assert list(listed) == ["find_tools", "describe_tools", *CALL_TOOLS, "check_tools"]
     hints = {name: listed[name].annotations for name in CALL_TOOLS}
     assert [each.read_only_hint for each in hints.values()] == [True, False, False]
     assert [each.destructive_hint for each in hints.values()] == [None, False, True]
@@ -96,7 +96,7 @@ async def test_an_answer_names_the_call_tool_and_another_one_refuses_with_it(beh
 
 async def test_by_default_there_is_one_call_tool(behind: Behind):
     async with behind.client({"files": behind.entry("files", DROP)}) as client:
-        assert await names(client) == ["find_tools", "describe_tools", "call_tool"]
+        assert await names(client) == ["find_tools", "describe_tools", "call_tool", "check_tools"]
         answer = await found(client)
         assert "call_by" not in answer["tools"][0]
         assert "was not made" not in await said(

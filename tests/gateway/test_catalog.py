@@ -105,7 +105,7 @@ def provider(note: str = "", **fields):
     async def never(*_given):
         raise AssertionError
 
-    made = CatalogProvider(index, Scope(), lambda _: now["note"], never)
+    made = CatalogProvider(index, Scope, lambda _: now["note"], never)
     return made, now
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import nullcontext
 from functools import partial
+from typing import Any
 
 import pytest
+from fastmcp import Client
 from mcp.client.subscriptions import listen
 from mcp.types import ToolListChangedNotification
 
@@ -18,9 +20,12 @@ from tests.gateway.conftest import (
     LONG_S,
     Behind,
     found,
+    said,
     until,
     until_listed,
 )
+from toolcrib.gateway.config import ConfigFile
+from toolcrib.gateway.gateway import Gateway
 
 
 @pytest.mark.parametrize("options", [(), ("--modern",)], ids=["handshake", "since 2026"])
@@ -112,3 +117,63 @@ async def test_clients_hear_how_it_goes(behind: Behind):
         "toolcrib",
         "post: down: its process ended; stderr ended with 'out of luck'; it is tried again",
     ) in heard
+
+
+# -- changes of the configuration ------------------------------------------------------------------
+
+
+def following(behind: Behind, **servers: Any) -> Gateway:
+    """A gateway that reads its mcp.json again."""
+    file = ConfigFile(behind.config(**servers), {})
+    return behind.make(servers, config=(file, file.stamp()))
+
+
+@pytest.mark.slow
+async def test_servers_come_and_go_with_the_file_and_clients_are_told(behind: Behind):
+    told = asyncio.Event()
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            told.set()
+
+    post, fax = behind.entry("post", ECHO), behind.entry("fax", FAX)
+    gateway = following(behind, post=post)
+    options = {"mode": "legacy", "message_handler": hear}
+    async with behind.client(gateway, **options) as client:
+        assert await is_found(client, "post__echo")
+        connection = gateway.pool["post"]
+        told.clear()
+
+        behind.config(post=post, fax=fax)
+        await until(lambda: is_found(client, "fax__send_fax"))
+        await told.wait()
+        assert gateway.pool["post"] is connection
+        assert await said(client, "fax__send_fax") == "{}"
+
+        behind.config(post=post, fax={**fax, "disabled": True})
+        await until(lambda: is_unknown(client, "fax__send_fax"))
+        assert not await is_found(client, "fax__send_fax")
+        assert ("info", "fax: taken out") in behind.said
+
+        behind.config(post={**post, "toolcrib": {"disabled": ["echo"]}}, fax=fax)
+        await until(lambda: is_found(client, "fax__send_fax"))
+        await until(lambda: is_unknown(client, "post__echo"))
+
+
+@pytest.mark.slow
+async def test_a_file_that_cannot_be_used_changes_nothing(behind: Behind):
+    gateway = following(behind, post=behind.entry("post", ECHO))
+    async with behind.client(gateway) as client:
+        for broken in ("{", "{}"):
+            behind.said.clear()
+            (behind.folder / "mcp.json").write_text(broken)
+            await until(lambda: any("stay as they are" in text for _, text in behind.said))
+        assert await is_found(client, "post__echo")
+
+
+async def is_found(client: Client[Any], name: str) -> bool:
+    return name in {each["name"] for each in (await found(client, "echo send fax"))["tools"]}
+
+
+async def is_unknown(client: Client[Any], name: str) -> bool:
+    return "There is no tool" in await said(client, name)

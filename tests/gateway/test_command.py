@@ -65,7 +65,11 @@ async def use(client):
     return listed, answer.structured_content["tools"][0]["name"], called.structured_content
 
 
-WANTED = (["find_tools", "describe_tools", "call_tool"], "post__echo", {"given": {"word": "hi"}})
+WANTED = (
+    ["find_tools", "describe_tools", "call_tool", "check_tools"],
+    "post__echo",
+    {"given": {"word": "hi"}},
+)
 
 
 @pytest.mark.slow
@@ -191,7 +195,7 @@ async def test_options_narrow_what_there_is(behind: Behind, monkeypatch):
     assert "missing" not in answer
     assert hidden.is_error
     assert texts(hidden)[0].startswith("There is no tool 'vault__echo'")
-    assert shown == ["post__echo", "find_tools", "describe_tools", "call_tool"]
+    assert shown == ["post__echo", "find_tools", "describe_tools", "call_tool", "check_tools"]
 
 
 @pytest.mark.slow
@@ -214,3 +218,31 @@ async def test_what_is_shown_of_an_index_run_ends_with_it(behind: Behind):
                 await client.call_tool("find_tools", {"query": "announce"})
 
     assert log.read_text().endswith("post: 2 tools\n")
+
+
+@pytest.mark.e2e
+async def test_a_profile_serves_its_part_by_its_own_settings(behind: Behind, monkeypatch):
+    drop = {"name": "drop_all", "description": "Repeat what is dropped."}
+    config = behind.config(post=behind.entry("post", ECHO, drop), fax=behind.entry("fax", ECHO))
+    part = {"servers": ["post"], "exclude": ["post/drop_*"], "pass_through": 9}
+    monkeypatch.setitem(ENV, "TOOLCRIB_GATEWAY__PROFILES", json.dumps({"writing": part}))
+    program, *arguments = [*COMMAND, str(config), "--store", str(behind.store)]
+    server = StdioServerParameters(
+        command=program, args=[*arguments, "--profile", "writing"], env=ENV
+    )
+    async with Client(server) as client:
+
+        async def is_there() -> bool:
+            return [tool.name for tool in (await client.list_tools()).tools] == ["post__echo"]
+
+        await until(is_there)
+        refused = await client.call_tool("post__drop_all", {})
+
+    assert refused.is_error
+
+
+def test_a_profile_that_is_not_there_is_named(behind: Behind, monkeypatch):
+    monkeypatch.setenv("TOOLCRIB_GATEWAY__PROFILES", '{"writing": {}}')
+    result = CliRunner().invoke(app, ["gateway", str(behind.config()), "--profile", "writin"])
+    assert result.exit_code == 2
+    assert "did you mean" in result.output

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from toolcrib.errors import SettingsError, SourceError
-from toolcrib.gateway.config import Overlay, read_config
-from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget
+from toolcrib.gateway.config import read_config
+from toolcrib.indexers.readers.mcp_config import HttpTarget, Overlay, StdioTarget
 from toolcrib.records import ToolSpec
 
 LOCAL = {"command": "npx", "args": ["-y", "post"], "env": {"TOKEN": "${TOKEN}"}}

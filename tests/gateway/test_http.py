@@ -20,6 +20,7 @@ from mcp.client.subscriptions import listen
 from mcp.types import ToolListChangedNotification
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.access.issuer import AUDIENCE, issuing
 from tests.gateway.conftest import ECHO, FAX, LONG_S, Behind, texts, until, web_server
 from tests.gateway.test_command import COMMAND, ENV, HELLO, WANTED, use
 from toolcrib.access.keys import Grant, KeyRing
@@ -309,3 +310,64 @@ async def test_a_clients_key_reaches_no_server(guarded):
     assert told["headers"]["x-ours"] == "1"
     assert "authorization" not in told["headers"]
     assert text not in json.dumps(told)
+
+
+@pytest.mark.e2e
+async def test_tokens_of_an_issuer_let_in_beside_keys(behind: Behind, monkeypatch):
+    behind.config(mail=behind.entry("mail", ECHO), fax=behind.entry("fax", FAX))
+    _, key = keys(behind).create("first", Grant())
+    with issuing() as issuer:
+        monkeypatch.setitem(ENV, "TOOLCRIB_TOKENS", json.dumps(issuer.settings()))
+        with serving(behind) as url:
+            async with httpx2.AsyncClient() as stranger:
+                refused = await stranger.post(url, json=HELLO, headers=ACCEPTED)
+                path = "/.well-known/oauth-protected-resource/mcp"
+                metadata = (await stranger.get(url.removesuffix("/mcp") + path)).json()
+            seen: list[list[str]] = []
+            for text in (key, issuer.token("tools.read"), issuer.token("tools.mail")):
+                async with with_key(url, text) as client:
+                    found = await client.call_tool("find_tools", {"query": "fax echo", "k": 9})
+                    tools = found.structured_content["tools"]
+                    seen.append(sorted(each["name"] for each in tools))
+            forbidden = {**ACCEPTED, "Authorization": f"Bearer {issuer.token('openid')}"}
+            async with httpx2.AsyncClient(headers=forbidden) as client:
+                unknown = await client.post(url, json=HELLO)
+
+    assert (refused.status_code, unknown.status_code) == (401, 401)
+    assert (
+        f'resource_metadata="https://tools.example.com{path}"'
+        in (refused.headers["www-authenticate"])
+    )
+    assert metadata["resource"] == AUDIENCE
+    assert metadata["authorization_servers"][0].rstrip("/") == issuer.url
+    assert metadata["scopes_supported"] == ["tools.admin", "tools.mail", "tools.read"]
+    assert seen == [["fax__send_fax", "mail__echo"]] * 2 + [["mail__echo"]]
+
+
+@pytest.mark.e2e
+async def test_a_cancelled_request_is_answered_as_cancelled(tmp_path_factory):
+    behind = Behind(tmp_path_factory.mktemp("cancelled"))
+    with web_server() as web:
+        behind.config(web={"url": web.url})
+        with serving(behind) as url:
+            async with httpx2.AsyncClient(headers=ACCEPTED, timeout=60) as client:
+                hello = await client.post(url, json=HELLO)
+                client.headers["mcp-session-id"] = hello.headers["mcp-session-id"]
+                params = {"name": "web__hang", "arguments": {}, "_meta": {"progressToken": "p"}}
+                call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+                cancel = {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/cancelled",
+                    "params": {"requestId": 7},
+                }
+                sent: list[dict[str, object]] = []
+                async with client.stream("POST", url, json=call) as stream:
+                    async for line in stream.aiter_lines():
+                        if line.startswith("data: "):
+                            sent.append(json.loads(line.removeprefix("data: ")))
+                            if len(sent) == 1:
+                                await client.post(url, json=cancel)
+
+    assert sent[0]["method"] == "notifications/progress"
+    assert sent[1]["id"] == 7
+    assert "cancelled" in str(sent[1]["error"])

@@ -184,7 +184,7 @@ async def test_without_documents_there_is_no_search_for_them(behind: Behind):
     gateway = behind.make({"post": behind.entry("post", ECHO)})
     async with behind.client(gateway) as client:
         await ready(gateway)
-        assert await names(client) == ["find_tools", "describe_tools", "call_tool"]
+        assert await names(client) == ["find_tools", "describe_tools", "call_tool", "check_tools"]
         called = await said(client, "find_knowledge", query="x")
 
     assert called.startswith("There is no tool 'find_knowledge'")

@@ -39,7 +39,7 @@ async def test_the_search_stays_while_a_server_starts_that_may_have_more(behind)
     servers = {"post": behind.entry("post", MAIL), "late": late}
 
     async with behind.client(servers, pass_through=9, settled=False) as client:
-        await until_listed(client, "find_tools", "describe_tools", "call_tool")
+        await until_listed(client, "find_tools", "describe_tools", "call_tool", "check_tools")
         start.touch()
         await until_listed(client, "late__book_room", "post__send_mail")
 
@@ -88,7 +88,7 @@ async def test_whole_schemas_come_where_they_are_asked_for(behind):
     servers = {"post": behind.entry("post", MAIL, ROOM)}
     async with behind.client(servers, schemas=True, token_budget=40) as client:
         answer = await found(client, "send a mail", k=None)
-        assert await names(client) == ["find_tools", "call_tool"]
+        assert await names(client) == ["find_tools", "call_tool", "check_tools"]
 
     assert answer["tools"] == [{**MAIL, "name": "post__send_mail"}]
 
@@ -136,7 +136,14 @@ async def test_pinned_and_always_active_tools_are_shown_beside_the_search(behind
         await until(lambda: said_so in behind.said)
 
     named = [tool.name for tool in shown]
-    assert named == ["post__book_room", "post__echo", "find_tools", "describe_tools", "call_tool"]
+    assert named == [
+        "post__book_room",
+        "post__echo",
+        "find_tools",
+        "describe_tools",
+        "call_tool",
+        "check_tools",
+    ]
     about = "Here are tools of: post (3 tools: book, mail, room, echo)."
     assert shown[2].description.endswith(about)
 

@@ -118,6 +118,7 @@ async def test_a_slow_server_is_waited_for_and_then_named_as_missing(behind: Beh
             "find_tools",
             "describe_tools",
             "call_tool",
+            "check_tools",
         ]
         await gateway.index.is_open.wait()
         await gateway.pool["steady"].settled.wait()

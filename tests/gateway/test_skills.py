@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from hashlib import sha256
 
-from tests.gateway.conftest import ECHO, Behind, found, names, quick_settings, said
+import pytest
+from fastmcp import Client
+from fastmcp.skills import SkillsClientExtension
+from mcp import MCPError
+
+from tests.gateway.conftest import ECHO, Behind, found, names, quick_settings, ready, said
 from toolcrib import Crib
 
 TEXT = "---\nname: pdf-forms\ndescription: Fill in PDF forms.\n---\nFind the fields first.\n"
@@ -81,8 +86,59 @@ async def test_a_search_before_the_index_is_open_says_so(skills: Behind):
     gateway = skills.make({"post": skills.entry("post", ECHO)})
     with Crib.open(skills.store, settings=quick_settings()) as crib:
         gateway._search.open(crib)
-    tool = gateway._search._skills.get("find_skills")
+    tool = gateway._search.skills.get("find_skills")
     assert tool is not None
-    answer = await gateway._search._skills._find({"query": "a form"}, None)
+    answer = await gateway._search.skills._find({"query": "a form"}, None)
     assert answer.is_error
     assert "still being opened" in answer.content[0].text
+
+
+# -- MCP's extension for skills --------------------------------------------------------------------
+
+FORMS = "skill://skills/pdf-forms"
+
+
+async def test_a_client_lists_skills_and_verifies_their_files(skills: Behind):
+    gateway = skills.make({"post": skills.entry("post", ECHO)})
+    async with Client(gateway.server, extensions=[SkillsClientExtension()]) as client:
+        await ready(gateway)
+        (entry,) = await client.list_skills()
+        assert (await client.get_skill(entry.uri)) == entry
+        (listed,) = await client.list_resources()
+        read = {each.uri: await client.read_resource(each.uri) for each in entry.resources}
+        with pytest.raises(MCPError, match="No skill is served"):
+            await client.get_skill("skill://skills/other/SKILL.md")
+
+    assert entry.uri == str(listed.uri) == f"{FORMS}/SKILL.md"
+    assert entry.frontmatter.root == {"name": "pdf-forms", "description": "Fill in PDF forms."}
+    assert entry.meta == {"toolcrib/left_out": ["logo.png"]}
+    assert [each.uri for each in entry.resources] == [entry.uri, f"{FORMS}/scripts/fill.py"]
+    for each in entry.resources:
+        content = read[each.uri][0].text.encode()
+        assert each.digest == f"sha256:{sha256(content).hexdigest()}"
+        assert each.size == len(content)
+    assert read[entry.uri][0].text == TEXT.replace("---\nFind", "---\n\nFind")
+
+
+async def test_skills_out_of_scope_are_neither_listed_nor_read(skills: Behind):
+    servers = {"post": {**skills.entry("post", ECHO), "toolcrib": {"tags": ["home"]}}}
+    gateway = skills.make(servers, tags=frozenset({"home"}))
+    async with Client(gateway.server, extensions=[SkillsClientExtension()]) as client:
+        await ready(gateway)
+        assert await client.list_skills() == []
+        assert await client.list_resources() == []
+        with pytest.raises(MCPError):
+            await client.read_resource(f"{FORMS}/SKILL.md")
+
+
+async def test_a_skill_that_the_extension_has_no_name_for_is_found_alone(behind: Behind):
+    folder = behind.folder / "skills" / "Forms"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(TEXT.replace("pdf-forms", "PDF forms"))
+    with Crib.open(behind.store, settings=quick_settings()) as crib:
+        crib.index_tools(behind.folder / "skills")
+    gateway = behind.make({"post": behind.entry("post", ECHO)})
+    async with Client(gateway.server, extensions=[SkillsClientExtension()]) as client:
+        await ready(gateway)
+        assert await client.list_skills() == []
+        assert "find_skills" in await names(client)

@@ -191,6 +191,40 @@ def test_how_many_is_meant_as_well_as_it_can_be(wire, k):
 @pytest.mark.slow
 def test_only_what_is_served_is_announced(wire):
     changing = {kind: {"listChanged": True} for kind in ("tools", "prompts", "resources")}
-    assert wire.hello["capabilities"] == {**changing, "logging": {}}
+    listing = {"toolcrib/tools-list": {"query": True, "filter": ["namePatterns"]}}
+    assert wire.hello["capabilities"] == {**changing, "logging": {}, "experimental": listing}
     assert wire.hello["serverInfo"]["name"] == "toolcrib"
     assert "call find_tools" in wire.hello["instructions"]
+
+
+# -- a list by a query or a filter -----------------------------------------------------------------
+
+
+def listed(wire: Wire, **params: Any) -> tuple[list[str], dict[str, Any]]:
+    """Names of the listed tools, and what the answer says of them."""
+    result = wire.request("tools/list", **params)[0]["result"]
+    return [tool["name"] for tool in result["tools"]], result.get("_meta", {})
+
+
+def test_a_list_with_a_query_has_the_best_tools_and_how_sure_they_are(wire):
+    result = wire.request("tools/list", query="repeat what is said")[0]["result"]
+    first, *others = result["tools"]
+    assert first["name"].endswith("_echo")
+    assert "inputSchema" in first
+    scores = [tool["_meta"]["toolcrib/score"] for tool in (first, *others)]
+    assert scores == sorted(scores, reverse=True)
+    assert result["_meta"]["toolcrib/verdict"] in {"accept", "abstain"}
+    assert wire.call(first["name"], to="Ada")[0]["structuredContent"] == {"given": {"to": "Ada"}}
+
+
+def test_a_list_with_a_filter_has_the_tools_of_its_patterns(wire):
+    names, meta = listed(wire, filter={"namePatterns": ["old__*", "new__ech?"]})
+    assert (names, meta) == (["new__echo", "old__echo", "old__noise", "old__progress"], {})
+    both = listed(wire, query="repeat what is said", filter={"namePatterns": ["new__*"]})[0]
+    assert both[0] == "new__echo"
+    assert all(name.startswith("new__") for name in both)
+
+
+@pytest.mark.parametrize("params", [{"filter": {"tags": ["a"]}}, {"query": " "}, {"query": 7}])
+def test_a_list_by_what_it_does_not_take_is_an_error(wire, params):
+    assert wire.request("tools/list", **params)[0]["error"]["code"] == -32602

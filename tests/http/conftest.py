@@ -16,6 +16,7 @@ import pytest
 from tests.conformance.serving import answering
 from toolcrib import Settings
 from toolcrib.access.keys import Grant, KeyRing
+from toolcrib.access.tokens import callers_of
 from toolcrib.http import make_app
 from toolcrib.router.settings import RecoverySettings
 from toolcrib.settings import ContextSettings, EncoderSettings, LearningSettings, ServiceSettings
@@ -104,7 +105,7 @@ def running(
         app = make_app(
             namespaces,
             settings,
-            callers=callers or KeyRing(namespaces.records_db),
+            callers=callers or callers_of(KeyRing(namespaces.records_db), settings.tokens),
             telemetry=telemetry,
         )
         with answering(app) as url:

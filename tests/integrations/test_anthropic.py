@@ -15,9 +15,11 @@ from toolcrib.integrations.anthropic import (
     InlineTools,
     deferred_tools,
     search_result,
+    step_blocks,
     turn_blocks,
     turn_tools,
 )
+from toolcrib.integrations.selection import StepOptions
 
 POST = Scope(servers=frozenset({"post"}))
 
@@ -91,6 +93,17 @@ def test_a_turn_defines_new_tools_and_removes_stale_ones(desk):
     assert ask("track a parcel") == [("tool_addition", "tool_definition", TRACK)]
     assert ask("track the other parcel") == [("tool_removal", "tool_reference", SEND)]
     assert ask("send a mail to Ana") == [("tool_addition", "tool_reference", SEND)]
+
+
+def test_a_step_adds_the_tools_of_its_words_and_tells_their_tokens(desk):
+    state = InlineTools()
+    turn_blocks(desk, "send a mail to Ana", state, k=1)
+    state.call(SEND, {"to": "Ana"})
+    first, steps = state.tokens, StepOptions(first=1, added=1)
+    blocks = step_blocks(desk, "Now I track the parcel.", state, steps=steps)
+    assert changes(blocks) == [("tool_addition", "tool_definition", TRACK)]
+    assert state.tokens > first > 0
+    assert step_blocks(desk, "Now I track the parcel.", state, steps=steps) == []
 
 
 def test_a_called_tool_stays_and_a_changed_one_is_defined_anew():

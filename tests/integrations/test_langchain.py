@@ -10,8 +10,9 @@ from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from tests.integrations.conftest import ScriptedModel, calls, open_desk
-from tests.router.conftest import TOOLS
-from toolcrib import Scope
+from tests.router.conftest import TOOLS, free_of_models
+from toolcrib import Crib, Scope
+from toolcrib.build import MEMORY
 from toolcrib.errors import SettingsError
 from toolcrib.integrations.langchain import ToolcribMiddleware, ToolcribRetriever, turn_of
 from toolcrib.integrations.selection import StepOptions
@@ -270,6 +271,96 @@ async def test_a_model_finds_a_tool_that_it_lacks_by_its_own_search(desk):
     assert said[4].text == "done for "
 
 
+# -- tools within the conversation -----------------------------------------------------------------
+
+
+class ClaudeModel(ScriptedModel):
+    """Says of itself what LangChain's models of Anthropic say."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "anthropic-chat"
+
+
+def inline_agent(crib, *script, profile=True, **options):
+    model = ClaudeModel(script=list(script), profile={"mid_conversation_system_messages": profile})
+    middleware = [ToolcribMiddleware(crib, **options)]
+    made = create_agent(model, own_tools(), middleware=middleware, checkpointer=InMemorySaver())
+    return made, model
+
+
+def kinds(model) -> list[list[str]]:
+    """The messages of each call of the model: their kinds, or the tools that come and go."""
+    named = {"tool_definition": lambda tool: f"+{tool['definition']['name']}"}
+    signs = {"tool_addition": "&", "tool_removal": "-"}
+
+    def of(message) -> str:
+        if message.type != "system":
+            return message.type
+        return " ".join(
+            named.get(
+                block["tool"]["type"],
+                lambda tool, kind=block["type"]: signs[kind] + tool["name"],
+            )(block["tool"])
+            for block in message.content
+        )
+
+    return [[of(message) for message in messages] for _, messages in model.seen]
+
+
+def test_tools_come_and_go_within_the_conversation_where_the_model_takes_them_there(desk):
+    made, model = inline_agent(
+        desk,
+        says("Then I call track_parcel.", "send_mail"),
+        says("And I call read_mail.", "send_mail"),
+        says("And I call track_parcel.", "send_mail"),
+        AIMessage("there"),
+        k=1,
+        steps=STEPS,
+    )
+    said = ask(made, "send a mail to Ana")
+    assert shown(model) == [("send_mail",)] * 4
+    turn, brought = ["human"], ["human", "ai", "tool", "+track_parcel"]
+    changed = [*brought, "ai", "tool", "+read_mail -track_parcel"]
+    assert kinds(model)[:3] == [turn, brought, changed]
+    assert kinds(model)[3] == [*changed, "ai", "tool", "&track_parcel -read_mail"]
+    assert all(message.type != "system" for message in said)
+
+
+@pytest.mark.parametrize("options", [{"profile": False}, {"inline": False}])
+def test_elsewhere_the_list_of_tools_changes(desk, options):
+    made, model = inline_agent(
+        desk,
+        says("Then I call track_parcel.", "send_mail"),
+        AIMessage("there"),
+        k=1,
+        steps=STEPS,
+        **options,
+    )
+    ask(made, "send a mail to Ana")
+    assert shown(model) == [("send_mail",), ("send_mail", "track_parcel")]
+
+
+def test_langchains_model_sends_the_changes_in_their_places(desk):
+    anthropic = pytest.importorskip("langchain_anthropic")
+    made, model = inline_agent(
+        desk, says("Then I call track_parcel.", "send_mail"), AIMessage("there"), k=1, steps=STEPS
+    )
+    ask(made, "send a mail to Ana")
+    claude = anthropic.ChatAnthropic(model="claude-opus-5-5", api_key="none")
+    payload = claude._get_request_payload(model.seen[-1][1])
+    assert [each["role"] for each in payload["messages"]] == [
+        "user",
+        "assistant",
+        "user",
+        "system",
+    ]
+    assert "inline-tools-2026-09-15" in payload["betas"]
+
+
+# -- searches of the model -------------------------------------------------------------------------
+
+
 def test_an_agent_with_a_search_of_its_own_is_refused_unless_ours_is_off(desk):
     made, _ = agent(desk, [AIMessage("")], own_tools("find_tools"))
     with pytest.raises(SettingsError, match=r"'find_tools' of its own.*search=False"):
@@ -301,3 +392,14 @@ def test_a_step_keeps_the_limits_of_the_settings():
         made, model = agent(crib, script)
         ask(made, "send a mail to Ana")
     assert shown(model)[1] == ("send_mail", "read_mail")
+
+
+def test_an_index_that_knows_none_of_the_tools_is_told_once(caplog):
+    with Crib.open(MEMORY, settings=free_of_models()) as empty:
+        made, model = agent(empty, [AIMessage("sent"), AIMessage("there")])
+        ask(made, "send a mail to Ana")
+        ask(made, "and where is the parcel?")
+
+    assert set(shown(model)[0]) == {spec.name for spec in TOOLS}
+    told = [each for each in caplog.records if "knows none of the agent's" in each.message]
+    assert [each.levelname for each in told] == ["WARNING"]

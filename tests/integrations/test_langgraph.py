@@ -25,6 +25,7 @@ from toolcrib.integrations.langgraph import (
     build_routing_graph,
     may_repeat,
 )
+from toolcrib.integrations.selection import StepOptions
 
 MAIL = "send a mail to Ana"
 
@@ -54,16 +55,19 @@ def raising(*errors):
     return act
 
 
+ONCE = StepOptions(each=False)
+
+
 class Run:
     """A graph over a crib, its scripted model, and what came of the last turn."""
 
-    def __init__(self, crib, *script, tools=None, **options):
+    def __init__(self, crib, *script, tools=None, steps=ONCE, **options):
         self.model = ScriptedModel(script=list(script))
         self.graph = build_routing_graph(
             crib,
             self.model,
             tools or own_tools(),
-            RoutingOptions(**options),
+            RoutingOptions(**options, steps=steps),
             checkpointer=InMemorySaver(),
         )
         self.config = {"configurable": {"thread_id": "1"}}
@@ -93,7 +97,8 @@ class Run:
         return self.model.seen[-1][1][0].text
 
 
-FLOW = ["classify", "select_tools", "plan", "agent", "tools", "reflect", "agent", "answer"]
+CALL = ["tools", "reflect"]
+FLOW = ["classify", "select_tools", "plan", "agent", *CALL, "follow_steps", "agent", "answer"]
 
 
 def test_a_turn_is_routed_carried_out_and_answered(desk):
@@ -122,6 +127,103 @@ async def test_a_graph_may_be_awaited_and_streamed(desk):
     ]
     assert steps == FLOW
     assert run.state["messages"][-1].text == "It is sent."
+
+
+def test_the_tools_follow_what_the_model_writes_and_called_ones_stay(desk):
+    said = AIMessage("Then I call track_parcel.", tool_calls=calls("send_mail", to="A").tool_calls)
+    steps = StepOptions(first=1, added=1, most=1)
+    run = Run(desk, said, AIMessage("Done."), k=1, steps=steps)
+    run.ask(MAIL)
+    assert run.bound == [("send_mail",), ("send_mail", "track_parcel")]
+
+
+# -- plans -------------------------------------------------------------------------------------
+
+FIND = ToolSpec(
+    name="find_person",
+    server="crm",
+    description="Find a person by name.",
+    input_schema={"type": "object", "properties": {"name": {"type": "string"}}},
+    output_schema={"type": "object", "properties": {"person_id": {"type": "string"}}},
+)
+PAY = ToolSpec(
+    name="pay_person",
+    server="crm",
+    description="Pay a bonus to a person.",
+    input_schema={
+        "type": "object",
+        "properties": {"person_id": {"type": "string"}},
+        "required": ["person_id"],
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def payroll():
+    """Two tools, one of which gives what the other requires."""
+    with open_desk() as crib:
+        crib.index_tools([FIND, PAY])
+        yield crib
+
+
+def payroll_run(crib, *script, **options):
+    def act(name: str = "", person_id: str = "") -> str:
+        return "done"
+
+    own = [
+        StructuredTool.from_function(act, name=spec.name, description=spec.description)
+        for spec in (FIND, PAY)
+    ]
+    return Run(crib, *script, tools=own, **options)
+
+
+def model_plan(*steps):
+    """A model's plan: goals and tools."""
+    listed = [{"goal": goal, "tool": tool} for goal, tool in steps]
+    call = {"name": "_Plan", "args": {"steps": listed}, "id": "plan"}
+    return AIMessage("", tool_calls=[call])
+
+
+def plan_of(run):
+    return [(step["tool"], step["state"]) for step in run.state["plan_steps"]]
+
+
+BONUS = "pay a bonus to a person"
+
+
+def test_without_a_planning_model_what_a_tool_requires_is_an_earlier_step(payroll):
+    run = payroll_run(payroll, calls("find_person"), AIMessage("Found."))
+    run.ask(BONUS)
+    assert plan_of(run) == [("find_person", "done"), ("pay_person", "open")]
+    assert "1. find_person: Find a person by name." in run.told
+    run.model.script.append(AIMessage("Hello."))
+    run.ask("hello")
+    assert plan_of(run) == []
+
+
+def test_a_model_may_make_the_plan_and_unknown_tools_are_left_out(payroll):
+    plan = model_plan(("look Ana up", "find_person"), ("fly", "fly"), ("pay Ana", "pay_person"))
+    run = payroll_run(payroll, plan, AIMessage("Done."), model_plans=True)
+    run.ask(BONUS)
+    assert plan_of(run) == [("find_person", "open"), ("pay_person", "open")]
+    assert "2. pay_person: pay Ana" in run.told
+
+
+async def test_a_failing_planner_leaves_the_order_of_prerequisites(payroll):
+    def fail(_messages):
+        raise ConnectionError("no model")
+
+    run = payroll_run(payroll, fail, AIMessage("Done."), model_plans=True)
+    async for _ in run.graph.astream({"messages": [("user", BONUS)]}, run.config):
+        pass
+    assert plan_of(run) == [("find_person", "open"), ("pay_person", "open")]
+
+
+def test_reflection_puts_an_alternate_into_the_plan(sky):
+    tools = sky_tools(get_weather=raising(TimeoutError(), TimeoutError(), TimeoutError()))
+    run = Run(sky, calls("get_weather"), AIMessage("Rain."), tools=tools)
+    run.ask(RAIN)
+    assert [tool for tool, _ in plan_of(run)] == ["fetch_forecast"]
 
 
 # -- failures ----------------------------------------------------------------------------------
@@ -173,7 +275,7 @@ def test_a_call_that_may_work_later_is_made_again_as_it_was(sky):
     tools = sky_tools(get_weather=raising(TimeoutError("late")))
     run = Run(sky, calls("get_weather", to="Graz"), AIMessage("Rain."), tools=tools)
     state = run.ask(RAIN)
-    assert run.path == [*FLOW[:6], "tools", "reflect", "agent", "answer"]
+    assert run.path == [*FLOW[:6], *CALL, *FLOW[6:]]
     [result] = [m for m in state["messages"] if isinstance(m, ToolMessage)]
     assert (result.status, result.text) == ("success", "done for Graz")
     assert state["calls"] == 2
@@ -228,6 +330,7 @@ def test_a_tool_that_is_not_there_any_more_is_given_no_more(sky):
     state = run.ask(RAIN)
     assert state["failed"] == ["sky/get_weather"]
     assert run.bound[:2] == [("get_weather",), ("fetch_forecast",)]
+    assert plan_of(run) == [("fetch_forecast", "done")]
 
 
 def test_wrong_arguments_are_shown_to_the_model_which_thinks_again(desk):
@@ -421,7 +524,7 @@ def test_a_call_made_again_is_the_one_that_was_approved(sky):
     run.ask(RAIN)
     edited = {"name": "get_weather", "args": {"to": "Graz"}}
     state = run.go(Command(resume={"decisions": [{"type": "edit", "edited_action": edited}]}))
-    assert run.path == ["tools", "reflect", "tools", "reflect", "agent", "answer"]
+    assert run.path == [*CALL, *CALL, *FLOW[6:]]
     assert state["messages"][2].text == "done for Graz"
 
 

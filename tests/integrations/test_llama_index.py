@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.llms.types import ChatMessage, TextBlock, ToolCallBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import FunctionTool
+from pydantic import BaseModel, Field
 
 from tests.router.conftest import TOOLS
 from toolcrib import Scope
 from toolcrib.integrations.llama_index import (
+    ToolcribFunctionAgent,
     ToolcribNodeRetriever,
     ToolcribObjectRetriever,
     tool_spec,
 )
+from toolcrib.integrations.selection import StepCost, StepOptions
+
+LOOKED_AT = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+"""What LlamaIndex's workflows look at of their own."""
 
 GLASS = "how is glass in a parcel wrapped?"
 
@@ -42,7 +51,7 @@ async def test_tools_come_for_what_is_asked(desk):
     assert names(retriever.retrieve("")) == ["ponder"]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # what its workflows look at
+@LOOKED_AT
 async def test_an_agent_takes_it_as_its_retriever_of_tools(desk):
     agent = FunctionAgent(
         llm=MockFunctionCallingLLM(),
@@ -59,6 +68,102 @@ def test_what_comes_after_retrieval_is_called(desk):
 
     retriever = ToolcribObjectRetriever(desk, tools(), node_postprocessors=[Last()])
     assert names(retriever.retrieve("send a mail to Ana")) == ["read_mail"]
+
+
+# -- an agent that follows the steps ---------------------------------------------------------------
+
+
+class Script:
+    """Answers of a model in turn; remembers the names of the tools that it was given."""
+
+    def __init__(self, *answers: ChatMessage) -> None:
+        self._answers = list(answers)
+        self.seen: list[tuple[str, ...]] = []
+        self.schemas: list[dict[str, Any]] = []
+
+    def __call__(self, messages, **given):
+        offered = given.get("tools") or []
+        self.seen.append(tuple(tool.metadata.get_name() for tool in offered))
+        self.schemas = [tool.metadata.get_parameters_dict() for tool in offered]
+        return self._answers.pop(0)
+
+
+def answer(text: str, **calls: dict[str, Any]) -> ChatMessage:
+    """What a model writes, and the calls that it makes."""
+    blocks = [
+        ToolCallBlock(tool_call_id=name, tool_name=name, tool_kwargs=given)
+        for name, given in calls.items()
+    ]
+    return ChatMessage(role="assistant", blocks=[TextBlock(text=text), *blocks])
+
+
+async def ran(desk, script: Script, own=None, **options: Any) -> str:
+    """What an agent says in the end to one who wants a mail sent."""
+    llm = MockFunctionCallingLLM(response_generator=script)
+    agent = ToolcribFunctionAgent(llm=llm, tools=own or tools(), crib=desk, k=1, **options)
+    return str(await agent.run("send a mail to Ana"))
+
+
+TO = {"to": "Ana"}
+
+
+@LOOKED_AT
+async def test_an_agents_tools_follow_its_steps_and_called_ones_stay(desk):
+    script = Script(answer("Then I call track_parcel.", send_mail=TO), answer("sent"))
+    steps = StepOptions(first=1, added=1, most=1)
+    assert await ran(desk, script, steps=steps) == "sent"
+    assert script.seen == [
+        ("find_tools", "send_mail"),
+        ("find_tools", "send_mail", "track_parcel"),
+    ]
+
+
+@LOOKED_AT
+async def test_an_agent_finds_a_tool_that_it_lacks(desk):
+    asked = answer("", find_tools={"needs": ["track a parcel"]})
+    script = Script(asked, answer("", track_parcel=TO), answer("there"))
+    assert await ran(desk, script, steps=StepOptions(each=False)) == "there"
+    assert "track_parcel" in script.seen[1]
+
+
+@LOOKED_AT
+async def test_a_tool_that_the_turn_does_not_have_is_not_called(desk):
+    called: list[str] = []
+
+    def act(to: str) -> str:
+        called.append(to)
+        return to
+
+    own = [FunctionTool.from_defaults(act, spec.name, spec.description) for spec in TOOLS]
+    script = Script(answer("", track_parcel=TO), answer("", send_mail=TO), answer("no"))
+    costs: list[StepCost] = []
+    scope = Scope(servers=frozenset({"mail"}))
+    steps = StepOptions(each=False, report=costs.append)
+    await ran(desk, script, own, scope=scope, steps=steps)
+    assert called == ["Ana"]
+    assert "track_parcel" not in script.seen[1]
+    changes = [(cost.shown, cost.added, cost.dropped) for cost in costs]
+    assert changes == [(2, 2, 0), (2, 0, 0), (2, 0, 0)]
+    assert costs[0].tokens > 0 == costs[1].tokens
+
+
+@LOOKED_AT
+async def test_a_call_gets_the_names_of_the_tools_own_schema_back(desk):
+    class Order(BaseModel):
+        top: int = Field(alias="$top")
+
+    given: list[dict[str, Any]] = []
+
+    def list_orders(**arguments: Any) -> str:
+        given.append(arguments)
+        return "three"
+
+    tool = FunctionTool.from_defaults(list_orders, "list_orders", "List.", fn_schema=Order)
+    for made in (ToolcribObjectRetriever(desk, [tool]).retrieve(""), [tool]):
+        script = Script(answer("", list_orders={"top": 3}), answer("three"))
+        await ran(desk, script, made)
+        assert list(script.schemas[0]["properties"]) == ["top"]
+    assert given == [{"$top": 3}, {"$top": 3}]
 
 
 def test_a_tool_can_be_indexed():

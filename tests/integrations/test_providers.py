@@ -10,11 +10,11 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from toolcrib import ToolSpec
 from toolcrib.integrations.formats import Definitions, export, restore_arguments
 from toolcrib.integrations.providers import (
-    PROVIDER_RULES,
     Definition,
     Provider,
     UnfitSchemaError,
     fit_schema,
+    provider_rules,
     refusals,
     rename_arguments,
     rename_properties,
@@ -36,10 +36,10 @@ def properties(**named):
 
 
 def test_every_rule_names_its_source_and_its_day():
-    for rule in PROVIDER_RULES:
+    for rule in provider_rules():
         assert rule.source.startswith("https://")
         assert len(rule.read.split("-")) == 3
-    assert {rule.provider for rule in PROVIDER_RULES} == set(Provider)
+    assert {rule.provider for rule in provider_rules()} == set(Provider)
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,21 @@ def test_reported_runs_order_the_next_step_also_after_a_restart(crib, tmp_path, 
         assert next(iter(step(again, called=[READ]))) == SEND
 
 
+def test_the_status_shows_what_agents_call_and_what_next(crib, tmp_path, settings):
+    report(crib, READ, SEND)
+    report(crib, READ, name="other")
+    crib.replay_learning()
+    first, second = crib.learning_status().used
+    assert (first.tool, first.runs) == (READ, pytest.approx(1))
+    assert first.next == {SEND: pytest.approx(0.5)}
+    assert (second.tool, second.runs, second.next) == (SEND, pytest.approx(0.5), {})
+    crib.close()
+    off = free_of_models(learning={"enabled": True, "runs": False}, durability="system")
+    with Crib.open(tmp_path, settings=off) as again:
+        status = again.learning_status()
+        assert (status.used, status.orders_steps, status.runs) == ((), False, 2 * MIN_RUNS)
+
+
 def test_failures_and_unknown_decisions_are_not_counted(crib):
     decision = crib.route("do what is needed")
     crib.report_outcome(decision.id, READ, "failure")

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,12 +43,13 @@ def test_its_tests_pass(tmp_path):
     assert done.returncode == 0, done.stdout
 
 
-@installed
-@pytest.mark.parametrize("page", ["typescript/README.md", "docs/how-to/typescript.md"])
-def test_the_examples_of_a_page_hold_what_their_types_say(page):
-    examples = [block.body for block in blocks(ROOT / page) if block.language == "ts"]
+PAGES = ("typescript/README.md", "docs/how-to/typescript.md", "docs/how-to/frameworks.md")
+
+
+def type_errors(source: str) -> str:
+    """What the compiler says of a module beside the client."""
     with tempfile.TemporaryDirectory(dir=CLIENT, prefix="dist-") as folder:
-        (Path(folder) / "page.ts").write_text("".join(examples), "utf-8")
+        (Path(folder) / "page.ts").write_text(source, "utf-8")
         config = {"extends": "../tsconfig.json", "include": ["."]}
         (Path(folder) / "tsconfig.json").write_text(json.dumps(config), "utf-8")
         compiler = CLIENT / "node_modules" / ".bin" / "tsc"
@@ -57,7 +59,37 @@ def test_the_examples_of_a_page_hold_what_their_types_say(page):
             text=True,
             check=False,
         )
-    assert checked.stdout == ""
+    return checked.stdout
+
+
+@installed
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_of_a_page_hold_what_their_types_say(page):
+    examples = [block.body for block in blocks(ROOT / page) if block.language == "ts"]
+    assert examples
+    assert type_errors("".join(examples)) == ""
+
+
+@installed
+@pytest.mark.skipif(
+    not (CLIENT / "node_modules" / "@openrouter" / "sdk").is_dir(),
+    reason="the package @openrouter/sdk is not installed: npm ci in typescript/",
+)
+def test_the_recipe_for_openrouter_fits_its_published_types():
+    page = blocks(ROOT / "docs/how-to/frameworks.md")
+    [recipe] = [each.body for each in page if "openrouter:tool_search" in each.body]
+    made: dict[str, Any] = {}
+    exec(recipe, made)
+    assert [each.get("defer_loading") for each in made["tools"]] == [None, True, None]
+    assert type_errors(OPENROUTER_TOOLS + json.dumps(made["tools"])) == ""
+    assert "deferLoading" in type_errors(OPENROUTER_TOOLS + '[{"deferLoading": true}]')
+
+
+OPENROUTER_TOOLS = """\
+import type { ToolCustom$Outbound } from "@openrouter/sdk/models/messagesrequest.js";
+import type { ToolSearchServerTool } from "@openrouter/sdk/models/toolsearchservertool.js";
+export const tools: (ToolCustom$Outbound | ToolSearchServerTool)[] = """
+"""The types of tools in a request, as they go over the wire."""
 
 
 def test_its_version_is_that_of_the_package():

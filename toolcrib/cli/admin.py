@@ -431,7 +431,10 @@ def _print_audit_summary(
     print_refused(refused)
     worst = Counter(finding.severity for finding in findings)
     counted = ", ".join(f"{worst[name]} {name}" for name in COLOURS if worst[name])
-    out.print(f"{count_of(len(tools), 'tool')}: {counted or 'nothing was found'}")
+    unread = f"{len(refused)} could not be read" if refused else ""
+    found = counted or ("" if refused else "nothing was found")
+    text = ", ".join(filter(None, (found, unread)))
+    out.print(f"{count_of(len(tools), 'tool')}: {text}")
 
 
 # -- store ---------------------------------------------------------------------------------

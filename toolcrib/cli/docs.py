@@ -81,14 +81,17 @@ class SchemaName(StrEnum):
     SETTINGS = "settings"
     TOOLSPEC = "toolspec"
     OVERLAY = "overlay"
+    MCP = "mcp"
 
 
 def schema(
     kind: Annotated[
-        SchemaName, typer.Argument(help="toolcrib.yaml, one tool of a list, or overlay.yaml.")
+        SchemaName,
+        typer.Argument(help="toolcrib.yaml, one tool of a list, overlay.yaml, or mcp.json."),
     ],
 ) -> None:
     """Print the JSON schema of a kind of file, for editors and checks."""
+    from toolcrib.indexers.readers.mcp_config import config_schema
     from toolcrib.records import ToolSpec
     from toolcrib.settings import Settings
 
@@ -99,6 +102,8 @@ def schema(
             made = ToolSpec.model_json_schema()
         case SchemaName.OVERLAY:
             made = _overlay_schema()
+        case SchemaName.MCP:
+            made = config_schema()
     print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **made})
 
 

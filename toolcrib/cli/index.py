@@ -305,7 +305,7 @@ def check_tools(
 ) -> None:
     """Say of each tool that an agent relies on whether it is ready, or why not.
 
-    Reasons: unknown, disabled, quarantined, server_down, out_of_scope, needs_authorisation.
+    Reasons: unknown, disabled, quarantined, out_of_scope.
     """
     ids = list(dict.fromkeys(id for each in tools for id in _listed(each) if id))
     own = Scope(servers=frozenset(server) if server else None, tags=frozenset(tag) if tag else None)

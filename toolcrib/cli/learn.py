@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +22,14 @@ from toolcrib.cli.output import (
     table_of,
 )
 from toolcrib.records.codec import as_json
-from toolcrib.records.reports import LearningStatus, LogLearning, ServerReplay, Undone
+from toolcrib.records.reports import (
+    LearnedTool,
+    LearningStatus,
+    LogLearning,
+    ServerReplay,
+    Undone,
+    UsedTool,
+)
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import load_settings
 
@@ -128,16 +135,31 @@ def _print(status: LearningStatus) -> None:
             table.add_row(*_cells(each))
         print_table(table, headed=True)
     if status.tools:
-        names = ("tool", "learned from", "in use")
-        table = table_of(names, ("observations", "sessions", "support"))
-        for tool in status.tools[:MAX_SHOWN]:
-            by = ", ".join(f"{key or 'no key'} {count}" for key, count in tool.by.items())
-            use = "yes" if tool.live else f"no: {tool.reason}"
-            figures = (str(tool.observations), str(tool.sessions), f"{tool.support:.2f}")
-            table.add_row(escape(tool.tool), escape(by), escape(use), *figures)
-        print_table(table, headed=True)
-        if len(status.tools) > MAX_SHOWN:
-            out.print(f"... and {len(status.tools) - MAX_SHOWN} more; --json lists all")
+        _print_tools(status.tools)
+    if status.used:
+        _print_use(status.used)
+    elif not status.orders_steps:
+        out.print("learning.runs is off: what agents call orders no steps")
+
+
+def _print_tools(tools: Sequence[LearnedTool]) -> None:
+    table = table_of(("tool", "learned from", "in use"), ("observations", "sessions", "support"))
+    for tool in tools[:MAX_SHOWN]:
+        by = ", ".join(f"{key or 'no key'} {count}" for key, count in tool.by.items())
+        use = "yes" if tool.live else f"no: {tool.reason}"
+        figures = (str(tool.observations), str(tool.sessions), f"{tool.support:.2f}")
+        table.add_row(escape(tool.tool), escape(by), escape(use), *figures)
+    print_table(table, headed=True)
+    if len(tools) > MAX_SHOWN:
+        out.print(f"... and {len(tools) - MAX_SHOWN} more; --json lists all")
+
+
+def _print_use(used: Sequence[UsedTool]) -> None:
+    table = table_of(("agents call", "and next"), ("runs",))
+    for each in used[:MAX_SHOWN]:
+        after = ", ".join(f"{tool} {share:.0%}" for tool, share in each.next.items())
+        table.add_row(escape(each.tool), escape(after), f"{each.runs:.0%}")
+    print_table(table, headed=True)
 
 
 def _cells(each: ServerReplay) -> tuple[str, ...]:

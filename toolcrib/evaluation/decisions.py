@@ -110,7 +110,8 @@ class DecisionSummary:
     among the returned, `tool_recall` of returned ones among the right, `success` of decisions.
     `reliability` by whose confidence: `route`, `tools`, `knowledge`. `verdicts` by `tools` and
     `knowledge`, of turns that went there. `interleaved` by the name of the second ranking.
-    `usage` is what language models were asked. `periods` of `step_s` seconds, without empty ones.
+    `calls` by tool: the share of reported calls that succeeded. `usage` is what language models
+    were asked. `periods` of `step_s` seconds, without empty ones.
     """
 
     decisions: int
@@ -125,6 +126,7 @@ class DecisionSummary:
     verdicts: Mapping[str, Mapping[str, int]]
     degraded: Mapping[str, int]
     interleaved: Mapping[str, Preference]
+    calls: Mapping[str, Share]
     usage: tuple[ModelUsage, ...]
     step_s: int
     periods: tuple[Period, ...]
@@ -151,10 +153,18 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> DecisionSummary:
         },
         degraded=_counts(stage for one in made for stage in dict.fromkeys(one.row.degraded)),
         interleaved=_preferences(made),
+        calls=_calls(made),
         usage=totals(each for one in made for each in one.row.usage),
         step_s=step,
         periods=_periods(made, step),
     )
+
+
+def _calls(made: Sequence[LoggedDecision]) -> dict[str, Share]:
+    outcomes = [(tool, how) for one in made for tool, how in one.outcomes.items()]
+    succeeded = Counter(tool for tool, how in outcomes if how == "success")
+    called = Counter(tool for tool, _ in outcomes).most_common()
+    return {tool: Share(succeeded[tool] / count, count) for tool, count in called}
 
 
 def _counts(values: Iterable[str]) -> dict[str, int]:

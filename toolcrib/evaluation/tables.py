@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from toolcrib.evaluation.choices import ChoiceResult
 from toolcrib.evaluation.decisions import DecisionSummary, Latency
@@ -27,6 +28,9 @@ RATES = {
     "tool_recall": "Returned tools among the right",
     "knowledge": "Right first collections",
 }
+MAX_CALLED_TOOLS = 20
+"""Tools called most often that a table has."""
+
 VERDICTS = ("accept", "fallback", "abstain")
 
 
@@ -71,6 +75,10 @@ def decision_tables(summary: DecisionSummary) -> dict[str, TextTable]:
         )
         for one in summary.usage
     )
+    calls = (
+        (tool, f"{one.of:,}", _share(one.value))
+        for tool, one in islice(summary.calls.items(), MAX_CALLED_TOOLS)
+    )
     times = ("Turns", "Share", "p50 ms", "p95 ms", "p99 ms")
     interleaved = ("Second ranking", "Wins", "Losses", "Ties", "Share", "p")
     tokens = ("Use", "Model", "Calls", "Failed", "Tokens in", "Tokens out", "Cost")
@@ -87,6 +95,7 @@ def decision_tables(summary: DecisionSummary) -> dict[str, TextTable]:
             interleaved,
             preferences,
         ),
+        "calls": _table("Calls of tools", ("Tool", "Calls", "Succeeded"), calls),
         "usage": _table("Calls of language models", tokens, usage),
     }
 

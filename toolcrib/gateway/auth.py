@@ -1,4 +1,4 @@
-"""API keys over the gateway's HTTP: authentication of clients, and their scopes."""
+"""Keys and tokens over the gateway's HTTP: authentication of clients, and their scopes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 from fastmcp.server.auth import AccessToken, TokenVerifier
+from mcp.server.auth.routes import create_protected_resource_routes
+from pydantic import AnyHttpUrl
 from starlette.middleware import Middleware
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Request
 
 from toolcrib.access.keys import Grant, KeyRing, within
+from toolcrib.access.tokens import KeysAndTokens
 from toolcrib.caches import BoundedMap
-from toolcrib.errors import ServiceError, StoreError
+from toolcrib.errors import ServiceError, ServiceUnavailableError, StoreError
 from toolcrib.records import Scope
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 
@@ -32,15 +36,17 @@ logger = logging.getLogger(__name__)
 
 
 class KeyVerifier(TokenVerifier):
-    """Verifier of keys for the default namespace.
+    """Verifier of keys, and of an issuer's tokens, for the default namespace.
 
-    Until the first key was ever made, every request is accepted; each request looks that up.
+    Without an issuer, every request is accepted until the first key was ever made; each request
+    looks that up.
     """
 
-    def __init__(self, ring: KeyRing) -> None:
+    def __init__(self, ring: KeyRing, callers: KeyRing | KeysAndTokens | None = None) -> None:
         super().__init__()
-        self._ring = ring
-        self._requires_keys = False
+        self._ring, self._callers = ring, callers or ring
+        self._tokens = callers.tokens if isinstance(callers, KeysAndTokens) else None
+        self._requires_keys = self._tokens is not None
         self._anyone = secrets.token_urlsafe()
 
     async def requires_keys(self) -> bool:
@@ -52,6 +58,21 @@ class KeyVerifier(TokenVerifier):
                 logger.warning("keys cannot be looked up", exc_info=True)
                 return True
         return self._requires_keys
+
+    def get_routes(self, mcp_path: str | None = None) -> list[Route]:
+        """Route of the metadata that lead clients to the issuer of tokens, if there is one."""
+        url = self._get_resource_url(mcp_path)
+        if self._tokens is None or url is None:
+            return []
+        about = self._tokens.metadata()
+        issuers = [AnyHttpUrl(each) for each in about["authorization_servers"]]
+        return create_protected_resource_routes(url, issuers, about["scopes_supported"])
+
+    def _get_resource_url(self, path: str | None = None) -> AnyHttpUrl | None:
+        # The audience is the public URL; FastMCP would make one of its own.
+        del path
+        resource = self._tokens and self._tokens.resource
+        return AnyHttpUrl(resource) if resource else None
 
     def get_middleware(self) -> list[Any]:
         """Middleware around FastMCP's endpoints."""
@@ -73,8 +94,11 @@ class KeyVerifier(TokenVerifier):
         if token == self._anyone:
             return AccessToken(token=token, client_id="", scopes=[])
         try:
-            caller = await asyncio.to_thread(self._ring.verify, token)
+            caller = await asyncio.to_thread(self._callers.verify, token)
             caller.namespace(DEFAULT_NAMESPACE)
+        except ServiceUnavailableError as error:
+            logger.warning("a token cannot be verified: %s", error)
+            return None
         except ServiceError:
             return None
         except StoreError:

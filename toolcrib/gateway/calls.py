@@ -28,7 +28,7 @@ from toolcrib.gateway.downstream import MAX_CONVERSATIONS, ClientRequest, conver
 from toolcrib.gateway.flow import FlowPolicy
 from toolcrib.gateway.guidance import GatewayGuidance, text_of_content
 from toolcrib.gateway.index import GatewayIndex
-from toolcrib.gateway.upstream import UpstreamPool
+from toolcrib.gateway.upstream import STATES, UpstreamPool
 from toolcrib.guidance.results import has_failed
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.integrations.fastmcp import failure
@@ -117,7 +117,11 @@ class Alternatives:
     """
 
     def __init__(
-        self, index: GatewayIndex, pool: UpstreamPool, budgets: CallBudgets, scope: Scope
+        self,
+        index: GatewayIndex,
+        pool: UpstreamPool,
+        budgets: CallBudgets,
+        scope: Callable[[], Scope],
     ) -> None:
         self._index, self._pool, self._budgets, self._scope = index, pool, budgets, scope
         self._failures = Failures()
@@ -144,7 +148,7 @@ class Alternatives:
             failed.spec,
             goal or failed.spec.description or failed.spec.name,
             excluded=self._failures.of(budget.id),
-            scope=granted_scope(get_access_token(), self._scope),
+            scope=granted_scope(get_access_token(), self._scope()),
             where=Not(AnyOf("server", self._pool.not_up())),
             k=MAX_ALTERNATIVES,
             likeness=tools.settings.recovery.likeness,
@@ -310,12 +314,19 @@ class CallRunner:
             connection = await self._pool[entry.spec.server].connection(request.key)
         except ServiceError:
             await self._alternatives.report(budget, entry, "failure", since)
-            text = f"The server {entry.spec.server!r} does not answer, so {entry.name} was "
-            return failure(f"{text}not called." + await self._alternatives.as_text(entry, budget))
+            text = self._not_called(entry) + await self._alternatives.as_text(entry, budget)
+            return failure(text)
         meta = _forwarded_meta(context)
         check = partial(self._flow.check, entry=entry, arguments=arguments)
         pending = connection.call(request, entry.spec.name, arguments, meta, self._timeout_s, check)
         return await self._finish(_Call(entry, connection, pending, budget, request.key, since))
+
+    def _not_called(self, entry: CatalogEntry) -> str:
+        """Description of a call to a server that is not up."""
+        server = entry.spec.server
+        state, login = self._pool[server].health.in_words, self._pool.login(server)
+        text = f"The server {server!r} {state or STATES['down']}, so {entry.name} was not called."
+        return f"{text} The user can log in: `{login}`." if login else text
 
     async def _finish(self, call: _Call) -> ToolResult:
         """Wait for the result, or for a question that the client must answer first."""

@@ -72,7 +72,7 @@ class ToolCatalog:
     ) -> None:
         enabled = sorted((spec for spec in specs if spec.enabled), key=lambda spec: spec.id)
         self._entries = {spec.id: _entry(spec, known or {}) for spec in enabled}
-        self._named = by_unique_name(self, lambda entry: entry.name)
+        self._by_name = by_unique_name(self, lambda entry: entry.name)
         self._of_scopes: BoundedMap[Scope | None, tuple[CatalogEntry, ...]] = BoundedMap(
             MAX_SCOPES_BYTES, _scope_bytes
         )
@@ -89,7 +89,7 @@ class ToolCatalog:
 
     def named(self, name: str) -> CatalogEntry | None:
         """The tool with this name, this id, or this own name if only one tool has it."""
-        return self._named.get(name) or self._entries.get(name) or self._only.get(name)
+        return self._by_name.get(name) or self._entries.get(name) or self._only.get(name)
 
     @cached_property
     def _only(self) -> dict[str, CatalogEntry]:
@@ -167,13 +167,15 @@ class GatewayTool(Tool):
     _call: Run = PrivateAttr()
 
     @classmethod
-    def of(cls, entry: CatalogEntry, note: str, scope: Scope, run: Run) -> GatewayTool:
+    def of(
+        cls, entry: CatalogEntry, note: str, scope: Callable[[], Scope], run: Run
+    ) -> GatewayTool:
         """A tool for callers within a scope; `note` precedes its description."""
         spec, title = entry.spec, entry.spec.annotations.get("title")
         schema, about = fit_definition(spec.input_schema, spec.description)
 
         def is_granted(context: AuthContext) -> bool:
-            return entry.fits(from_scope(granted_scope(context.token, scope)))
+            return entry.fits(from_scope(granted_scope(context.token, scope())))
 
         tool = cls(
             name=entry.name,
@@ -212,7 +214,11 @@ class CatalogProvider(Provider):
     """
 
     def __init__(
-        self, index: GatewayIndex, scope: Scope, note: Callable[[str], str], run: Run
+        self,
+        index: GatewayIndex,
+        scope: Callable[[], Scope],
+        note: Callable[[str], str],
+        run: Run,
     ) -> None:
         super().__init__()
         self._index, self._scope, self._note, self._run = index, scope, note, run
@@ -225,14 +231,14 @@ class CatalogProvider(Provider):
         # Tools of servers have no versions.
         del version
         entry = self._index.catalog.named(name)
-        if entry is None or not entry.fits(from_scope(self._scope)):
+        if entry is None or not entry.fits(from_scope(self._scope())):
             return None
         return self._tool(entry)[2]
 
     def tools(self) -> list[GatewayTool]:
         """Every tool of the catalog, by id."""
         # FastMCP may list the tools with every call, so a tool is made once.
-        self._made = {e.spec.id: self._tool(e) for e in self._index.catalog.within(self._scope)}
+        self._made = {e.spec.id: self._tool(e) for e in self._index.catalog.within(self._scope())}
         return [tool for _, _, tool in self._made.values()]
 
     def _tool(self, entry: CatalogEntry) -> tuple[CatalogEntry, str, GatewayTool]:

@@ -5,66 +5,32 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from toolcrib.errors import SettingsError
 from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.mcp_config import (
+    OVERLAY_KEY,
+    Overlay,
     Target,
     ToolFilter,
-    fits_any,
     server_entries,
     servers_of,
 )
-from toolcrib.records import Sensitivity, ToolSpec
+from toolcrib.records import ToolSpec
 from toolcrib.records.codec import faults, is_object
 
-FlowTrait: TypeAlias = Literal["reads_private", "brings_foreign", "sends_out"]
-"""Effect of a tool on the data of a conversation, for the flow policy."""
-
-FLOW_TRAITS: tuple[FlowTrait, ...] = get_args(FlowTrait)
-
-OVERLAY_KEY = "toolcrib"
-"""Key of the overlay in a server's entry."""
-
-
-class Overlay(BaseModel):
-    """Overlay of a server's tools: what its entry adds under `toolcrib`, beyond MCP.
-
-    `tags` are added to each tool's own; `sensitivity` applies to all tools. `disabled` tools, by
-    name or glob, cannot be found or called; `always_active` tools are listed beside the search.
-    For the flow policy, each trait may name its tools; None leaves them to a guess.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    tags: tuple[str, ...] = ()
-    sensitivity: Sensitivity = "public"
-    disabled: frozenset[str] = frozenset()
-    always_active: frozenset[str] = frozenset()
-    reads_private: frozenset[str] | None = None
-    brings_foreign: frozenset[str] | None = None
-    sends_out: frozenset[str] | None = None
-
-    def on(self, spec: ToolSpec) -> ToolSpec:
-        """Copy of a tool with the overlay; approvals are for the server's own specification."""
-        return spec.model_copy(
-            update={
-                "tags": tuple(dict.fromkeys((*spec.tags, *self.tags))),
-                "sensitivity": self.sensitivity,
-                "always_active": spec.name in self.always_active,
-                "enabled": not fits_any(spec.name, self.disabled),
-            }
-        )
+ALL_TOOLS = ToolFilter()
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
     """One server: its target, or the `problem` of its entry in one line.
 
-    `tools` is the filter of the tools that its entry switches on; `warnings` stop nothing.
+    `tools` is the filter of the tools that its entry switches on, by name, `profile` that of the
+    gateway's profile, by id; `warnings` stop nothing.
     """
 
     name: str
@@ -73,18 +39,24 @@ class ServerConfig:
     tools: ToolFilter = field(default_factory=ToolFilter)
     overlay: Overlay = field(default_factory=Overlay)
     warnings: tuple[str, ...] = ()
+    profile: ToolFilter = field(default_factory=ToolFilter)
 
     def offered(self, spec: ToolSpec) -> ToolSpec:
         """Copy of a tool as it is offered, disabled if the entry switches it off."""
         offered = self.overlay.on(spec)
-        is_on = offered.enabled and self.tools.allows(spec.name)
+        is_on = offered.enabled and self.tools.allows(spec.name) and self.profile.allows(spec.id)
         return offered.model_copy(update={"enabled": is_on})
 
 
 def read_config(
-    path: Path, env: Mapping[str, str], only: Collection[str] = ()
+    path: Path,
+    env: Mapping[str, str],
+    only: Collection[str] = (),
+    profile: ToolFilter = ALL_TOOLS,
 ) -> tuple[ServerConfig, ...]:
     """Read the servers of an `mcp.json`, with `env` filled in; `only` those names, if any.
+
+    `profile` is the filter of tools by id.
 
     An unusable entry gets its `problem`, and the others are used.
 
@@ -105,6 +77,7 @@ def read_config(
             each.tools,
             _overlay(source, each.name, servers[each.name]),
             each.warnings,
+            profile,
         )
         for each in server_entries(servers, env)
     )
@@ -120,6 +93,28 @@ def read_config(
         reason = first.problem if first else "every server is switched off"
         raise source.error(reason, first.name if first else "")
     return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """An `mcp.json` that is read again whenever it changes; arguments as of `read_config`."""
+
+    path: Path
+    env: Mapping[str, str] = field(repr=False)
+    only: tuple[str, ...] = ()
+    profile: ToolFilter = ALL_TOOLS
+
+    def read(self) -> tuple[ServerConfig, ...]:
+        """Servers of the file as it is now."""
+        return read_config(self.path, self.env, self.only, self.profile)
+
+    def stamp(self) -> tuple[int, ...]:
+        """Stamp that another content changes; empty without the file."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return ()
+        return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _overlay(source: Source, name: str, raw: Any) -> Overlay:

@@ -58,6 +58,7 @@ from toolcrib.indexers.readers.mcp_session import (
 from toolcrib.router.context.pii import secrets
 
 if TYPE_CHECKING:
+    import httpx2
     from mcp.client._transport import ReadStream
     from mcp.shared.message import SessionMessage
 
@@ -225,14 +226,16 @@ class UpstreamConnection:
 
     The protocol does not say to which call a server's question or notification belongs. If all
     calls have one caller (`has_one_caller`), it is the youngest call's; else there must be only
-    one call.
+    one call. `auth` authorises the requests over HTTP.
 
     `changed` is set when a list of the server has changed; `ended` when the session is over, for
     the `reason`. `instructions` are the server's own. `used_at` is when the last call began or
     ended, `reads` the number of other requests under way.
     """
 
-    def __init__(self, target: Target, *, has_one_caller: bool) -> None:
+    def __init__(
+        self, target: Target, *, has_one_caller: bool, auth: httpx2.Auth | None = None
+    ) -> None:
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
         self.reason = ""
@@ -240,7 +243,7 @@ class UpstreamConnection:
         self.used_at, self.reads = monotonic(), 0
         self._has_one_caller = has_one_caller
         self._calls: list[PendingCall] = []
-        self._state = SessionState(target)
+        self._state = SessionState(target, auth)
         self._stderr = StderrTail()
         self._ready = asyncio.Event()
         self._stop = asyncio.Event()

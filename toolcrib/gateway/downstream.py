@@ -184,10 +184,15 @@ class Handshake(Middleware):
     `instructions` makes them for a conversation, by its key. Tools, prompts and resources are
     announced even if there are none yet: a server may connect later, and a client does not ask
     for a capability that was not announced. FastMCP announces more, which is not served.
+    `extensions` are for clients since 2026.
     """
 
-    def __init__(self, instructions: Callable[[str], Awaitable[str]]) -> None:
-        self._instructions = instructions
+    def __init__(
+        self,
+        instructions: Callable[[str], Awaitable[str]],
+        extensions: dict[str, dict[str, Any]],
+    ) -> None:
+        self._instructions, self._extensions = instructions, extensions
 
     async def on_initialize(
         self,
@@ -196,7 +201,7 @@ class Handshake(Middleware):
     ) -> InitializeResult | None:
         """Answer a client of before 2026."""
         result = await call_next(context)
-        return None if result is None else await self._with_instructions(context, result)
+        return None if result is None else await self._with_instructions(context, result, None)
 
     async def on_discover(
         self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]
@@ -204,12 +209,17 @@ class Handshake(Middleware):
         """Answer a client since 2026."""
         result = await call_next(context)
         return (
-            await self._with_instructions(context, result)
+            await self._with_instructions(context, result, self._extensions)
             if isinstance(result, DiscoverResult)
             else result
         )
 
-    async def _with_instructions(self, context: MiddlewareContext[Any], result: Hello) -> Hello:
+    async def _with_instructions(
+        self,
+        context: MiddlewareContext[Any],
+        result: Hello,
+        extensions: dict[str, dict[str, Any]] | None,
+    ) -> Hello:
         client = context.fastmcp_context
         key = SHARED if client is None else conversation_key(client)
         served = ServerCapabilities(
@@ -217,6 +227,8 @@ class Handshake(Middleware):
             logging=result.capabilities.logging,
             prompts=PromptsCapability(list_changed=True),
             resources=ResourcesCapability(list_changed=True),
+            experimental=result.capabilities.experimental,
+            extensions=extensions,
         )
         update = {"capabilities": served, "instructions": await self._instructions(key)}
         return result.model_copy(update=update)

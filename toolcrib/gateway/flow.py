@@ -15,10 +15,10 @@ from mcp.types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import ForbiddenError
 from toolcrib.gateway.catalog import CatalogEntry
-from toolcrib.gateway.config import FLOW_TRAITS, FlowTrait, ServerConfig
+from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.connection import PendingCall
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS
-from toolcrib.indexers.readers.mcp_config import fits_any
+from toolcrib.indexers.readers.mcp_config import FLOW_TRAITS, FlowTrait, Overlay, fits_any
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import object_of
 from toolcrib.settings import FlowMode
@@ -91,8 +91,13 @@ class FlowPolicy:
 
     def __init__(self, mode: FlowMode, configs: Iterable[ServerConfig]) -> None:
         self._mode = mode
-        self._stated = {config.name: config.overlay for config in configs}
+        self._stated: dict[str, Overlay] = {}
+        self.update(configs)
         self._met: BoundedMap[str, dict[FlowTrait, str]] = BoundedMap(MAX_CONVERSATIONS)
+
+    def update(self, configs: Iterable[ServerConfig]) -> None:
+        """Take what the entries of servers state; a removed server may still have a call."""
+        self._stated |= {config.name: config.overlay for config in configs}
 
     def traits(self, spec: ToolSpec) -> frozenset[FlowTrait]:
         """Traits of a tool: those that its server's entry states, else the guess."""

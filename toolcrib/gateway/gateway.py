@@ -14,6 +14,10 @@ from typing import Any
 import anyio
 from fastmcp import FastMCP
 from fastmcp.server.auth import AccessToken, AuthProvider
+from fastmcp.server.context import Context
+from fastmcp.server.dependencies import bind_request_context
+from mcp.server.context import ServerRequestContext
+from mcp.types import ListToolsResult
 
 from toolcrib import __version__
 from toolcrib.build import MEMORY
@@ -21,13 +25,19 @@ from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError, StoreError, ToolcribError, did_you_mean, nearest
 from toolcrib.gateway.calls import Alternatives, CallBudgets, CallRunner
 from toolcrib.gateway.catalog import CatalogProvider
-from toolcrib.gateway.config import ServerConfig
+from toolcrib.gateway.config import ConfigFile, ServerConfig
 from toolcrib.gateway.downstream import Handshake, Level, Notifications, Reporter
 from toolcrib.gateway.flow import FlowPolicy
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import GatewayIndex, Storage
 from toolcrib.gateway.offers import OffersProvider
-from toolcrib.gateway.search import GatewaySearch, UnknownTools
+from toolcrib.gateway.search import (
+    LISTING_CAPABILITY,
+    GatewaySearch,
+    ListToolsParams,
+    UnknownTools,
+)
+from toolcrib.gateway.skills import SKILLS_EXTENSION, SkillResources, SkillsExtension
 from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
 from toolcrib.indexers.writer import ListenerScope, unheard
 from toolcrib.records import Scope, Sensitivity
@@ -47,16 +57,22 @@ class GatewayOptions:
 
     It serves only tools with one of `tags`, no more sensitive than `max_sensitivity`; `pinned`
     are ids of tools that every client is shown. `is_shared`: all requests come from one client, as
-    over stdio.
+    over stdio. `config` is the file that is read again, with its stamp when it was read last.
     """
 
     tags: frozenset[str] | None = None
     max_sensitivity: Sensitivity | None = None
     pinned: tuple[str, ...] = ()
     is_shared: bool = False
+    config: tuple[ConfigFile, tuple[int, ...]] | None = None
     report: Reporter = _silent
     progress: ListenerScope = unheard
     intervals: Intervals = field(default_factory=Intervals)
+
+    def scope(self, configs: Sequence[ServerConfig]) -> Scope:
+        """Scope of the tools to serve of these servers."""
+        names = frozenset(config.name for config in configs)
+        return Scope(servers=names, tags=self.tags, max_sensitivity=self.max_sensitivity)
 
 
 class StoreThread:
@@ -118,34 +134,39 @@ class Gateway:
     ) -> None:
         chosen = settings.gateway
         _require_servers_of(options.pinned, configs)
-        names = frozenset(config.name for config in configs)
-        scope = Scope(servers=names, tags=options.tags, max_sensitivity=options.max_sensitivity)
+        self._options, self._scope = options, options.scope(configs)
         is_shared, timeout_s = options.is_shared, chosen.call_timeout_s
         intervals = replace(
             options.intervals, connect_s=chosen.connect_timeout_s, retry_s=chosen.retry_s
         )
 
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._runs: dict[str, asyncio.Task[Any]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._report_to_operator = options.report
         self._notifications = Notifications(self._leave, self._lists_of)
         self._store = StoreThread(storage.location, settings, self._report, options.progress)
         self.index = GatewayIndex(
             configs, storage, self._report, self._notifications.changed.set, options.progress
         )
         self.pool = UpstreamPool(
-            configs, self.index.receive, self._health_changed, intervals, is_shared=is_shared
+            configs,
+            self.index.receive,
+            self._health_changed,
+            intervals,
+            is_shared=is_shared,
+            logins=storage.logins,
         )
         budgets = CallBudgets(chosen.max_calls)
-        alternatives = Alternatives(self.index, self.pool, budgets, scope)
+        alternatives = Alternatives(self.index, self.pool, budgets, self.scope)
         guidance = GatewayGuidance(alternatives.names, enabled=chosen.guidance, is_shared=is_shared)
+        self._flow = FlowPolicy(chosen.flow, configs)
         self._calls = CallRunner(
             self.pool,
             budgets,
             alternatives,
             self._notifications.level,
             guidance,
-            FlowPolicy(chosen.flow, configs),
+            self._flow,
             timeout_s=timeout_s,
         )
         self._search = GatewaySearch(
@@ -153,13 +174,17 @@ class Gateway:
             self.pool,
             budgets,
             guidance,
-            scope=scope,
+            scope=self.scope,
             settings=chosen,
             pinned=(*chosen.pinned, *options.pinned),
         )
-        self._tools = CatalogProvider(self.index, scope, self.pool.note, self._calls.call)
-        self._offers = OffersProvider(self.index, scope, self.pool, timeout_s=timeout_s)
+        self._tools = CatalogProvider(self.index, self.scope, self.pool.note, self._calls.call)
+        self._offers = OffersProvider(self.index, self.scope, self.pool, timeout_s=timeout_s)
         self.server = self._make_server(auth)
+
+    def scope(self) -> Scope:
+        """Scope of the tools that are served, which follows the configuration."""
+        return self._scope
 
     def _make_server(self, auth: AuthProvider | None) -> FastMCP:
         server = FastMCP(
@@ -167,16 +192,31 @@ class Gateway:
             version=__version__,
             auth=auth,
             lifespan=self._lifespan,
-            providers=[self._tools, self._offers],
+            providers=[self._tools, SkillResources(self._search.skills), self._offers],
             transforms=[self._search],
             middleware=[UnknownTools(self._search)],
             dereference_schemas=False,
             mask_error_details=True,
+            experimental_capabilities=LISTING_CAPABILITY,
         )
+        server._mcp_server.add_request_handler(  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+            "tools/list", ListToolsParams, partial(self._list_tools, server)
+        )
+        server.add_extension(SkillsExtension(self._search.skills))
         self._notifications.join(server)
         # The handshake is innermost: a client gets no notification before its answer.
-        server.add_middleware(Handshake(self._instructions))
+        server.add_middleware(Handshake(self._instructions, {SKILLS_EXTENSION: {}}))
         return server
+
+    async def _list_tools(
+        self, server: FastMCP, context: ServerRequestContext[Any, Any], params: ListToolsParams
+    ) -> ListToolsResult:
+        """List tools as FastMCP does, or those that a query or a filter asks for."""
+        if params.query is None and params.filter is None:
+            return await server._on_list_tools(context, params)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        with bind_request_context(context):
+            async with Context(fastmcp=server) as client:
+                return await self._search.tool_list_for(client, params)
 
     # -- running -------------------------------------------------------------------------------
 
@@ -193,17 +233,60 @@ class Gateway:
         self._spawn(self.index.follow_approvals(self.pool.intervals.poll_s))
         self._spawn(self._notifications.follow())
         for upstream in self.pool:
-            for warning in upstream.config.warnings:
-                self._report("warning", f"{upstream.name}: {warning}")
-            if upstream.config.problem:
-                self._report("error", f"{upstream.name}: {upstream.config.problem}")
-                self.index.give_up(upstream.name)
-            self._spawn(upstream.run())
+            self._start(upstream)
+        if self._options.config is not None:
+            self._spawn(self._follow_config(*self._options.config))
         try:
             yield
         finally:
             with anyio.CancelScope(shield=True):
                 await self.close()
+
+    def _start(self, upstream: Upstream) -> None:
+        """Connect to a server, and report what is wrong with its entry."""
+        for warning in upstream.config.warnings:
+            self._report("warning", f"{upstream.name}: {warning}")
+        if upstream.config.problem:
+            self._report("error", f"{upstream.name}: {upstream.config.problem}")
+            self.index.give_up(upstream.name)
+        self._runs[upstream.name] = self._spawn(upstream.run())
+
+    # -- changes of the configuration ------------------------------------------------------------
+
+    async def _follow_config(self, file: ConfigFile, seen: tuple[int, ...]) -> None:
+        """Serve what the file says, whenever it has changed."""
+        while True:
+            await asyncio.sleep(self.pool.intervals.poll_s)
+            now = await asyncio.to_thread(file.stamp)
+            if now == seen:
+                continue
+            seen = now
+            try:
+                configs = await asyncio.to_thread(file.read)
+            except ToolcribError as error:
+                self._report("error", f"{error}; the servers stay as they are")
+                continue
+            await self.reconfigure(configs)
+
+    async def reconfigure(self, configs: Sequence[ServerConfig]) -> None:
+        """Add, remove and replace servers; those whose entry is the same are left alone."""
+        before = {each.name: each.config for each in self.pool}
+        now = {config.name: config for config in configs}
+        if now == before:
+            return
+        for name in (name for name, config in before.items() if now.get(name) != config):
+            self._runs[name].cancel()
+            await asyncio.wait({self._runs.pop(name)})
+            await self.index.remove(name)
+            await self.pool.remove(name)
+            if name not in now:
+                self._report("info", f"{name}: taken out")
+        self._scope = self._options.scope(configs)
+        self._flow.update(configs)
+        for config in (config for name, config in now.items() if before.get(name) != config):
+            await self.index.add(config)
+            self._start(self.pool.add(config))
+        self._notifications.changed.set()
 
     async def close(self) -> None:
         """Close every connection, then the index; a second call does nothing."""
@@ -226,10 +309,11 @@ class Gateway:
         for problem in self._search.missing_pins():
             self._report("error", problem)
 
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._task_ended)
+        return task
 
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
@@ -244,7 +328,10 @@ class Gateway:
         tools = self._tools.tools()
 
         def lists() -> dict[str, object]:
-            return {"tools": self._search.tool_list(tools, token), **self._offers.lists(token)}
+            offers = self._offers.lists(token)
+            resources = (list(self._search.skills.published(token)), offers["resources"])
+            tools_shown = self._search.tool_list(tools, token)
+            return {**offers, "tools": tools_shown, "resources": resources}
 
         return await self.index.work(lists)
 
@@ -272,7 +359,7 @@ class Gateway:
 
     def _report(self, level: Level, text: str) -> None:
         """Report to the operator and the clients; safe for any thread."""
-        self._report_to_operator(level, text)
+        self._options.report(level, text)
         if self._loop is not None:
             log = partial(self._notifications.log, level, text)
             self._loop.call_soon_threadsafe(lambda: self._spawn(log()))

@@ -16,6 +16,7 @@ from toolcrib.gateway.approval import MARK, Approval, Screening, Specs, is_tool
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.downstream import Reporter
+from toolcrib.gateway.logins import Logins
 from toolcrib.gateway.offers import is_offer, offer_specs
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers
 from toolcrib.indexers.readers.base import is_object
@@ -52,11 +53,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Location of the index, the small records beside it, and the approval of tools."""
+    """Location of the index, the small records beside it, approvals, and logins at servers."""
 
     location: str
     records_db: RecordsDb
     approval: Approval
+    logins: Logins | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,30 @@ class GatewayIndex:
         finally:
             self.is_recalled.set()
 
+    async def add(self, config: ServerConfig) -> None:
+        """Expect the tools of a server that was added to the configuration."""
+        async with self._one_at_a_time:
+            self._configs[config.name] = config
+            self.pending[config.name] = PendingServer()
+
+    async def remove(self, server: str) -> None:
+        """Stop serving a server that was taken out of the configuration."""
+        async with self._one_at_a_time:
+            self._listed.pop(server, None)
+            self._screened = {k: v for k, v in self._screened.items() if k != server}
+            self.pending.pop(server, None)
+            self.instructions.pop(server, None)
+            self._unindexed.discard(server)
+            self.catalog = await self.work(self.catalog.replaced, {server: ()})
+            self.offers = await self.work(self._offers_with, {server: ()})
+            self._not_offered = await self.work(self._withheld)
+            del self._configs[server]
+            if self._crib is None:
+                self._removed_servers.append(server)
+            else:
+                await self.work(self._forget, server)
+        self._changed()
+
     async def open(self, crib: Crib) -> None:
         """Search with this crib from now on."""
         async with self._one_at_a_time:
@@ -203,6 +229,8 @@ class GatewayIndex:
         """
         if len(offers) < len(OFFER_KINDS):
             await self.is_recalled.wait()
+        if server not in self._configs:
+            return
         specs = (*self._tool_specs(server, tools), *self._offer_specs(server, offers))
         if text := instructions.strip()[:MAX_INSTRUCTIONS_CHARS]:
             specs = (*specs, _instructions(server, text))

@@ -115,7 +115,12 @@ class OffersProvider(Provider):
     """
 
     def __init__(
-        self, index: GatewayIndex, scope: Scope, pool: UpstreamPool, *, timeout_s: float
+        self,
+        index: GatewayIndex,
+        scope: Callable[[], Scope],
+        pool: UpstreamPool,
+        *,
+        timeout_s: float,
     ) -> None:
         super().__init__()
         self._index, self._scope, self._pool = index, scope, pool
@@ -128,7 +133,7 @@ class OffersProvider(Provider):
 
     def _entries(self, kind: OfferKind, token: AccessToken | None) -> list[CatalogEntry]:
         order = {each.name: place for place, each in enumerate(self._pool)}
-        here = self._index.offers[kind].within(granted_scope(token, self._scope))
+        here = self._index.offers[kind].within(granted_scope(token, self._scope()))
         by_key = {
             entry.spec.annotations.get("uri", entry.name): entry
             for entry in sorted(here, key=lambda entry: order[entry.spec.server], reverse=True)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import partial
 from itertools import accumulate
 from time import monotonic
@@ -20,7 +21,16 @@ from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.server.transforms import GetToolNext
 from fastmcp.tools.base import Tool, ToolResult
 from fastmcp.utilities.versions import VersionSpec
-from mcp.types import CallToolRequestParams, TextContent
+from mcp import MCPError
+from mcp.types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+)
+from pydantic import BaseModel, ConfigDict, Field
 
 from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
@@ -31,8 +41,6 @@ from toolcrib.gateway.catalog import (
     CALL_TOOLS,
     CatalogEntry,
     GatewayTool,
-    ToolCatalog,
-    by_unique_name,
     by_words,
     call_tool_of,
     may_call,
@@ -41,15 +49,14 @@ from toolcrib.gateway.catalog import (
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED, conversation_key
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
-from toolcrib.gateway.upstream import STATES, Upstream, UpstreamPool
-from toolcrib.indexers.readers.skills import MAX_DESCRIPTION_CHARS
+from toolcrib.gateway.skills import GatewaySkills
+from toolcrib.gateway.upstream import Upstream, UpstreamPool
 from toolcrib.integrations.fastmcp import (
-    MAX_FOUND_TOOLS,
-    NOT_SURE,
     READS_ONLY,
     SearchTool,
     ToolcribSearchTransform,
     calling_tool,
+    count_parameter,
     definition,
     failure,
     search_answer,
@@ -57,10 +64,10 @@ from toolcrib.integrations.fastmcp import (
     unknown_tool,
 )
 from toolcrib.integrations.formats import OwnTool
-from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
+from toolcrib.records import FindResult, Scope, ToolHit
 from toolcrib.records.codec import as_json
 from toolcrib.records.definitions import DefinitionForm, in_short
-from toolcrib.records.reports import ToolReadiness, Unready
+from toolcrib.records.reports import ToolReadiness
 from toolcrib.records.tools import default_id
 from toolcrib.retrieval.options import SearchOptions, text_to_search
 from toolcrib.settings import GatewaySettings
@@ -89,7 +96,7 @@ DESCRIBE_TEXT = (
 )
 CHECK_TEXT = (
     "Say of each tool whether it can be called now, or why not: unknown, disabled, quarantined, "
-    "server_down, needs_authorisation."
+    "server_down, needs_authorisation, authorisation_expired (login: what the user is to run)."
 )
 BY_WORDS = (
     "The index is still being opened: these tools have words of the search in common. Search again "
@@ -103,19 +110,13 @@ MAX_DESCRIBED_CHARS = 200_000
 """Length of an answer of describe_tools; the first tool is given at any length."""
 
 
-def _count(description: str) -> dict[str, Any]:
-    """Parameter for a number of results."""
-    bounds = {"minimum": 1, "maximum": MAX_FOUND_TOOLS}
-    return {"type": "integer", **bounds, "description": description}
-
-
 KNOWLEDGE_TEXT = "Find passages of documents that answer a question, each with where it stands."
 KNOWLEDGE_PARAMETERS = {
     "query": {
         "type": "string",
         "description": "What is to be known, as a question or in a few words",
     },
-    "k": _count("How many passages at most"),
+    "k": count_parameter("How many passages at most"),
     "collections": {
         "type": "array",
         "items": {"type": "string"},
@@ -127,6 +128,31 @@ KNOWLEDGE_PARAMETERS = {
         "description": "How many tokens of passages at most",
     },
 }
+
+
+LISTING_CAPABILITY = {"toolcrib/tools-list": {"query": True, "filter": ["namePatterns"]}}
+"""Experimental capability: what `tools/list` takes (SEP-1821 and SEP-2564, both drafts)."""
+
+MAX_PATTERNS = 100
+
+
+class ListFilter(BaseModel):
+    """Filter of a list: globs of which one must fit a tool's name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name_patterns: list[str] = Field(alias="namePatterns", max_length=MAX_PATTERNS)
+
+    def fits(self, name: str) -> bool:
+        """True if a pattern fits a name."""
+        return any(fnmatchcase(name, pattern) for pattern in self.name_patterns)
+
+
+class ListToolsParams(PaginatedRequestParams):
+    """Parameters of `tools/list`, with a query or a filter."""
+
+    query: str | None = None
+    filter: ListFilter | None = None
 
 
 class GatewaySearch(ToolcribSearchTransform):
@@ -142,7 +168,7 @@ class GatewaySearch(ToolcribSearchTransform):
         budgets: CallBudgets,
         guidance: GatewayGuidance,
         *,
-        scope: Scope,
+        scope: Callable[[], Scope],
         settings: GatewaySettings,
         pinned: Sequence[str],
     ) -> None:
@@ -158,7 +184,7 @@ class GatewaySearch(ToolcribSearchTransform):
         }
         self._form: DefinitionForm = "schema" if settings.schemas else "signature"
         self._tools, self._pool, self._budgets, self._guidance = index, pool, budgets, guidance
-        self._scope, self._pinned = scope, pinned
+        self._of_gateway, self._pinned = scope, pinned
         self._pass_through = settings.pass_through
         self._crib: Crib | None = None
         self._sent_instructions: BoundedMap[str, set[str]] = BoundedMap(MAX_CONVERSATIONS)
@@ -168,7 +194,7 @@ class GatewaySearch(ToolcribSearchTransform):
             knowledge, KNOWLEDGE_TEXT, KNOWLEDGE_PARAMETERS, self._find_knowledge, READS_ONLY
         )
         # Skills belong to no server.
-        self._skills = GatewaySkills(index, replace(scope, servers=None))
+        self.skills = GatewaySkills(index, replace(scope(), servers=None))
         self._describing = _tool_of_names(OwnTool.DESCRIBE_TOOLS, DESCRIBE_TEXT, self._describe)
         self._checking = _tool_of_names(OwnTool.CHECK_TOOLS, CHECK_TEXT, self._check)
 
@@ -176,11 +202,11 @@ class GatewaySearch(ToolcribSearchTransform):
         """Search also the collections that have passages, and the skills."""
         self._crib, known = crib, crib.list_collections()
         self._with_passages = frozenset(each.name for each, count in known if count)
-        self._skills.open(crib)
+        self.skills.open(crib)
 
     def scope(self) -> Scope:
         """Scope of the current caller."""
-        return granted_scope(get_access_token(), self._scope)
+        return granted_scope(get_access_token(), self._of_gateway())
 
     def missing_pins(self) -> list[str]:
         """Problems of pinned ids without a tool, except of servers that may still list it."""
@@ -240,11 +266,11 @@ class GatewaySearch(ToolcribSearchTransform):
         return self._listing(offered, get_access_token())
 
     def _listing(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> list[Tool]:
-        scope = granted_scope(token, self._scope)
+        scope = granted_scope(token, self._of_gateway())
         where = from_scope(scope)
         offered = [tool for tool in tools if tool.entry.fits(where)]
         knowledge = self._knowledge_tool(scope)
-        skills = self._skills.tools(token)
+        skills = self.skills.tools(token)
         others = [*([] if knowledge is None else [knowledge]), *skills]
         is_complete = all(
             each.health.state in {"down", "unusable"} or self._tools.knows(each.name)
@@ -259,7 +285,7 @@ class GatewaySearch(ToolcribSearchTransform):
         search = _with_note(self._make_search_tool(), "Here are tools of", behind)
         describing = [self._describing] if self._form == "signature" else []
         calling = list(self._call_tools.values()) or [self._make_call_tool()]
-        return [*pinned, *active, search, *describing, *calling, *others]
+        return [*pinned, *active, search, *describing, *calling, self._checking, *others]
 
     def tool_list(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> object:
         """Contents of the list that a key's holder is shown, to compare with later contents."""
@@ -278,9 +304,37 @@ class GatewaySearch(ToolcribSearchTransform):
             return self._describing if name == OwnTool.DESCRIBE_TOOLS else self._checking
         return (
             self._call_tools.get(name)
-            or self._skills.get(name)
+            or self.skills.get(name)
             or await super().get_tool(name, call_next, version=version)
         )
+
+    async def tool_list_for(self, ctx: Context, params: ListToolsParams) -> ListToolsResult:
+        """Answer `tools/list` with a query or a filter: the tools that fit, of all in reach."""
+        await self.wait(ctx)
+        catalog = await self.get_tool_catalog(ctx)
+        shown = {tool.entry.spec.id: tool for tool in catalog if isinstance(tool, GatewayTool)}
+        if params.filter is not None:
+            shown = {key: tool for key, tool in shown.items() if params.filter.fits(tool.name)}
+        if params.query is None:
+            return ListToolsResult(tools=[tool.to_mcp_tool() for tool in shown.values()])
+        if not self._tools.is_open.is_set():
+            raise MCPError(INTERNAL_ERROR, OPENING)
+        here = {key: tool.entry for key, tool in shown.items()}
+        options = SearchOptions(self._max_results, scope=self.scope())
+        try:
+            result = await self._tools.work(self._find_within, here, params.query, options)
+        except (QueryError, StoreError) as error:
+            code = INVALID_PARAMS if isinstance(error, QueryError) else INTERNAL_ERROR
+            raise MCPError(code, f"{error}.") from None
+        key = conversation_key(ctx)
+        self._remember(self._budgets.begin(key, params.query).id, params.query, key)
+        found = [
+            shown[hit.id].to_mcp_tool(_meta={"toolcrib/score": hit.score}) for hit in result.tools
+        ]
+        answer = {name: getattr(result, name) for name in ("verdict", "confidence", "reason")}
+        about = {**answer, "missing": self._missing()}
+        meta = {f"toolcrib/{name}": value for name, value in about.items() if value}
+        return ListToolsResult(tools=found, _meta=meta)
 
     def _knowledge_tool(self, scope: Scope) -> Tool | None:
         """The search of the collections with passages within a scope; None without any."""
@@ -407,35 +461,40 @@ class GatewaySearch(ToolcribSearchTransform):
         """The servers whose tools cannot be called or found, each with a duration."""
         now, missing = monotonic(), list[dict[str, Any]]()
         for each in self._upstreams():
-            state, since = STATES.get(each.health.state), each.health.since
+            state, since = each.health.in_words, each.health.since
             if state is None and (pending := self._tools.pending.get(each.name)):
                 since = pending.since
                 state = UNINDEXED if pending.over.is_set() else INDEXING
             if state is not None:
-                missing.append({"server": each.name, "state": state, "for_s": round(now - since)})
+                about = {"server": each.name, "state": state, "for_s": round(now - since)}
+                missing.append(about | self._login(each.name))
         return missing
+
+    def _login(self, server: str) -> dict[str, str]:
+        """Command line by which a person lets a server be called."""
+        login = self._pool.login(server)
+        return {"login": login} if login else {}
 
     async def _check(self, ctx: Context, names: Sequence[str]) -> ToolResult:
         """Check for each tool if it can be called; tools out of scope are unknown."""
         await self.wait(ctx)
         visible, scope = await self._visible(ctx), self.scope()
-        checked = [
-            ToolReadiness.of(name, self._unready(name, visible, scope))
-            for name in dict.fromkeys(names)
-        ]
-        return structured_answer({"tools": as_json(checked)})
+        checked = [self._readiness(name, visible, scope) for name in dict.fromkeys(names)]
+        return structured_answer({"tools": checked})
 
-    def _unready(self, name: str, visible: Collection[str], scope: Scope) -> Unready | None:
+    def _readiness(self, name: str, visible: Collection[str], scope: Scope) -> dict[str, Any]:
+        """Readiness of a tool, with the command line that would help."""
         entry = self._tools.catalog.named(name)
         if entry is not None and entry.name in visible:
-            return self._pool.unready(entry.spec.server)
-        reason = self._tools.unready(name, from_scope(scope))
-        if reason != "unknown":
-            return reason
-        for each in self._upstreams():
-            if name.startswith(f"{each.name}/") and not self._tools.knows(each.name):
-                return self._pool.unready(each.name) or "unknown"
-        return "unknown"
+            server, unready = entry.spec.server, self._pool.unready(entry.spec.server)
+        else:
+            unready = self._tools.unready(name, from_scope(scope))
+            unlisted = (each.name for each in self._upstreams() if not self._tools.knows(each.name))
+            server = next((each for each in unlisted if name.startswith(f"{each}/")), "")
+            if unready == "unknown" and server:
+                unready = self._pool.unready(server) or "unknown"
+        login = self._login(server) if server else {}
+        return as_json(ToolReadiness.of(name, unready)) | login
 
     def _remember(self, decision_id: str, query: str, key: str) -> None:
         """Record the search, so that a later successful call can teach from it."""
@@ -466,7 +525,7 @@ class GatewaySearch(ToolcribSearchTransform):
         copies = (here.get(default_id(server, hit.name)) for server in hit.also_on)
         names = [entry.name for entry in copies if entry is not None]
         known = {"state": self._pool.unready(hit.server), "also_on": names}
-        return {key: value for key, value in known.items() if value}
+        return {key: value for key, value in known.items() if value} | self._login(hit.server)
 
     async def _describe(self, ctx: Context, names: Sequence[str]) -> ToolResult:
         """Give the whole schemas of tools; tools out of scope are unknown."""
@@ -555,118 +614,6 @@ def _with_note(tool: Tool, lead: str, about: str) -> Tool:
     if not about:
         return tool
     return tool.model_copy(update={"description": f"{tool.description}\n\n{lead}: {about}."})
-
-
-# -- skills --------------------------------------------------------------------------------------
-
-FIND_SKILLS_TEXT = (
-    "Find skills: texts that say how a kind of task is done well. Search before you begin a task "
-    "of several steps, then read the one that fits by read_skill."
-)
-READ_SKILL_TEXT = "Read a skill that find_skills has named, or one of the files that it lists."
-FIND_SKILLS_PARAMETERS = {
-    "query": {"type": "string", "description": "What is to be done, in a few words"},
-    "k": _count("How many at most"),
-}
-READ_SKILL_PARAMETERS = {
-    "name": {"type": "string", "description": "The skill's name, as find_skills gave it"},
-    "file": {"type": "string", "description": "A path among its files, in place of its text"},
-}
-DEFAULT_SKILLS_K = 5
-
-
-class GatewaySkills:
-    """The tools `find_skills` and `read_skill`, for callers who may see a skill.
-
-    Texts and files come from the index, as they were audited: no file is opened for a caller.
-    """
-
-    def __init__(self, index: GatewayIndex, scope: Scope) -> None:
-        self._index, self._scope = index, scope
-        self._skills = ToolCatalog()
-        find, read = OwnTool.FIND_SKILLS, OwnTool.READ_SKILL
-        self._tools: dict[str, Tool] = {
-            find: SearchTool.of(
-                find, FIND_SKILLS_TEXT, FIND_SKILLS_PARAMETERS, self._find, READS_ONLY
-            ),
-            read: SearchTool.of(
-                read, READ_SKILL_TEXT, READ_SKILL_PARAMETERS, self._read, READS_ONLY
-            ),
-        }
-
-    def open(self, crib: Crib) -> None:
-        """Offer the skills of a crib."""
-        self._skills = ToolCatalog(crib.list_tools(where=IS_SKILL))
-
-    def tools(self, token: AccessToken | None) -> list[Tool]:
-        """Both tools for a key's holder who may see a skill; else none."""
-        return list(self._tools.values()) if self._within_scope(token) else []
-
-    def get(self, name: str) -> Tool | None:
-        """One of the tools, if the caller may see a skill."""
-        tool = self._tools.get(name)
-        return tool if tool and self._within_scope(get_access_token()) else None
-
-    def _within_scope(self, token: AccessToken | None) -> tuple[CatalogEntry, ...]:
-        return self._skills.within(granted_scope(token, self._scope))
-
-    def _visible(self) -> dict[str, ToolSpec]:
-        """The caller's skills, by id and by unique name."""
-        here = self._within_scope(get_access_token())
-        named = by_unique_name(here, lambda entry: entry.spec.name)
-        return {key: entry.spec for key, entry in named.items()} | {
-            entry.spec.id: entry.spec for entry in here
-        }
-
-    async def _find(self, given: dict[str, Any], _context: Context) -> ToolResult:
-        if not self._index.is_open.is_set():
-            return failure(OPENING)
-        options = SearchOptions(
-            given.get("k", DEFAULT_SKILLS_K),
-            scope=granted_scope(get_access_token(), self._scope),
-            where=IS_SKILL,
-        )
-        try:
-            find = self._index.crib.tools.find
-            result = await self._index.work(find, given["query"], options)
-        except QueryError as error:
-            return failure(f"{error}.")
-        except StoreError as error:
-            return failure(f"The search does not work at the moment: {error}.")
-        visible = self._visible()
-        skills = [
-            {
-                "name": hit.name if hit.name in visible else hit.id,
-                "description": hit.description[:MAX_DESCRIPTION_CHARS],
-            }
-            for hit in result.tools
-            if hit.id in visible
-        ]
-        doubt = {} if result.verdict == "accept" else {"note": NOT_SURE.format(result.reason)}
-        return structured_answer({"skills": skills, "verdict": result.verdict, **doubt})
-
-    async def _read(self, given: dict[str, Any], _context: Context) -> ToolResult:
-        visible = self._visible()
-        spec, path = visible.get(given["name"]), given.get("file")
-        if spec is None or spec.skill is None:
-            return _unknown("skill", given["name"], visible, OwnTool.FIND_SKILLS)
-        files = spec.skill.files
-        if path is None:
-            skill = {"name": spec.name, "text": spec.skill.body, "files": list(files)}
-            return structured_answer(skill)
-        if path not in files:
-            return _unknown("file", path, files, OwnTool.READ_SKILL)
-        text = files[path]
-        if text is None:
-            return failure(f"{path} cannot be read here: it is no text, or too long.")
-        return structured_answer({"name": spec.name, "file": path, "text": text})
-
-
-def _unknown(kind: str, name: str, names: Iterable[str], search: OwnTool) -> ToolResult:
-    """The answer for a skill or file that does not exist; `search` is the tool that lists them."""
-    near = nearest(name, names)
-    hint = f" Did you mean {', '.join(near)}?" if near else ""
-    return failure(f"There is no {kind} {name[:100]!r}.{hint} {search} says what there is.")
 
 
 class UnknownTools(Middleware):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -27,13 +28,17 @@ from starlette.responses import JSONResponse, Response
 from toolcrib import build
 from toolcrib.access.keys import KeyRing
 from toolcrib.access.quarantine import LockFile, Quarantine
+from toolcrib.access.tokens import callers_of
+from toolcrib.build import is_url
 from toolcrib.errors import SettingsError, StoreError
 from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.auth import KeyVerifier
-from toolcrib.gateway.config import read_config
+from toolcrib.gateway.config import ALL_TOOLS, ConfigFile, read_config
 from toolcrib.gateway.downstream import Level, Reporter
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Storage
+from toolcrib.gateway.logins import LoginOptions, Logins, log_in, may_log_in
+from toolcrib.indexers.readers.mcp_config import HttpTarget, ToolFilter
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
 from toolcrib.integrations.formats import RESERVED_NAMES
 from toolcrib.records.scope import DEFAULT_NAMESPACE
@@ -53,7 +58,8 @@ EXIT_INTERRUPTED = 130
 class ServeOptions:
     """Files and addresses of a gateway; `address` is where HTTP listens, None for stdio.
 
-    `servers` are the names of the servers of `config` to use, all if empty. `lock` is a file of
+    `servers` are the names of the servers of `config` to use, all if empty; `tools` is the filter
+    of their tools by id. `lock` is a file of
     approved tools, which gets the tools of servers that are met for the first time.
     """
 
@@ -63,7 +69,15 @@ class ServeOptions:
     address: tuple[str, int] | None = None
     lock: Path | None = None
     servers: tuple[str, ...] = ()
+    tools: ToolFilter = ALL_TOOLS
     strict: bool = False
+
+    def login_command(self, name: str) -> str:
+        """Command line that logs in at a server of this gateway."""
+        places = ["--config", str(self.config.absolute()), "--store", self.store]
+        if not is_url(self.store):
+            places[-1] = str(Path(self.store).absolute())
+        return shlex.join(["toolcrib", "gateway", "login", name, *places])
 
 
 def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOptions) -> None:
@@ -74,10 +88,11 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
         SettingsError: the address cannot be used, or not without keys.
         StoreError: keys cannot be read.
     """
-    configs = read_config(serving.config, serving.env, serving.servers)
+    file = ConfigFile(serving.config, serving.env, serving.servers, serving.tools)
+    stamp, configs = file.stamp(), file.read()
     report, address = options.report, serving.address
     with closing(open_records(serving.store, settings, report, needed=bool(address))) as records_db:
-        auth = _auth(KeyRing(records_db), address[0], serving.store) if address else None
+        auth = _auth(KeyRing(records_db), address[0], serving.store, settings) if address else None
         lock = LockFile(serving.lock or Path(settings.gateway.lock))
         lock.read()
         quarantine = Quarantine(records_db, DEFAULT_NAMESPACE)
@@ -88,11 +103,11 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
             audits=settings.audit,
             strict=serving.strict,
         )
-        storage = Storage(serving.store, records_db, approval)
+        logins = Logins.open(serving.store, settings.gateway, serving.login_command)
+        storage = Storage(serving.store, records_db, approval, logins)
         with quiet_sdk(), report_warnings(report):
-            gateway = Gateway(
-                configs, settings, storage, replace(options, is_shared=address is None), auth=auth
-            )
+            options = replace(options, is_shared=address is None, config=(file, stamp))
+            gateway = Gateway(configs, settings, storage, options, auth=auth)
             asyncio.run(_http(gateway, *address, report) if address else _stdio(gateway))
 
 
@@ -119,14 +134,50 @@ def open_records(location: str, settings: Settings, report: Reporter, *, needed:
     return opened
 
 
-def _auth(ring: KeyRing, host: str, store: str) -> KeyVerifier:
-    """Verifier of keys; without any key only loopback addresses are allowed."""
-    if host not in LOOPBACK and not ring.list():
+def _auth(ring: KeyRing, host: str, store: str, settings: Settings) -> KeyVerifier:
+    """Verifier of keys and tokens; without either only loopback addresses are allowed."""
+    if host not in LOOPBACK and settings.tokens is None and not ring.list():
         raise SettingsError(
             f"{host} can be reached by others, and no key was made: run "
             f"`toolcrib keys create NAME --store {store}`, or listen on 127.0.0.1"
         )
-    return KeyVerifier(ring)
+    return KeyVerifier(ring, callers_of(ring, settings.tokens))
+
+
+# -- logins --------------------------------------------------------------------------------------
+
+
+def log_in_at(name: str, serving: ServeOptions, settings: Settings, how: LoginOptions) -> bool:
+    """Log in at a server of the configuration; False if it asks for no login.
+
+    Raises:
+        SettingsError, SourceError: the server or the port cannot be used, or no login is taken.
+        ServiceUnavailableError: the login failed.
+        StoreError: the login cannot be kept.
+    """
+    target = _login_target(name, serving)
+    logins = Logins.open(serving.store, settings.gateway, serving.login_command)
+    with quiet_sdk():
+        return asyncio.run(log_in(target, logins, how))
+
+
+def log_out_of(name: str, serving: ServeOptions, settings: Settings) -> bool:
+    """Forget the login at a server; True if there was one.
+
+    Raises:
+        SettingsError, SourceError: the server cannot be used, or takes no login.
+    """
+    target = _login_target(name, serving)
+    return Logins.open(serving.store, settings.gateway, serving.login_command).delete(target.url)
+
+
+def _login_target(name: str, serving: ServeOptions) -> HttpTarget:
+    (config,) = read_config(serving.config, serving.env, (name,))
+    if not may_log_in(config.target):
+        raise SettingsError(
+            f"{name} takes no login: it is a command, or its entry has a header Authorization"
+        )
+    return config.target
 
 
 # -- stdio and HTTP ------------------------------------------------------------------------------

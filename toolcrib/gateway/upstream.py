@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
@@ -19,6 +20,7 @@ from toolcrib.errors import OverloadedError, ServiceUnavailableError
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.connection import UpstreamConnection, first_of
 from toolcrib.gateway.downstream import SHARED
+from toolcrib.gateway.logins import Logins
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.indexers.readers.mcp_session import is_closed
 from toolcrib.records.reports import Unready
@@ -48,8 +50,10 @@ STATES = {
     "starting": "is still being connected to",
     "down": "does not answer",
     "unusable": "is misconfigured",
+    "needs_authorisation": "needs authorisation",
+    "authorisation_expired": "must be authorised again",
 }
-"""States of a server whose tools cannot be called, as models read them."""
+"""States of a server whose tools cannot be called, and reasons, as models read them."""
 
 _Answer = TypeVar("_Answer")
 
@@ -87,13 +91,18 @@ class Intervals:
 class UpstreamHealth:
     """State of a server, its reason and its begin (seconds of the monotonic clock).
 
-    `lacks_authorisation`: the server is down because it refused the connection without a token.
+    `unready` is the reason why its tools cannot be called, unless it is up.
     """
 
     state: UpstreamState
     reason: str
     since: float
-    lacks_authorisation: bool = False
+    unready: Unready = "server_down"
+
+    @property
+    def in_words(self) -> str | None:
+        """State of a server that is not up, as models read it."""
+        return STATES.get(self.state if self.unready == "server_down" else self.unready)
 
 
 class Upstream:
@@ -102,7 +111,8 @@ class Upstream:
     `is_shared`: there is but one client, so that all calls may go over the one connection. `listed`
     gets the server's name, its tools as they came, its instructions, and its prompts and
     resources, whenever they may have changed. `changed` is called when the health has. `settled`
-    is set once it was connected to, or tried.
+    is set once it was connected to, or tried. `login` is the command line that logs in, empty for
+    a server that takes no login.
     """
 
     def __init__(
@@ -114,6 +124,7 @@ class Upstream:
         *,
         is_shared: bool = False,
         connecting: asyncio.Semaphore | None = None,
+        logins: Logins | None = None,
     ) -> None:
         self.config = config
         self.settled = asyncio.Event()
@@ -121,6 +132,8 @@ class Upstream:
         self._listed, self._changed, self._intervals = listed, changed, intervals
         self._is_shared = is_shared
         self._connecting = connecting or asyncio.Semaphore(1)
+        self._auth = logins and logins.auth(config.target)
+        self.login = logins.command(self.name) if logins and self._auth else ""
         self._main: UpstreamConnection | None = None
         self._own: dict[str, UpstreamConnection] = {}
         self._opening: dict[str, asyncio.Task[UpstreamConnection]] = {}
@@ -152,14 +165,24 @@ class Upstream:
                 was_up_at = await self._connect_once(target)
                 if was_up_at is not None and monotonic() - was_up_at > retry_s:
                     wait_s = retry_s
-                await asyncio.sleep(wait_s)
-                wait_s = min(2 * wait_s, MAX_RETRY_FACTOR * retry_s)
+                is_logged_in = await self._pause(wait_s)
+                wait_s = retry_s if is_logged_in else min(2 * wait_s, MAX_RETRY_FACTOR * retry_s)
         finally:
             await self.close()
 
+    async def _pause(self, wait_s: float) -> bool:
+        """Wait before a retry; True if a login ended the wait."""
+        until = monotonic() + wait_s
+        while (left_s := until - monotonic()) > 0:
+            await asyncio.sleep(min(left_s, self._intervals.poll_s))
+            is_refused = self.health.unready != "server_down"
+            if is_refused and self._auth is not None and await self._auth.is_renewed():
+                return True
+        return False
+
     async def _connect_once(self, target: Target) -> float | None:
         """Connect, serve until the end; return the time when it was up, None if it never was."""
-        connection, up_at = UpstreamConnection(target, has_one_caller=self._is_shared), None
+        connection, up_at = self._connection(target, has_one_caller=self._is_shared), None
         try:
             async with self._connecting:
                 await connection.open(self._intervals.connect_s)
@@ -178,11 +201,21 @@ class Upstream:
         if isinstance(target, HttpTarget):
             # All sessions died with the server; another conversation's process may live on.
             await self.close()
-        self._set_health(
-            "down", connection.reason, lacks_authorisation=connection.lacks_authorisation
-        )
+        self._set_health("down", *self._refusal(connection))
         self.settled.set()
         return up_at
+
+    def _connection(self, target: Target, *, has_one_caller: bool) -> UpstreamConnection:
+        return UpstreamConnection(target, has_one_caller=has_one_caller, auth=self._auth)
+
+    def _refusal(self, connection: UpstreamConnection) -> tuple[str, Unready]:
+        """Reason why a connection ended, in words and for programs."""
+        if not connection.lacks_authorisation:
+            return connection.reason, "server_down"
+        if self._auth is None:
+            return connection.reason, "needs_authorisation"
+        unready = "authorisation_expired" if self._auth.kept else "needs_authorisation"
+        return f"it {STATES[unready]}: run `{self.login}`", unready
 
     async def _watch(self, connection: UpstreamConnection, offers: Offers) -> None:
         """Follow changes of the lists until the connection ends, or the server does not answer."""
@@ -221,11 +254,11 @@ class Upstream:
         return tools, connection.instructions, offers
 
     def _set_health(
-        self, state: UpstreamState, reason: str, *, lacks_authorisation: bool = False
+        self, state: UpstreamState, reason: str, unready: Unready = "server_down"
     ) -> None:
-        changed = state != self.health.state
+        changed = (state, unready) != (self.health.state, self.health.unready)
         since = monotonic() if changed else self.health.since
-        self.health = UpstreamHealth(state, reason, since, lacks_authorisation)
+        self.health = UpstreamHealth(state, reason, since, unready)
         self._tried.set()
         if changed:
             self._changed(self)
@@ -278,7 +311,7 @@ class Upstream:
                 raise OverloadedError(
                     f"{MAX_CONNECTIONS} conversations use the server {self.name!r} already"
                 )
-            connection = UpstreamConnection(self.config.target, has_one_caller=True)
+            connection = self._connection(self.config.target, has_one_caller=True)
             await connection.open(self._intervals.connect_s)
         finally:
             del self._opening[key]
@@ -327,18 +360,35 @@ class UpstreamPool:
         intervals: Intervals,
         *,
         is_shared: bool = False,
+        logins: Logins | None = None,
     ) -> None:
-        connecting = asyncio.Semaphore(MAX_CONNECTING)
         self.intervals, self.is_shared = intervals, is_shared
-        self._upstreams = {
-            each.name: Upstream(
-                each, listed, changed, intervals, is_shared=is_shared, connecting=connecting
-            )
-            for each in configs
-        }
+        self._make = partial(
+            Upstream,
+            listed=listed,
+            changed=changed,
+            intervals=intervals,
+            is_shared=is_shared,
+            connecting=asyncio.Semaphore(MAX_CONNECTING),
+            logins=logins,
+        )
+        self._upstreams = {each.name: self._make(each) for each in configs}
+        self._removed: dict[str, Upstream] = {}
+
+    def add(self, config: ServerConfig) -> Upstream:
+        """Add a server."""
+        self._upstreams = {**self._upstreams, config.name: self._make(config)}
+        return self._upstreams[config.name]
+
+    async def remove(self, name: str) -> None:
+        """Remove a server, whose run has ended; its last calls still find it, as it is down."""
+        kept = dict(self._upstreams)
+        self._removed[name] = removed = kept.pop(name)
+        self._upstreams = kept
+        await removed.close()
 
     def __getitem__(self, name: str) -> Upstream:
-        return self._upstreams[name]
+        return self._upstreams.get(name) or self._removed[name]
 
     def __iter__(self) -> Iterator[Upstream]:
         return iter(self._upstreams.values())
@@ -349,16 +399,20 @@ class UpstreamPool:
 
     def note(self, server: str) -> str:
         """Note that a server's tools cannot be called; empty if they can, or soon will."""
-        state = self[server].health.state
-        is_dead = state in {"down", "unusable"}
-        return f"[cannot be called now: its server {STATES[state]}]" if is_dead else ""
+        health = self[server].health
+        is_dead = health.state in {"down", "unusable"}
+        return f"[cannot be called now: its server {health.in_words}]" if is_dead else ""
 
     def unready(self, server: str) -> Unready | None:
         """Reason why a server's tools cannot be called; None if they can."""
         if self[server].is_up:
             return None
-        lacks = self[server].health.lacks_authorisation
-        return "needs_authorisation" if lacks else "server_down"
+        return self[server].health.unready
+
+    def login(self, server: str) -> str:
+        """Command line that lets a server be called again; empty where none would."""
+        waits = self.unready(server) in {"needs_authorisation", "authorisation_expired"}
+        return self[server].login if waits else ""
 
     async def wait(
         self,

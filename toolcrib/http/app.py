@@ -24,6 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcrib.access.keys import ANYONE
+from toolcrib.access.tokens import KeysAndTokens
 from toolcrib.errors import (
     DeadlineError,
     OverloadedError,
@@ -77,7 +78,7 @@ def make_app(
 ) -> Starlette:
     """The service over these namespaces, which stay open when it ends.
 
-    `callers` verifies keys. `telemetry` is by default that of the settings.
+    `callers` verifies keys and tokens. `telemetry` is by default that of the settings.
 
     Raises:
         MissingExtraError: the extra `service` is not installed.
@@ -88,7 +89,12 @@ def make_app(
     rates = RateLimiter(settings.service.rate)
     routes = make_routes(ENDPOINTS)
     app = Starlette(
-        routes=[*routes, Route("/openapi.json", _openapi), *_console()],
+        routes=[
+            *routes,
+            Route("/openapi.json", _openapi),
+            *_token_metadata(callers),
+            *_console(),
+        ],
         middleware=[Middleware(_Admission, state, authenticator, rates, routes)],
         exception_handlers={ToolcribError: on_error, HTTPException: on_http},
         lifespan=lambda _app: _life(state),
@@ -113,6 +119,20 @@ def openapi() -> bytes:
 
 async def _openapi(request: Request) -> Response:  # noqa: ARG001 -- as Starlette calls it
     return Response(openapi(), media_type=JSON)
+
+
+def _token_metadata(callers: Callers) -> list[Route]:
+    """Route of the metadata that lead clients to the issuer of tokens, if there is one."""
+    if not isinstance(callers, KeysAndTokens) or callers.tokens.resource is None:
+        return []
+    content = to_json(callers.tokens.metadata())
+
+    async def metadata(_request: Request) -> Response:
+        # A client in a browser has another origin.
+        headers = {"Access-Control-Allow-Origin": "*"}
+        return Response(content, media_type=JSON, headers=headers)
+
+    return [Route(callers.tokens.metadata_path, metadata)]
 
 
 def _console() -> list[Route]:
@@ -196,7 +216,9 @@ class _Admission:
         except Exception as error:  # noqa: BLE001 -- becomes the answer and a log entry
             self._state.telemetry.log_fault(context.request_id, error)
             if not sender.started:
-                await problem_response(error, context.request_id)(scope, receive, sender)
+                challenge = self._authenticator.challenge
+                answer = problem_response(error, context.request_id, challenge)
+                await answer(scope, receive, sender)
         finally:
             context.took_ms = (time.perf_counter() - started) * 1000
             context.key_id, context.usage = context.caller.key_id, context.meter.usage

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from toolcrib.access.keys import ANYONE, KEY_BYTES, Caller
+from toolcrib.access.tokens import KeysAndTokens
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
 from toolcrib.extras import import_extra
@@ -49,7 +50,10 @@ class Anyone:
 
 
 class Authenticator:
-    """Verifies keys, and caches their callers for a moment."""
+    """Verifies keys and tokens, and caches their callers for a moment.
+
+    `challenge` is the end of the header that tells a caller without a key how to get a token.
+    """
 
     def __init__(self, callers: Callers, workers: Workers) -> None:
         self._callers = callers
@@ -58,6 +62,7 @@ class Authenticator:
             MAX_CALLERS_BYTES, lambda _, known: KEY_BYTES + known[1].scope().bytes
         )
         self._is_open = isinstance(callers, Anyone)
+        self.challenge = callers.tokens.challenge() if isinstance(callers, KeysAndTokens) else ""
 
     def require_local(self, scope: Mapping[str, Any]) -> None:
         """Refuse requests that a foreign web page makes a browser send, also by DNS rebinding.

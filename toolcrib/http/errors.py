@@ -94,11 +94,11 @@ class ProblemBody:
         return cls(kind, title, status, detail.encode(errors="replace").decode(), instance, **more)
 
 
-def problem_response(error: Exception, request_id: str) -> Response:
-    """Answer with the problem of an error."""
+def problem_response(error: Exception, request_id: str, challenge: str = "") -> Response:
+    """Answer with the problem of an error; `challenge` says more to who has no key."""
     headers: dict[str, str] = {}
     if isinstance(error, UnauthenticatedError):
-        headers["WWW-Authenticate"] = 'Bearer realm="toolcrib"'
+        headers["WWW-Authenticate"] = f'Bearer realm="toolcrib"{challenge}'
     if (after := retry_after(error)) is not None:
         headers["Retry-After"] = str(math.ceil(after))
     return _response(ProblemBody.of(error, request_id), headers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
@@ -17,14 +17,24 @@ try:
 except ImportError as missing:
     raise MissingExtraError("tools for Anthropic's models", "anthropic") from missing
 
-from toolcrib.integrations.formats import Definitions, ToolNames, export, restore_arguments
+from toolcrib.integrations.formats import (
+    Definitions,
+    ToolNames,
+    export,
+    restore_arguments,
+    tool_addition,
+    tool_removal,
+)
 from toolcrib.integrations.selection import (
+    DEFAULT_STEPS,
     SEARCH_DESCRIPTION,
     SEARCH_PARAMETERS,
     AnyCrib,
+    StepOptions,
     tools_wanted,
 )
 from toolcrib.records import Scope, ToolSpec, Turn
+from toolcrib.records.definitions import definition_tokens
 
 ToolChangeBlock: TypeAlias = BetaRequestToolAdditionBlockParam | BetaRequestToolRemovalBlockParam
 
@@ -87,7 +97,7 @@ def search_result(
 # -- tools in the middle of a conversation ---------------------------------------------------------
 
 INLINE_TOOLS_BETA = "inline-tools-2026-09-15"
-"""Beta of the Messages API that takes the blocks of `turn_blocks`."""
+"""Beta of the Messages API that takes the blocks of `turn_blocks` and `step_blocks`."""
 
 KEEP_TURNS = 3
 """Turns for which a tool stays offered after a turn that needed it."""
@@ -97,13 +107,16 @@ KEEP_TURNS = 3
 class InlineTools:
     """Tools of one conversation: those defined so far, and the last turn that needed each.
 
-    A called tool stays offered.
+    `called` has the calls in their order; a called tool stays offered. `tokens` is the estimate
+    of what the definitions in the conversation take.
     """
 
     turns: int = 0
+    task: str = ""
+    tokens: int = 0
     defined: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     offered: dict[str, int] = field(default_factory=dict[str, int])
-    called: set[str] = field(default_factory=set[str])
+    called: list[str] = field(default_factory=list[str])
     tools: dict[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -114,8 +127,27 @@ class InlineTools:
         """
         if name not in self.tools:
             raise UnknownToolError(name, nearest(name, self.tools))
-        self.called.add(name)
+        self.called.append(name)
         return self.tools[name].id, restore_arguments(self.tools[name], arguments)
+
+    def ids(self, names: Iterable[str]) -> list[str]:
+        """Ids of tools by their names."""
+        return [self.tools[name].id for name in names]
+
+    def add(self, found: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+        """Offer tools; return the blocks of those that are new, changed or not offered."""
+        made, specs = Definitions.of(found, "anthropic"), {tool.id: tool for tool in found}
+        blocks: list[dict[str, Any]] = []
+        for definition in made.tools:
+            name = definition["name"]
+            is_known = self.defined.get(name) == definition
+            self.tools[name] = specs[made.names[name]]
+            if not is_known:
+                self.tokens += definition_tokens(self.tools[name], "schema")
+            if not is_known or name not in self.offered:
+                blocks.append(tool_addition(name if is_known else definition))
+            self.defined[name], self.offered[name] = definition, self.turns
+        return blocks
 
 
 def turn_blocks(
@@ -136,31 +168,41 @@ def turn_blocks(
     Raises:
         StoreError: a store does not answer.
     """
-    found = [hit.tool for hit in crib.route(turn, k=k, shown=_offered_ids(state)).tools.tools]
-    made = Definitions.of(found, "anthropic")
-    specs = {tool.id: tool for tool in found}
+    decision = crib.route(turn, k=k, shown=state.ids(state.offered))
     state.turns += 1
-    blocks: list[dict[str, Any]] = []
-    for definition in made.tools:
-        name = definition["name"]
-        is_known = state.defined.get(name) == definition
-        if not is_known or name not in state.offered:
-            by_value = {"type": "tool_definition", "definition": definition}
-            blocks.append(
-                {"type": "tool_addition", "tool": _reference(name) if is_known else by_value}
-            )
-        state.defined[name], state.offered[name] = definition, state.turns
-        state.tools[name] = specs[made.names[name]]
+    state.task = turn if isinstance(turn, str) else turn.text
+    blocks = state.add([hit.tool for hit in decision.tools.tools])
     for name, last in list(state.offered.items()):
         if last <= state.turns - keep_turns - 1 and name not in state.called:
             del state.offered[name]
-            blocks.append({"type": "tool_removal", "tool": _reference(name)})
+            blocks.append(tool_removal(name))
     return cast("list[ToolChangeBlock]", blocks)
 
 
-def _reference(name: str) -> dict[str, str]:
-    return {"type": "tool_reference", "name": name}
+def step_blocks(
+    crib: AnyCrib,
+    said: str,
+    state: InlineTools,
+    *,
+    scope: Scope | None = None,
+    steps: StepOptions = DEFAULT_STEPS,
+) -> list[ToolChangeBlock]:
+    """Return the content of a `system` message that adds the tools of the next step, and note it.
 
+    `said` is what the model wrote with its last calls; the message stands after their results. As
+    in the other integrations, tools come only if one of the first few found is not offered. Nothing
+    is removed, and nothing before the message changes.
 
-def _offered_ids(state: InlineTools) -> list[str]:
-    return [state.tools[name].id for name in state.offered]
+    Raises:
+        StoreError: the store does not answer.
+    """
+    called = state.ids(state.called)
+    found = [
+        hit.tool
+        for hit in crib.find_tools(
+            said, steps.added, scope=scope, called=called, task=state.task
+        ).tools
+    ]
+    offered = set(state.ids(state.offered))
+    is_shown = all(tool.id in offered for tool in found[: steps.first])
+    return cast("list[ToolChangeBlock]", [] if is_shown else state.add(found))

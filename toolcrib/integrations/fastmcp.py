@@ -63,6 +63,12 @@ CALL_PARAMETERS = {
 }
 
 
+def count_parameter(description: str) -> dict[str, Any]:
+    """Parameter for a number of results."""
+    bounds = {"minimum": 1, "maximum": MAX_FOUND_TOOLS}
+    return {"type": "integer", **bounds, "description": description}
+
+
 HOST_PARAMETERS: Mapping[str, Any] = {
     "history": {
         "type": "array",

@@ -43,9 +43,12 @@ __all__ = [
     "Definitions",
     "ToolNames",
     "export",
+    "fitting_definition",
     "named_ids",
     "provider_name",
     "restore_arguments",
+    "tool_addition",
+    "tool_removal",
 ]
 
 logger = logging.getLogger(__name__)
@@ -150,6 +153,15 @@ def export(
         QueryError: as `Definitions.of`.
     """
     return Definitions.of(tools, format, enriched=enriched).tools
+
+
+def fitting_definition(tool: ToolSpec) -> dict[str, Any] | None:
+    """Definition of Anthropic's for a tool whose own schema a provider may refuse; else None.
+
+    Its schema has the form that every provider takes.
+    """
+    shown = next(iter(export([tool], "anthropic")), None)
+    return shown if shown is not None and shown["input_schema"] != tool.input_schema else None
 
 
 def named_ids(tools: Iterable[ToolSpec], format: str) -> ToolNames:
@@ -387,6 +399,25 @@ def _declared(write: Callable[[ToolSpec, str], str]) -> _Write:
 
 def _json(tools: _NamedTools) -> list[dict[str, Any]]:
     return [tool.model_dump(mode="json", exclude_defaults=True) for _, tool in tools]
+
+
+# -- changes of the tools in a conversation ----------------------------------------------------
+
+
+def tool_addition(definition: Mapping[str, Any] | str) -> dict[str, Any]:
+    """Block of Anthropic's that adds a tool: by its definition, or by the name of a known one."""
+    by_value = {"type": "tool_definition", "definition": definition}
+    tool = _reference(definition) if isinstance(definition, str) else by_value
+    return {"type": "tool_addition", "tool": tool}
+
+
+def tool_removal(name: str) -> dict[str, Any]:
+    """Block of Anthropic's that removes a tool."""
+    return {"type": "tool_removal", "tool": _reference(name)}
+
+
+def _reference(name: str) -> dict[str, str]:
+    return {"type": "tool_reference", "name": name}
 
 
 # -- formats -----------------------------------------------------------------------------------

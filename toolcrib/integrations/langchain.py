@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Annotated, Any, NotRequired, TypeAlias, cast
 
-from toolcrib.errors import MissingExtraError, ToolcribError
+from typing_extensions import TypedDict
+
+from toolcrib.errors import MissingExtraError
 
 try:
     from langchain.agents.middleware.types import (
@@ -25,15 +26,28 @@ try:
         CallbackManagerForRetrieverRun,
     )
     from langchain_core.documents import Document
-    from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+    from langchain_core.messages import (
+        AIMessage,
+        AnyMessage,
+        BaseMessage,
+        HumanMessage,
+        SystemMessage,
+        ToolMessage,
+    )
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.tools import BaseTool, StructuredTool
+    from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.errors import GraphBubbleUp
     from langgraph.types import Command
 except ImportError as missing:
     raise MissingExtraError("agents of LangChain", "langchain") from missing
 
-from toolcrib.integrations.formats import export, restore_arguments
+from toolcrib.integrations.formats import (
+    fitting_definition,
+    restore_arguments,
+    tool_addition,
+    tool_removal,
+)
 from toolcrib.integrations.selection import (
     DEFAULT_STEPS,
     NOTHING_FOUND,
@@ -46,6 +60,8 @@ from toolcrib.integrations.selection import (
     ShownTools,
     StepOptions,
     passage_metadata,
+    refusal,
+    report_outcome,
 )
 from toolcrib.records import (
     Attachment,
@@ -57,8 +73,6 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.records.codec import is_object
-
-logger = logging.getLogger(__name__)
 
 ScopeOf: TypeAlias = Scope | Callable[[Any], Scope | None] | None
 """Scope of the caller, or a function of the runtime, whose `context` identifies the caller."""
@@ -121,8 +135,22 @@ def _attachments(message: HumanMessage) -> tuple[Attachment, ...]:
 # -- tools -----------------------------------------------------------------------------------------
 
 
+class InlineChanges(TypedDict):
+    """Changes of the tools within a conversation, for a model that takes them there.
+
+    `tools` are the names before all messages, `offered` those that the model has by now. Each of
+    `changes` is the id of a message and the blocks that stand behind it.
+    """
+
+    tools: list[str]
+    offered: list[str]
+    defined: list[str]
+    changes: list[tuple[str, list[dict[str, Any]]]]
+
+
 class _ToolcribState(AgentState[Any]):
     toolcrib: NotRequired[Annotated[ShownTools, PrivateStateAttr]]
+    toolcrib_inline: NotRequired[Annotated[InlineChanges | None, PrivateStateAttr]]
 
 
 class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
@@ -134,7 +162,9 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
     `always_include` and tools that the provider runs. `k` replaces `tools.k`. Schemas, as tools of
     MCP have them, get the form that all providers take, and calls the names of the tool's own.
     Outcomes of calls are reported to the crib. Tools of earlier turns keep their places; with
-    `tools.append_only` they also stay.
+    `tools.append_only` they also stay. To a model of Anthropic's that takes them there, tools come
+    and go in `system` messages of the conversation, so that its prompt cache holds; `inline` states
+    otherwise.
 
     Raises:
         SettingsError: the agent has no tool of a name in `always_include`.
@@ -151,9 +181,10 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         always_include: Sequence[str] = (),
         scope: ScopeOf = None,
         steps: StepOptions = DEFAULT_STEPS,
+        inline: bool | None = None,
     ) -> None:
         super().__init__()
-        self.crib = crib
+        self.crib, self._inline = crib, inline
         self.scope = scope
         self._choice = AgentTools(crib, k, tuple(always_include), steps)
         self.tools = [_search_tool()] if steps.search else []
@@ -165,7 +196,8 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
     ) -> ExtendedModelResponse[Any]:
         """Call the model with the tools of the turn and the step."""
         chosen = self._choose(request)
-        return _with_state(handler(_with_chosen_tools(request, chosen)), chosen)
+        changes = self._changes(request, chosen)
+        return _with_state(handler(_with_chosen_tools(request, chosen, changes)), chosen, changes)
 
     async def awrap_model_call(
         self,
@@ -174,7 +206,18 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
     ) -> ExtendedModelResponse[Any]:
         """As `wrap_model_call`; the crib works in a thread."""
         chosen = await asyncio.to_thread(self._choose, request)
-        return _with_state(await handler(_with_chosen_tools(request, chosen)), chosen)
+        changes = self._changes(request, chosen)
+        response = await handler(_with_chosen_tools(request, chosen, changes))
+        return _with_state(response, chosen, changes)
+
+    def _changes(
+        self, request: ModelRequest[Any], chosen: ShownTools | None
+    ) -> InlineChanges | None:
+        """Changes of the tools within the conversation; None where the list itself changes."""
+        takes = _takes_tools_inline(request.model) if self._inline is None else self._inline
+        if chosen is None or not takes:
+            return None
+        return _changed(request.state.get("toolcrib_inline"), chosen["names"], request)
 
     def _choose(self, request: ModelRequest[Any]) -> ShownTools | None:
         before: ShownTools | None = request.state.get("toolcrib")
@@ -271,24 +314,79 @@ def _search_tool() -> BaseTool:
     )
 
 
-def _with_chosen_tools(request: ModelRequest[Any], chosen: ShownTools | None) -> ModelRequest[Any]:
+def _takes_tools_inline(model: Any) -> bool:
+    """True for a model whose integration sends tools in the middle of a conversation."""
+    profile: Mapping[str, Any] = getattr(model, "profile", None) or {}
+    is_anthropic = getattr(model, "_llm_type", "") == "anthropic-chat"
+    return is_anthropic and bool(profile.get("mid_conversation_system_messages"))
+
+
+def _changed(
+    before: InlineChanges | None, names: list[str], request: ModelRequest[Any]
+) -> InlineChanges:
+    """Changes with those that bring the list to `names`; a new list where they cannot stand."""
+    messages = request.messages
+    here, last = {message.id for message in messages}, messages[-1]
+    if before is None or not here.issuperset(anchor for anchor, _ in before["changes"]):
+        return {"tools": names, "offered": names, "defined": names, "changes": []}
+    if {*names} == {*before["offered"]}:
+        return before
+    if not (last.id and isinstance(last, HumanMessage | ToolMessage)):
+        return {"tools": names, "offered": names, "defined": names, "changes": []}
+    tools = {tool.name: tool for tool in request.tools if not isinstance(tool, dict)}
+    added = [name for name in names if name not in before["offered"] and name in tools]
+    blocks = [
+        tool_addition(name if name in before["defined"] else _definition(tools[name]))
+        for name in added
+    ]
+    blocks += [tool_removal(name) for name in before["offered"] if name not in names]
+    return {
+        "tools": before["tools"],
+        "offered": names,
+        "defined": list(dict.fromkeys((*before["defined"], *added))),
+        "changes": [*before["changes"], (last.id, blocks)],
+    }
+
+
+def _definition(tool: BaseTool) -> dict[str, Any]:
+    """Definition of a tool as Anthropic takes it."""
+    function = convert_to_openai_tool(_fit_tool(tool))["function"]
+    shown = {"name": function["name"], "description": function.get("description", "")}
+    return {**shown, "input_schema": function["parameters"]}
+
+
+def _with_blocks(messages: Sequence[AnyMessage], changes: InlineChanges | None) -> list[AnyMessage]:
+    """Messages with a system message behind each that tools were changed after."""
+    behind = dict(changes["changes"]) if changes else {}
+    given: list[AnyMessage] = []
+    for message in messages:
+        given.append(message)
+        if blocks := behind.get(message.id or ""):
+            given.append(SystemMessage(cast("Any", blocks)))
+    return given
+
+
+def _with_chosen_tools(
+    request: ModelRequest[Any], chosen: ShownTools | None, changes: InlineChanges | None
+) -> ModelRequest[Any]:
     if chosen is None:
         return request
+    names = changes["tools"] if changes else chosen["names"]
     named = {tool.name: tool for tool in request.tools if not isinstance(tool, dict)}
-    tools = [named.pop(name) for name in chosen["names"] if name in named]
+    tools = [named.pop(name) for name in names if name in named]
     # Tools that other middleware added since stay.
-    hidden = {*chosen["hidden"], SEARCH_NAME}
+    hidden = {*chosen["hidden"], *chosen["names"], SEARCH_NAME}
     tools += [tool for name, tool in named.items() if name not in hidden]
     provided = [tool for tool in request.tools if isinstance(tool, dict)]
-    return request.override(tools=[*map(_fit_tool, tools), *provided])
+    messages = _with_blocks(request.messages, changes)
+    return request.override(tools=[*map(_fit_tool, tools), *provided], messages=messages)
 
 
 def _fit_tool(tool: BaseTool) -> BaseTool:
     """A tool with a JSON Schema, as tools of MCP have it, in the form that all providers take."""
-    if (spec := _schema_spec(tool)) is None:
-        return tool
-    shown = next(iter(export([spec], "anthropic")), None)
-    if shown is None or shown["input_schema"] == spec.input_schema:
+    spec = _schema_spec(tool)
+    shown = fitting_definition(spec) if spec else None
+    if shown is None:
         return tool
     changed = {"args_schema": shown["input_schema"], "description": shown["description"]}
     return tool.model_copy(update=changed)
@@ -311,34 +409,23 @@ def _with_own_names(request: ToolCallRequest) -> ToolCallRequest:
 
 def _refusal(request: ToolCallRequest) -> ToolMessage | None:
     """Answer to a call of a tool that this turn, or its scope, does not have."""
-    chosen: ShownTools | None = request.state.get("toolcrib")
     call = request.tool_call
-    if chosen is None or call["name"] not in chosen["hidden"]:
-        return None
-    text = f"{call['name']} is not among the tools of this turn: {', '.join(chosen['names'])}"
-    return ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"], status="error")
+    if text := refusal(request.state.get("toolcrib"), call["name"]):
+        return ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"], status="error")
+    return None
 
 
 def _with_state(
-    response: ModelResponse[Any], chosen: ShownTools | None
+    response: ModelResponse[Any], chosen: ShownTools | None, changes: InlineChanges | None
 ) -> ExtendedModelResponse[Any]:
-    command: Command[Any] | None = Command(update={"toolcrib": chosen}) if chosen else None
+    update = {"toolcrib": chosen, "toolcrib_inline": changes}
+    command: Command[Any] | None = Command(update=update) if chosen else None
     return ExtendedModelResponse(response, command)
 
 
 def _outcome(result: ToolMessage | Command[Any]) -> Outcome:
     failed = isinstance(result, ToolMessage) and result.status == "error"
     return "failure" if failed else "success"
-
-
-def report_outcome(
-    crib: AnyCrib, decision: str, tool: str, outcome: Outcome, took_ms: float
-) -> None:
-    """Report the outcome of a call; an agent goes on if the report fails."""
-    try:
-        crib.report_outcome(decision, tool, outcome, took_ms=took_ms)
-    except ToolcribError:
-        logger.warning("the outcome of a call of %s could not be reported", tool, exc_info=True)
 
 
 # -- knowledge -------------------------------------------------------------------------------------

@@ -1,25 +1,51 @@
-"""LlamaIndex integration: tools for an agent's `tool_retriever`, and passages as nodes."""
+"""LlamaIndex integration: an agent's tools for a turn and its steps, and passages as nodes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any
 
 from toolcrib.errors import MissingExtraError
 
 try:
+    from llama_index.core.agent.workflow import FunctionAgent
     from llama_index.core.base.base_retriever import BaseRetriever
+    from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+    from llama_index.core.bridge.pydantic import Field, PrivateAttr
     from llama_index.core.objects import ObjectRetriever, SimpleToolNodeMapping
     from llama_index.core.objects.base_node_mapping import BaseObjectNodeMapping
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-    from llama_index.core.tools import BaseTool
+    from llama_index.core.tools import (
+        AsyncBaseTool,
+        BaseTool,
+        FunctionTool,
+        ToolMetadata,
+        ToolOutput,
+        adapt_to_async_tool,
+    )
 except ImportError as missing:
     raise MissingExtraError("retrievers of LlamaIndex", "llama-index") from missing
 
-from toolcrib.integrations.selection import AnyCrib, passage_metadata, tools_for_turn
-from toolcrib.records import KnowledgeResult, Scope, ToolSpec, Turn
+from toolcrib.integrations.formats import fitting_definition, restore_arguments
+from toolcrib.integrations.selection import (
+    DEFAULT_STEPS,
+    SEARCH_DESCRIPTION,
+    SEARCH_NAME,
+    SEARCH_PARAMETERS,
+    AgentTools,
+    AnyCrib,
+    RunStep,
+    ShownTools,
+    passage_metadata,
+    refusal,
+    report_outcome,
+    tools_for_turn,
+)
+from toolcrib.records import KnowledgeResult, Message, Scope, ToolSpec, Turn
 
 
 def tool_spec(tool: BaseTool) -> ToolSpec:
@@ -30,11 +56,58 @@ def tool_spec(tool: BaseTool) -> ToolSpec:
     return ToolSpec(name=name, description=described.description, input_schema=schema)
 
 
+@dataclass
+class _FitMetadata(ToolMetadata):
+    """Metadata with the parameters that all providers take."""
+
+    parameters: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def get_parameters_dict(self) -> dict[str, Any]:
+        """Schema of the parameters."""
+        return self.parameters
+
+
+class _FitTool(AsyncBaseTool):
+    """Tool whose schema all providers take; a call gets the names of its own schema back."""
+
+    def __init__(self, tool: BaseTool, spec: ToolSpec, shown: Mapping[str, Any]) -> None:
+        self._tool, self._spec = adapt_to_async_tool(tool), spec
+        own: Any = tool.metadata
+        self._metadata = _FitMetadata(
+            shown["description"],
+            own.get_name(),
+            own.fn_schema,
+            own.return_direct,
+            parameters=shown["input_schema"],
+        )
+
+    @property
+    def metadata(self) -> ToolMetadata:
+        """Metadata of the tool."""
+        return self._metadata
+
+    def call(self, *_: Any, **given: Any) -> ToolOutput:
+        """Call the tool."""
+        return self._tool.call(**restore_arguments(self._spec, given))
+
+    async def acall(self, *_: Any, **given: Any) -> ToolOutput:
+        """Call the tool."""
+        return await self._tool.acall(**restore_arguments(self._spec, given))
+
+
+def _fit_tool(tool: BaseTool) -> BaseTool:
+    """The tool, or one whose schema all providers take."""
+    shown = fitting_definition(spec := tool_spec(tool))
+    needs_context = isinstance(tool, FunctionTool) and tool.requires_context
+    return tool if shown is None or needs_context else _FitTool(tool, spec, shown)
+
+
 class ToolcribObjectRetriever(ObjectRetriever[BaseTool]):
     """Retriever of tools for the user's message: `FunctionAgent(tool_retriever=...)`.
 
     `tools` are all tools; the index chooses by their names, and tools unknown to the index are
-    always included. `k` replaces the settings' `tools.k`.
+    always included. `k` replaces the settings' `tools.k`. Schemas get the form that all providers
+    take, and calls the names of the tool's own.
 
     Raises:
         StoreError: a store does not answer.
@@ -50,6 +123,7 @@ class ToolcribObjectRetriever(ObjectRetriever[BaseTool]):
         node_postprocessors: Sequence[BaseNodePostprocessor] = (),
     ) -> None:
         mapping: Any = SimpleToolNodeMapping
+        tools = list(map(_fit_tool, tools))
         nodes: BaseObjectNodeMapping[BaseTool] = mapping.from_objects(tools)
         retriever = _ToolRetriever(crib, tools, nodes, k, scope)
         super().__init__(retriever, nodes, list(node_postprocessors))
@@ -81,6 +155,121 @@ class _ToolRetriever(BaseRetriever):
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
+
+
+SHOWN, FOUND = "toolcrib_shown", "toolcrib_found"
+"""Keys of the run's state: the tools that the model is shown, and those that its search found."""
+
+
+class ToolcribFunctionAgent(FunctionAgent):
+    """Function agent whose model gets, of its `tools`, those that each turn and step needs.
+
+    The tools are chosen by their names in the index: for the user's message, then by what the model
+    wrote last, as `steps` say. Tools unknown to the index stay, as do tools in `always_include`.
+    `k` replaces `tools.k`. Schemas get the form that all providers take, and calls the names of the
+    tool's own. A call of a tool that the turn does not have is refused, and outcomes of calls are
+    reported to the crib. In an `AgentWorkflow` of several agents neither is done.
+
+    Raises:
+        SettingsError: the agent has no tool of a name in `always_include`.
+        StoreError: a store does not answer.
+    """
+
+    crib: Any
+    k: int | None = None
+    always_include: Sequence[str] = Field(default=())
+    scope: Any = None
+    steps: Any = DEFAULT_STEPS
+    _search: FunctionTool = PrivateAttr()
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Give the tools fitting schemas, and the agent its search."""
+        super().model_post_init(context)
+
+        async def find_tools(needs: list[str]) -> str:
+            return "\n".join(needs)
+
+        metadata = _FitMetadata(SEARCH_DESCRIPTION, SEARCH_NAME, parameters=dict(SEARCH_PARAMETERS))
+        self._search = FunctionTool(async_fn=find_tools, metadata=metadata)
+        agent: Any = self
+        search = [self._search] if agent.steps.search else []
+        agent.tools = [*map(_fit_tool, agent.tools or ()), *search]
+
+    @property
+    def _choice(self) -> AgentTools:
+        return AgentTools(self.crib, self.k, tuple(self.always_include), self.steps)
+
+    async def take_step(self, ctx: Any, llm_input: Any, tools: Any, memory: Any) -> Any:
+        """Take a step with the tools of the turn and the step."""
+        written: list[ChatMessage] = await ctx.store.get(self.scratchpad_key, default=[])
+        before: ShownTools | None = await ctx.store.get(SHOWN, default=None)
+        own = {tool.metadata.get_name(): tool for tool in tools if tool is not self._search}
+        if written and before is not None:
+            step = replace(self._step(written), found=tuple(await ctx.store.get(FOUND, default=())))
+            now = await asyncio.to_thread(self._choice.for_step, before, step, self.scope)
+        else:
+            turn, known = _turn(llm_input, self.scope), before["shown"] if before else ()
+            now = await asyncio.to_thread(self._choice.for_turn, turn, own, shown=known)
+        await ctx.store.set(FOUND, [])
+        await ctx.store.set(SHOWN, now)
+        named = {**own, SEARCH_NAME: self._search}
+        given = [named.pop(name) for name in now["names"] if name in named]
+        # Tools that came since, such as a handoff to another agent, stay.
+        hidden = {*now["hidden"], SEARCH_NAME}
+        given += [tool for name, tool in named.items() if name not in hidden]
+        return await super().take_step(ctx, llm_input, given, memory)
+
+    async def _call_tool(self, ctx: Any, tool: AsyncBaseTool, tool_input: Any) -> ToolOutput:
+        """Call a tool and report the outcome, or search for tools."""
+        shown: ShownTools | None = await ctx.store.get(SHOWN, default=None)
+        name = tool.metadata.get_name()
+        if text := refusal(shown, name):
+            return ToolOutput(name, text, raw_input=tool_input, raw_output=text, is_error=True)
+        if shown is not None and tool is self._search:
+            written = await ctx.store.get(self.scratchpad_key, default=[])
+            called = self._step(written).called
+            text, found = await asyncio.to_thread(
+                self._choice.search, shown, tool_input, called, self.scope
+            )
+            async with ctx.store.edit_state() as state:
+                state[FOUND] = [*state.get(FOUND, ()), *found]
+            return ToolOutput(name, text, raw_input=tool_input, raw_output=text)
+        began = perf_counter()
+        agent: Any = super()
+        output: ToolOutput = await agent._call_tool(ctx, tool, tool_input)  # noqa: SLF001
+        if shown is not None and (tool_id := shown["ids"].get(name)):
+            outcome = "failure" if output.is_error else "success"
+            took_ms = (perf_counter() - began) * 1000
+            await asyncio.to_thread(
+                report_outcome, self.crib, shown["decision"], tool_id, outcome, took_ms
+            )
+        return output
+
+    def _step(self, messages: Sequence[ChatMessage]) -> RunStep:
+        """Step after the messages of a run."""
+        llm: Any = self.llm
+        answers = [each for each in messages if each.role == "assistant"]
+        calls = [
+            llm.get_tool_calls_from_response(
+                ChatResponse(message=each), error_on_no_tool_call=False
+            )
+            for each in answers
+        ]
+        names = [[call.tool_name for call in made] for made in calls]
+        return RunStep.of((answers[-1].content or "") if answers else "", names)
+
+
+def _turn(messages: Sequence[ChatMessage], scope: Scope | None) -> Turn:
+    """Turn of the user's last message, with the messages before as history."""
+    said = [
+        Message.model_validate({"role": each.role.value, "content": each.content})
+        for each in messages
+        if each.role in {"user", "assistant"} and each.content
+    ]
+    users = [at for at, message in enumerate(said) if message.role == "user"]
+    if not users:
+        return Turn(scope=scope)
+    return Turn(text=said[users[-1]].content, history=tuple(said[: users[-1]]), scope=scope)
 
 
 class ToolcribNodeRetriever(BaseRetriever):

@@ -6,14 +6,16 @@ providers take: one object in JSON Schema 2020-12, without references.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.caches import cached_texts
@@ -43,71 +45,14 @@ class ProviderRule(NamedTuple):
     read: str
 
 
-_DAY = "2026-11-28"
-_ISSUES = "https://github.com"
-_CLAUDE = "https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools"
-_OPENAI = "https://developers.openai.com/api/reference/resources/chat"
-_BEDROCK = (
-    "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolSpecification.html"
-)
-_GEMINI = "https://ai.google.dev/api/caching#FunctionDeclaration"
+@cache
+def provider_rules() -> tuple[ProviderRule, ...]:
+    """Rules of `provider_rules.csv`; Gemini's are those of `parametersJsonSchema`."""
+    path = Path(__file__).with_name("provider_rules.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    return tuple(ProviderRule(Provider(provider), *rest) for provider, *rest in rows)
 
-PROVIDER_RULES: tuple[ProviderRule, ...] = (
-    ProviderRule(Provider.ANTHROPIC, "tool-name", r"[a-zA-Z0-9_-]{1,64}", _CLAUDE, _DAY),
-    ProviderRule(
-        Provider.ANTHROPIC,
-        "property-name",
-        r"[a-zA-Z0-9_.-]{1,64}",
-        f"{_ISSUES}/anthropics/claude-code/issues/79418",
-        _DAY,
-    ),
-    ProviderRule(
-        Provider.ANTHROPIC,
-        "root-without",
-        "anyOf oneOf allOf",
-        f"{_ISSUES}/anthropics/claude-code/issues/5973",
-        _DAY,
-    ),
-    ProviderRule(Provider.ANTHROPIC, "root-object", "", _CLAUDE, _DAY),
-    ProviderRule(Provider.ANTHROPIC, "json-schema", "2020-12", _CLAUDE, _DAY),
-    ProviderRule(Provider.OPENAI, "tool-name", r"[a-zA-Z0-9_-]{1,64}", _OPENAI, _DAY),
-    ProviderRule(
-        Provider.OPENAI,
-        "root-without",
-        "anyOf oneOf allOf enum not",
-        f"{_ISSUES}/langchain-ai/langchainjs/issues/9804",
-        _DAY,
-    ),
-    ProviderRule(
-        Provider.OPENAI,
-        "root-object",
-        "",
-        f"{_ISSUES}/chatanywhere/GPT_API_free/issues/403",
-        _DAY,
-    ),
-    ProviderRule(Provider.OPENAI, "array-items", "", f"{_ISSUES}/sigoden/aichat/pull/1049", _DAY),
-    ProviderRule(Provider.OPENAI, "json-schema", "2020-12", _OPENAI, _DAY),
-    ProviderRule(
-        Provider.GEMINI,
-        "tool-name",
-        r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}",
-        f"{_ISSUES}/kaitranntt/ccs/issues/219",
-        _DAY,
-    ),
-    ProviderRule(Provider.GEMINI, "root-object", "", _GEMINI, _DAY),
-    ProviderRule(
-        Provider.GEMINI, "array-items", "", f"{_ISSUES}/kkrishnan90/gemini-desktop/pull/7", _DAY
-    ),
-    ProviderRule(
-        Provider.GEMINI, "required-known", "", f"{_ISSUES}/iBUHub/AIStudioToAPI/issues/154", _DAY
-    ),
-    ProviderRule(Provider.GEMINI, "json-schema", "2020-12", _GEMINI, _DAY),
-    ProviderRule(Provider.BEDROCK, "tool-name", r"[a-zA-Z0-9_-]{1,64}", _BEDROCK, _DAY),
-    ProviderRule(Provider.BEDROCK, "description", "", _BEDROCK, _DAY),
-    ProviderRule(Provider.BEDROCK, "root-object", "", _BEDROCK, _DAY),
-    ProviderRule(Provider.BEDROCK, "json-schema", "2020-12", _BEDROCK, _DAY),
-)
-"""Rules of providers. Gemini's are those of `parametersJsonSchema`."""
 
 PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 """Property names that every provider takes."""
@@ -123,7 +68,7 @@ class Definition(NamedTuple):
 
 def refusals(provider: Provider, given: Definition) -> Iterator[str]:
     """Reasons for which a provider refuses a definition, one a broken rule."""
-    for rule in PROVIDER_RULES:
+    for rule in provider_rules():
         if rule.provider == provider and (fault := _CHECKS[rule.kind](given, rule.value)):
             yield fault
 

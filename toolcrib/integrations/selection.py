@@ -6,23 +6,28 @@ server's and the tool's names together (`mail__send`, `mail_send`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 from typing_extensions import TypedDict
 
 from toolcrib.client.crib import RemoteCrib
 from toolcrib.crib import Crib
-from toolcrib.errors import SettingsError, did_you_mean, nearest
-from toolcrib.records import Decision, PassageHit, Scope, ToolHit, ToolSpec, Turn
+from toolcrib.errors import SettingsError, ToolcribError, did_you_mean, nearest
+from toolcrib.records import Decision, Outcome, PassageHit, Scope, ToolHit, ToolSpec, Turn
 from toolcrib.records.codec import as_json, is_object
-from toolcrib.records.definitions import summary
+from toolcrib.records.definitions import definition_tokens, summary
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import MAX_NEEDS
 from toolcrib.router.tools import compatible
 from toolcrib.store.filters import MAX_LIST_VALUES, AnyOf, Filter, Or, all_of
 from toolcrib.text import squeeze
+
+logger = logging.getLogger(__name__)
 
 AnyCrib: TypeAlias = Crib | RemoteCrib
 
@@ -32,12 +37,14 @@ class TurnTools:
     """Tools of a model for a turn.
 
     `names` are the agent's: first the always included, then those of earlier turns, then new
-    tools, so that a prompt cache holds as long as possible. `ids` has the chosen tools.
+    tools, so that a prompt cache holds as long as possible. `ids` has the chosen tools, `tokens`
+    the estimate of what their definitions take.
     """
 
     names: tuple[str, ...]
     ids: Mapping[str, str]
     decision: Decision
+    tokens: int
 
 
 def tools_for_turn(
@@ -82,6 +89,8 @@ def choose_tools(
         StoreError: the store does not answer.
     """
     known = known_tools(crib, names)
+    if names and not known:
+        _warn_of_unknown_tools(crib, len(names))
     named = {
         spec.id: name
         for name, specs in reversed(known.items())
@@ -93,11 +102,27 @@ def choose_tools(
         # Tools that the agent lacks took places, so its own tools are ranked by themselves.
         found = _rank_own_tools(crib, turn, decision, named, room)
         hits = list({hit.id: hit for hit in (*hits, *found)}.values())[:room]
-    chosen: dict[str, str] = {}
+    chosen: dict[str, ToolSpec] = {}
     for hit in sorted(hits, key=lambda hit: _place(hit.id, shown)):
-        chosen.setdefault(named[hit.id], hit.id)
+        chosen.setdefault(named[hit.id], hit.tool)
     first = [name for name in names if name in always or name not in known]
-    return TurnTools(tuple(dict.fromkeys((*first, *chosen))), chosen, decision)
+    ids = {name: spec.id for name, spec in chosen.items()}
+    ordered = tuple(dict.fromkeys((*first, *chosen)))
+    return TurnTools(ordered, ids, decision, _tokens(chosen.values()))
+
+
+_WARNED: WeakSet[AnyCrib] = WeakSet()
+"""Cribs whose lack of an agent's tools is in the log already."""
+
+
+def _warn_of_unknown_tools(crib: AnyCrib, count: int) -> None:
+    if crib not in _WARNED:
+        _WARNED.add(crib)
+        logger.warning(
+            "the index knows none of the agent's %d tools, so its model is shown all of them; "
+            "index them with index_tools() under the same names",
+            count,
+        )
 
 
 def check_names(wanted: Iterable[str], names: Sequence[str]) -> None:
@@ -169,7 +194,34 @@ def _place(tool_id: str, shown: Sequence[str]) -> int:
     return shown.index(tool_id) if tool_id in shown else len(shown)
 
 
+def _tokens(specs: Iterable[ToolSpec]) -> int:
+    return sum(definition_tokens(spec, "schema") for spec in specs)
+
+
 # -- steps ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """Cost of the tools of one call of a model: of a turn's first, or of a later step.
+
+    `shown` counts the tools of the list, `added` and `dropped` those that it gained and lost; a
+    change of the list throws a prompt cache away. `tokens` is the estimate of what the added
+    tools' definitions take, `took_ms` the time of the choice.
+    """
+
+    shown: int
+    added: int
+    dropped: int
+    tokens: int
+    took_ms: float
+
+
+def _log_cost(cost: StepCost) -> None:
+    logger.info(
+        "tools of a step: %d shown, %d added (about %d tokens), %d dropped, chosen in %.1f ms",
+        *(cost.shown, cost.added, cost.tokens, cost.dropped, cost.took_ms),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +231,8 @@ class StepOptions:
     With `each`, the index is asked before every call of the model. The list changes only if one of
     the `first` tools found is not in it: `added` tools at most come behind the others, and above
     `most` chosen tools the oldest that were never called go. Tools called in the turn stay. With
-    `search`, a model that lacks tools of its agent gets the tool `find_tools`.
+    `search`, a model that lacks tools of its agent gets the tool `find_tools`. `report` gets the
+    cost of each step; by default it is logged.
     """
 
     each: bool = True
@@ -187,6 +240,7 @@ class StepOptions:
     added: int = 20
     most: int = 80
     search: bool = True
+    report: Callable[[StepCost], None] = _log_cost
 
 
 DEFAULT_STEPS = StepOptions()
@@ -252,6 +306,7 @@ class AgentTools:
         shown: Sequence[str] = (),
     ) -> ShownTools:
         """Choose tools for a turn; `always` adds to the names that always come."""
+        began = perf_counter()
         own, every = list(dict.fromkeys(names)), (*self.always, *always)
         if self.steps.search and SEARCH_NAME in own:
             raise SettingsError(
@@ -260,7 +315,7 @@ class AgentTools:
         found = tools_for_turn(self.crib, turn, own, k=self.k, always=every, shown=shown)
         hidden = [name for name in own if name not in found.names]
         search = [SEARCH_NAME] if hidden and self.steps.search else []
-        return {
+        chosen: ShownTools = {
             "turn": key,
             "task": turn.text,
             "decision": found.decision.id,
@@ -269,17 +324,40 @@ class AgentTools:
             "ids": dict(found.ids),
             "shown": list(dict.fromkeys((*shown, *found.ids.values()))),
         }
+        self._report([], chosen, found.tokens, began)
+        return chosen
 
     def for_step(self, shown: ShownTools, step: RunStep, scope: Scope | None) -> ShownTools:
         """Tools of a step, mostly those shown before; those found or called by name are added."""
+        began, now, tokens = perf_counter(), shown, 0
+        for find in (self._named_by_model, self._found_by_words):
+            if added := find(now, step, scope):
+                tokens += _tokens(spec for name, spec in added.items() if name in now["hidden"])
+                now = self._with(now, {name: spec.id for name, spec in added.items()}, step)
+        self._report(shown["names"], now, tokens, began)
+        return now
+
+    def _report(self, before: Sequence[str], now: ShownTools, tokens: int, began: float) -> None:
+        names = now["names"]
+        added, dropped = {*names} - {*before}, {*before} - {*names}
+        took_ms = (perf_counter() - began) * 1000
+        self.steps.report(StepCost(len(names), len(added), len(dropped), tokens, took_ms))
+
+    def _named_by_model(
+        self, shown: ShownTools, step: RunStep, scope: Scope | None
+    ) -> dict[str, ToolSpec]:
+        """Hidden tools that the model called by name, or that its search found."""
         wanted = [name for name in (*step.found, *step.called) if name in shown["hidden"]]
-        if wanted:
-            known = known_tools(self.crib, wanted, scope, _limits(self.crib))
-            added = {name: specs[0].id for name, specs in known.items()}
-            shown = self._with(shown, added, step)
+        known = known_tools(self.crib, wanted, scope, _limits(self.crib)) if wanted else {}
+        return {name: specs[0] for name, specs in known.items()}
+
+    def _found_by_words(
+        self, shown: ShownTools, step: RunStep, scope: Scope | None
+    ) -> dict[str, ToolSpec]:
+        """Tools of the model's last words; none while the first of them are shown."""
         text = step.said if has_words(step.said) else " ".join(step.last)
         if not (self.steps.each and shown["hidden"] and has_words(text)):
-            return shown
+            return {}
         found = self.crib.find_tools(
             text,
             self.steps.added,
@@ -290,11 +368,10 @@ class AgentTools:
         )
         ids, ahead = set(shown["ids"].values()), found.tools[: self.steps.first]
         if all(hit.id in ids for hit in ahead):
-            return shown
+            return {}
         named = self._named(shown, [hit.tool for hit in found.tools])
-        if all(name in shown["names"] for name in list(named)[: self.steps.first]):
-            return shown
-        return self._with(shown, named, step)
+        is_shown = all(name in shown["names"] for name in list(named)[: self.steps.first])
+        return {} if is_shown else named
 
     def search(
         self, shown: ShownTools, arguments: object, called: Sequence[str], scope: Scope | None
@@ -307,9 +384,8 @@ class AgentTools:
             where=self._own(shown),
             called=_ids(shown, called),
         )
-        by_id = {spec.id: spec for spec in specs}
         named = self._named(shown, specs)
-        lines = [f"- {name}: {summary(by_id[tool_id])}" for name, tool_id in named.items()]
+        lines = [f"- {name}: {summary(spec)}" for name, spec in named.items()]
         return "\n".join(["You can call now:", *lines] if lines else [NOTHING_FOUND]), list(named)
 
     def _own(self, shown: ShownTools) -> Filter | None:
@@ -317,16 +393,16 @@ class AgentTools:
         keys = {squeeze(name) for name in (*shown["names"], *shown["hidden"])} - {""}
         return all_of(any_of(keys), _limits(self.crib))
 
-    def _named(self, shown: ShownTools, specs: Sequence[ToolSpec]) -> dict[str, str]:
-        """Ids of found tools by the agent's names, in the order of the tools."""
+    def _named(self, shown: ShownTools, specs: Sequence[ToolSpec]) -> dict[str, ToolSpec]:
+        """Found tools by the agent's names, in their order."""
         keys = {key for spec in specs for key in (squeeze(spec.id), squeeze(spec.name))}
         names = [name for name in (*shown["names"], *shown["hidden"]) if squeeze(name) in keys]
         known = known_tools(self.crib, names)
         named = {spec.id: name for name, of in reversed(known.items()) for spec in of}
-        found: dict[str, str] = {}
+        found: dict[str, ToolSpec] = {}
         for spec in specs:
             if spec.id in named:
-                found.setdefault(named[spec.id], spec.id)
+                found.setdefault(named[spec.id], spec)
         return found
 
     def _with(self, shown: ShownTools, added: Mapping[str, str], step: RunStep) -> ShownTools:
@@ -347,6 +423,23 @@ class AgentTools:
             "ids": kept,
             "shown": list(dict.fromkeys((*before, *kept.values()))),
         }
+
+
+def refusal(shown: ShownTools | None, name: str) -> str:
+    """Text for a call of a tool that the turn, or its scope, does not have; else empty."""
+    if shown is None or name not in shown["hidden"]:
+        return ""
+    return f"{name} is not among the tools of this turn: {', '.join(shown['names'])}"
+
+
+def report_outcome(
+    crib: AnyCrib, decision: str, tool: str, outcome: Outcome, took_ms: float
+) -> None:
+    """Report the outcome of a call; an agent goes on if the report fails."""
+    try:
+        crib.report_outcome(decision, tool, outcome, took_ms=took_ms)
+    except ToolcribError:
+        logger.warning("the outcome of a call of %s could not be reported", tool, exc_info=True)
 
 
 def _ids(shown: ShownTools, names: Iterable[str]) -> list[str]:

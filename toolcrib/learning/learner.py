@@ -15,19 +15,22 @@ import numpy as np
 
 from toolcrib.caches import BoundedMap
 from toolcrib.encoders.base import from_text, to_text
+from toolcrib.errors import StoreError
 from toolcrib.learning.lessons import (
     MAX_EXAMPLES_A_SESSION,
     Lesson,
     age_weight,
+    learned_companions,
     make_lessons,
 )
 from toolcrib.learning.observations import DAY_S, Observation, ObservationTable
 from toolcrib.learning.replay import contradicting_keys, replay
-from toolcrib.learning.runs import MIN_RUNS, RunTable, tool_use
+from toolcrib.learning.runs import MIN_RUNS, Run, RunTable, tool_use, used_tools
 from toolcrib.records import Scope
 from toolcrib.records.codec import adapter, as_json
 from toolcrib.records.reports import LearnedTool, LearningStatus, LogLearning, ServerReplay
-from toolcrib.retrieval.learned import LearnedTools
+from toolcrib.retrieval.learned import LearnedFromUse, LearnedTools
+from toolcrib.retrieval.steps import ToolUse
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import from_scope
 from toolcrib.store.records_db import DbRow
@@ -49,6 +52,9 @@ REPLAY_RANKED_TOOLS = 50
 
 RELEARN_GROWTH = 0.1
 """Share of new observations after which examples are chosen again."""
+
+BACKGROUND_FROM_OBSERVATIONS = 200
+"""Observations from which on a call does not wait until examples are chosen: 7 s at 4,278."""
 
 _REASONS = {
     "gone": "the tool is gone",
@@ -101,6 +107,7 @@ class UsageLearner:
         self._given: BoundedMap[tuple[str, str, str], int] = BoundedMap(MAX_SESSION_COUNTS)
         self._lock = threading.Lock()
         self._learning = threading.Lock()
+        self._background: threading.Thread | None = None
         self._new = self._known = 0
         self._new_calls = self._known_calls = 0
 
@@ -137,8 +144,25 @@ class UsageLearner:
             return False
         self._new += 1
         if self._new >= RELEARN_GROWTH * self._known:
-            self.learn()
+            if self._known < BACKGROUND_FROM_OBSERVATIONS:
+                self.learn()
+            else:
+                self._learn_in_background()
         return True
+
+    def _learn_in_background(self) -> None:
+        """Learn in a thread, unless one is at it; the next new observation begins it anew."""
+
+        def work() -> None:
+            try:
+                self.learn()
+            except StoreError:
+                logger.warning("examples could not be chosen anew", exc_info=True)
+
+        with self._lock:
+            if self._background is None or not self._background.is_alive():
+                self._background = threading.Thread(target=work, name="toolcrib-learning")
+                self._background.start()
 
     def _count_call(self, decision_id: str, tool: str) -> None:
         if not self.runs.record(decision_id, tool, self._now()):
@@ -241,14 +265,18 @@ class UsageLearner:
                 lessons = make_lessons(observations, digests, encoder, now, left_out)
                 usable = [each for each in usable if each.by not in left_out]
             replayed = replay(usable, lessons, servers)
+            companions = learned_companions(usable, now)
             verdicts = {each.server: each.verdict for each in replayed}
             unused = self._unused_rows(
                 observations, {each.tool for each in lessons}, servers, left_out
             )
-            self._table.write_lessons(
-                [self._row(each, servers[each.tool], verdicts, digests) for each in lessons]
-                + unused
-            )
+            rows = [
+                self._row(
+                    each, servers[each.tool], verdicts, digests, companions.get(each.tool, [])
+                )
+                for each in lessons
+            ]
+            self._table.write_lessons(rows + unused)
             self._table.write_state(
                 {
                     "on": self._table.state().get("on", True),
@@ -293,9 +321,19 @@ class UsageLearner:
             for tool, body in rows.items()
             if tool in tools
         }
+        use = self._use(runs, state)
+        examples = LearnedTools.of(taught) if taught else None
+        companions = {
+            tool: body["tool"]["goes_with"]
+            for tool, body in rows.items()
+            if "goes_with" in body["tool"]
+        }
+        self._tools.use_learned(LearnedFromUse(examples, use, companions))
+
+    def _use(self, runs: Sequence[Run], state: Mapping[str, Any]) -> ToolUse | None:
+        """Use of tools that orders steps; None where the setting or the switch is off."""
         counts = self._orders_steps and state.get("on", True)
-        use = tool_use(runs, self._now()) if counts else None
-        self._tools.use_learned(LearnedTools.of(taught) if taught else None, use)
+        return tool_use(runs, self._now()) if counts else None
 
     def status(self) -> LearningStatus:
         """Status of each tool's examples and of each server's replay.
@@ -311,7 +349,8 @@ class UsageLearner:
         if not is_on or encoder != self._tools.dense.name:
             why = _REASONS["encoder" if is_on else "off"]
             tools = [replace(each, live=False, reason=why) for each in tools]
-        at = state.get("at")
+        at, runs = state.get("at"), self.runs.read()
+        use = self._use(runs, state)
         return LearningStatus(
             on=is_on,
             collects=self.collects,
@@ -320,7 +359,9 @@ class UsageLearner:
             if at is None
             else datetime.fromtimestamp(at, UTC).isoformat("T", "seconds"),
             observations=state.get("observations", 0),
-            runs=len(self.runs.read()),
+            runs=len(runs),
+            orders_steps=self._orders_steps,
+            used=() if use is None else used_tools(runs, use),
             servers=tuple(
                 adapter(ServerReplay).validate_python(each) for each in state.get("servers", ())
             ),
@@ -349,7 +390,9 @@ class UsageLearner:
         self.apply()
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the database, after the work in the background."""
+        if self._background is not None:
+            self._background.join()
         self._table.close()
 
     def _payloads(self, tools: Iterable[str]) -> dict[str, Mapping[str, Any]]:
@@ -364,12 +407,14 @@ class UsageLearner:
         server: str,
         verdicts: Mapping[str, str],
         digests: Mapping[str, str],
+        companions: Sequence[str],
     ) -> DbRow:
         why = "" if lesson.is_live else _REASONS["session"]
         if not why and verdicts.get(server) != "live":
             why = _REASONS["shadow"]
         examples = len(lesson.examples)
         learned = _learned_tool(lesson.tool, server, lesson.of, why, examples, lesson.support)
+        learned = replace(learned, goes_with=tuple(companions))
         body = {
             "tool": as_json(learned),
             "digest": digests[lesson.tool],

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from toolcrib.records.codec import is_object, list_of, object_of
 from toolcrib.records.tools import ToolSpec
@@ -14,7 +14,7 @@ from toolcrib.records.tools import ToolSpec
 DefinitionForm: TypeAlias = Literal["schema", "signature"]
 """Form of a tool for a model: the whole schema, or a signature in one line."""
 
-FORMAT_NAMES = (
+DefinitionFormat: TypeAlias = Literal[
     "mcp",
     "openai",
     "openai-namespaces",
@@ -24,8 +24,10 @@ FORMAT_NAMES = (
     "signature",
     "typescript",
     "python-stub",
-    "json",
-)
+]
+"""Format of definitions for a model."""
+
+FORMAT_NAMES: tuple[str, ...] = (*get_args(DefinitionFormat), "json")
 """Formats of definitions, which `integrations.formats` writes."""
 
 CHARS_A_TOKEN = 4

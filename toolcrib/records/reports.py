@@ -13,7 +13,13 @@ from toolcrib.records.codec import UNLESS_EMPTY, Score
 from toolcrib.records.tools import ToolSpec
 
 Unready: TypeAlias = Literal[
-    "unknown", "disabled", "quarantined", "server_down", "out_of_scope", "needs_authorisation"
+    "unknown",
+    "disabled",
+    "quarantined",
+    "server_down",
+    "out_of_scope",
+    "needs_authorisation",
+    "authorisation_expired",
 ]
 """Reason why a tool cannot be called. A tool that the caller may not see is unknown; out of scope
 is what the caller's own scope leaves out. Only a gateway knows of servers."""
@@ -210,7 +216,8 @@ class LearnedTool:
 
     `observations` counts all kept, `examples` the chosen. `support` grows to 1 with sessions.
     `live`: the examples re-order answers; else `reason` says why not. `by` counts observations
-    of each key (empty: no key), `days` of each day. `texts` are requests, where they may be kept.
+    of each key (empty: no key), `days` of each day. `goes_with` are tools that the same requests
+    called, if often. `texts` are requests, where they may be kept.
     """
 
     tool: str
@@ -223,7 +230,21 @@ class LearnedTool:
     sessions: int
     by: dict[str, int]
     days: dict[str, int]
+    goes_with: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
     texts: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UsedTool:
+    """Tool that agents' runs call, of all runs weighted by age, each key's by its share.
+
+    `runs` is the share of runs that called it; `next` has the tools called right after it most
+    often, by the share of those runs.
+    """
+
+    tool: str
+    runs: Score
+    next: dict[str, Score]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +272,8 @@ class LearningStatus:
 
     `on`: it may re-order answers; `collects`: outcomes become observations. `encoder` made the
     vectors; what others made is left aside. `learned_at` is when examples were last chosen.
-    `runs` of agents tell which tools are called next; with fewer than 20 new ones they do not.
+    `runs` of agents tell which tools are called next, if `orders_steps`; with fewer than 20 new
+    ones they do not. `used` are the tools that they call, most often called first.
     `left_out` are keys whose calls contradict those of the others: nothing is learned from them.
     """
 
@@ -261,6 +283,8 @@ class LearningStatus:
     learned_at: str | None
     observations: int
     runs: int = 0
+    orders_steps: bool = True
+    used: tuple[UsedTool, ...] = ()
     servers: tuple[ServerReplay, ...] = ()
     tools: tuple[LearnedTool, ...] = ()
     left_out: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()

@@ -46,7 +46,10 @@ MEMORY_PREFIX = "toolcrib-memory-"
 UNLOCKED_FOLDER_S = 60
 """Age from which a temporary folder without an owner is removed; a new one is locked by then."""
 
-NEIGHBOUR_NAMES = re.compile(r"library|tenants|ledger\.db.*")
+LOGINS_FOLDER = "logins"
+"""Folder of the gateway's logins at servers."""
+
+NEIGHBOUR_NAMES = re.compile(rf"library|tenants|{LOGINS_FOLDER}|ledger\.db.*")
 """Names beside a store of tools that may exist before the store."""
 
 

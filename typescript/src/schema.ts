@@ -239,6 +239,7 @@ export interface Enrichment {
   examples: readonly string[];
   not_for: readonly string[];
   safety_tags: readonly string[];
+  goes_with?: readonly string[];
   model: string;
   prompt: string;
 }
@@ -432,6 +433,7 @@ export interface LearnedTool {
   sessions: number;
   by: Readonly<Record<string, number>>;
   days: Readonly<Record<string, number>>;
+  goes_with?: readonly string[];
   texts?: readonly string[];
 }
 
@@ -442,6 +444,8 @@ export interface LearningStatus {
   learned_at: string | null;
   observations: number;
   runs: number;
+  orders_steps: boolean;
+  used: readonly UsedTool[];
   servers: readonly ServerReplay[];
   tools: readonly LearnedTool[];
   left_out?: readonly string[];
@@ -765,6 +769,7 @@ export interface ToolHit {
   probability: number | null;
   needs?: readonly number[];
   needed_for?: readonly string[];
+  goes_with?: readonly string[];
   replaced_by?: string;
   also_on?: readonly string[];
   team?: "own" | "other";
@@ -783,6 +788,7 @@ export interface ToolLink {
 export interface ToolLinks {
   needs: readonly ToolLink[];
   needed_by: readonly ToolLink[];
+  goes_with: readonly ToolLink[];
   replaced_by: string | null;
 }
 
@@ -794,7 +800,7 @@ export interface ToolPage {
 export interface ToolReadiness {
   id: string;
   ready: boolean;
-  reason: "unknown" | "disabled" | "quarantined" | "server_down" | "out_of_scope" | "needs_authorisation" | null;
+  reason: "unknown" | "disabled" | "quarantined" | "server_down" | "out_of_scope" | "needs_authorisation" | "authorisation_expired" | null;
 }
 
 export interface ToolRecord {
@@ -835,6 +841,7 @@ export interface ToolSpec {
   annotations: Readonly<Record<string, unknown>>;
   requires: readonly string[];
   provides: readonly string[];
+  goes_with?: readonly string[];
   always_active: boolean;
   enabled: boolean;
   version: string;
@@ -879,6 +886,12 @@ export interface UndoBody {
 
 export interface Undone {
   removed: number;
+}
+
+export interface UsedTool {
+  tool: string;
+  runs: number;
+  next: Readonly<Record<string, number>>;
 }
 
 export interface VerdictBody {

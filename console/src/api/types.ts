@@ -29,6 +29,7 @@ export type {
   ToolLink as Link,
   ToolLinks as Links,
   ToolSpec as Spec,
+  UsedTool,
 } from "../../../typescript/src/schema";
 
 export type Verdict = FoundTools["verdict"];

@@ -3,7 +3,7 @@
 import type { ComponentChildren, VNode } from "preact";
 import { useState } from "preact/hooks";
 import { call, Trouble } from "../api/call";
-import type { LearnedTool, LearningStatus, ServerReplay } from "../api/types";
+import type { LearnedTool, LearningStatus, ServerReplay, UsedTool } from "../api/types";
 import { Confirm } from "../parts/dialog";
 import { TroubleNote } from "../parts/trouble";
 import { Untrusted } from "../parts/untrusted";
@@ -79,6 +79,12 @@ function Learned({ status, done }: { status: LearningStatus; done: () => void })
       {status.tools.length === 0 && <p class="calm">Nothing was learned yet.</p>}
       {status.servers.length > 0 && <Replays servers={status.servers} />}
       {status.tools.length > 0 && <Tools tools={status.tools} undo={setWhat} />}
+      {status.used.length > 0 && <Used tools={status.used} />}
+      {!status.orders_steps && (
+        <p class="calm">
+          What agents call orders no steps: the setting <code>learning.runs</code> is off.
+        </p>
+      )}
       {what !== undefined && (
         <Confirm
           title="Take it back?"
@@ -138,6 +144,29 @@ function Replays({ servers }: { servers: readonly ServerReplay[] }): VNode {
           <td>{score(each.before)}</td>
           <td>{score(each.after)}</td>
           <td>{each.p.toFixed(2)}</td>
+        </tr>
+      ))}
+    </Rows>
+  );
+}
+
+/** What agents' runs call, and what they call right after it. */
+function Used({ tools }: { tools: readonly UsedTool[] }): VNode {
+  return (
+    <Rows label="Calls of agents" columns={["agents call", "runs", "and next"]}>
+      {tools.map((each) => (
+        <tr key={each.tool}>
+          <th scope="row">
+            <Untrusted text={each.tool} />
+          </th>
+          <td>{percent(each.runs)}</td>
+          <td>
+            {Object.entries(each.next).map(([tool, part]) => (
+              <div key={tool}>
+                <Untrusted text={tool} /> {percent(part)}
+              </div>
+            ))}
+          </td>
         </tr>
       ))}
     </Rows>

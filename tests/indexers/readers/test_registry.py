@@ -19,7 +19,10 @@ from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.registry import read_data, read_source, readers
 from toolcrib.records import Refusal, ToolSpec
 
-FORMATS = ("skill", "mcp-servers", "mcp", "openapi", "functions", "toolspec", "python", "mcp-live")
+FORMATS = (
+    *("skill", "mcp-servers", "mcp", "openapi", "functions", "toolspec", "python"),
+    *("mcp-live", "mcp-skills"),
+)
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from operator import attrgetter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -48,6 +48,7 @@ from toolcrib.records import (
     ToolSpec,
 )
 from toolcrib.records.codec import as_json
+from toolcrib.records.definitions import DefinitionFormat
 from toolcrib.records.reports import CheckedTools, Held
 from toolcrib.retrieval.options import MAX_CALLED, MAX_NEEDS, SearchOptions, text_to_search
 from toolcrib.store.base import point_id
@@ -64,19 +65,7 @@ from toolcrib.store.filters import (
 )
 from toolcrib.store.payload import tool_payload
 
-Shape = Literal[
-    "summary",
-    "full",
-    "mcp",
-    "openai",
-    "openai-namespaces",
-    "anthropic",
-    "anthropic-deferred",
-    "tool_reference",
-    "signature",
-    "typescript",
-    "python-stub",
-]
+Shape: TypeAlias = Literal["summary", "full", DefinitionFormat]
 """Form of found tools: short or full specifications, or definitions for a provider."""
 
 MAX_PAGE = 500

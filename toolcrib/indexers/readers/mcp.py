@@ -39,6 +39,7 @@ from toolcrib.indexers.readers.mcp_config import (
     servers_of,
 )
 from toolcrib.indexers.readers.mcp_session import (
+    Follow,
     SessionState,
     explain,
     explain_timeout,
@@ -221,6 +222,7 @@ class McpLiveReader(_LiveReader):
     """
 
     format: ClassVar[str] = "mcp-live"
+    follow: ClassVar[Follow] = staticmethod(follow)
 
     def recognises(self, source: Source) -> bool:
         """Tell whether the name is a URL or starts with `stdio:`; connects to nothing."""
@@ -237,13 +239,17 @@ class McpLiveReader(_LiveReader):
         target = self._target(source)
         require_sdk()
         limits = self._limits
-        listing = run_to_end(lambda: list_tools(target, limits.timeout_s, limits.max_pages))
+        follow = type(self).follow
+        listing = run_to_end(lambda: list_tools(target, limits.timeout_s, limits.max_pages, follow))
         if listing.failure and not listing.tools:
             raise source.error(listing.failure, listing.server)
         name = server if server is not None else listing.server or _fallback_name(target)
-        yield from tool_specs(source.name, "tools", list(listing.tools), name)
+        yield from self._specs(source.name, list(listing.tools), name)
         if listing.failure:
             yield source.refusal(listing.failure, name)
+
+    def _specs(self, source: str, listed: list[Any], server: str) -> Iterator[ToolSpec | Refusal]:
+        return tool_specs(source, "tools", listed, server)
 
     def _target(self, source: Source) -> Target:
         if not source.name.lower().startswith(STDIO_PREFIX):
@@ -262,6 +268,7 @@ async def list_tools(
     target: Target,
     timeout_s: float = DEFAULT_LIMITS.timeout_s,
     max_pages: int = DEFAULT_LIMITS.max_pages,
+    follow: Follow = follow,
 ) -> Listing:
     """Ask one server for all its tools; never raises for what the server does or fails to do.
 

@@ -8,13 +8,22 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
-from pydantic import AliasChoices, AliasPath, BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
 from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.base import Source, is_list, is_object, kind_of
 from toolcrib.indexers.readers.parsing import parse_json
+from toolcrib.records import Sensitivity, ToolSpec
 
 # -- targets ---------------------------------------------------------------------------------------
 
@@ -81,6 +90,12 @@ INCLUDE_KEYS = frozenset(
 )
 EXCLUDE_KEYS = frozenset({"excludetools", "disabledtools", "deniedtools", "blockedtools"})
 """Keys of all hosts, compared by their letters in lower case: `enabled_tools`, `enabledTools`."""
+
+FILTER_NAMES = (
+    *("includeTools", "allowedTools", "enabledTools", "availableTools", "tools"),
+    *("excludeTools", "disabledTools", "deniedTools", "blockedTools"),
+)
+"""The same keys as hosts spell them."""
 
 TAG_KEYS = frozenset({"includetags", "excludetags"})
 
@@ -259,6 +274,45 @@ class ServerEntry:
     warnings: tuple[str, ...] = ()
 
 
+FlowTrait: TypeAlias = Literal["reads_private", "brings_foreign", "sends_out"]
+"""Effect of a tool on the data of a conversation, for the flow policy."""
+
+FLOW_TRAITS: tuple[FlowTrait, ...] = get_args(FlowTrait)
+
+OVERLAY_KEY = "toolcrib"
+"""Key of the overlay in a server's entry."""
+
+
+class Overlay(BaseModel):
+    """Overlay of a server's tools: what its entry adds under `toolcrib`, beyond MCP.
+
+    `tags` are added to each tool's own; `sensitivity` applies to all tools. `disabled` tools, by
+    name or glob, cannot be found or called; `always_active` tools are listed beside the search.
+    For the flow policy, each trait may name its tools; None leaves them to a guess.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tags: tuple[str, ...] = ()
+    sensitivity: Sensitivity = "public"
+    disabled: frozenset[str] = frozenset()
+    always_active: frozenset[str] = frozenset()
+    reads_private: frozenset[str] | None = None
+    brings_foreign: frozenset[str] | None = None
+    sends_out: frozenset[str] | None = None
+
+    def on(self, spec: ToolSpec) -> ToolSpec:
+        """Copy of a tool with the overlay; approvals are for the server's own specification."""
+        return spec.model_copy(
+            update={
+                "tags": tuple(dict.fromkeys((*spec.tags, *self.tags))),
+                "sensitivity": self.sensitivity,
+                "always_active": spec.name in self.always_active,
+                "enabled": not fits_any(spec.name, self.disabled),
+            }
+        )
+
+
 class _Switch(BaseModel):
     """The keys that switch a server off."""
 
@@ -292,7 +346,7 @@ class _Entry(_Switch):
 
 ENTRY_KEYS = frozenset(
     {"type", "transport", "command", "args", "env", "cwd", "url", "httpUrl", "serverUrl"}
-    | {"headers", "requestOptions", "envFile", "disabled", "enabled", "toolcrib"}
+    | {"headers", "requestOptions", "envFile", "disabled", "enabled", OVERLAY_KEY}
 )
 
 
@@ -300,6 +354,23 @@ def is_entry_key(key: str) -> bool:
     """Tell whether a key of an entry is read here or by the gateway."""
     kind = "".join(filter(str.isalpha, key)).lower()
     return key in ENTRY_KEYS or kind in INCLUDE_KEYS | EXCLUDE_KEYS | TAG_KEYS
+
+
+def config_schema() -> dict[str, Any]:
+    """JSON schema of an mcp.json; hosts add keys of their own to it and to its entries."""
+    entry = _Entry.model_json_schema(by_alias=False)
+    known = entry["properties"]
+    del known["env_file"]
+    names = {"type": ("transport",), "url": ("httpUrl", "serverUrl")}
+    known |= {other: known[name] for name, others in names.items() for other in others}
+    known |= dict.fromkeys(FILTER_NAMES, TOOL_NAMES.json_schema())
+    known[OVERLAY_KEY] = Overlay.model_json_schema()
+    servers = {"type": "object", "additionalProperties": entry}
+    return {
+        "title": "McpServers",
+        "type": "object",
+        "properties": {"mcpServers": servers, "servers": servers},
+    }
 
 
 def variables_of(value: Any) -> Iterator[str]:

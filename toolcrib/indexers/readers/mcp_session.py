@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mcp import ClientSession, MCPError
     from mcp.client._transport import ReadStream, TransportStreams
     from mcp.shared.message import SessionMessage
+    from mcp.types import Implementation, PaginatedRequestParams, PaginatedResult
 
     Connection: TypeAlias = AbstractAsyncContextManager[TransportStreams]
 
@@ -40,15 +41,21 @@ class EndlessListError(Exception):
     """The server hands out cursors that lead nowhere; its text says how that was noticed."""
 
 
+class NoSkillsError(Exception):
+    """The server does not announce the extension for skills."""
+
+
 @dataclass(slots=True)
 class SessionState:
     """State of a session: filled while it goes on, read when it fails.
 
-    `asked` is the request in flight, `unreadable` what came over the wire that is not JSON-RPC,
-    `status` and `content_type` are those of the last HTTP answer (0 when there was none).
+    `auth` authorises requests over HTTP, `asked` is the request in flight, `unreadable` what came
+    over the wire that is not JSON-RPC, `status` and `content_type` are those of the last HTTP
+    answer (0 when there was none).
     """
 
     target: Target
+    auth: httpx2.Auth | None = None
     asked: str = "initialize"
     server: str = ""
     tools: list[Any] = field(default_factory=list[Any])
@@ -56,6 +63,10 @@ class SessionState:
     unreadable: list[Exception] = field(default_factory=list[Exception])
     status: int = 0
     content_type: str = ""
+
+
+Follow: TypeAlias = Callable[[SessionState, TextIO, int], Awaitable[None]]
+"""Function that connects to a server and collects every page of a list."""
 
 
 async def follow(state: SessionState, stderr: TextIO, max_pages: int) -> None:
@@ -66,12 +77,9 @@ async def follow(state: SessionState, stderr: TextIO, max_pages: int) -> None:
         Exception: whatever the transport, the SDK or the server's answer fails with.
     """
     from mcp import ClientSession
-    from mcp.types import Implementation
-
-    us = Implementation(name="toolcrib", version=_version())
 
     def start(incoming: Any, outgoing: Any) -> ClientSession:
-        return ClientSession(Tap(incoming, state), outgoing, client_info=us)
+        return ClientSession(Tap(incoming, state), outgoing, client_info=implementation())
 
     async with open_session(state, stderr, start) as session:
         state.server = session.server_info.name if session.server_info else ""
@@ -155,6 +163,22 @@ async def list_pages(session: ClientSession, state: SessionState, max_pages: int
     """Ask for every page of tools; a `Tap` on the session's stream puts them into `state`.
 
     Raises:
+        EndlessListError: as `follow_cursors`.
+    """
+    await follow_cursors(
+        "tools/list", lambda page: session.list_tools(params=page), state, max_pages
+    )
+
+
+async def follow_cursors(
+    method: str,
+    ask: Callable[[PaginatedRequestParams], Awaitable[PaginatedResult]],
+    state: SessionState,
+    max_pages: int,
+) -> None:
+    """Ask for every page of a list.
+
+    Raises:
         EndlessListError: a cursor came back, or there are more than `max_pages`.
     """
     from mcp.types import PaginatedRequestParams
@@ -162,8 +186,8 @@ async def list_pages(session: ClientSession, state: SessionState, max_pages: int
     seen: set[str] = set()
     cursor: str | None = None
     for page in range(1, max_pages + 1):
-        state.asked = "tools/list" if page == 1 else f"tools/list (page {page})"
-        answer = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+        state.asked = method if page == 1 else f"{method} (page {page})"
+        answer = await ask(PaginatedRequestParams(cursor=cursor))
         cursor = answer.next_cursor
         # Some servers write an empty cursor for "no more".
         if not cursor:
@@ -278,13 +302,18 @@ def _http_client(state: SessionState, headers: dict[str, str] | None) -> httpx2.
     import httpx2
 
     async def note(response: httpx2.Response) -> None:
-        # The GET stream beside the POSTs is optional: that it was refused says nothing.
+        # The GET stream beside the POSTs is optional: that it was refused says nothing. A form
+        # renews a login, elsewhere.
+        if "form" in response.request.headers.get("content-type", ""):
+            return
         if response.request.method == "POST" or (state.status == 0 and not state.server):
             state.status = response.status_code
             state.content_type = response.headers.get("content-type", "").partition(";")[0]
 
     # No time limit of its own: the one around the whole conversation holds.
-    return httpx2.AsyncClient(headers=headers, timeout=None, event_hooks={"response": [note]})
+    return httpx2.AsyncClient(
+        headers=headers, auth=state.auth, timeout=None, event_hooks={"response": [note]}
+    )
 
 
 def quiet_sdk() -> AbstractContextManager[None]:
@@ -292,11 +321,14 @@ def quiet_sdk() -> AbstractContextManager[None]:
     return quiet_loggers("mcp", "client")
 
 
-def _version() -> str:
+def implementation() -> Implementation:
+    """Name and version that servers get."""
+    from mcp.types import Implementation
+
     try:
-        return version("toolcrib")
+        return Implementation(name="toolcrib", version=version("toolcrib"))
     except PackageNotFoundError:  # run from a checkout that is not installed
-        return "unknown"
+        return Implementation(name="toolcrib", version="unknown")
 
 
 # -- reasons of failure ----------------------------------------------------------------------------
@@ -325,6 +357,8 @@ def explain(state: SessionState, error: Exception, stderr_line: str) -> str:
     cause = next(_leaves(error))
     if isinstance(cause, EndlessListError):
         reason = f"lists tools without end: {cause}"
+    elif isinstance(cause, NoSkillsError):
+        reason = "does not announce the extension for skills; without --format its tools are read"
     elif isinstance(cause, ValidationError):
         wrong = in_words(cause, "its answer")
         reason = f"answered {state.asked} with something that is not MCP: {wrong}"
@@ -400,7 +434,11 @@ def _error_reason(state: SessionState, error: MCPError) -> str:
 
 def _unreachable_reason(cause: Exception) -> str:
     from httpx2 import ConnectError
+    from mcp.client.auth import OAuthFlowError
 
+    if isinstance(cause, OAuthFlowError):
+        words = _error_words(cause)
+        return f'gave no login: {words}; a token may stand under "headers" of its entry'
     hint = "; is it running there?" if isinstance(cause, ConnectError) else ""
     return f"cannot be reached: {_error_words(cause)}{hint}"
 

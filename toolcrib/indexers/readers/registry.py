@@ -57,6 +57,7 @@ def readers() -> tuple[Reader, ...]:
     """
     from toolcrib.indexers.readers.functions import FunctionsReader
     from toolcrib.indexers.readers.mcp import McpListReader, McpLiveReader, McpServersReader
+    from toolcrib.indexers.readers.mcp_skills import McpSkillsReader
     from toolcrib.indexers.readers.openapi import OpenApiReader
     from toolcrib.indexers.readers.python import PythonReader
     from toolcrib.indexers.readers.skills import SkillsReader
@@ -71,6 +72,7 @@ def readers() -> tuple[Reader, ...]:
         ToolSpecReader(),
         PythonReader(),
         McpLiveReader(),
+        McpSkillsReader(),
     )
 
 

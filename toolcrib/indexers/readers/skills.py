@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 from toolcrib.indexers.readers.base import Reading, Source, build_spec, is_object, kind_of
 from toolcrib.indexers.readers.parsing import parse_yaml
+from toolcrib.records import Refusal, ToolSpec
 
 SKILL_FILE = "SKILL.md"
 DEFAULT_SERVER = "skills"
@@ -57,23 +58,31 @@ class SkillsReader:
             SourceError: the file cannot be read.
         """
         try:
-            front, body = _front_matter_and_body(source.text)
+            front, body = front_matter_and_body(source.text)
             files = dict(_files(source.path.parent, len(body))) if source.path else {}
         except (ValueError, OSError) as error:
             yield source.refusal(str(error), "front matter")
             return
-        if len(body) > MAX_TEXT_CHARS:
-            yield source.refusal(f"more than {MAX_TEXT_CHARS:,} characters; move some into files")
-            return
-        fields = {key: value for key, value in front.items() if key in OWN_FIELDS}
-        annotations = {key: value for key, value in front.items() if key not in OWN_FIELDS}
-        skill = {"body": body, "files": files}
-        given = {"server": server or DEFAULT_SERVER, "annotations": annotations, "skill": skill}
-        yield build_spec(source.name, "front matter", {**fields, **given})
+        yield skill_spec(source.name, front, body, files, server or DEFAULT_SERVER)
 
 
-def _front_matter_and_body(text: str) -> tuple[dict[str, Any], str]:
-    """Split the front matter from the text behind it; raises ValueError where there is none."""
+def skill_spec(
+    source: str, front: dict[str, Any], body: str, files: Mapping[str, str | None], server: str
+) -> ToolSpec | Refusal:
+    """Specification of a skill; `files` are the texts of its other files by path."""
+    fields = {key: value for key, value in front.items() if key in OWN_FIELDS}
+    annotations = {key: value for key, value in front.items() if key not in OWN_FIELDS}
+    skill = {"body": body, "files": files}
+    given = {"server": server, "annotations": annotations, "skill": skill}
+    return build_spec(source, "front matter", {**fields, **given})
+
+
+def front_matter_and_body(text: str) -> tuple[dict[str, Any], str]:
+    """Split the front matter from the text behind it.
+
+    Raises:
+        ValueError: there is no front matter, or the text is too long.
+    """
     first, *lines = text.removeprefix("\ufeff").lstrip().splitlines()
     ends = [number for number, line in enumerate(lines) if line.rstrip() == FENCE]
     if first.rstrip() != FENCE or not ends:
@@ -85,7 +94,10 @@ def _front_matter_and_body(text: str) -> tuple[dict[str, Any], str]:
         raise ValueError(f"{missing[0]}: missing")
     if len(str(front["description"])) > MAX_DESCRIPTION_CHARS:
         raise ValueError(f"description: more than {MAX_DESCRIPTION_CHARS:,} characters")
-    return front, "\n".join(lines[ends[0] + 1 :]).strip()
+    body = "\n".join(lines[ends[0] + 1 :]).strip()
+    if len(body) > MAX_TEXT_CHARS:
+        raise ValueError(f"more than {MAX_TEXT_CHARS:,} characters; move some into files")
+    return front, body
 
 
 def _parse_front_matter(text: str) -> Any:

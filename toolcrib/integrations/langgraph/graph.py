@@ -40,10 +40,11 @@ def build_routing_graph(
     graph.add_node("classify", nodes.classify)
     graph.add_node("select_tools", nodes.select_tools)
     graph.add_node("select_knowledge", nodes.select_knowledge)
-    graph.add_node("plan", nodes.plan)
+    graph.add_node("plan", RunnableLambda(nodes.plan, nodes.aplan))
     graph.add_node("agent", RunnableLambda(nodes.agent, nodes.aagent))
     graph.add_node("tools", RunnableLambda(nodes.tools, nodes.atools))
     graph.add_node("reflect", nodes.reflect)
+    graph.add_node("follow_steps", nodes.follow_steps)
     graph.add_node("answer", RunnableLambda(nodes.answer, nodes.aanswer))
     graph.add_edge(START, "classify")
     graph.add_conditional_edges("classify", after_classify, ["select_tools", "select_knowledge"])
@@ -52,8 +53,9 @@ def build_routing_graph(
     graph.add_edge("plan", "agent")
     graph.add_conditional_edges("agent", after_agent, ["tools", "answer"])
     graph.add_edge("tools", "reflect")
-    after = ["tools", "agent", "plan", "classify", "answer"]
+    after = sorted({*NODE_AFTER_STEP.values()})
     graph.add_conditional_edges("reflect", after_reflection, after)
+    graph.add_edge("follow_steps", "agent")
     graph.add_edge("answer", END)
     return graph.compile(checkpointer=checkpointer, name="toolcrib")
 
@@ -70,7 +72,7 @@ def after_agent(state: RoutingState) -> Literal["tools", "answer"]:
 
 
 NODE_AFTER_STEP: Mapping[str, str] = {
-    "go_on": "agent",
+    "go_on": "follow_steps",
     "retry": "tools",
     "alternate": "plan",
     "replan": "plan",

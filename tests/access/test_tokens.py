@@ -1,0 +1,143 @@
+"""Tokens of an authorisation server that runs here let in with what their scopes are granted."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+from contextlib import closing
+
+import jwt
+import pytest
+
+from tests.access.issuer import AUDIENCE, Issuer, issuing, new_keys
+from toolcrib.access import tokens as tokens_module
+from toolcrib.access.keys import Grant, KeyRing
+from toolcrib.access.tokens import IssuedTokens, callers_of
+from toolcrib.errors import (
+    ForbiddenError,
+    ServiceUnavailableError,
+    SettingsError,
+    UnauthenticatedError,
+)
+from toolcrib.settings import TokenSettings
+from toolcrib.store.records_db.sqlite import SqliteRecordsDb
+
+
+@pytest.fixture(scope="module")
+def running():
+    with issuing() as issuer:
+        yield issuer
+
+
+@pytest.fixture
+def issuer(running: Issuer):
+    yield running
+    running.audience, running.lasts_s = AUDIENCE, 600
+
+
+@pytest.fixture
+def verifier(issuer):
+    return IssuedTokens(TokenSettings.model_validate(issuer.settings()))
+
+
+def _base64(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def test_the_first_scope_of_the_table_that_a_token_has_grants(issuer, verifier):
+    both = verifier.verify(issuer.token("tools.read tools.mail", client="bot"))
+    admin = verifier.verify(issuer.token("openid tools.read tools.admin"))
+
+    assert (both.key_id, both.name) == ("sub:bot", "bot")
+    assert both.grant == Grant(servers=frozenset({"mail"}))
+    assert admin.may_write
+    assert admin.namespace("acme") == "acme"
+
+
+def test_a_token_without_a_known_scope_is_forbidden(issuer, verifier):
+    with pytest.raises(ForbiddenError, match=r"tools\.read"):
+        verifier.verify(issuer.token("openid"))
+
+
+def test_a_token_for_another_audience_does_not_hold(issuer, verifier):
+    issuer.audience = "https://other.example.com"
+    with pytest.raises(UnauthenticatedError, match=r"[Aa]udience"):
+        verifier.verify(issuer.token("tools.read"))
+
+
+def test_a_token_that_has_ended_does_not_hold(issuer, verifier):
+    issuer.lasts_s = -tokens_module.CLOCK_SKEW_S - 1
+    with pytest.raises(UnauthenticatedError, match="expired"):
+        verifier.verify(issuer.token("tools.read"))
+
+
+def test_a_token_of_another_issuer_costs_no_look_up(issuer, verifier):
+    before = issuer.reads
+    elsewhere = IssuedTokens(TokenSettings.model_validate(issuer.settings(issuer="https://a.b")))
+    with pytest.raises(UnauthenticatedError, match="another issuer"):
+        elsewhere.verify(issuer.token("tools.read"))
+    for text in ("", "x", "a.b.c", "tc_1"):
+        with pytest.raises(UnauthenticatedError):
+            verifier.verify(text)
+    assert issuer.reads == before
+
+
+def test_a_changed_token_and_one_signed_by_the_public_key_do_not_hold(issuer, verifier):
+    token = issuer.token("tools.read")
+    head, body, signature = token.split(".")
+    with pytest.raises(UnauthenticatedError):
+        verifier.verify(f"{head}.{body}.{signature[:-8]}AAAAAAAA")
+
+    key = issuer.keys.keys[0]
+    forged = json.dumps({"alg": "HS256", "kid": key.kid}).encode()
+    signed = f"{_base64(forged)}.{body}"
+    made = hmac.digest(key.as_pem(private=False), signed.encode(), "sha256")
+    with pytest.raises(UnauthenticatedError):
+        verifier.verify(f"{signed}.{_base64(made)}")
+
+    claims = jwt.decode(token, options={"verify_signature": False})
+    with pytest.raises(UnauthenticatedError):
+        verifier.verify(jwt.encode(claims, None, algorithm="none", headers={"kid": key.kid}))
+
+
+def test_keys_that_are_replaced_are_read_again(issuer, verifier, monkeypatch):
+    assert verifier.verify(issuer.token("tools.read"))
+    # The client waits half a minute before it asks again for a key that it does not know.
+    monkeypatch.setattr(verifier._keys, "cooldown_duration", 0)
+    issuer.keys = new_keys("second")
+    assert verifier.verify(issuer.token("tools.read"))
+
+
+def test_an_issuer_that_does_not_answer_is_unavailable_and_not_asked_at_each_request(issuer):
+    token = issuer.token("tools.read")
+    chosen = issuer.settings(jwks_url="http://127.0.0.1:9/jwks")
+    with pytest.raises(ServiceUnavailableError, match="keys of the issuer"):
+        IssuedTokens(TokenSettings.model_validate(chosen)).verify(token)
+
+    wrong = IssuedTokens(TokenSettings.model_validate(issuer.settings()))
+    issuer.url, url = f"{issuer.url}/", issuer.url
+    try:
+        with pytest.raises(ServiceUnavailableError, match="not its metadata"):
+            wrong.verify(token)
+        with pytest.raises(ServiceUnavailableError, match="a moment ago"):
+            wrong.verify(token)
+    finally:
+        issuer.url = url
+
+
+def test_keys_hold_beside_tokens(issuer, tmp_path):
+    with closing(SqliteRecordsDb(tmp_path / "ledger.db")) as records_db:
+        ring = KeyRing(records_db)
+        _, text = ring.create("ada", Grant())
+        callers = callers_of(ring, TokenSettings.model_validate(issuer.settings()))
+
+        assert callers.verify(text).name == "ada"
+        assert callers.verify(issuer.token("tools.read")).name == "agent"
+        assert callers_of(ring, None) is ring
+
+
+def test_a_grant_that_is_none_is_named(issuer):
+    wrong = issuer.settings(scopes={"tools.read": {"access": "all"}})
+    with pytest.raises(SettingsError, match=r"tokens\.scopes\.tools\.read.*access"):
+        IssuedTokens(TokenSettings.model_validate(wrong))

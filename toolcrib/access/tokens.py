@@ -1,0 +1,193 @@
+"""Tokens of an issuer (OAuth, OpenID Connect): signed JWTs that let callers in beside keys."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from toolcrib.access.keys import KEY_TEXT, Caller, Grant, KeyRing
+from toolcrib.errors import (
+    ForbiddenError,
+    ServiceUnavailableError,
+    SettingsError,
+    UnauthenticatedError,
+)
+from toolcrib.extras import import_extra
+from toolcrib.records.codec import in_words
+from toolcrib.settings import TokenSettings
+
+if TYPE_CHECKING:
+    from jwt import PyJWKClient
+
+ALGORITHMS = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+"""Signatures by a private key of the issuer alone: a shared secret would let callers sign too."""
+
+REQUIRED_CLAIMS = ("exp", "iss", "aud", "sub")
+SCOPE_CLAIMS = ("scope", "scp")
+"""Claims with the scopes, as a text or a list."""
+
+CLOCK_SKEW_S = 30
+FETCH_TIMEOUT_S = 5
+RETRY_S = 5.0
+"""Time after a failed look-up of the issuer's keys until the next one."""
+
+MAX_NAME_CHARS = 100
+
+METADATA_PATH = "/.well-known/oauth-protected-resource"
+
+
+class IssuedTokens:
+    """Verifier of tokens of one issuer, for several threads; a token's scopes give its grant."""
+
+    def __init__(self, settings: TokenSettings) -> None:
+        self.settings = settings
+        self._jwt: Any = import_extra("jwt", "tokens", "service")
+        self._grants = _grants(settings.scopes)
+        self._lock = threading.Lock()
+        self._keys: PyJWKClient | None = None
+        self._retry_at = 0.0
+
+    def verify(self, text: str) -> Caller:
+        """Caller of a token.
+
+        Raises:
+            UnauthenticatedError: the token is none of this issuer for this audience, or has ended.
+            ForbiddenError: no scope of the token has a grant.
+            ServiceUnavailableError: the issuer's keys cannot be read.
+        """
+        claims = self._claims(text)
+        held = {scope for name in SCOPE_CLAIMS for scope in _scopes(claims.get(name))}
+        grant = next((grant for scope, grant in self._grants.items() if scope in held), None)
+        if grant is None:
+            raise ForbiddenError(
+                f"the token has none of the scopes that are known here: {', '.join(self._grants)}"
+            )
+        subject = str(claims["sub"])
+        name = claims.get("client_id") or claims.get("azp") or subject
+        return Caller(f"sub:{subject}", str(name)[:MAX_NAME_CHARS], grant)
+
+    def _claims(self, text: str) -> Mapping[str, Any]:
+        try:
+            # Before its keys are asked for: others' tokens cost no request.
+            unsafe = self._jwt.decode(text, options={"verify_signature": False})
+            if unsafe.get("iss") != self.settings.issuer:
+                raise UnauthenticatedError("the token is of another issuer")
+            return self._jwt.decode(
+                text,
+                self._issuer_keys().get_signing_key_from_jwt(text),
+                algorithms=ALGORITHMS,
+                audience=self.settings.audience,
+                issuer=self.settings.issuer,
+                leeway=CLOCK_SKEW_S,
+                options={"require": REQUIRED_CLAIMS},
+            )
+        except (self._jwt.PyJWKClientConnectionError, ValueError) as error:
+            raise self._unavailable(error) from None
+        except self._jwt.PyJWTError as error:
+            raise UnauthenticatedError(f"the token does not hold: {error}") from None
+
+    def _issuer_keys(self) -> PyJWKClient:
+        """Client of the issuer's keys, which are cached; found by its metadata at first use."""
+        with self._lock:
+            keys = self._keys
+            if keys is None:
+                if time.monotonic() < self._retry_at:
+                    raise self._unavailable("a moment ago")
+                self._retry_at = time.monotonic() + RETRY_S
+                url = self.settings.jwks_url or self._discovered_url()
+                self._keys = keys = self._jwt.PyJWKClient(url, timeout=FETCH_TIMEOUT_S)
+            return keys
+
+    def _discovered_url(self) -> str:
+        issuer = self.settings.issuer
+        url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+        metadata = self._jwt.PyJWKClient(url, cache_jwk_set=False, timeout=FETCH_TIMEOUT_S)
+        found: Any = metadata.fetch_data()
+        if found.get("issuer") != issuer or not isinstance(found.get("jwks_uri"), str):
+            raise self._unavailable(f"{url} is not its metadata; set tokens.jwks_url")
+        return found["jwks_uri"]
+
+    def _unavailable(self, reason: object) -> ServiceUnavailableError:
+        return ServiceUnavailableError(
+            f"the keys of the issuer {self.settings.issuer} cannot be read: {reason}"
+        )
+
+    # -- metadata of this service (RFC 9728) -------------------------------------------------------
+
+    @property
+    def resource(self) -> str | None:
+        """Public URL of what tokens are for; None if the audience is no URL."""
+        audience = self.settings.audience
+        return audience if audience.startswith(("https://", "http://")) else None
+
+    @property
+    def metadata_path(self) -> str:
+        """Path of the metadata, after the resource's origin."""
+        path = urlsplit(self.resource or "").path.rstrip("/")
+        return f"{METADATA_PATH}{path}"
+
+    def challenge(self) -> str:
+        """Parameter of `WWW-Authenticate` that leads clients to the metadata; may be empty."""
+        if self.resource is None:
+            return ""
+        parts = urlsplit(self.resource)
+        return f', resource_metadata="{parts.scheme}://{parts.netloc}{self.metadata_path}"'
+
+    def metadata(self) -> dict[str, Any]:
+        """Metadata of the protected resource: who issues tokens for it, with which scopes."""
+        return {
+            "resource": self.resource,
+            "authorization_servers": [self.settings.issuer],
+            "scopes_supported": list(self._grants),
+            "bearer_methods_supported": ["header"],
+        }
+
+
+class KeysAndTokens:
+    """Verifier of keys, and of an issuer's tokens."""
+
+    def __init__(self, ring: KeyRing, tokens: IssuedTokens) -> None:
+        self._ring, self.tokens = ring, tokens
+
+    def verify(self, text: str) -> Caller:
+        """Caller of a key or a token.
+
+        Raises:
+            ServiceError: as the verifier of keys, or of tokens.
+            StoreError: keys cannot be read.
+        """
+        is_key = KEY_TEXT.fullmatch(text) is not None
+        return self._ring.verify(text) if is_key else self.tokens.verify(text)
+
+
+def callers_of(ring: KeyRing, settings: TokenSettings | None) -> KeyRing | KeysAndTokens:
+    """Verifier of keys, and of tokens where the settings name an issuer.
+
+    Raises:
+        SettingsError: a scope's grant is invalid.
+        MissingExtraError: the package for tokens is missing.
+    """
+    return ring if settings is None else KeysAndTokens(ring, IssuedTokens(settings))
+
+
+def _grants(scopes: Mapping[str, Mapping[str, Any]]) -> dict[str, Grant]:
+    found: dict[str, Grant] = {}
+    for scope, grant in scopes.items():
+        try:
+            found[scope] = Grant.model_validate(grant)
+        except ValidationError as error:
+            raise SettingsError(f"tokens.scopes.{scope}: {in_words(error)}") from None
+    return found
+
+
+def _scopes(claim: Any) -> list[str]:
+    words: list[Any] = claim.split() if isinstance(claim, str) else claim or []
+    return [word for word in words if isinstance(word, str)]

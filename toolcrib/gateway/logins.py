@@ -1,0 +1,362 @@
+"""Logins at servers (OAuth): kept with the system or in files, renewed, made in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import logging
+import socket
+import webbrowser
+from collections.abc import AsyncGenerator, Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeGuard, cast
+
+import anyio
+import httpx2
+from cryptography.fernet import Fernet, InvalidToken
+from fastmcp.client.oauth_callback import OAuthCallbackResult, create_oauth_callback_server
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from pydantic import AnyUrl, BaseModel, ConfigDict, ValidationError
+
+from toolcrib.build import MEMORY, is_url
+from toolcrib.errors import SettingsError, StoreError, StoreUnavailableError
+from toolcrib.extras import import_extra
+from toolcrib.gateway.connection import UpstreamConnection
+from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
+from toolcrib.settings import GatewaySettings
+from toolcrib.store.folder import LOGINS_FOLDER, write_atomically
+
+CLIENT_NAME = "toolcrib"
+CALLBACK_HOST = "127.0.0.1"
+UNAUTHORISED_STATUS = 401
+
+logger = logging.getLogger(__name__)
+
+
+class ServerLogin(BaseModel):
+    """Login at a server: tokens, the client that they were given to, and who renews them.
+
+    `expires_at` is Unix time, None if the tokens do not say.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    tokens: OAuthToken
+    expires_at: float | None = None
+    client: OAuthClientInformationFull
+    issuer: OAuthMetadata | None = None
+    resource: ProtectedResourceMetadata | None = None
+
+
+# -- where logins are kept -------------------------------------------------------------------------
+
+
+class SecretFiles:
+    """Files that only their owner can read, one a server; encrypted if there is a `secret`."""
+
+    def __init__(self, folder: Path, secret: str) -> None:
+        self._folder = folder
+        self._fernet: Fernet | None = None
+        if secret:
+            key = hashlib.scrypt(secret.encode(), salt=b"toolcrib", n=2**14, r=8, p=1, dklen=32)
+            self._fernet = Fernet(base64.urlsafe_b64encode(key))
+
+    def _path(self, url: str) -> Path:
+        return self._folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
+
+    def get(self, url: str) -> str | None:
+        """The text of a server; None without a file."""
+        try:
+            text = self._path(url).read_text(encoding="utf-8")
+            return self._fernet.decrypt(text).decode() if self._fernet and text else text
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError, InvalidToken) as error:
+            raise StoreUnavailableError(
+                f"the login in {self._path(url)} cannot be read ({error or 'another secret'}); "
+                "log in again"
+            ) from None
+
+    def put(self, url: str, text: str) -> None:
+        """Keep a text; the folder is made when the first one comes."""
+        path = self._path(url)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+        except OSError as error:
+            raise StoreUnavailableError(f"{path} cannot be written: {error.strerror}") from None
+        write_atomically(
+            path, self._fernet.encrypt(text.encode()).decode() if self._fernet else text
+        )
+
+    def delete(self, url: str) -> bool:
+        """Delete a file."""
+        with suppress(FileNotFoundError):
+            self._path(url).unlink()
+            return True
+        return False
+
+
+class SecretKeyring:
+    """The system's keyring: Keychain, Credential Locker, Secret Service."""
+
+    def __init__(self) -> None:
+        self._keyring: Any = import_extra("keyring", "gateway.logins: keyring", "gateway")
+
+    def _ask(self, act: str, url: str, *more: str) -> Any:
+        try:
+            return getattr(self._keyring, act)(CLIENT_NAME, url, *more)
+        except self._keyring.errors.KeyringError as error:
+            raise StoreUnavailableError(
+                f"the system's keyring does not work here ({error}); set gateway.logins to file"
+            ) from None
+
+    def get(self, url: str) -> str | None:
+        """The text of a server."""
+        return self._ask("get_password", url)
+
+    def put(self, url: str, text: str) -> None:
+        """Keep a text in place of the last one."""
+        self._ask("set_password", url, text)
+
+    def delete(self, url: str) -> bool:
+        """Delete a text."""
+        if self.get(url) is None:
+            return False
+        self._ask("delete_password", url)
+        return True
+
+
+class Logins:
+    """Logins at servers, by their URL; `command` is the command line that makes one, by name."""
+
+    def __init__(self, texts: SecretFiles | SecretKeyring, command: Callable[[str], str]) -> None:
+        self._texts, self.command = texts, command
+
+    @classmethod
+    def open(
+        cls, location: str, settings: GatewaySettings, command: Callable[[str], str]
+    ) -> Logins:
+        """Logins beside a store; of a store that is no folder, in this folder."""
+        if settings.logins == "keyring":
+            return cls(SecretKeyring(), command)
+        folder = f".{CLIENT_NAME}-gateway" if is_url(location) or location == MEMORY else location
+        secret = settings.logins_secret.get_secret_value() if settings.logins_secret else ""
+        return cls(SecretFiles(Path(folder) / LOGINS_FOLDER, secret), command)
+
+    async def get(self, url: str) -> ServerLogin | None:
+        """The login at a server; None without one.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        text = await asyncio.to_thread(self._texts.get, url)
+        try:
+            return ServerLogin.model_validate_json(text) if text else None
+        except ValidationError:
+            raise StoreUnavailableError(f"the login at {url} is damaged: log in again") from None
+
+    async def put(self, url: str, login: ServerLogin) -> None:
+        """Keep a login.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        await asyncio.to_thread(self._texts.put, url, login.model_dump_json(exclude_none=True))
+
+    def delete(self, url: str) -> bool:
+        """Forget a login; True if there was one."""
+        return self._texts.delete(url)
+
+    def auth(self, target: Target | None) -> LoginAuth | None:
+        """Authorisation of requests to a server; None if it has none, or a header of its own."""
+        return LoginAuth(target.url, self) if may_log_in(target) else None
+
+
+def may_log_in(target: Target | None) -> TypeGuard[HttpTarget]:
+    """True for a server over HTTP whose entry has no header of authorisation."""
+    is_http = isinstance(target, HttpTarget)
+    return is_http and "authorization" not in map(str.lower, target.headers)
+
+
+# -- authorisation of requests ---------------------------------------------------------------------
+
+
+class _LoginKeeper(OAuthClientProvider):
+    """Keeps the login that the SDK gets; `kept` is the last one, None without one."""
+
+    def __init__(self, url: str, logins: Logins, callback: str = "http://127.0.0.1/") -> None:
+        # A public client: it has no secret to keep.
+        client = OAuthClientMetadata(
+            client_name=CLIENT_NAME,
+            redirect_uris=[AnyUrl(callback)],
+            token_endpoint_auth_method="none",  # noqa: S106 -- the name of a method
+        )
+        super().__init__(url, client, storage=self)
+        self.kept: ServerLogin | None = None
+        self._url, self._logins = url, logins
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """The tokens of the kept login."""
+        return self.kept and self.kept.tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """The client of the kept login."""
+        return self.kept and self.kept.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Keep nothing: a client without tokens is of no use."""
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Keep new tokens, and all that renews them."""
+        context = self.context
+        assert context.client_info is not None
+        self.kept = ServerLogin(
+            tokens=tokens,
+            expires_at=context.token_expiry_time,
+            client=context.client_info,
+            issuer=context.oauth_metadata,
+            resource=context.protected_resource_metadata,
+        )
+        await self._logins.put(self._url, self.kept)
+
+
+class LoginAuth(_LoginKeeper):
+    """Authorises requests by a kept login, and renews it; asks nobody.
+
+    The SDK's own flow opens a browser after a refusal, and lets one request wait for another's
+    answer.
+    """
+
+    async def is_renewed(self) -> bool:
+        """True if somebody has logged in since the login was read."""
+        with suppress(StoreError):
+            now = await self._logins.get(self._url)
+            return now is not None and now != self.kept
+        return False
+
+    async def _initialize(self) -> None:
+        self.kept = kept = await self._logins.get(self._url)
+        await super()._initialize()
+        self.context.token_expiry_time = kept and kept.expires_at
+        self.context.oauth_metadata = kept and kept.issuer
+        self.context.protected_resource_metadata = kept and kept.resource
+
+    async def _auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        context, refused = self.context, ""
+        for _ in range(2):
+            async with context.lock:
+                if self._access_token in {"", refused}:
+                    # Another process may have renewed it.
+                    await self._initialize()
+                if self._access_token in {"", refused} and context.can_refresh_token():
+                    response = yield await self._refresh_token()
+                    await self._handle_refresh_response(response)
+                token = self._access_token
+                if refused and token in {"", refused}:
+                    return
+                if token:
+                    self._add_auth_header(request)
+            response = yield request
+            if response.status_code != UNAUTHORISED_STATUS or not token:
+                return
+            refused = token
+
+    @property
+    def _access_token(self) -> str:
+        """The token to send; empty if it has ended."""
+        tokens = self.context.current_tokens
+        return tokens.access_token if tokens and self.context.is_token_valid() else ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoginOptions:
+    """Options of a login: `show` gets the link, which `opens` the browser too.
+
+    The browser comes back to `port` of this machine, 0 for any free one.
+    """
+
+    show: Callable[[str], None]
+    opens: bool = True
+    port: int = 0
+    timeout_s: float = 300.0
+
+
+class BrowserLogin(_LoginKeeper):
+    """Authorises requests by a login that a person makes in a browser, whatever is kept.
+
+    `how` shows the link, and opens it. The port listens from the start, so that no browser is too
+    early.
+
+    Raises:
+        SettingsError: the port is taken.
+    """
+
+    def __init__(self, url: str, logins: Logins, how: LoginOptions) -> None:
+        try:
+            self._listener = socket.create_server((CALLBACK_HOST, how.port))
+        except OSError as error:
+            raise SettingsError(f"--port {how.port}: {error.strerror}") from None
+        self._port, self._how = int(self._listener.getsockname()[1]), how
+        super().__init__(url, logins, f"http://{CALLBACK_HOST}:{self._port}/callback")
+        self.context.redirect_handler = self._redirect
+        self.context.callback_handler = self._callback
+
+    async def _redirect(self, link: str) -> None:
+        self._how.show(link)
+        if self._how.opens:
+            await asyncio.to_thread(webbrowser.open, link)
+
+    async def _callback(self) -> AuthorizationCodeResult:
+        """Wait for the browser to come back with a code."""
+        result, ready = OAuthCallbackResult(), anyio.Event()
+        server = create_oauth_callback_server(
+            self._port,
+            host=CALLBACK_HOST,
+            server_url=self._url,
+            result_container=result,
+            result_ready=ready,
+        )
+        async with anyio.create_task_group() as beside:
+            beside.start_soon(server.serve, [self._listener])
+            await ready.wait()
+            server.should_exit = True
+        if result.error is not None:
+            raise OAuthFlowError(str(result.error))
+        return AuthorizationCodeResult(
+            code=cast("str", result.code), state=result.state, iss=result.iss
+        )
+
+    def close(self) -> None:
+        """Close the port."""
+        self._listener.close()
+
+
+async def log_in(target: HttpTarget, logins: Logins, how: LoginOptions) -> bool:
+    """Log in at a server in a browser, and open a session with it.
+
+    False if the server asks for no login.
+
+    Raises:
+        SettingsError: the port is taken.
+        ServiceUnavailableError: the server or its login failed; the text says why.
+        StoreError: the login cannot be kept.
+    """
+    with closing(BrowserLogin(target.url, logins, how)) as auth:
+        connection = UpstreamConnection(target, has_one_caller=True, auth=auth)
+        await connection.open(how.timeout_s)
+        await connection.close()
+        return auth.kept is not None

@@ -1,0 +1,155 @@
+"""Skills of one live MCP server, by the extension for skills (SEP-2640), each file verified."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
+from urllib.parse import unquote
+
+from toolcrib.indexers.readers.base import Source, is_object
+from toolcrib.indexers.readers.mcp import McpLiveReader
+from toolcrib.indexers.readers.mcp_session import (
+    Follow,
+    NoSkillsError,
+    SessionState,
+    connect,
+    follow_cursors,
+    implementation,
+)
+from toolcrib.indexers.readers.skills import (
+    MAX_FILE_BYTES,
+    MAX_FILES,
+    MAX_TEXT_CHARS,
+    SKILL_FILE,
+    front_matter_and_body,
+    skill_spec,
+)
+from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records.codec import list_of
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+    from mcp.types import PaginatedRequestParams, PaginatedResult
+
+EXTENSION = "io.modelcontextprotocol/skills"
+
+
+async def follow_skills(state: SessionState, stderr: TextIO, max_pages: int) -> None:
+    """Connect and collect every skill into `state.tools`, with `files` by path or a `problem`.
+
+    The extension begins with the protocol of 2026, which a session must begin with.
+
+    Raises:
+        NoSkillsError: the server does not announce the extension.
+        Exception: whatever the transport, the SDK or the server's answer fails with.
+    """
+    from mcp import ClientSession
+    from mcp.types import PaginatedResult, Request
+
+    class SkillList(PaginatedResult):
+        skills: list[dict[str, Any]]
+
+    async with (
+        connect(state, stderr) as (incoming, outgoing),
+        ClientSession(incoming, outgoing, client_info=implementation()) as session,
+    ):
+        state.asked = "server/discover"
+        hello = await session.discover()
+        state.server = session.server_info.name if session.server_info else ""
+        if EXTENSION not in (hello.capabilities.extensions or {}):
+            raise NoSkillsError
+        listed: list[dict[str, Any]] = []
+
+        async def ask(params: PaginatedRequestParams) -> PaginatedResult:
+            page = await session.send_request(
+                Request[Any, str](method="skills/list", params=params), SkillList
+            )
+            listed.extend(page.skills)
+            return page
+
+        await follow_cursors("skills/list", ask, state, max_pages)
+        for entry in listed:
+            state.asked = f"resources/read of {entry.get('uri')}"
+            state.tools.append(await _fetched(session, entry))
+        state.complete = True
+
+
+async def _fetched(session: ClientSession, entry: dict[str, Any]) -> dict[str, Any]:
+    """Entry with the texts of its files, or the reason why it cannot be used."""
+    try:
+        files: dict[str, str | None] = {}
+        left = MAX_TEXT_CHARS
+        for path, file in sorted(_listed(entry).items(), key=lambda item: item[0] != SKILL_FILE):
+            is_main, size = path == SKILL_FILE, file["size"]
+            fits = is_main or size <= min(MAX_FILE_BYTES, left)
+            files[path] = await _text(session, file) if fits else None
+            left -= 0 if is_main else len(files[path] or "")
+    except (ValueError, KeyError, TypeError) as error:
+        return {**entry, "problem": str(error)}
+    return {**entry, "files": files}
+
+
+def _listed(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Files of a skill by path below its folder; raises ValueError for one outside, or too many."""
+    folder = str(entry["uri"]).removesuffix(SKILL_FILE)
+    files = {str(file["uri"]): file for file in filter(is_object, list_of(entry["resources"]))}
+    if not 0 < len(files) <= MAX_FILES:
+        raise ValueError(f"has {len(files)} files with digests; from 1 to {MAX_FILES} are read")
+    if outside := [uri for uri in files if not uri.startswith(folder)]:
+        raise ValueError(f"{outside[0]} is not in the skill's folder")
+    return {unquote(uri.removeprefix(folder)): file for uri, file in files.items()}
+
+
+async def _text(session: ClientSession, file: Mapping[str, Any]) -> str | None:
+    """Text of a file; None for a binary one. Raises ValueError for another than was announced."""
+    from mcp.types import TextResourceContents
+
+    contents = (await session.read_resource(file["uri"])).contents
+    content = b"".join(
+        each.text.encode()
+        if isinstance(each, TextResourceContents)
+        else base64.b64decode(each.blob)
+        for each in contents
+    )
+    digest = f"sha256:{sha256(content).hexdigest()}"
+    if (digest, len(content)) != (file["digest"], file["size"]):
+        raise ValueError(f"{file['uri']} is not what its digest says")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+class McpSkillsReader(McpLiveReader):
+    """Asks one running (HTTP) or started (stdio) server for its skills.
+
+    Only where `--format` names it: every file of every skill is read, for the audit. A skill of
+    another content than its digests or its front matter say is refused.
+    """
+
+    format: ClassVar[str] = "mcp-skills"
+    follow: ClassVar[Follow] = staticmethod(follow_skills)
+
+    def recognises(self, source: Source) -> bool:
+        """Recognise nothing: a server is asked for its tools unless the format is named."""
+        del source
+        return False
+
+    def _specs(self, source: str, listed: list[Any], server: str) -> Iterator[ToolSpec | Refusal]:
+        for entry in listed:
+            place = str(entry.get("uri"))
+            if problem := entry.get("problem"):
+                yield Refusal(source, place, problem)
+                continue
+            files = dict(entry["files"])
+            try:
+                front, body = front_matter_and_body(files.pop(SKILL_FILE) or "")
+            except (KeyError, ValueError) as error:
+                yield Refusal(source, place, str(error))
+                continue
+            if front != entry.get("frontmatter"):
+                yield Refusal(source, place, "its front matter is not what the list says")
+                continue
+            yield skill_spec(source, front, body, files, server)
