@@ -1,10 +1,8 @@
 /** Overview: servers with their tools, held tools, and the calls that agents reported. */
 
 import type { VNode } from "preact";
-import { useState } from "preact/hooks";
 import { call } from "../api/call";
 import type { Facets, Held, ReportedCall } from "../api/types";
-import { Fact } from "../parts/spec";
 import { TroubleNote } from "../parts/trouble";
 import { Untrusted } from "../parts/untrusted";
 import { Waiting } from "../parts/waiting";
@@ -15,7 +13,6 @@ import { asked } from "../state/session";
 import { count, millis, several, when } from "../words/figures";
 
 const CALLS = 200;
-const NO_SERVER = "no server";
 
 interface Seen {
   facets: Facets;
@@ -34,40 +31,27 @@ async function look(signal: AbortSignal): Promise<Seen> {
 }
 
 export function Overview(): VNode {
-  const { value, trouble, waiting, again } = useAnswer(look, [asked.value]);
+  const { value, trouble, again } = useAnswer(look, [asked.value]);
   return (
     <>
-      <h1>Overview</h1>
+      <h1>
+        Overview{" "}
+        {value && (
+          <small>
+            {several(value.facets.tools, "tool")}, {count(value.held.length)} held back,{" "}
+            {several(value.calls.length, "call")}
+          </small>
+        )}
+      </h1>
       {trouble && <TroubleNote trouble={trouble} again={again} />}
       {value === undefined && !trouble && <Waiting what="Reading" />}
       {value && (
         <>
-          <Figures {...value} />
-          <p>
-            <button type="button" disabled={waiting} onClick={again}>
-              Read again
-            </button>
-          </p>
           <Servers {...value} />
           <Activity calls={value.calls} />
         </>
       )}
     </>
-  );
-}
-
-function Figures({ facets, held, calls }: Seen): VNode {
-  return (
-    <dl class="facts">
-      <Fact name="tools">{count(facets.tools)}</Fact>
-      <Fact name="held back">
-        <a href={link("quarantine")}>{count(held.length)}</a>
-      </Fact>
-      <Fact name="calls">
-        {calls.length === CALLS ? `the last ${CALLS}` : count(calls.length)}
-      </Fact>
-      <Fact name="failed calls">{count(calls.filter(failed).length)}</Fact>
-    </dl>
   );
 }
 
@@ -104,7 +88,7 @@ function Servers({ facets, held, calls }: Seen): VNode {
                 <tr key={name}>
                   <th scope="row">
                     <a href={link("registry", { server: name })}>
-                      <Untrusted text={name || NO_SERVER} />
+                      <Untrusted text={name || "no server"} />
                     </a>
                   </th>
                   <td>{count(facets.servers[name] ?? 0)}</td>
@@ -122,24 +106,12 @@ function Servers({ facets, held, calls }: Seen): VNode {
 }
 
 function Activity({ calls }: { calls: readonly ReportedCall[] }): VNode {
-  const [onlyFailed, setOnlyFailed] = useState(false);
-  const shown = onlyFailed ? calls.filter(failed) : calls;
   return (
     <section class="part">
-      <h2>
-        Activity <small>{several(shown.length, "call")}, by the newest decision</small>
-      </h2>
-      <label class="live">
-        <input
-          type="checkbox"
-          checked={onlyFailed}
-          onChange={(event) => setOnlyFailed(event.currentTarget.checked)}
-        />
-        <span>failed calls alone</span>
-      </label>
-      {shown.length === 0 && <p class="calm">No such call has been reported.</p>}
+      <h2>Activity</h2>
+      {calls.length === 0 && <p class="calm">No call has been reported.</p>}
       <ul class="records" onKeyDown={walk} aria-label="Calls">
-        {shown.map(({ outcome, by }, place) => (
+        {calls.map(({ outcome, by }, place) => (
           <li key={`${outcome.decision} ${place}`}>
             <a class="record" data-stop href={link("decisions", { decision: outcome.decision })}>
               <time dateTime={outcome.at}>{when(outcome.at)}</time>
@@ -148,11 +120,9 @@ function Activity({ calls }: { calls: readonly ReportedCall[] }): VNode {
                 <Untrusted text={outcome.tool} />
                 {by && <small> for the key {by}</small>}
               </span>
-              <span class="record-tags" />
-              <span class="figure sure-of" />
-              <span class="figure took">
-                {typeof outcome.took_ms === "number" ? millis(outcome.took_ms) : "–"}
-              </span>
+              {typeof outcome.took_ms === "number" && (
+                <span class="figure took">{millis(outcome.took_ms)}</span>
+              )}
             </a>
           </li>
         ))}
