@@ -11,6 +11,7 @@ import pytest
 from toolcrib import And, Collection, Crib, Equals, Passage, Scope, Settings, ToolSpec, Turn, build
 from toolcrib.errors import (
     IndexMismatchError,
+    QueryError,
     StoreError,
     StoreLockedError,
     UnknownToolError,
@@ -26,6 +27,23 @@ def spec(name: str, description: str = "", **fields) -> ToolSpec:
 
 def ids(result) -> list[str]:
     return [hit.id for hit in result.tools]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda crib: crib.route(3), "turn .* not int"),
+        (lambda crib: crib.detect(None), "turn .* not NoneType"),
+        (lambda crib: crib.find_tools(3), "query .* not int"),
+        (lambda crib: crib.find_knowledge(["a"]), "question .* not list"),
+        (lambda crib: crib.find_tools("rain", kk=2), "no option 'kk'.*'k'"),
+        (lambda crib: crib.find_tools("rain", k="two"), "k is 'two'"),
+        (lambda _: Crib.open(5), "location .* not int"),
+    ],
+)
+def test_a_value_of_another_type_is_an_error_in_words(sample_crib, call, words):
+    with pytest.raises(QueryError, match=words):
+        call(sample_crib)
 
 
 def test_it_finds_the_tool_that_fits(sample_crib):

@@ -13,7 +13,7 @@ from toolcrib import build
 from toolcrib.awaitable import in_thread
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder
-from toolcrib.errors import UnknownQuestionError, nearest
+from toolcrib.errors import UnknownQuestionError, nearest, require_text
 from toolcrib.records import (
     Collection,
     Context,
@@ -31,7 +31,7 @@ from toolcrib.records import (
     ToolSpec,
     Turn,
 )
-from toolcrib.retrieval.options import KnowledgeOptions, SearchKeywords, SearchOptions
+from toolcrib.retrieval.options import KnowledgeOptions, SearchKeywords, search_options
 from toolcrib.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -120,8 +120,11 @@ class Crib:
             StoreLockedError: another process has the folder open.
             StoreUnavailableError: the server does not answer.
             IndexMismatchError: other models, settings or format made the index.
+            QueryError: `location` is neither a text nor a path.
         """
         settings = settings or load_settings()
+        if not isinstance(location, Path | None):
+            require_text(location, "location")
         where = str(location if location is not None else settings.store)
         parts = build.open_parts(
             where,
@@ -183,9 +186,10 @@ class Crib:
         that no source has (of `server` only, if given). Wrong entries are refused in the report;
         good entries beside them are indexed. `screen` admits or refuses entries, as
         `Quarantine.screen_entries` does: an older text of a refused tool is removed. Without
-        `screen` no entry is audited. `overlays` are files with an operator's additions to tools. `enrichments` are files of search texts, in place of
-        those in the index; without `enrichments`, tools with an unchanged text keep theirs.
-        Entries of either that apply to no tool are `dropped` in the report.
+        `screen` no entry is audited. `overlays` are files with an operator's additions to tools.
+        `enrichments` are files of search texts, in place of those in the index; without
+        `enrichments`, tools with an unchanged text keep theirs. Entries of either that apply to no
+        tool are `dropped` in the report.
 
         Raises:
             SourceError: the sources hold no readable entry, or a file cannot be read.
@@ -240,7 +244,9 @@ class Crib:
             CalibrationError: `k="auto"` or the gate needs a calibration, and there is none.
             StoreError: the store does not answer.
         """
-        return self.tools.find(query, SearchOptions(k=k, **options))
+        if query is not None:
+            require_text(query, "query")
+        return self.tools.find(query, search_options(k, options))
 
     def get_tool(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
         """Specification of a tool; a tool outside of `scope` is unknown.
@@ -359,7 +365,7 @@ class Crib:
 
     def detect(self, turn: Turn | str) -> Context:
         """Context of a turn, without a decision; nothing is called or logged."""
-        return self.turns.detect(_turn(turn))
+        return self.turns.detect(Turn.of(turn))
 
     def learn_labels(self) -> None:
         """Fit a context model to the settings' own labels and cues, and store it with the index.
@@ -397,7 +403,7 @@ class Crib:
         """
         options = KnowledgeOptions(passages, collections, token_budget)
         return self.turns.route(
-            _turn(turn), k=k, budget_ms=budget_ms, shown=shown, passages=options
+            Turn.of(turn), k=k, budget_ms=budget_ms, shown=shown, passages=options
         )
 
     def classify(
@@ -424,7 +430,7 @@ class Crib:
             self._classifiers[question] = build.question_classifier(
                 known[question], self.tools.settings, dense=self.tools.dense, models=self._models
             )
-        chosen, turn = self._classifiers[question], _turn(turn)
+        chosen, turn = self._classifiers[question], Turn.of(turn)
         by_model = self.turns.may_show_to_model(turn)
         return chosen.classify(turn, variables=variables, outputs=outputs, by_model=by_model)
 
@@ -443,7 +449,7 @@ class Crib:
             self._selector = build.capability_selector(
                 settings=self.tools.settings, dense=self.tools.dense, models=self._models
             )
-        turn = _turn(turn)
+        turn = Turn.of(turn)
         by_model = self.turns.may_show_to_model(turn)
         return self._selector.select(turn, bypass=bypass, state=state, by_model=by_model)
 
@@ -458,7 +464,7 @@ class Crib:
             UnknownToolError: no tool has the id `failed_tool`.
             StoreError: the store does not answer.
         """
-        return self.turns.alternates(failed_tool, _turn(turn), decision_id=decision_id, k=k)
+        return self.turns.alternates(failed_tool, Turn.of(turn), decision_id=decision_id, k=k)
 
     def guidance(self, turn: Turn | str, *, given: Sequence[str] = ()) -> Guidance:
         """The most useful hint for an agent that is stuck, by the turn's trajectory; mostly none.
@@ -466,7 +472,7 @@ class Crib:
         `given` are the keys of hints that the conversation had before. The hint is for this turn
         alone: keep it out of the history.
         """
-        return self.turns.guidance(_turn(turn), given=given)
+        return self.turns.guidance(Turn.of(turn), given=given)
 
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
@@ -597,7 +603,3 @@ class Crib:
         while page := await asyncio.to_thread(lambda: list(islice(found, _TOOLS_PER_READ))):
             for tool in page:
                 yield tool
-
-
-def _turn(turn: Turn | str) -> Turn:
-    return Turn(text=turn) if isinstance(turn, str) else turn

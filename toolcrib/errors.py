@@ -336,3 +336,13 @@ class IndexMismatchError(StoreError):
 
 class BadPointError(StoreError, ValueError):
     """A point was refused before it reached the engine, which it would crash."""
+
+
+def require_text(value: object, name: str) -> None:
+    """Require a text.
+
+    Raises:
+        QueryError: the value is of another type.
+    """
+    if not isinstance(value, str):
+        raise QueryError(f"the {name} must be a text, not {type(value).__name__}: {value!r:.80}")

@@ -144,7 +144,9 @@ class ToolIndex:
         coverage = own.coverage if given.coverage is None else given.coverage
         options = replace(given, least=least, coverage=coverage)
         query, unlimited = text_to_search(query, options), widen_for_budget(options)
-        found = self._retriever.complete(self._retriever.find(query, unlimited), unlimited)
+        read = dict[int, Record]()
+        found = self._retriever.find(query, unlimited, read=read)
+        found = self._retriever.complete(found, unlimited, read)
         if options.explain and options.where is not None:
             found = replace(found, filtered=self._filtered(query, options, options.where))
         return arrange(found, options)

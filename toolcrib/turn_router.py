@@ -21,6 +21,7 @@ from toolcrib.errors import (
     SettingsError,
     StoreError,
     UnknownDecisionError,
+    require_text,
 )
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.language_models import metered
@@ -194,6 +195,7 @@ class TurnRouter:
         context: Context | None = None,
     ) -> KnowledgeResult:
         """Passages that answer a question, as `Crib.find_knowledge`."""
+        require_text(query, "question")
         if not has_words(query):
             raise QueryError("the question is empty: say in a few words what to look for")
         return self._router().find_knowledge(Turn(text=query, scope=scope), options, context)

@@ -14,12 +14,14 @@ import { Decisions } from "./views/decisions";
 import { Head } from "./views/head";
 import { Help } from "./views/help";
 import { Learning } from "./views/learning";
+import { Overview } from "./views/overview";
 import { Quarantine } from "./views/quarantine";
 import { Registry } from "./views/registry";
 import { Reports } from "./views/reports";
 
 const SHOWN: Readonly<Record<View, () => VNode>> = {
   ask: Ask,
+  overview: Overview,
   registry: Registry,
   quarantine: Quarantine,
   collections: Collections,

@@ -16,6 +16,7 @@ PLACES = {
     "ask": ".example",
     "ask?q=refund order 8812 and mail ana@example.com, please": ".hit",
     "ask?q=How long is our stand-up?&budget=0.001": ".warning",
+    "overview": "td",
     "registry?server=desk": ".spec-line",
     "registry?server=desk&q=pay": ".spec-line",
     "registry?tool=payments/refundPayment": ".description",

@@ -67,6 +67,18 @@ def test_what_is_said_of_a_decision_is_kept_with_it(stocked, decide):
     )
 
 
+def test_calls_are_listed_with_the_key_and_a_reader_sees_its_own_alone(stocked, reader, decide):
+    for client in (stocked, reader):
+        told = {"decision_id": decide(client=client), "tool": "mail/send_mail"}
+        assert client.post("/v1/outcomes", json={**told, "outcome": "failure"}).status_code == 204
+    every = stocked.get("/v1/outcomes").json()["calls"]
+    [own] = reader.get("/v1/outcomes").json()["calls"]
+    assert [call["outcome"]["tool"] for call in every] == ["mail/send_mail"] * 2
+    assert own == every[0]
+    assert own["by"] != every[1]["by"]
+    assert len(stocked.get("/v1/outcomes?limit=1").json()["calls"]) == 1
+
+
 def test_a_reader_sees_its_own_decisions_alone(stocked, reader, decide):
     theirs, own = decide(), decide(client=reader)
     assert ids(reader.get("/v1/decisions")) == [own]

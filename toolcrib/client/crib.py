@@ -58,8 +58,8 @@ from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import (
     KnowledgeOptions,
     SearchKeywords,
-    SearchOptions,
     check_search,
+    search_options,
 )
 from toolcrib.router.choices.flow import LoopState
 from toolcrib.router.collections import preset
@@ -146,7 +146,7 @@ class RemoteCrib:
         **options: Unpack[SearchKeywords],
     ) -> FindResult:
         """As `Crib.find_tools`, within what the key allows; numbers have six decimals."""
-        search = SearchOptions(k, **options)
+        search = search_options(k, options)
         check_search(query, search)
         coverage = search.coverage
         if k == "auto" and coverage is not None and not 0 <= coverage <= 1:
@@ -523,7 +523,7 @@ def _tool_path(tool_id: str, under: str = "/v1/tools") -> str:
 
 
 def _turn_json(turn: Turn | str) -> dict[str, Any]:
-    turn = Turn(text=turn) if isinstance(turn, str) else turn
+    turn = Turn.of(turn)
     try:
         body = turn.model_dump(mode="json", exclude={"scope"}, exclude_defaults=True)
     except ValueError as error:

@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from toolcrib.errors import require_text
 from toolcrib.records.answers import ToolSelection
 from toolcrib.records.codec import UNLESS_EMPTY, Milliseconds, Score
 from toolcrib.records.knowledge import KnowledgeResult
@@ -209,6 +210,18 @@ class Turn(BaseModel):
     step: str | None = None
     thread_id: str | None = Field(default=None, max_length=200)
     unreadable: int = Field(default=0, ge=0)
+
+    @classmethod
+    def of(cls, turn: Turn | str) -> Turn:
+        """Turn of a text; a turn as it is.
+
+        Raises:
+            QueryError: the value is of another type.
+        """
+        if isinstance(turn, Turn):
+            return turn
+        require_text(turn, "turn")
+        return cls(text=turn)
 
     @property
     def called(self) -> tuple[str, ...]:

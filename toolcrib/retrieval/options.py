@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
 from pydantic import Field
 
-from toolcrib.errors import QueryError, SettingsError
+from toolcrib.errors import QueryError, SettingsError, did_you_mean, nearest
 from toolcrib.records import Scope
 from toolcrib.records.definitions import DefinitionForm
 from toolcrib.records.turns import Message
@@ -71,6 +71,23 @@ class SearchOptions:
             QueryError: an entry is no message.
         """
         return read_messages(self.history or ())
+
+
+def search_options(k: int | Literal["auto"], options: Mapping[str, Any]) -> SearchOptions:
+    """Options of a search from keywords.
+
+    Raises:
+        QueryError: a keyword is no option, or `k` is no number.
+    """
+    known = [each.name for each in fields(SearchOptions)]
+    for name in options:
+        if name not in known:
+            raise QueryError(
+                f"find_tools has no option {name!r}{did_you_mean(nearest(name, known))}"
+            )
+    if k != "auto" and type(k) is not int:
+        raise QueryError(f"k is {k!r}; it must be a whole number or 'auto'")
+    return SearchOptions(k, **options)
 
 
 def check_query(

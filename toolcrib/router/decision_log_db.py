@@ -176,6 +176,18 @@ class DatabaseLog:
             return DecisionReports([], [])
         return DecisionReports(self._reports("feedback", found), self._reports("outcome", found))
 
+    def outcomes(self) -> Iterator[tuple[Record, Record]]:
+        """Outcomes of calls, each with its decision; those of the newest decisions first."""
+        mark, decision = None, None
+        while page := self._db.newest(self._tables["outcome"], limit=PAGE_ROWS, before=mark):
+            for row in page:
+                of = row.body["decision"]
+                if decision is None or decision["id"] != of:
+                    decision = self.find(of)
+                if decision is not None:
+                    yield row.body, decision
+            mark = page[-1].at, page[-1].id
+
     def failed(self, decision_id: str) -> tuple[str, ...]:
         """Tools whose last reported outcome for a decision is a failure."""
         found = self._find(decision_id)

@@ -91,8 +91,8 @@ def _lock_message(folder: Path, holder: Path) -> str:
     except (OSError, ValueError):
         who = "another process"
     return (
-        f"the store {folder} is in use by {who}; close it there, or run a Qdrant server, "
-        "which many processes can share (`toolcrib docs qdrant-server`)"
+        f"the store {folder} is in use by {who}; close it there, ask its service with --url, or "
+        "run a Qdrant server, which many processes can share (`toolcrib docs qdrant-server`)"
     )
 
 

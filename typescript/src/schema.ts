@@ -612,6 +612,15 @@ export interface ReportFiles {
   reports: readonly ReportFile[];
 }
 
+export interface ReportedCall {
+  outcome: OutcomeRecord;
+  by: string | null;
+}
+
+export interface ReportedCalls {
+  calls: readonly ReportedCall[];
+}
+
 export interface Route {
   kind: "tools" | "knowledge" | "both" | "none" | "general";
   reason: string;
@@ -953,6 +962,7 @@ export interface paths {
     get: { parameters: { path: { id: string } }; responses: { 200: { content: { "application/json": DecisionHistory } } } };
   };
   "/v1/outcomes": {
+    get: { parameters: { query?: { limit?: number } }; responses: { 200: { content: { "application/json": ReportedCalls } } } };
     post: { parameters: {}; requestBody: { content: { "application/json": OutcomeBody } }; responses: { 204: { content: never } } };
   };
   "/v1/feedback": {

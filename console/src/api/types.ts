@@ -19,6 +19,7 @@ export type {
   Me,
   OutcomeRecord,
   PassageHit,
+  ReportedCall,
   ReportFile as Report,
   Route,
   Scope,

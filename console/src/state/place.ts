@@ -4,6 +4,7 @@ import { signal } from "./signal";
 
 export const VIEWS = [
   "ask",
+  "overview",
   "registry",
   "quarantine",
   "collections",
@@ -15,6 +16,7 @@ export type View = (typeof VIEWS)[number];
 
 export const TITLES: Readonly<Record<View, string>> = {
   ask: "Ask",
+  overview: "Overview",
   registry: "Registry",
   quarantine: "Quarantine",
   collections: "Collections",

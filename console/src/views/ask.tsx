@@ -5,13 +5,14 @@ import { useEffect } from "preact/hooks";
 import { call, type Trouble } from "../api/call";
 import type { Decision, Found, Spec } from "../api/types";
 import { TroubleNote } from "../parts/trouble";
+import { Untrusted } from "../parts/untrusted";
 import { Waiting } from "../parts/waiting";
 import { announce } from "../state/announce";
 import { asTrouble, useAnswer } from "../state/answers";
 import { walk } from "../state/arrows";
 import { go, place } from "../state/place";
 import { asked, key } from "../state/session";
-import { several } from "../words/figures";
+import { firstLine, several } from "../words/figures";
 import { searchedWith } from "../words/rows";
 import { Answered } from "./answer";
 import { AskForm } from "./ask-form";
@@ -120,13 +121,19 @@ function inShort({ decision }: Outcome): string {
   return `Route ${decision.route.kind}, ${tools}, ${passages}.`;
 }
 
-const EXAMPLES = [
-  "How long is our stand-up?",
-  "the customer of order 8812 wants her money back",
-  "good morning!",
-];
+const SMALLTALK = "good morning!";
+
+/** Example requests of the registry's own tools, one a tool, or else what the tools are for. */
+function examplesOf(tools: readonly Spec[]): string[] {
+  const texts = tools.map((tool) => tool.success_examples[0] ?? firstLine(tool.description));
+  return [...new Set(texts.filter(Boolean))].slice(0, 3);
+}
 
 function Suggestions(): VNode {
+  const { value } = useAnswer(
+    (signal) => call<{ tools: Spec[] }>("v1/tools", { query: new URLSearchParams({ limit: "20" }), signal }),
+    [asked.value],
+  );
   return (
     <section class="suggestions">
       <p class="lede">
@@ -137,10 +144,10 @@ function Suggestions(): VNode {
         <span class="label">for example</span>
       </p>
       <ul onKeyDown={walk}>
-        {EXAMPLES.map((text) => (
+        {[...examplesOf(value?.tools ?? []), SMALLTALK].map((text) => (
           <li key={text}>
             <button type="button" class="example" data-stop onClick={() => go("ask", { q: text })}>
-              {text}
+              <Untrusted text={text} />
             </button>
           </li>
         ))}

@@ -110,6 +110,11 @@ TOO_MANY = "aliases up to *a5 at line 7 stand for more than 1,000,000 values"
         ("t.json", "[]", "holds no tools"),
         ("t.json", '{"tools": []}', "holds no tools"),
         ("t.jsonl", "", "holds no tools"),
+        (
+            "t.jsonl",
+            '{"name": "a"',
+            "line 1: not valid JSON: EOF while parsing an object at column 12",
+        ),
         ("t.gz", b"\x1f\x8bdamaged file", "damaged gzip file: Unknown compression method"),
         (
             "t.json.gz",

@@ -310,7 +310,8 @@ def write_tools(
 ) -> tuple[IndexReport, list[Held]]:
     """Write the tools within the scope that pass the audit; hold those that do not pass.
 
-    `Crib.index_tools` removes older texts of held tools. `written_by` is the id of the key that sends them. No tool out of scope is replaced.
+    `Crib.index_tools` removes older texts of held tools. `written_by` is the id of the key that
+    sends them. No tool out of scope is replaced.
 
     Raises:
         StoreError: the store failed; a part may be written.

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -319,6 +320,28 @@ class DecisionHistory:
     outcomes: tuple[OutcomeRecord, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ReportedCall:
+    """Outcome of a call of a tool; `by` is the id of the key whose decision offered the tool."""
+
+    outcome: OutcomeRecord
+    by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedCalls:
+    """Reported calls, those of the newest decisions first."""
+
+    calls: tuple[ReportedCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomesQuery:
+    """Number of calls in the answer."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
+
+
 class OutcomeBody(Body):
     """Outcome of a call of a tool."""
 
@@ -377,6 +400,18 @@ async def get_decision(
     return answer({"decision": record, "feedback": notes.feedback, "outcomes": notes.outcomes})
 
 
+async def list_outcomes(context: RequestContext, query: OutcomesQuery) -> Response:
+    """List reported calls of tools: all of the namespace for a key that may write, else its own."""
+    sees = partial(_is_visible, context)
+
+    def read() -> list[dict[str, Any]]:
+        pairs = islice(context.log().outcomes(), query.limit * MAX_PAGES_READ)
+        calls = ({"outcome": made, "by": of.get("by")} for made, of in pairs if sees(of))
+        return list(islice(calls, query.limit))
+
+    return answer({"calls": await context.run(read)})
+
+
 async def report_outcome(context: RequestContext, body: OutcomeBody) -> None:
     """Report the outcome of a call of a tool; alternates avoid failed tools."""
     await _require_visible(context, body.decision_id)
@@ -425,6 +460,7 @@ ENDPOINTS = (
     Endpoint("POST", "/v1/guidance", give_guidance, "turns", Guidance),
     Endpoint("GET", "/v1/decisions", list_decisions, "decisions", DecisionPage),
     Endpoint("GET", "/v1/decisions/{id}", get_decision, "decisions", DecisionHistory, UNKNOWN),
+    Endpoint("GET", "/v1/outcomes", list_outcomes, "decisions", ReportedCalls),
     Endpoint("POST", "/v1/outcomes", report_outcome, "decisions", None, UNKNOWN),
     Endpoint("POST", "/v1/feedback", give_feedback, "decisions", None, (*UNKNOWN, FeedbackError)),
 )

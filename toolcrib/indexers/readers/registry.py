@@ -14,6 +14,7 @@ from toolcrib.indexers.readers.base import (
     Reader,
     Reading,
     Source,
+    entries,
     is_object,
     kind_of,
     other_kind,
@@ -258,7 +259,9 @@ def _unknown_format_reason(source: Source) -> str:
         return f"name what to read in it, as {source.name}:ATTRIBUTE"
     data = source.sample if source.is_lines else source.data
     if not data:
-        return "holds no tools"
+        lines = entries(source) if source.is_lines else ()
+        broken = (f"{each.place}: {each.reason}" for each in lines if isinstance(each, Refusal))
+        return next(broken, "holds no tools")
     if kind := other_kind(data):
         return f"is {kind}, and holds no tools"
     shape = kind_of(data)

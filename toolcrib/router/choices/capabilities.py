@@ -317,7 +317,7 @@ class CapabilitySelector:
         `/caps:on`) or the settings. `state`: of an agent's loop; if it has a failure, capabilities
         are selected anew, up to `recovery.reclassifications`. Without `by_model` no model is asked.
         """
-        turn = Turn(text=turn) if isinstance(turn, str) else turn
+        turn = Turn.of(turn)
         state = state or LoopState()
         made = self._select(turn, bypass, state, self._model if by_model else None)
         if "reclassification_limit" in made.signals:

@@ -425,7 +425,7 @@ class QuestionClassifier:
         run_if = self.question.run_if
         if run_if is not None and not run_if.holds(outputs or {}):
             return Classification(None, matched=False, skipped=True)
-        turn = Turn(text=turn) if isinstance(turn, str) else turn
+        turn = Turn.of(turn)
         messages, text = self._render(turn, variables or {}, outputs or {})
         if self._model is not None and by_model:
             answer, _ = self._model.try_ask("questions", messages, self._branch)
