@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray
-from toolcrib.encoders.language import is_english, language_of
+from toolcrib.encoders.language import language_of
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
 from toolcrib.records import SENSITIVITIES, Context, Entity, Sensitivity
 from toolcrib.records.scope import is_above
+from toolcrib.retrieval.gate import UNSUPPORTED_LANGUAGE
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.classifier import (
     OUTSIDE,
@@ -389,6 +391,19 @@ def shipped_context(cues: Cues) -> ContextModel:
     return read_context(shipped_bytes(), cues)
 
 
+BESIDE_ENCODER = "context.npz"
+
+
+def model_beside(dense: DenseEncoder) -> bytes | None:
+    """The model in an encoder's own folder, fitted with its vectors; None without one."""
+    if (
+        not isinstance(dense, BundledEncoder)
+        or not (path := dense.folder / BESIDE_ENCODER).exists()
+    ):
+        return None
+    return path.read_bytes()
+
+
 class Detector(Protocol):
     """Tells what kind of turn it is: only classifies, never calls a tool or writes a store."""
 
@@ -489,7 +504,7 @@ class SemanticDetector:
         confidences["smalltalk"] = sum(told["smalltalk"].shares)
         is_alone = (own or query).text == text
         words = reading.words if query.text == text else split_words(head_of(text))
-        is_shown = is_alone and is_english(text)
+        is_shown = is_alone and UNSUPPORTED_LANGUAGE not in (own or query).degraded
         said["smalltalk"] = self._smalltalk(words, told["smalltalk"].shares, is_shown=is_shown)
         if said["smalltalk"] is not None:
             # It asks for nothing: what it contains is all that can matter.
