@@ -13,10 +13,15 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.encoders.tiny_bert import Shape, random_weights
+from toolcrib import Crib, ToolSpec
 from toolcrib.encoders.base import space_of
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.onnx import BundledEncoder, MultilingualEncoder
 from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
+from toolcrib.router.context.cues import load_cues
+from toolcrib.router.context.labels import label_sets
+from toolcrib.router.context.model import identity_of, model_beside, read_context
+from toolcrib.settings import Settings
 from toolcrib.training.export import WORDS, Weights, export, restore
 
 PACKAGE = ROOT / "packages" / "toolcrib-multilingual"
@@ -189,3 +194,54 @@ class TestPackage:
     def test_it_takes_no_model(self) -> None:
         with pytest.raises(SettingsError, match="multilingual"):
             MultilingualEncoder.from_setting("./folder", 1)
+
+
+TOOLS = [
+    ToolSpec(name="send_mail", description="Send an e-mail from the signed-in account."),
+    ToolSpec(name="refund_payment", description="Refund a captured payment in full or in part."),
+    ToolSpec(name="book_room", description="Book a meeting room for a time."),
+    ToolSpec(name="restart_service", description="Restart a service of the cluster."),
+    ToolSpec(name="get_weather", description="Weather forecast of a city for the next days."),
+]
+REQUESTS = {
+    "Schreib Anna eine Mail, dass ich später komme": "send_mail",
+    "客户要退款，帮我把这笔钱退给他": "refund_payment",
+    "Zarezerwuj salę konferencyjną na jutro o dziesiątej": "book_room",
+    "перезапусти сервис оплаты": "restart_service",
+    "Che tempo fa domani a Milano?": "get_weather",
+}
+
+
+@pytest.fixture
+def shipped(monkeypatch: pytest.MonkeyPatch) -> MultilingualEncoder:
+    """The encoder of the package in this repository."""
+    monkeypatch.syspath_prepend(str(PACKAGE))
+    return MultilingualEncoder.from_setting("", 1)
+
+
+@pytest.mark.slow
+class TestShippedModel:
+    """The weights of the package."""
+
+    @pytest.mark.usefixtures("shipped")
+    def test_one_index_of_english_tools_serves_other_languages(self) -> None:
+        settings = Settings.model_validate({"encoder": {"dense": "multilingual"}})
+        with Crib.open(":memory:", settings=settings) as crib:
+            crib.index_tools(TOOLS)
+            for text, name in REQUESTS.items():
+                answer = crib.find_tools(text)
+                assert answer.tools[0].name == name, text
+                assert answer.confidence is not None
+                assert "unsupported-language" not in answer.degraded
+
+    def test_its_model_of_turns_is_for_its_vectors_and_the_shipped_labels(
+        self, shipped: MultilingualEncoder
+    ) -> None:
+        cues, content = load_cues(), model_beside(shipped)
+        assert content is not None
+        assert read_context(content, cues).identity == identity_of(label_sets({}), cues, shipped)
+
+    def test_it_is_small_and_taught_the_english_encoder(self, shipped: MultilingualEncoder) -> None:
+        sizes = [path.stat().st_size for path in shipped.folder.iterdir()]
+        assert sum(sizes) < 45_000_000
+        assert space_of(shipped) == BundledEncoder().name

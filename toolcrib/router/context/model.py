@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray
-from toolcrib.encoders.language import language_of
+from toolcrib.encoders.language import is_english, language_of
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
 from toolcrib.records import SENSITIVITIES, Context, Entity, Sensitivity
@@ -454,7 +454,8 @@ ASSISTANT_WORDS = frozenset(["you", "your", "yours", "yourself", "u", "ur"])
 class SemanticDetector:
     """Tells a turn's kind by a fitted model; without a vector it falls back to the cues alone.
 
-    What that was not fitted for is told by `turns`.
+    What that was not fitted for is told by `turns`. So are English texts where both know the same
+    labels: a transformer trained for turns is more often right than a head over vectors.
     """
 
     def __init__(
@@ -468,7 +469,11 @@ class SemanticDetector:
         self._finder = finder
         self._otherwise = otherwise
         self._turns = turns
-        self._is_told = not turns.digests.keys() <= model.classifiers.keys()
+        self._told = {
+            field
+            for field, digest in turns.digests.items()
+            if field not in model.classifiers or model.identity.get(field) == digest
+        }
         own = {name: each.labels for name, each in model.classifiers.items()}
         labels = {**turns.labels, **own}
         self._needs, self._intents = labels["need"], labels["intent"]
@@ -548,8 +553,11 @@ class SemanticDetector:
         return judge.predict(vector, self._model.features.of(reading))
 
     def _predict(self, vector: FloatArray, reading: ReadText) -> dict[str, Prediction]:
-        told = self._turns.tell(reading.letters) if self._is_told else {}
-        return told | self._model.predict(vector, reading)
+        own = self._model.predict(vector, reading)
+        if self._told <= own.keys() and not (self._told and is_english(reading.letters)):
+            return own
+        told = self._turns.tell(reading.letters)
+        return own | {field: told[field] for field in self._told}
 
     def _smalltalk(
         self, words: TextWords, shares: Sequence[float], *, is_shown: bool
