@@ -2,8 +2,8 @@
 
     python scripts/ship_multilingual.py --base FOLDER --checkpoint FILE
 
-The ranges of its activations are measured on the training lines of `data/multilingual`. With the
-model comes the context model that reads turns by its vectors.
+The ranges of its activations are measured on the training lines of `data/multilingual`. Then fit
+what reads turns by its vectors: `scripts/fit_context.py --folder`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,7 @@ from typing import Any
 import torch
 from export_e5 import LANGUAGES, MAX_TOKENS
 
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS, BundledEncoder, read_card
-from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.labels import label_sets
-from toolcrib.router.context.model import BESIDE_ENCODER, fit_context, write_context
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS, read_card
 from toolcrib.training.export import Weights, export, read_weights
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,22 +52,16 @@ def trained_weights(base: Path, checkpoint: Path) -> tuple[Weights, int]:
 
 
 def main() -> None:
-    """Export, and fit what reads turns."""
+    """Export; see the head of this file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=FOLDER)
-    parser.add_argument("--without-context", action="store_true")
     options = parser.parse_args()
     weights, steps = trained_weights(options.base, options.checkpoint)
     space = read_card(MODELS / DEFAULT_MODEL).identity
     card = {**CARD, "space": space, "training": {"steps": steps}}
     export(weights, options.out, card, texts=training_lines())
-    if not options.without_context:
-        model = fit_context(
-            label_sets({}), load_cues(), EntityFinder(), BundledEncoder(options.out)
-        )
-        (options.out / BESIDE_ENCODER).write_bytes(write_context(model))
     sizes = {path.name: path.stat().st_size for path in sorted(options.out.iterdir())}
     print(sizes, f"{sum(sizes.values()) / 1e6:.1f} MB")
 
