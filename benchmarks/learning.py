@@ -10,7 +10,8 @@ five; `absent`, without the first key; `wrong_key`, all calls of the first key o
 `poison`, with a sixth key that calls one tool wherever it nearly fits, as often as all others have
 requests, each time in a new session. `all` has every lesson at full strength, whatever the replay
 says. Gains are those of the ranking by the legs; `served` asks the second half of the first seed
-through a search, before and after, with the expected calibration error.
+through a search, before and after, with the expected calibration error, and with the learned
+`companions` alone.
 """
 
 from __future__ import annotations
@@ -33,10 +34,15 @@ from toolcrib import Crib
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.loaders import load
 from toolcrib.evaluation.measures import gate_measures
-from toolcrib.learning.lessons import make_lessons
+from toolcrib.learning.lessons import learned_companions, make_lessons
 from toolcrib.learning.observations import Observation
 from toolcrib.learning.replay import contradicting_keys, replay
-from toolcrib.retrieval.learned import MAX_LIFTED_TOOLS, LearnedTools
+from toolcrib.retrieval.learned import (
+    MAX_LIFTED_TOOLS,
+    NOTHING_LEARNED,
+    LearnedFromUse,
+    LearnedTools,
+)
 from toolcrib.store.base import point_id
 
 QUERIES = 400
@@ -151,7 +157,7 @@ def lifted(asked: Observation, learned: LearnedTools | None) -> list[str]:
 
 
 def served(crib: Crib, queries: Sequence[LabelledQuery]) -> dict[str, float]:
-    """Measures of whole searches: nDCG@10, hit@1 and the expected calibration error."""
+    """Measures of whole searches: nDCG@10, completeness@10, hit@1, expected calibration error."""
     found = [crib.find_tools(query.text, k=K, gate=False) for query in queries]
     ids = [[hit.id for hit in each.tools] for each in found]
     right = np.array([bool(i) and i[0] in q.relevant for i, q in zip(ids, queries, strict=True)])
@@ -159,6 +165,8 @@ def served(crib: Crib, queries: Sequence[LabelledQuery]) -> dict[str, float]:
     scores = [ndcg(i, q.relevant) for i, q in zip(ids, queries, strict=True)]
     return {
         "ndcg": 100 * fmean(scores),
+        "complete": 100
+        * fmean(q.relevant.keys() <= {*i} for i, q in zip(ids, queries, strict=True)),
         "hit": 100 * float(right.mean()),
         "ece": gate_measures(sure, right, np.ones(len(right), dtype=bool))["ece"],
     }
@@ -203,9 +211,12 @@ def measure(data: DataSet, split: str, index: str, seeds: int) -> dict[str, Any]
                 run[name]["gain"] = mean(learned) - run["before"]
                 if not seed and name == "clean":
                     before = served(crib, now)
-                    crib.tools.use_learned(learned)
+                    crib.tools.use_learned(LearnedFromUse(learned))
                     run["served"] = {"before": before, "after": served(crib, now)}
-                    crib.tools.use_learned(None)
+                    mates = learned_companions(calls, calls[-1].at)
+                    crib.tools.use_learned(LearnedFromUse(goes_with=mates))
+                    run["served"]["companions"] = served(crib, now)
+                    crib.tools.use_learned(NOTHING_LEARNED)
             runs.append(run)
     return {"queries": len(queries) // 2, **summary(runs)}
 

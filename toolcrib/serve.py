@@ -300,6 +300,11 @@ GatewayStore: TypeAlias = Annotated[
 ]
 
 
+Profile: TypeAlias = Annotated[
+    str | None, typer.Option(help="Name of one of gateway.profiles in the settings.")
+]
+
+
 def gateway(
     context: typer.Context,
     config: Annotated[Path, typer.Argument(help="An mcp.json with the servers to stand before.")],
@@ -322,9 +327,7 @@ def gateway(
     pin: Annotated[
         list[str] | None, typer.Option(help="Id of a tool to show always; may be repeated.")
     ] = None,
-    profile: Annotated[
-        str | None, typer.Option(help="Name of a profile of the settings (gateway.profiles).")
-    ] = None,
+    profile: Profile = None,
     no_audit: NoAudit = False,
     strict: StrictAudit = False,
     json: Annotated[
@@ -342,8 +345,7 @@ def gateway(
     report = stderr_reporter(as_json=json)
     try:
         settings, part = _of_profile(load_settings(context.obj), profile)
-        if no_audit:
-            settings = settings.model_copy(update={"audit": False})
+        settings = settings.model_copy(update={"audit": settings.audit and not no_audit})
         serving = ServeOptions(
             config=config,
             env=os.environ,
@@ -384,11 +386,16 @@ def login(
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the link, and open nothing.")
     ] = False,
+    port: Annotated[
+        int,
+        typer.Option(min=0, max=65_535, help="Where the browser comes back to; 0: any free port."),
+    ] = 0,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that the login may take.")] = 300,
     json: Json = False,
 ) -> None:
     """Log in at a server that asks for authorisation (OAuth); a running gateway then uses it."""
     import_extra("fastmcp", "the gateway", "gateway")
+    from toolcrib.gateway.logins import LoginOptions
     from toolcrib.gateway.serve import ServeOptions, log_in_at
 
     serving = ServeOptions(config=config, env=os.environ, store=store)
@@ -397,8 +404,8 @@ def login(
         err.print("Log in with a browser on this machine:", highlight=False)
         typer.echo(link, err=True)
 
-    settings = load_settings(context.obj)
-    is_kept = log_in_at(name, serving, settings, show, opens=not no_browser, timeout_s=timeout)
+    how = LoginOptions(show, opens=not no_browser, port=port, timeout_s=timeout)
+    is_kept = log_in_at(name, serving, load_settings(context.obj), how)
     text = "is logged in" if is_kept else "asks for no login"
     print_either({"server": name, "logged_in": is_kept}, f"{escape(name)} {text}", json=json)
 

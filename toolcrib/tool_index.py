@@ -30,12 +30,11 @@ from toolcrib.retrieval.calibration import (
 from toolcrib.retrieval.examples import ExampleHead, ExampleHeads
 from toolcrib.retrieval.gate import MAX_SET, Assessor
 from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
-from toolcrib.retrieval.learned import NOTHING_LEARNED, LearnedFromUse, LearnedTools
+from toolcrib.retrieval.learned import NOTHING_LEARNED, LearnedFromUse
 from toolcrib.retrieval.legs import EncodedQuery, Head
 from toolcrib.retrieval.options import SearchOptions, text_to_search
 from toolcrib.retrieval.prerequisites import links_of
 from toolcrib.retrieval.rerank import ToolRerankers, tool_reranker
-from toolcrib.retrieval.steps import ToolUse
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity, Record, Store, StoreInfo, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope, matches, parts_by_reason, validate
@@ -212,7 +211,7 @@ class ToolIndex:
     def links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
         """Links between a tool and other tools in reach, as `Crib.tool_links`."""
         self.get(tool_id, scope=scope)
-        return links_of(self.store, tool_id, from_scope(scope))
+        return links_of(self.store, tool_id, from_scope(scope), self._learned.goes_with)
 
     def scroll(
         self,
@@ -319,9 +318,8 @@ class ToolIndex:
         )
         self._renew_retriever()
 
-    def use_learned(self, learned: LearnedTools | None, use: ToolUse | None = None) -> None:
-        """Re-order answers by learned examples, and steps by other runs' use; None stops that."""
-        known = LearnedFromUse(learned, use)
+    def use_learned(self, known: LearnedFromUse) -> None:
+        """Re-order answers by what use taught, in place of what it taught before."""
         if known != NOTHING_LEARNED or self._learned != NOTHING_LEARNED:
             self._learned = known
             self._renew_retriever()

@@ -15,14 +15,17 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 import uvicorn
+from click.testing import Result
 from fastmcp import FastMCP
 from fastmcp.server.auth.auth import ClientRegistrationOptions
 from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
+from typer.testing import CliRunner
 
-from tests.gateway.conftest import LONG_S, Behind, found, said, until
+from tests.gateway.conftest import LONG_S, Behind, found, said, until, web_server
 from tests.gateway.test_command import ENV
-from toolcrib.errors import ServiceUnavailableError, StoreUnavailableError
-from toolcrib.gateway.logins import Logins, ServerLogin, log_in, may_log_in
+from toolcrib.cli.app import app
+from toolcrib.errors import ServiceUnavailableError, SettingsError, StoreUnavailableError
+from toolcrib.gateway.logins import LoginOptions, Logins, ServerLogin, log_in, may_log_in
 from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget
 from toolcrib.settings import GatewaySettings
 
@@ -85,31 +88,29 @@ def logins(behind: Behind, **settings: object) -> Logins:
     return Logins.open(str(behind.store), chosen, lambda name: f"toolcrib gateway login {name}")
 
 
-async def browse(link: str) -> None:
-    """Follow a link as a browser does, until what it leads back to listens."""
-    async with httpx2.AsyncClient() as browser:
-        answer = await browser.get(link)
-        back = answer.headers["location"]
-
-        async def is_back() -> bool:
-            try:
-                return (await browser.get(back)).status_code == 200
-            except httpx2.ConnectError:
-                return False
-
-        await until(is_back)
+async def browse(link: str, answer: str = "") -> int:
+    """Follow a link as a browser does; `answer` is what a person who refuses sends back."""
+    async with httpx2.AsyncClient(timeout=LONG_S) as browser:
+        if answer:
+            asked = httpx2.URL(link).params
+            back = f"{asked['redirect_uri']}?{answer}&state={asked['state']}"
+        else:
+            back = (await browser.get(link)).headers["location"]
+        return (await browser.get(back)).status_code
 
 
-async def enter(web: Guarded, kept: Logins) -> bool:
+async def enter(web: Guarded, kept: Logins, answer: str = "") -> bool:
     """Log in by a browser, which the authorisation server lets in at once."""
-    browsers: list[asyncio.Task[None]] = []
+    browsers: list[asyncio.Task[int]] = []
 
     def show(link: str) -> None:
-        browsers.append(asyncio.create_task(browse(link)))
+        browsers.append(asyncio.create_task(browse(link, answer)))
 
-    entered = await log_in(web.target, kept, show, opens=False, timeout_s=LONG_S)
-    await asyncio.gather(*browsers)
-    return entered
+    try:
+        how = LoginOptions(show, opens=False, timeout_s=LONG_S)
+        return await log_in(web.target, kept, how)
+    finally:
+        await asyncio.gather(*browsers)
 
 
 # -- logins ----------------------------------------------------------------------------------------
@@ -200,24 +201,24 @@ def test_only_a_server_over_http_without_a_header_of_its_own_takes_a_login():
 
 @pytest.mark.slow
 async def test_a_login_that_is_refused_keeps_nothing(behind, web):
-    def refuse(link: str) -> None:
-        back = httpx2.URL(link).params["redirect_uri"]
-        state = httpx2.URL(link).params["state"]
-        refused = f"{back}?error=access_denied&state={state}"
-        tasks.append(asyncio.create_task(until(lambda: has_answered(refused))))
-
-    async def has_answered(link: str) -> bool:
-        try:
-            async with httpx2.AsyncClient() as browser:
-                return (await browser.get(link)).status_code == 400
-        except httpx2.ConnectError:
-            return False
-
-    tasks: list[asyncio.Task[None]] = []
     with pytest.raises(ServiceUnavailableError, match="gave no login: Access was denied"):
-        await log_in(web.target, logins(behind), refuse, opens=False, timeout_s=LONG_S)
-    await asyncio.gather(*tasks)
+        await enter(web, logins(behind), "error=access_denied")
     assert await logins(behind).get(web.url) is None
+
+
+@pytest.mark.slow
+async def test_a_server_that_asks_for_none_needs_no_login(behind):
+    with web_server() as free:
+        how = LoginOptions(lambda _link: None, opens=False, timeout_s=LONG_S)
+        assert not await log_in(HttpTarget(free.url), logins(behind), how)
+    assert not (behind.store / "logins").exists()
+
+
+async def test_a_port_that_is_taken_is_named(behind):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        how = LoginOptions(lambda _link: None, port=taken.getsockname()[1])
+        with pytest.raises(SettingsError, match="--port"):
+            await log_in(HttpTarget("http://127.0.0.1:9/mcp"), logins(behind), how)
 
 
 # -- in the gateway --------------------------------------------------------------------------------
@@ -280,40 +281,37 @@ async def test_tokens_are_renewed_and_a_login_that_has_ended_is_told(behind, web
         assert json.loads(await said(client, "web__echo", word="hi")) == {"given": "hi"}
 
 
+def logging_in(*places: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "toolcrib", "gateway", "login", "web", "--no-browser", *places]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=ENV, stdout=pipe, stderr=pipe, text=True)
+
+
 @pytest.mark.e2e
 async def test_the_command_prints_the_link_and_logs_in(behind, web):
     config = behind.config(web={"url": web.url}, post=behind.entry("post"))
     places = ["--config", str(config), "--store", str(behind.store), "--json"]
 
-    def start(*words: str) -> subprocess.Popen[str]:
-        command, pipe = (
-            [sys.executable, "-m", "toolcrib", "gateway", *words, *places],
-            subprocess.PIPE,
-        )
-        return subprocess.Popen(command, env=ENV, stdout=pipe, stderr=pipe, text=True)
-
-    with start("login", "web", "--no-browser") as process:
+    with logging_in(*places) as process:
         assert process.stderr is not None
         assert process.stdout is not None
-        read = process.stderr.readline
         link = ""
         while not link.startswith("http"):
-            link = await asyncio.to_thread(read)
+            link = await asyncio.to_thread(process.stderr.readline)
             assert link, "it ended without a link"
-        await browse(link.strip())
+        assert await browse(link.strip()) == 200
         told = json.loads(await asyncio.to_thread(process.stdout.read))
     assert (told, process.returncode) == ({"server": "web", "logged_in": True}, 0)
     kept = await logins(behind).get(web.url)
     assert kept is not None
     assert kept.tokens.access_token in web.provider.access_tokens
 
-    for words, answer, code in (
-        (("logout", "web"), '"logged_out": true', 0),
-        (("logout", "web"), '"logged_out": false', 0),
-        (("login", "post"), "takes no login", 2),
-        (("login", "wbe"), "wbe", 2),
-    ):
-        with start(*words) as process:
-            out, err = await asyncio.to_thread(process.communicate)
-        assert answer in out + err
-        assert process.returncode == code
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(app, ["gateway", *words, *places])
+
+    for was_kept in (True, False):
+        assert json.loads(run("logout", "web").output)["logged_out"] is was_kept
+    for name, reason in (("post", "takes no login"), ("wbe", "no server 'wbe'")):
+        failed = run("login", name)
+        assert isinstance(failed.exception, SettingsError)
+        assert reason in str(failed.exception)

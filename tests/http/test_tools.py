@@ -77,5 +77,10 @@ def test_links_say_who_needs_whom_and_what_replaces_what(tenant):
 
     assert links("track")["needs"] == [{"id": "shop/list_orders", "parameter": "order_id"}]
     assert links("list_orders")["needed_by"] == [{"id": "shop/track", "parameter": "order_id"}]
-    assert links("follow") == {"needs": [], "needed_by": [], "replaced_by": "shop/track"}
+    assert links("follow") == {
+        "needs": [],
+        "needed_by": [],
+        "goes_with": [],
+        "replaced_by": "shop/track",
+    }
     assert tenant.post("/v1/tools/links", json={"id": "shop/none"}).status_code == 404

@@ -33,6 +33,7 @@ ANSWER = {
     "examples": ["do it", "please use s/tool_3 for it"],
     "not_for": ["the other thing"],
     "safety_tags": ["writes"],
+    "goes_with": ["s/tool_3"],
 }
 
 
@@ -72,6 +73,7 @@ def test_each_tool_is_asked_for_once_beside_its_siblings_and_judged(run, tmp_pat
         "examples": ["do it"],
         "not_for": ["the other thing"],
         "safety_tags": ["writes"],
+        "goes_with": ["s/tool_3"],
         "model": "double",
         "prompt": PROMPT_VERSION,
     }
@@ -80,6 +82,8 @@ def test_each_tool_is_asked_for_once_beside_its_siblings_and_judged(run, tmp_pat
     data = json.loads(server.requests[0].messages[-1].content)
     assert len(data["siblings"]) == SIBLINGS_PER_PROMPT
     assert data["tool"]["name"] not in {each["name"] for each in data["siblings"]}
+    others = {tool.id for tool in TOOLS} - {f"s/{data['tool']['name']}"}
+    assert data["server_tools"].keys() == others
 
 
 def test_only_what_changed_is_asked_for_again(run, tmp_path):

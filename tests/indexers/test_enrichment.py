@@ -158,3 +158,12 @@ def test_a_wrong_line_and_an_unknown_id_cost_no_other(written):
     [found], dropped = judged(path, TOOL)
     assert found.purpose == LINE["purpose"]
     assert [place for place, _ in dropped] == ["line 2", "cal/gone"]
+
+
+def test_companions_that_do_not_exist_are_dropped_and_named(written):
+    line = {"id": TOOL.id, "goes_with": ["drop_event", "cal/drop_event", "cal/gone", TOOL.id]}
+    (made, _), dropped = judged(written(line), TOOL, OTHER)
+    assert made.goes_with == (OTHER.id,)
+    ((place, reason),) = dropped
+    assert place == TOOL.id
+    assert "cal/gone" in reason

@@ -69,6 +69,24 @@ def test_each_tool_that_a_decision_called_with_success_teaches_once_and_a_failur
     assert observations == {"chat/note": 1, "chat/post": 1}
 
 
+def test_what_decisions_called_together_is_brought_until_it_is_taken_back(crib):
+    def mates():
+        return [each.id for each in crib.tool_links("chat/post").goes_with]
+
+    for session, text in zip("123", ASKED, strict=True):
+        decision = crib.turns.route(Turn(text=text, metadata={"session": session}))
+        for tool in ("chat/post", "mail/send"):
+            crib.report_outcome(decision.id, tool, "success")
+    assert mates() == ["mail/send"]
+    assert learned(crib)["chat/post"].goes_with == ("mail/send",)
+    crib.turns.learner.switch(on=False)
+    assert mates() == []
+    crib.turns.learner.switch(on=True)
+    assert mates() == ["mail/send"]
+    crib.turns.learner.undo("mail/send")
+    assert mates() == []
+
+
 def test_a_key_that_contradicts_the_others_is_left_out_alone(crib):
     for key in ("ana", "bob", "cid"):
         teach(crib, by=key)

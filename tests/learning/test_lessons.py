@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.learning.lessons_of import ENCODER, NOW, observation
-from toolcrib.learning.lessons import MAX_EXAMPLES, make_lessons
+from toolcrib.learning.lessons import (
+    MAX_EXAMPLES,
+    MAX_LEARNED_COMPANIONS,
+    learned_companions,
+    make_lessons,
+)
 
 SEEN = st.lists(
     st.builds(
@@ -97,3 +103,36 @@ def test_the_support_without_a_session_or_a_key_is_that_of_the_rest():
     assert lesson.support_without(seen[0].session) == pytest.approx(0.6)
     assert lesson.support_without(key="ana") == pytest.approx(0.4)
     assert lesson.support_without(seen[0].session, "bob") == 0
+
+
+def decision(name, *tools, **told):
+    return [replace(observation(tool, **told), decision=name) for tool in tools]
+
+
+def test_what_the_same_decisions_called_goes_together():
+    seen = decision("1", "a/x", "a/y") + decision("2", "a/x", "a/y") + decision("3", "a/y", "a/z")
+    assert learned_companions(seen, NOW) == {"a/x": ["a/y"], "a/y": ["a/x"]}
+    old = [replace(each, at=NOW - 400 * 86_400) for each in seen]
+    assert learned_companions(old, NOW) == {}
+
+
+def test_a_pair_is_rare_where_most_decisions_of_the_tool_do_without():
+    seen = decision("1", "a/x", "a/y") + decision("2", "a/x", "a/y")
+    alone = [call for n in range(6) for call in decision(f"alone {n}", "a/x")]
+    assert learned_companions(seen + alone, NOW) == {"a/y": ["a/x"]}
+
+
+def test_a_key_moves_companions_by_no_more_than_its_share():
+    loud = [c for n in range(9) for c in decision(f"e{n}", "a/x", "b/y", by="eve", session=f"{n}")]
+    quiet = [
+        c for n in range(91) for c in decision(f"q{n}", "c/x", "c/y", by=f"k{n}", session=f"{n}")
+    ]
+    assert learned_companions(loud + quiet, NOW).keys() == {"c/x", "c/y"}
+    one = [c for n in range(5) for c in decision(f"s{n}", "a/x", "b/y", by="ana", session="one")]
+    assert learned_companions(one, NOW) == {}
+
+
+def test_a_tool_has_few_learned_companions():
+    tools = [f"a/{n}" for n in range(9)]
+    found = learned_companions(decision("1", *tools) + decision("2", *tools), NOW)
+    assert {len(each) for each in found.values()} == {MAX_LEARNED_COMPANIONS}

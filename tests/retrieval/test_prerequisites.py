@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from toolcrib import Crib, Scope, Settings, ToolSpec
+from toolcrib.records import Enrichment
 from toolcrib.records.definitions import definition_tokens
 from toolcrib.retrieval.fusion import FusionWeights
+from toolcrib.retrieval.learned import LearnedFromUse
 from toolcrib.settings import EncoderSettings
 
 MODEL_FREE = Settings(encoder=EncoderSettings(dense="deterministic"))
@@ -206,3 +208,63 @@ def test_what_is_needed_gives_way_in_a_budget_too():
 def test_each_need_keeps_its_best_tool_and_brings_none():
     found = answers(SHOP, None, needs=["pay_invoice", "water_plants"], k=2)
     assert {hit.name for hit in found.tools} == {PAY.name, PLANTS.name}
+
+
+# -- companions ------------------------------------------------------------------------------------
+
+WRITE = ToolSpec(name="put", description="Keep a text", server="disk")
+
+
+def together(found):
+    return {hit.id: hit.goes_with for hit in found.tools if hit.goes_with}
+
+
+@pytest.mark.parametrize("name", ["disk/put", "put"])
+def test_a_companion_comes_behind_its_tool_and_behind_what_scores_higher(name):
+    film = CREDITS.model_copy(update={"goes_with": (name,)})
+    found = answers([film, WRITE, *OTHERS])
+    assert together(found) == {"disk/put": ("db/movie_credits",)}
+    scores = {hit.id: hit.score for hit in found.tools}
+    assert found.tools[0].id == "db/movie_credits"
+    assert scores["disk/put"] == pytest.approx(0.8 * scores["db/movie_credits"])
+    assert list(scores.values()) == sorted(scores.values(), reverse=True)
+
+
+def test_a_companion_that_scores_higher_by_itself_stays_where_it_is():
+    mates = tuple(each.id for each in OTHERS)
+    film = CREDITS.model_copy(update={"goes_with": mates})
+    alone = answers([CREDITS, *OTHERS], k=7)
+    with_mates = answers([film, *OTHERS], k=7)
+    high = [hit for hit in alone.tools if hit.score >= 0.8 * alone.tools[0].score]
+    assert [hit.id for hit in with_mates.tools][: len(high)] == [hit.id for hit in high]
+    assert not together(with_mates).keys() & {hit.id for hit in high}
+
+
+def test_a_companion_that_is_gone_or_beyond_the_caller_is_not_brought():
+    film = CREDITS.model_copy(update={"goes_with": ("disk/put", "disk/gone")})
+    secret = WRITE.model_copy(update={"sensitivity": "pii"})
+    scope = Scope(max_sensitivity="internal")
+    assert not together(answers([film, secret, *OTHERS], scope=scope))
+    off = MODEL_FREE.model_copy(update={"fusion": FusionWeights(companions=0)})
+    assert not together(answers([film, WRITE, *OTHERS], settings=off))
+
+
+def test_what_a_tool_requires_and_what_goes_with_it_come_both():
+    film = CREDITS.model_copy(update={"requires": ("search_person",), "goes_with": ("put",)})
+    found = answers([film, SEARCH, WRITE, *OTHERS])
+    assert set(brought(found)) == {"db/search_person"}
+    assert set(together(found)) == {"disk/put"}
+
+
+def test_companions_of_authors_enrichment_and_use_are_links_of_a_tool():
+    film = CREDITS.model_copy(
+        update={"goes_with": ("put",), "enrichment": Enrichment(goes_with=("db/cast_1",))}
+    )
+    with Crib.open(":memory:", settings=MODEL_FREE) as crib:
+        crib.index_tools([film, SEARCH, WRITE, *OTHERS])
+        learned = {film.id: ["db/cast_2", "disk/put"]}
+        crib.tools.use_learned(LearnedFromUse(goes_with=learned))
+        links = crib.tool_links(film.id)
+        assert [each.id for each in links.goes_with] == ["disk/put", "db/cast_1", "db/cast_2"]
+        assert [each.id for each in links.needs] == ["db/search_person"]
+        assert "db/cast_2" in [hit.id for hit in crib.find_tools(FILM, 10, gate=False).tools]

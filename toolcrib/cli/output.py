@@ -209,6 +209,7 @@ def _ranking(hits: tuple[ToolHit, ...], *, explain: bool) -> Table:
 def _linked(hit: ToolHit) -> str:
     """For whom a tool is there, and what to use in its place; empty where neither."""
     told = [f"needed for {', '.join(hit.needed_for)}"] if hit.needed_for else []
+    told += [f"goes with {', '.join(hit.goes_with)}"] if hit.goes_with else []
     told += [f"deprecated, use {hit.replaced_by}"] if hit.replaced_by else []
     return "; ".join(told)
 
@@ -241,7 +242,12 @@ def print_spec(tool: ToolSpec, links: ToolLinks) -> None:
         )
         out.print(escape(text))
     replaced = [ToolLink(links.replaced_by)] if links.replaced_by else []
-    told = (("needs", links.needs), ("needed by", links.needed_by), ("use instead", replaced))
+    told = (
+        ("needs", links.needs),
+        ("needed by", links.needed_by),
+        ("brings along", links.goes_with),
+        ("use instead", replaced),
+    )
     for heading, linked in told:
         if linked:
             out.print(f"[dim]{heading}[/]")

@@ -69,6 +69,11 @@ class GatewayOptions:
     progress: ListenerScope = unheard
     intervals: Intervals = field(default_factory=Intervals)
 
+    def scope(self, configs: Sequence[ServerConfig]) -> Scope:
+        """Scope of the tools to serve of these servers."""
+        names = frozenset(config.name for config in configs)
+        return Scope(servers=names, tags=self.tags, max_sensitivity=self.max_sensitivity)
+
 
 class StoreThread:
     """Thread that opens and closes the index: only the thread that locked a folder unlocks it."""
@@ -129,10 +134,7 @@ class Gateway:
     ) -> None:
         chosen = settings.gateway
         _require_servers_of(options.pinned, configs)
-        names = frozenset(config.name for config in configs)
-        self._scope = Scope(
-            servers=names, tags=options.tags, max_sensitivity=options.max_sensitivity
-        )
+        self._options, self._scope = options, options.scope(configs)
         is_shared, timeout_s = options.is_shared, chosen.call_timeout_s
         intervals = replace(
             options.intervals, connect_s=chosen.connect_timeout_s, retry_s=chosen.retry_s
@@ -140,9 +142,7 @@ class Gateway:
 
         self._tasks: set[asyncio.Task[Any]] = set()
         self._runs: dict[str, asyncio.Task[Any]] = {}
-        self._config = options.config
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._report_to_operator = options.report
         self._notifications = Notifications(self._leave, self._lists_of)
         self._store = StoreThread(storage.location, settings, self._report, options.progress)
         self.index = GatewayIndex(
@@ -234,8 +234,8 @@ class Gateway:
         self._spawn(self._notifications.follow())
         for upstream in self.pool:
             self._start(upstream)
-        if self._config is not None:
-            self._spawn(self._follow_config(*self._config))
+        if self._options.config is not None:
+            self._spawn(self._follow_config(*self._options.config))
         try:
             yield
         finally:
@@ -281,7 +281,7 @@ class Gateway:
             await self.pool.remove(name)
             if name not in now:
                 self._report("info", f"{name}: taken out")
-        self._scope = replace(self._scope, servers=frozenset(now))
+        self._scope = self._options.scope(configs)
         self._flow.update(configs)
         for config in (config for name, config in now.items() if before.get(name) != config):
             await self.index.add(config)
@@ -359,7 +359,7 @@ class Gateway:
 
     def _report(self, level: Level, text: str) -> None:
         """Report to the operator and the clients; safe for any thread."""
-        self._report_to_operator(level, text)
+        self._options.report(level, text)
         if self._loop is not None:
             log = partial(self._notifications.log, level, text)
             self._loop.call_soon_threadsafe(lambda: self._spawn(log()))

@@ -9,9 +9,10 @@ import logging
 import socket
 import webbrowser
 from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 import anyio
 import httpx2
@@ -29,7 +30,7 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, BaseModel, ConfigDict, ValidationError
 
 from toolcrib.build import MEMORY, is_url
-from toolcrib.errors import StoreError, StoreUnavailableError
+from toolcrib.errors import SettingsError, StoreError, StoreUnavailableError
 from toolcrib.extras import import_extra
 from toolcrib.gateway.connection import UpstreamConnection
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
@@ -59,22 +60,6 @@ class ServerLogin(BaseModel):
 
 
 # -- where logins are kept -------------------------------------------------------------------------
-
-
-class SecretTexts(Protocol):
-    """Store of secret texts by the URL of a server."""
-
-    def get(self, url: str) -> str | None:
-        """The text of a server; None without one."""
-        ...
-
-    def put(self, url: str, text: str) -> None:
-        """Keep a text in place of the last one."""
-        ...
-
-    def delete(self, url: str) -> bool:
-        """Delete a text; True if there was one."""
-        ...
 
 
 class SecretFiles:
@@ -156,7 +141,7 @@ class SecretKeyring:
 class Logins:
     """Logins at servers, by their URL; `command` is the command line that makes one, by name."""
 
-    def __init__(self, texts: SecretTexts, command: Callable[[str], str]) -> None:
+    def __init__(self, texts: SecretFiles | SecretKeyring, command: Callable[[str], str]) -> None:
         self._texts, self.command = texts, command
 
     @classmethod
@@ -297,26 +282,42 @@ class LoginAuth(_LoginKeeper):
         return tokens.access_token if tokens and self.context.is_token_valid() else ""
 
 
+@dataclass(frozen=True, slots=True)
+class LoginOptions:
+    """Options of a login: `show` gets the link, which `opens` the browser too.
+
+    The browser comes back to `port` of this machine, 0 for any free one.
+    """
+
+    show: Callable[[str], None]
+    opens: bool = True
+    port: int = 0
+    timeout_s: float = 300.0
+
+
 class BrowserLogin(_LoginKeeper):
     """Authorises requests by a login that a person makes in a browser, whatever is kept.
 
-    `show` gets the link; `opens`: open it in the browser too.
+    `how` shows the link, and opens it. The port listens from the start, so that no browser is too
+    early.
+
+    Raises:
+        SettingsError: the port is taken.
     """
 
-    def __init__(
-        self, url: str, logins: Logins, show: Callable[[str], None], *, opens: bool
-    ) -> None:
-        with socket.socket() as free:
-            free.bind((CALLBACK_HOST, 0))
-            self._port = int(free.getsockname()[1])
+    def __init__(self, url: str, logins: Logins, how: LoginOptions) -> None:
+        try:
+            self._listener = socket.create_server((CALLBACK_HOST, how.port))
+        except OSError as error:
+            raise SettingsError(f"--port {how.port}: {error.strerror}") from None
+        self._port, self._how = int(self._listener.getsockname()[1]), how
         super().__init__(url, logins, f"http://{CALLBACK_HOST}:{self._port}/callback")
-        self._show, self._opens = show, opens
         self.context.redirect_handler = self._redirect
         self.context.callback_handler = self._callback
 
     async def _redirect(self, link: str) -> None:
-        self._show(link)
-        if self._opens:
+        self._how.show(link)
+        if self._how.opens:
             await asyncio.to_thread(webbrowser.open, link)
 
     async def _callback(self) -> AuthorizationCodeResult:
@@ -330,7 +331,7 @@ class BrowserLogin(_LoginKeeper):
             result_ready=ready,
         )
         async with anyio.create_task_group() as beside:
-            beside.start_soon(server.serve)
+            beside.start_soon(server.serve, [self._listener])
             await ready.wait()
             server.should_exit = True
         if result.error is not None:
@@ -339,25 +340,23 @@ class BrowserLogin(_LoginKeeper):
             code=cast("str", result.code), state=result.state, iss=result.iss
         )
 
+    def close(self) -> None:
+        """Close the port."""
+        self._listener.close()
 
-async def log_in(
-    target: HttpTarget,
-    logins: Logins,
-    show: Callable[[str], None],
-    *,
-    opens: bool,
-    timeout_s: float,
-) -> bool:
+
+async def log_in(target: HttpTarget, logins: Logins, how: LoginOptions) -> bool:
     """Log in at a server in a browser, and open a session with it.
 
     False if the server asks for no login.
 
     Raises:
+        SettingsError: the port is taken.
         ServiceUnavailableError: the server or its login failed; the text says why.
         StoreError: the login cannot be kept.
     """
-    auth = BrowserLogin(target.url, logins, show, opens=opens)
-    connection = UpstreamConnection(target, has_one_caller=True, auth=auth)
-    await connection.open(timeout_s)
-    await connection.close()
-    return auth.kept is not None
+    with closing(BrowserLogin(target.url, logins, how)) as auth:
+        connection = UpstreamConnection(target, has_one_caller=True, auth=auth)
+        await connection.open(how.timeout_s)
+        await connection.close()
+        return auth.kept is not None

@@ -37,7 +37,7 @@ from toolcrib.gateway.config import ALL_TOOLS, ConfigFile, read_config
 from toolcrib.gateway.downstream import Level, Reporter
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Storage
-from toolcrib.gateway.logins import Logins, log_in, may_log_in
+from toolcrib.gateway.logins import LoginOptions, Logins, log_in, may_log_in
 from toolcrib.indexers.readers.mcp_config import HttpTarget, ToolFilter
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
 from toolcrib.integrations.formats import RESERVED_NAMES
@@ -147,26 +147,18 @@ def _auth(ring: KeyRing, host: str, store: str, settings: Settings) -> KeyVerifi
 # -- logins --------------------------------------------------------------------------------------
 
 
-def log_in_at(
-    name: str,
-    serving: ServeOptions,
-    settings: Settings,
-    show: Callable[[str], None],
-    *,
-    opens: bool,
-    timeout_s: float,
-) -> bool:
+def log_in_at(name: str, serving: ServeOptions, settings: Settings, how: LoginOptions) -> bool:
     """Log in at a server of the configuration; False if it asks for no login.
 
     Raises:
-        SettingsError, SourceError: the server cannot be used, or takes no login.
+        SettingsError, SourceError: the server or the port cannot be used, or no login is taken.
         ServiceUnavailableError: the login failed.
         StoreError: the login cannot be kept.
     """
     target = _login_target(name, serving)
     logins = Logins.open(serving.store, settings.gateway, serving.login_command)
     with quiet_sdk():
-        return asyncio.run(log_in(target, logins, show, opens=opens, timeout_s=timeout_s))
+        return asyncio.run(log_in(target, logins, how))
 
 
 def log_out_of(name: str, serving: ServeOptions, settings: Settings) -> bool:

@@ -23,6 +23,7 @@ from toolcrib.indexers.readers.base import Source, is_list, is_object
 from toolcrib.indexers.sync import Entry, Screen
 from toolcrib.records import Enrichment, Refusal, ToolSpec
 from toolcrib.records.codec import in_words
+from toolcrib.records.tools import default_id
 
 # -- files -----------------------------------------------------------------------------------------
 
@@ -51,7 +52,7 @@ def is_enrichment(source: Source) -> bool:
         is_object(each)
         and "id" in each
         and "name" not in each
-        and {"purpose", "examples"} & {*each}
+        and {"purpose", "examples", "goes_with"} & {*each}
         for each in sample
     )
 
@@ -127,7 +128,7 @@ class Enrichments:
         enrichment.
         """
         specs = [item for _, item in entries if isinstance(item, ToolSpec)]
-        names = identifiers(specs)
+        names = NamesOfTools.of(specs)
         dropped = list(self.refused)
         made: list[Entry] = []
         for source, item in entries:
@@ -213,17 +214,44 @@ _NOT_EVERYDAY = re.compile(r"[_/:]|\w\.\w|[a-z][A-Z]|-.*-|\w{3}-\w{3}|\w \w*[A-Z
 MAX_NAME_WORDS = 5
 """Most words of a tool's name that is searched for in texts."""
 
-_Names: TypeAlias = Mapping[str, frozenset[str]]
+MAX_COMPANIONS = 4
+"""Most companions that are taken of a tool."""
 
 
-def screen_line(spec: ToolSpec, line: EnrichmentLine, names: _Names) -> _ScreenedLine:
+@dataclass(frozen=True, slots=True)
+class NamesOfTools:
+    """Names of a registry: ids of all tools, and `owners` of ids and names that no words are."""
+
+    ids: frozenset[str]
+    owners: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, specs: Sequence[ToolSpec]) -> NamesOfTools:
+        """Collect the names of these tools."""
+        return cls(frozenset(spec.id for spec in specs), _identifiers(specs))
+
+    def companions(
+        self, spec: ToolSpec, named: Iterable[str], reasons: list[str]
+    ) -> tuple[str, ...]:
+        """Ids of other tools that are named by id, or by name on the tool's server."""
+        found: dict[str, None] = {}
+        for name in dict.fromkeys(named):
+            known = next((i for i in (name, default_id(spec.server, name)) if i in self.ids), None)
+            if known is None:
+                reasons.append(f"goes_with: no tool has the id {name[:80]!r}")
+            elif known != spec.id:
+                found[known] = None
+        return tuple(found)[:MAX_COMPANIONS]
+
+
+def screen_line(spec: ToolSpec, line: EnrichmentLine, names: NamesOfTools) -> _ScreenedLine:
     """Usable part of a line for a tool, and the reasons for the rest."""
     reasons: list[str] = []
 
     def usable(field: str, texts: Iterable[str]) -> tuple[str, ...]:
         kept: list[str] = []
         for text in filter(None, dict.fromkeys(text.strip() for text in texts)):
-            why = _text_fault(spec, field, text, names)
+            why = _text_fault(spec, field, text, names.owners)
             if why:
                 reasons.append(f"{field}: {why}: {text[:80]!r}")
             else:
@@ -237,6 +265,7 @@ def screen_line(spec: ToolSpec, line: EnrichmentLine, names: _Names) -> _Screene
         "examples": usable("examples", () if spec.success_examples else line.examples),
         "not_for": usable("not_for", () if spec.anti_patterns else line.not_for),
         "safety_tags": () if spec.safety_tags else _tags(line.safety_tags, reasons),
+        "goes_with": names.companions(spec, line.goes_with, reasons),
     }
     made = _enrichment_of(line, texts)
     blocked = _blocked_places(spec, made) if made else {}
@@ -271,7 +300,7 @@ def _blocked_places(spec: ToolSpec, enrichment: Enrichment) -> dict[str, str]:
     }
 
 
-def _text_fault(spec: ToolSpec, field: str, text: str, names: _Names) -> str:
+def _text_fault(spec: ToolSpec, field: str, text: str, names: Mapping[str, frozenset[str]]) -> str:
     """Reason why a text is of no use; empty for a usable text."""
     if len(text) > (limit := MAX_CHARS_BY_FIELD[field]):
         return f"{len(text)} characters; at most {limit} are taken"
@@ -290,7 +319,7 @@ def _text_fault(spec: ToolSpec, field: str, text: str, names: _Names) -> str:
     return ""
 
 
-def identifiers(specs: Iterable[ToolSpec]) -> dict[str, frozenset[str]]:
+def _identifiers(specs: Iterable[ToolSpec]) -> dict[str, frozenset[str]]:
     """Ids and names that are no everyday words, each with the ids of its tools."""
     found: dict[str, frozenset[str]] = {}
     for spec in specs:

@@ -1,4 +1,4 @@
-"""Links: entities that a tool needs and gives, and tools that it names, from schema and texts.
+"""Links: entities that a tool needs and gives, tools that it names, and its companions.
 
 A required parameter that is the id, code or handle of an entity (`person_id`) needs a tool that
 finds or lists that entity (`search_person`). Links are read from one specification alone, so they
@@ -356,11 +356,13 @@ def link_payload(spec: ToolSpec) -> dict[str, Any]:
     needed = {head_word(entity) for _, entities in needs for entity in entities}
     given = _gives(spec, len(parameters))
     # A tool that takes the id of an entity gives its details, not the id.
+    written = spec.enrichment.goes_with if spec.enrichment else ()
     facts = LinkFacts(
         needs=tuple(needs[:MAX_NAMES]),
         gives={entity: cost for entity, cost in given.items() if head_word(entity) not in needed},
         recommended=tuple(_recommended_tools(spec, parameters)),
         successors=tuple(_successors(spec)),
+        goes_with=tuple(dict.fromkeys((*spec.goes_with, *written)))[:MAX_NAMES],
         action=_kind_of_action(spec),
     )
     return facts.payload()

@@ -47,6 +47,7 @@ class OverlayEntry(BaseModel):
     anti_patterns: Annotated[
         Texts, Field(validation_alias=AliasChoices("not_for", "anti_patterns"))
     ] = ()
+    goes_with: Texts = ()
 
     def over(self, spec: ToolSpec) -> ToolSpec:
         """Return the tool with these fields."""

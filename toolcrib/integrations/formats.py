@@ -43,6 +43,7 @@ __all__ = [
     "Definitions",
     "ToolNames",
     "export",
+    "fitting_definition",
     "named_ids",
     "provider_name",
     "restore_arguments",
@@ -152,6 +153,15 @@ def export(
         QueryError: as `Definitions.of`.
     """
     return Definitions.of(tools, format, enriched=enriched).tools
+
+
+def fitting_definition(tool: ToolSpec) -> dict[str, Any] | None:
+    """Definition of Anthropic's for a tool whose own schema a provider may refuse; else None.
+
+    Its schema has the form that every provider takes.
+    """
+    shown = next(iter(export([tool], "anthropic")), None)
+    return shown if shown is not None and shown["input_schema"] != tool.input_schema else None
 
 
 def named_ids(tools: Iterable[ToolSpec], format: str) -> ToolNames:

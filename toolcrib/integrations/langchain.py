@@ -43,7 +43,7 @@ except ImportError as missing:
     raise MissingExtraError("agents of LangChain", "langchain") from missing
 
 from toolcrib.integrations.formats import (
-    export,
+    fitting_definition,
     restore_arguments,
     tool_addition,
     tool_removal,
@@ -384,10 +384,9 @@ def _with_chosen_tools(
 
 def _fit_tool(tool: BaseTool) -> BaseTool:
     """A tool with a JSON Schema, as tools of MCP have it, in the form that all providers take."""
-    if (spec := _schema_spec(tool)) is None:
-        return tool
-    shown = next(iter(export([spec], "anthropic")), None)
-    if shown is None or shown["input_schema"] == spec.input_schema:
+    spec = _schema_spec(tool)
+    shown = fitting_definition(spec) if spec else None
+    if shown is None:
         return tool
     changed = {"args_schema": shown["input_schema"], "description": shown["description"]}
     return tool.model_copy(update=changed)

@@ -30,7 +30,7 @@ try:
 except ImportError as missing:
     raise MissingExtraError("retrievers of LlamaIndex", "llama-index") from missing
 
-from toolcrib.integrations.formats import export, restore_arguments
+from toolcrib.integrations.formats import fitting_definition, restore_arguments
 from toolcrib.integrations.selection import (
     DEFAULT_STEPS,
     SEARCH_DESCRIPTION,
@@ -97,12 +97,9 @@ class _FitTool(AsyncBaseTool):
 
 def _fit_tool(tool: BaseTool) -> BaseTool:
     """The tool, or one whose schema all providers take."""
-    spec = tool_spec(tool)
-    shown = next(iter(export([spec], "anthropic")), None)
+    shown = fitting_definition(spec := tool_spec(tool))
     needs_context = isinstance(tool, FunctionTool) and tool.requires_context
-    if shown is None or shown["input_schema"] == spec.input_schema or needs_context:
-        return tool
-    return _FitTool(tool, spec, shown)
+    return tool if shown is None or needs_context else _FitTool(tool, spec, shown)
 
 
 class ToolcribObjectRetriever(ObjectRetriever[BaseTool]):

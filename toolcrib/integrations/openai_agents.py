@@ -21,7 +21,12 @@ try:
 except ImportError as missing:
     raise MissingExtraError("agents of OpenAI's SDK", "openai-agents") from missing
 
-from toolcrib.integrations.formats import Definitions, ToolNames, export, restore_arguments
+from toolcrib.integrations.formats import (
+    Definitions,
+    ToolNames,
+    fitting_definition,
+    restore_arguments,
+)
 from toolcrib.integrations.selection import (
     DEFAULT_STEPS,
     SEARCH_DESCRIPTION,
@@ -145,12 +150,8 @@ class _FollowedRun:
 
 def _fit_function(tool: FunctionTool) -> FunctionTool:
     """Function whose schema OpenAI takes; a call gets the names of its own schema back."""
-    spec = tool_spec(tool)
-    shown = next(iter(export([spec], "openai")), None)
+    shown = fitting_definition(spec := tool_spec(tool))
     if tool.strict_json_schema or shown is None:
-        return tool
-    function = shown["function"]
-    if function["parameters"] == spec.input_schema:
         return tool
 
     async def invoke(context: Any, arguments: str) -> Any:
@@ -160,8 +161,8 @@ def _fit_function(tool: FunctionTool) -> FunctionTool:
 
     return replace(
         tool,
-        description=function["description"],
-        params_json_schema=function["parameters"],
+        description=shown["description"],
+        params_json_schema=shown["input_schema"],
         on_invoke_tool=invoke,
     )
 

@@ -24,7 +24,7 @@ try:
 except ImportError as missing:
     raise MissingExtraError("toolsets of Pydantic-AI", "pydantic-ai") from missing
 
-from toolcrib.integrations.formats import export, restore_arguments
+from toolcrib.integrations.formats import fitting_definition, restore_arguments
 from toolcrib.integrations.selection import (
     DEFAULT_STEPS,
     SEARCH_DESCRIPTION,
@@ -166,8 +166,7 @@ class _OwnNames:
 def _fit_tool(tool: ToolsetTool[AgentDepsT]) -> ToolsetTool[AgentDepsT]:
     """Tool whose schema all providers take; a call gets the names of its own schema back."""
     spec = tool_spec(tool.tool_def)
-    shown = next(iter(export([spec], "anthropic")), None)
-    if shown is None or shown["input_schema"] == spec.input_schema:
+    if (shown := fitting_definition(spec)) is None:
         return tool
     definition = replace(tool.tool_def, parameters_json_schema=shown["input_schema"])
     return replace(tool, tool_def=definition, args_validator=_OwnNames(spec, tool.args_validator))

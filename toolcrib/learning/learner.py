@@ -19,6 +19,7 @@ from toolcrib.learning.lessons import (
     MAX_EXAMPLES_A_SESSION,
     Lesson,
     age_weight,
+    learned_companions,
     make_lessons,
 )
 from toolcrib.learning.observations import DAY_S, Observation, ObservationTable
@@ -27,7 +28,7 @@ from toolcrib.learning.runs import MIN_RUNS, Run, RunTable, tool_use, used_tools
 from toolcrib.records import Scope
 from toolcrib.records.codec import adapter, as_json
 from toolcrib.records.reports import LearnedTool, LearningStatus, LogLearning, ServerReplay
-from toolcrib.retrieval.learned import LearnedTools
+from toolcrib.retrieval.learned import LearnedFromUse, LearnedTools
 from toolcrib.retrieval.steps import ToolUse
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import from_scope
@@ -242,14 +243,18 @@ class UsageLearner:
                 lessons = make_lessons(observations, digests, encoder, now, left_out)
                 usable = [each for each in usable if each.by not in left_out]
             replayed = replay(usable, lessons, servers)
+            companions = learned_companions(usable, now)
             verdicts = {each.server: each.verdict for each in replayed}
             unused = self._unused_rows(
                 observations, {each.tool for each in lessons}, servers, left_out
             )
-            self._table.write_lessons(
-                [self._row(each, servers[each.tool], verdicts, digests) for each in lessons]
-                + unused
-            )
+            rows = [
+                self._row(
+                    each, servers[each.tool], verdicts, digests, companions.get(each.tool, [])
+                )
+                for each in lessons
+            ]
+            self._table.write_lessons(rows + unused)
             self._table.write_state(
                 {
                     "on": self._table.state().get("on", True),
@@ -295,7 +300,13 @@ class UsageLearner:
             if tool in tools
         }
         use = self._use(runs, state)
-        self._tools.use_learned(LearnedTools.of(taught) if taught else None, use)
+        examples = LearnedTools.of(taught) if taught else None
+        companions = {
+            tool: body["tool"]["goes_with"]
+            for tool, body in rows.items()
+            if "goes_with" in body["tool"]
+        }
+        self._tools.use_learned(LearnedFromUse(examples, use, companions))
 
     def _use(self, runs: Sequence[Run], state: Mapping[str, Any]) -> ToolUse | None:
         """Use of tools that orders steps; None where the setting or the switch is off."""
@@ -372,12 +383,14 @@ class UsageLearner:
         server: str,
         verdicts: Mapping[str, str],
         digests: Mapping[str, str],
+        companions: Sequence[str],
     ) -> DbRow:
         why = "" if lesson.is_live else _REASONS["session"]
         if not why and verdicts.get(server) != "live":
             why = _REASONS["shadow"]
         examples = len(lesson.examples)
         learned = _learned_tool(lesson.tool, server, lesson.of, why, examples, lesson.support)
+        learned = replace(learned, goes_with=tuple(companions))
         body = {
             "tool": as_json(learned),
             "digest": digests[lesson.tool],

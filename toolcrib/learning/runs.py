@@ -9,14 +9,13 @@ import hashlib
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TypeAlias
 
 from toolcrib.caches import BoundedMap
-from toolcrib.learning.lessons import MIN_EXAMPLE_WEIGHT, age_weight
+from toolcrib.learning.lessons import MIN_EXAMPLE_WEIGHT, KeyWeights, age_weight, bounded_share
 from toolcrib.learning.observations import DAY_S
 from toolcrib.records.reports import UsedTool
 from toolcrib.retrieval.steps import ToolUse
@@ -37,10 +36,6 @@ MAX_SHOWN_NEXT = 3
 
 MAX_DECISIONS = 100_000
 """Decisions whose runs are remembered until their calls are reported."""
-
-
-Weights: TypeAlias = defaultdict[str, float]
-"""Weights of runs by the key that they were made with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +116,9 @@ def tool_use(runs: Iterable[Run], now: float) -> ToolUse | None:
     whole = math.fsum(weights.values())
     if sum(weight >= 1 / 2 for weight in weights.values()) < MIN_RUNS:
         return None
-    by_key: Weights = defaultdict(float)
-    called: defaultdict[int, Weights] = defaultdict(lambda: defaultdict(float))
-    nexts: defaultdict[tuple[int, int], Weights] = defaultdict(lambda: defaultdict(float))
+    by_key: KeyWeights = defaultdict(float)
+    called: defaultdict[int, KeyWeights] = defaultdict(lambda: defaultdict(float))
+    nexts: defaultdict[tuple[int, int], KeyWeights] = defaultdict(lambda: defaultdict(float))
     for run, weight in weights.items():
         points = list(map(point_id, run.tools))
         by_key[run.by] += weight
@@ -135,8 +130,10 @@ def tool_use(runs: Iterable[Run], now: float) -> ToolUse | None:
     after: defaultdict[int, dict[int, float]] = defaultdict(dict)
     for (first, second), counts in nexts.items():
         if first != second:
-            after[first][second] = _part(counts, sum(called[first].values()), shares)
-    return ToolUse({p: _part(c, whole, shares) ** 0.5 for p, c in called.items()}, dict(after))
+            after[first][second] = bounded_share(counts, sum(called[first].values()), shares)
+    return ToolUse(
+        {p: bounded_share(c, whole, shares) ** 0.5 for p, c in called.items()}, dict(after)
+    )
 
 
 def used_tools(runs: Iterable[Run], use: ToolUse) -> tuple[UsedTool, ...]:
@@ -152,10 +149,3 @@ def used_tools(runs: Iterable[Run], use: ToolUse) -> tuple[UsedTool, ...]:
         UsedTool(names[point], use.called[point] ** 2, called_next(point))
         for point in use.most_called()
     )
-
-
-def _part(counts: Mapping[str, float], whole: float, shares: Mapping[str, float]) -> float:
-    """Part of a whole that the counts of all keys are, each key's no more than its share."""
-    total = sum(counts.values())
-    bounds = ((total - counts[key]) / whole + shares[key] for key in counts.keys() & shares.keys())
-    return min(total / whole, *bounds, 1.0)

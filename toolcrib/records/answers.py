@@ -27,14 +27,14 @@ NO_TOOL_LEFT = "of the tools that were found none is left"
 class ToolHit:
     """One ranked tool.
 
-    `score` is in [0, 1], higher is better, comparable within one answer only. `probability`
-    that the tool is right, at most the answer's confidence, None where nothing is calibrated.
-    `legs` holds what each leg and the reranker contributed, filled when explained. `needs`: the
-    places (from 0) of the needs that the tool was found for, None where none were asked.
-    `needed_for` are the ids of the tools that need what this one gives, and `replaced_by` is that
-    of the one to use in its place. `also_on` are the other servers that have the very same tool.
-    `team`: which of two interleaved rankings gave it, None where
-    both did. JSON has `tool` as `spec`, when it is asked for in full.
+    `score` is in [0, 1], higher is better, comparable within one answer only. `probability` that
+    the tool is right, at most the answer's confidence, None where nothing is calibrated. `legs`
+    holds what each leg and the reranker contributed, filled when explained. `needs`: the places
+    (from 0) of the needs that the tool was found for, None where none were asked. `needed_for` are
+    the ids of the tools that need what this one gives, `goes_with` those that brought it as a
+    companion, and `replaced_by` is that of the one to use in its place. `also_on` are the other
+    servers that have the very same tool. `team`: which of two interleaved rankings gave it, None
+    where both did. JSON has `tool` as `spec`, when it is asked for in full.
     """
 
     NOT_IN_SUMMARY: ClassVar[Any] = {"tool"}
@@ -48,6 +48,7 @@ class ToolHit:
     probability: Score | None = None
     needs: Annotated[tuple[int, ...] | None, UNLESS_NONE] = None
     needed_for: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+    goes_with: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
     replaced_by: Annotated[str | None, UNLESS_NONE] = None
     also_on: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
     team: Annotated[Team | None, UNLESS_NONE] = None
@@ -198,10 +199,11 @@ class ToolLink:
 
 @dataclass(frozen=True, slots=True)
 class ToolLinks:
-    """Links of a tool: the tools it needs, the tools that need it, and its replacement."""
+    """Links of a tool: what it needs, what needs it, its companions, and its replacement."""
 
     needs: tuple[ToolLink, ...] = ()
     needed_by: tuple[ToolLink, ...] = ()
+    goes_with: tuple[ToolLink, ...] = ()
     replaced_by: str | None = None
 
 

@@ -216,7 +216,8 @@ class LearnedTool:
 
     `observations` counts all kept, `examples` the chosen. `support` grows to 1 with sessions.
     `live`: the examples re-order answers; else `reason` says why not. `by` counts observations
-    of each key (empty: no key), `days` of each day. `texts` are requests, where they may be kept.
+    of each key (empty: no key), `days` of each day. `goes_with` are tools that the same requests
+    called, if often. `texts` are requests, where they may be kept.
     """
 
     tool: str
@@ -229,6 +230,7 @@ class LearnedTool:
     sessions: int
     by: dict[str, int]
     days: dict[str, int]
+    goes_with: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
     texts: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
 
 

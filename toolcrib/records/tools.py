@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from toolcrib.records.codec import UNLESS_NONE
+from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE
 from toolcrib.records.scope import Sensitivity
 
 MAX_DESCRIPTION_CHARS = 200_000
@@ -117,8 +117,8 @@ class Enrichment(BaseModel):
 
     Search reads them, an agent's model does not. `digest` is that of the specification they were
     written for, None for any version. `purpose` is in everyday words, `examples` are requests
-    that the tool fits, `not_for` requests that it only seems to fit. `model` and `prompt` name
-    the writer.
+    that the tool fits, `not_for` requests that it only seems to fit. `goes_with` are ids of tools
+    that a task with this tool needs too. `model` and `prompt` name the writer.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -128,12 +128,14 @@ class Enrichment(BaseModel):
     examples: Texts = ()
     not_for: Texts = ()
     safety_tags: Texts = ()
+    goes_with: Annotated[Texts, UNLESS_EMPTY] = ()
     model: Text = ""
     prompt: Text = ""
 
     def __bool__(self) -> bool:
-        """True if any text or tag is there."""
-        return bool(self.purpose or self.examples or self.not_for or self.safety_tags)
+        """True if any text, tag or companion is there."""
+        texts = self.purpose or self.examples or self.not_for
+        return bool(texts or self.safety_tags or self.goes_with)
 
 
 class Skill(BaseModel):
@@ -156,7 +158,8 @@ class ToolSpec(BaseModel):
     `id` is `server/name` unless one is given (`name` alone without a server).
     Raises `pydantic.ValidationError` for a missing name, a schema that is not an
     object, negative or non-finite costs, and over-long texts. `sensitivity` is the highest of
-    what the tool reads or changes. A `skill` is read by an agent's model, and not called.
+    what the tool reads or changes. `goes_with` are ids, or names on the same server, of tools that
+    a task with this tool needs too. A `skill` is read by an agent's model, and not called.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -178,6 +181,7 @@ class ToolSpec(BaseModel):
     annotations: Mapping = Field(default_factory=dict)
     requires: Texts = ()
     provides: Texts = ()
+    goes_with: Annotated[Texts, UNLESS_EMPTY] = ()
     always_active: bool = False
     enabled: bool = True
     version: Text = ""

@@ -43,8 +43,8 @@ class FusionWeights:
     query to the cosine of its best clause. `examples`: share of the way from the tool's cosine to
     the cosine of its best example. `anti_patterns`: weight by which a query that is closest to an
     anti-pattern lowers the tool. `head`: weight of a log-probability beside a cosine.
-    `prerequisites`: share of a tool's score for the tool that it needs first; 0 adds no such tool.
-    `rrf_k`: constant of reciprocal rank fusion.
+    `prerequisites`: share of a tool's score for the tool that it needs first, `companions` for
+    tools that go with it; 0 adds no such tool. `rrf_k`: constant of reciprocal rank fusion.
     """
 
     method: Literal["convex", "rrf"] = "convex"
@@ -56,6 +56,7 @@ class FusionWeights:
     anti_patterns: Annotated[float, Field(ge=0)] = 1.0
     head: Annotated[float, Field(ge=0)] = 0.1
     prerequisites: Annotated[float, Field(ge=0, le=1)] = 0.85
+    companions: Annotated[float, Field(ge=0, le=1)] = 0.8
     rrf_k: Annotated[int, Field(ge=1)] = 60
 
     def __post_init__(self) -> None:
@@ -201,14 +202,15 @@ gain by learned examples confidences are too high, without it too low (expected 
 class Candidates:
     """Candidates of a query of `terms` words: the ranking, and the scores behind it.
 
-    `trust` maps the odds of a head over examples to the probability that the tool is right; None
-    without a head. `gains` are score gains by their causes, such as learned examples.
+    `trust` maps odds and log-probability of the best tool of a head over examples to the
+    probability that the tool is right; None without a head. `gains` are score gains by their
+    causes, such as learned examples.
     """
 
     ranking: list[Place]
     scores: Mapping[int, LegScores]
     terms: int
-    trust: Callable[[float], float] | None = None
+    trust: Callable[[float, float], float] | None = None
     gains: Mapping[str, Mapping[int, float]] = field(default_factory=dict[str, Mapping[int, float]])
 
     def probabilities(self, points: Sequence[int]) -> list[float]:
@@ -218,7 +220,8 @@ class Candidates:
         share of it.
         """
         assert self.trust is not None, "only a head over examples has odds"
-        sure = self.trust(max(scores.odds or -math.inf for scores in self.scores.values()))
+        best = max(self.scores.values(), key=lambda scores: scores.odds or -math.inf)
+        sure = self.trust(best.odds or -math.inf, best.head or 0.0)
         heads = [self.scores[point].head or 0.0 for point in points]
         shares = accumulate((each - heads[0] for each in heads), min)
         return [sure * math.exp(share) for share in shares]

@@ -43,7 +43,7 @@ from toolcrib.retrieval.options import (
     check_search,
     text_to_search,
 )
-from toolcrib.retrieval.prerequisites import bring_prerequisites
+from toolcrib.retrieval.prerequisites import bring_linked_tools
 from toolcrib.retrieval.rerank import ModelReranker, Reranked, ToolReranker
 from toolcrib.retrieval.steps import (
     NOTHING_CALLED,
@@ -183,7 +183,7 @@ class HybridRetriever:
     def complete(
         self, found: FindResult, options: SearchOptions, *, authors: bool = True
     ) -> FindResult:
-        """Add the tools that the first ones need, as `bring_prerequisites`.
+        """Add the tools that the first ones need or go with, as `bring_linked_tools`.
 
         Needs already name the steps before: each need keeps its best tool within k.
 
@@ -194,14 +194,15 @@ class HybridRetriever:
             return found
         watch = Stopwatch(self._clock)
         called = Not(HasId(frozenset(map(point_id, found.called)))) if found.called else None
-        hits = bring_prerequisites(
+        hits = bring_linked_tools(
             self._store,
             found.tools,
             found.query,
             all_of(from_scope(options.scope), options.where, called),
-            share=self._weights.prerequisites,
+            shares=self._weights,
             k=options.k,
             authors=authors,
+            learned=self._learned.goes_with,
         )
         watch.lap("prerequisites")
         took = watch.result()
@@ -414,7 +415,7 @@ class HybridRetriever:
             example_head = self.assessor.examples.head(run.legs.scope)
             if example_head is not None and dense is not None:
                 candidates = example_head.score_candidates(dense, candidates)
-                trust = example_head.probability
+                trust = example_head.confidence
         run.watch.lap("legs")
         fused, gains = fuse(candidates, run.weights), dict[str, dict[int, float]]()
         for sentence in run.sentences:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 
 from toolcrib.encoders.base import FloatArray
 from toolcrib.numerics import Floats
+from toolcrib.retrieval.prerequisites import Companions
 from toolcrib.retrieval.steps import ToolUse
 
 _Indexes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -99,10 +100,11 @@ class LearnedTools:
 
 @dataclass(frozen=True, slots=True)
 class LearnedFromUse:
-    """Learned from use: examples of tools for every search, and other runs' calls for steps."""
+    """Learned from use: examples of tools, other runs' calls for steps, and companions of tools."""
 
     examples: LearnedTools | None = None
     use: ToolUse | None = None
+    goes_with: Companions = field(default_factory=dict[str, Sequence[str]])
 
 
 NOTHING_LEARNED = LearnedFromUse()

@@ -1,20 +1,22 @@
-"""Prerequisites: tools that chosen tools need first, and successors of deprecated tools.
+"""Prerequisites: tools that chosen tools need first, their companions, and their successors.
 
 Links by authors (`requires`, `provides`) go before links that the indexer read from schemas and
-texts (`indexers/links`).
+texts (`indexers/links`). Companions (`goes_with`) come from authors, enrichment and use.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Literal, NamedTuple
+from types import MappingProxyType
+from typing import Literal, NamedTuple, TypeAlias
 
 from toolcrib.records import ToolHit, ToolLink, ToolLinks, ToolSpec
 from toolcrib.records.answers import with_ranks
+from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.store.base import Record, Store, point_id
 from toolcrib.store.filters import YIELDS_FIELD, AnyOf, Equals, Filter, Or, all_of
@@ -116,7 +118,18 @@ def _preference(need: _Need, record: Record) -> tuple[bool, bool, str]:
     return tool_id != need.name, record.payload["server"] != need.server, tool_id
 
 
-# -- links by schemas and texts --------------------------------------------------------------------
+# -- linked tools of an answer ---------------------------------------------------------------------
+
+Companions: TypeAlias = Mapping[str, Sequence[str]]
+"""Ids of the companions of each tool, by its id."""
+
+NO_COMPANIONS: Companions = MappingProxyType({})
+
+COMPANION_CONSUMERS = 6
+"""First tools that bring companions; 3 and 10 changed nothing on a development split."""
+
+MAX_COMPANIONS = 8
+"""Most companions that one tool brings, so that no author fills an answer."""
 
 CONSUMERS = 3
 """First tools that bring providers. More found no further provider, and pushed out right tools; on
@@ -183,42 +196,51 @@ class _LinkedTool:
 class _Demand(NamedTuple):
     """Demand of a chosen tool: a value for a parameter, from an entity or from named tools.
 
-    A demand without a parameter is for a tool that must run before.
+    A demand without a parameter is for a tool that must run before, or for a companion. `link` is
+    the field of a hit that names the consumer. A stated demand may name a tool of any server.
     """
 
     consumer: _LinkedTool
     parameter: str = ""
     entities: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    link: Literal["needed_for", "goes_with"] = "needed_for"
+    is_stated: bool = False
 
 
-def bring_prerequisites(
+def bring_linked_tools(
     store: Store,
     hits: Sequence[ToolHit],
     query: str,
     limits: Filter | None,
     *,
-    share: float,
+    shares: FusionWeights,
     k: int | Literal["auto"],
     authors: bool = True,
+    learned: Companions = NO_COMPANIONS,
 ) -> list[ToolHit]:
-    """Add providers of the first hits, and put successors before deprecated hits.
+    """Add providers and companions of the first hits, and put successors before deprecated hits.
 
-    A provider of the same server within `limits` gets `share` of its consumer's score, or keeps a
-    higher score of its own; `needed_for` names the consumer. A provider may push out the last of
+    A provider or companion within `limits` gets a share of its consumer's score, or keeps a higher
+    score of its own; `needed_for` or `goes_with` names the consumer. It may push out the last of
     `k`, but no tool that the query calls by name; providers of the first tool stay. A successor
     takes the place of the deprecated tool, which comes right behind. Without `authors` the
-    requirements of authors are left out. Hits are ranked anew.
+    requirements of authors are left out. `learned` are further companions. Hits are ranked anew.
 
     Raises:
         StoreError: the store does not answer.
     """
-    if not hits or share <= 0:
+    share = {"needed_for": shares.prerequisites, "goes_with": shares.companions}
+    if not hits or not any(share.values()):
         return list(hits)
     records = store.retrieve([point_id(hit.id) for hit in hits])
     own = {each.id: each for each in map(_LinkedTool.from_record, records)}
-    chosen = [own[hit.id] for hit in hits[:CONSUMERS] if hit.id in own]
-    open_demands = [demand for each in chosen for demand in _demands(each, authors=authors)]
+    chosen = [own[hit.id] for hit in hits[:COMPANION_CONSUMERS] if hit.id in own]
+    open_demands = [
+        *(demand for each in chosen[:CONSUMERS] for demand in _demands(each, authors=authors)),
+        *(demand for each in chosen for demand in _companions(each, learned)),
+    ]
+    open_demands = [demand for demand in open_demands if share[demand.link]]
     words = [(word, set(tokenise(word))) for word in _WORD.findall(query)] if open_demands else []
     demands = [each for each in open_demands if not _states_value(words, each.parameter)]
     succeeded = [hit for hit in hits if hit.id in own and own[hit.id].links.successors]
@@ -231,7 +253,7 @@ def bring_prerequisites(
     for demand in demands:
         if (best := _provider(demand, siblings)) is not None:
             is_shared = _is_shared(demand, [own[hit.id] for hit in hits if hit.id in own])
-            ranking.bring(best.id, demand.consumer.id, 0.0 if is_shared else share)
+            ranking.bring(best.id, demand, 0.0 if is_shared else share[demand.link])
     return ranking.first(len(hits) if k == "auto" else k, cut=k != "auto")
 
 
@@ -253,7 +275,8 @@ def _linked(store: Store, where: Filter | None) -> Iterator[_LinkedTool]:
 def _demands(consumer: _LinkedTool, *, authors: bool = True) -> Iterator[_Demand]:
     """Demands of a tool: its author's requirements, or else its links."""
     if consumer.requires:
-        yield from (_Demand(consumer, names=(name,)) for name in consumer.requires if authors)
+        for name in consumer.requires if authors else ():
+            yield _Demand(consumer, names=(name,), is_stated=True)
         return
     named: dict[str, list[str]] = {}
     for name, parameter in consumer.links.recommended:
@@ -263,6 +286,13 @@ def _demands(consumer: _LinkedTool, *, authors: bool = True) -> Iterator[_Demand
         names = tuple(named.get(parameter, ()))
         if names or entities:
             yield _Demand(consumer, parameter, entities, names)
+
+
+def _companions(consumer: _LinkedTool, learned: Companions) -> Iterator[_Demand]:
+    """Demands for companions: stated by the author or the enrichment, then learned."""
+    named = dict.fromkeys((*consumer.links.goes_with, *learned.get(consumer.id, ())))
+    for name in islice(named, MAX_COMPANIONS):
+        yield _Demand(consumer, names=(name,), link="goes_with", is_stated=True)
 
 
 def _states_value(words: Sequence[tuple[str, set[str]]], parameter: str) -> bool:
@@ -316,9 +346,13 @@ def _siblings(
         AnyOf("name_key", sorted(keys)),
     )
     servers = {demand.consumer.server for demand in demands} | {each.server for each in deprecated}
-    authors = any(demand.consumer.requires for demand in demands)
-    here = None if authors else AnyOf("server", sorted(servers))
-    return list(islice(_linked(store, all_of(meets, here, ENABLED, limits)), MAX_PROVIDERS))
+    stated = {name for demand in demands if demand.is_stated for name in demand.names}
+    anywhere = (
+        AnyOf("provides", sorted(stated)),
+        AnyOf("name_key", sorted({name.casefold() for name in stated})),
+    )
+    meets = Or(all_of(meets, AnyOf("server", sorted(servers))) or meets, *anywhere)
+    return list(islice(_linked(store, all_of(meets, ENABLED, limits)), MAX_PROVIDERS))
 
 
 def _provider(demand: _Demand, siblings: Iterable[_LinkedTool]) -> _LinkedTool | None:
@@ -385,10 +419,9 @@ def _effort_by_name(demand: _Demand, sibling: _LinkedTool) -> float | None:
         return away - 3.0
     if not any(name.casefold() in sibling.keys for name in demand.names):
         return None
-    authored = not set(demand.names).isdisjoint(demand.consumer.requires)
     # A text may name what was done before (`for bookings made with book_room`).
     led = here and (demand.parameter or sibling.links.gives)
-    return away - 2.0 if authored or led else None
+    return away - 2.0 if demand.is_stated or led else None
 
 
 def _name_effort(needed: str, given: str) -> float | None:
@@ -415,14 +448,18 @@ def _successor(deprecated: _LinkedTool, siblings: Iterable[_LinkedTool]) -> str 
     return None
 
 
-def links_of(store: Store, tool_id: str, limits: Filter | None) -> ToolLinks:
-    """Tools within `limits` that a tool needs, and tools of its server that need it.
+def links_of(
+    store: Store, tool_id: str, limits: Filter | None, learned: Companions = NO_COMPANIONS
+) -> ToolLinks:
+    """Tools within `limits` that a tool needs, its companions, and tools that need it.
 
     Raises:
         StoreError: the store does not answer.
     """
     (own,) = map(_LinkedTool.from_record, store.retrieve([point_id(tool_id)]))
-    met = _with_providers(list(_demands(own)), _siblings(store, list(_demands(own)), [own], limits))
+    demands = [*_demands(own), *_companions(own, learned)]
+    found = _siblings(store, demands, [own], limits)
+    met = [(d, ToolLink(best.id, d.parameter)) for d, best in _with_providers(demands, found)]
     here = all_of(Equals("server", own.server), ENABLED, limits)
     siblings = list(islice(_linked(store, here), MAX_SERVER_TOOLS))
     candidates = [
@@ -430,8 +467,9 @@ def links_of(store: Store, tool_id: str, limits: Filter | None) -> ToolLinks:
     ]
     users = [d for d, found in _with_providers(candidates, siblings) if found.id == own.id]
     return ToolLinks(
-        needs=tuple(ToolLink(found.id, demand.parameter) for demand, found in met),
+        needs=tuple(link for demand, link in met if demand.link == "needed_for"),
         needed_by=tuple(ToolLink(demand.consumer.id, demand.parameter) for demand in users),
+        goes_with=tuple(dict.fromkeys(link for d, link in met if d.link == "goes_with")),
         replaced_by=_successor(own, siblings),
     )
 
@@ -444,7 +482,7 @@ def _with_providers(
 
 
 class _Ranking:
-    """Ranking of hits into which successors and providers are inserted."""
+    """Ranking of hits into which successors, providers and companions are inserted."""
 
     def __init__(self, hits: list[ToolHit], store: Store) -> None:
         self._hits = hits
@@ -468,17 +506,18 @@ class _Ranking:
         score = max(hit.score, deprecated.score)
         self._hits.insert(place, replace(hit, score=score, probability=likely))
 
-    def bring(self, provider: str, consumer: str, share: float) -> None:
-        """Put the provider at `share` of its consumer's score, or higher."""
-        user, other = self._place(consumer), self._place(provider)
-        if other == len(self._hits):
+    def bring(self, provider: str, demand: _Demand, share: float) -> None:
+        """Put the provider or companion at `share` of its consumer's score, or higher."""
+        is_needed = demand.link == "needed_for"
+        user, other = self._place(demand.consumer.id), self._place(provider)
+        if other == len(self._hits) and is_needed:
             if self._brought == MAX_BROUGHT_TOOLS:
                 return
             self._brought += 1
         elif other < user:
             # In a circle only one of the two tools is a provider.
-            if provider not in self._hits[user].needed_for:
-                self._mark(other, consumer)
+            if is_needed and provider not in self._hits[user].needed_for:
+                self._mark(other, demand)
             return
         hit = self._take(other, provider)
         score = max(hit.score, share * self._hits[user].score)
@@ -486,7 +525,8 @@ class _Ranking:
         while place < len(self._hits) and self._hits[place].score >= score:
             place += 1
         self._hits.insert(place, replace(hit, score=score))
-        self._mark(place, consumer)
+        if is_needed or score > hit.score:
+            self._mark(place, demand)
 
     def first(self, k: int, *, cut: bool) -> list[ToolHit]:
         """First `k` hits, or all; the last unnamed hits give way to providers of the first tool."""
@@ -506,7 +546,8 @@ class _Ranking:
         (record,) = self._store.retrieve([point_id(tool_id)])
         return ToolHit(0, 0.0, read_tool(record.payload))
 
-    def _mark(self, place: int, consumer: str) -> None:
+    def _mark(self, place: int, demand: _Demand) -> None:
         hit = self._hits[place]
-        users = tuple(dict.fromkeys((*hit.needed_for, consumer)))
-        self._hits[place] = replace(hit, needed_for=users)
+        known = hit.needed_for if demand.link == "needed_for" else hit.goes_with
+        users = tuple(dict.fromkeys((*known, demand.consumer.id)))
+        self._hits[place] = replace(hit, **{demand.link: users})

@@ -139,13 +139,15 @@ class LinkFacts:
     `needs`: parameters, each with entities of which any one fits. `gives`: effort to get an
     entity's id, by entity. `recommended`: names of tools to use first, each with its parameter, or
     empty for the whole tool. `successors`: names of tools that replace a deprecated tool.
-    `action`: `make` for a tool that adds an entity, `change` for one that edits or removes it.
+    `goes_with`: ids or names of companions. `action`: `make` for a tool that adds an entity,
+    `change` for one that edits or removes it.
     """
 
     needs: tuple[tuple[str, tuple[str, ...]], ...] = ()
     gives: Mapping[str, float] = field(default_factory=dict[str, float])
     recommended: tuple[tuple[str, str], ...] = ()
     successors: tuple[str, ...] = ()
+    goes_with: tuple[str, ...] = ()
     action: str = ""
 
     @classmethod
@@ -157,6 +159,7 @@ class LinkFacts:
             links.get("gives", {}),
             tuple((name, parameter) for name, parameter in links.get("names", ())),
             tuple(links.get("successors", ())),
+            tuple(links.get("goes_with", ())),
             links.get("action", ""),
         )
 
@@ -170,6 +173,7 @@ class LinkFacts:
             "gives": dict(self.gives),
             "names": [list(pair) for pair in self.recommended],
             "successors": list(self.successors),
+            "goes_with": list(self.goes_with),
             "action": self.action,
         }
         yields = sorted({suffix for entity in self.gives for suffix in phrase_suffixes(entity)})

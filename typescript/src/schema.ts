@@ -239,6 +239,7 @@ export interface Enrichment {
   examples: readonly string[];
   not_for: readonly string[];
   safety_tags: readonly string[];
+  goes_with?: readonly string[];
   model: string;
   prompt: string;
 }
@@ -432,6 +433,7 @@ export interface LearnedTool {
   sessions: number;
   by: Readonly<Record<string, number>>;
   days: Readonly<Record<string, number>>;
+  goes_with?: readonly string[];
   texts?: readonly string[];
 }
 
@@ -758,6 +760,7 @@ export interface ToolHit {
   probability: number | null;
   needs?: readonly number[];
   needed_for?: readonly string[];
+  goes_with?: readonly string[];
   replaced_by?: string;
   also_on?: readonly string[];
   team?: "own" | "other";
@@ -776,6 +779,7 @@ export interface ToolLink {
 export interface ToolLinks {
   needs: readonly ToolLink[];
   needed_by: readonly ToolLink[];
+  goes_with: readonly ToolLink[];
   replaced_by: string | null;
 }
 
@@ -828,6 +832,7 @@ export interface ToolSpec {
   annotations: Readonly<Record<string, unknown>>;
   requires: readonly string[];
   provides: readonly string[];
+  goes_with?: readonly string[];
   always_active: boolean;
   enabled: boolean;
   version: string;

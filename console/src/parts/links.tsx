@@ -1,4 +1,4 @@
-/** What a tool needs of others and who needs it, as a small graph from left to right. */
+/** What a tool needs of others, who needs it and what goes with it, as a small graph. */
 
 import type { VNode } from "preact";
 import { call } from "../api/call";
@@ -17,7 +17,7 @@ export function LinkGraph({ id, name }: { id: string; name: string }): VNode | n
     [asked.value, id],
   );
   if (value === undefined) return null;
-  const { needs, needed_by: users, replaced_by: successor } = value;
+  const { needs, needed_by: users, goes_with: mates, replaced_by: successor } = value;
   return (
     <>
       {successor && (
@@ -25,13 +25,14 @@ export function LinkGraph({ id, name }: { id: string; name: string }): VNode | n
           Deprecated: use <Node id={successor} /> instead.
         </p>
       )}
-      {needs.length + users.length > 0 && (
+      {needs.length + users.length + mates.length > 0 && (
         <section class="link-graph" aria-label="Links to other tools">
           <Side title="needs first" linked={needs} />
           <p class="link-middle">
             <Untrusted text={name} />
           </p>
           <Side title="is needed by" linked={users} />
+          {mates.length > 0 && <Side title="brings along" linked={mates} />}
         </section>
       )}
     </>

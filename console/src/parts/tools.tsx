@@ -118,12 +118,17 @@ function Tag({ given, rule }: { given: boolean; rule: string }): VNode | null {
 
 /** For whom a tool is there, and what to use in its place. */
 function Linked({ hit }: { hit: Hit }): VNode {
-  const users = hit.needed_for ?? [];
+  const { needed_for: users = [], goes_with: mates = [] } = hit;
   return (
     <>
       {users.length > 0 && (
         <span class="tag rule">
           needed for <Untrusted text={users.join(", ")} />
+        </span>
+      )}
+      {mates.length > 0 && (
+        <span class="tag rule">
+          goes with <Untrusted text={mates.join(", ")} />
         </span>
       )}
       {hit.replaced_by && (

@@ -180,6 +180,7 @@ OURS: Mapping[str, str] = {
     "without-examples": "the tools stripped of their examples",
     "without-anti-patterns": "anti-patterns not looked at",
     "without-prerequisites": "no tool brings what it needs first",
+    "without-companions": "no tool brings what goes with it",
 }
 """The names of our own systems (`ours`), and what each is."""
 

@@ -15,6 +15,7 @@ from toolcrib.indexers.enrichment import prepare_entries
 from toolcrib.indexers.points import layout
 from toolcrib.learning.runs import Run, tool_use
 from toolcrib.records import ToolSpec
+from toolcrib.retrieval.learned import LearnedFromUse
 from toolcrib.settings import Settings
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import HasId
@@ -92,22 +93,21 @@ class OwnSystems:
         settings = self._settings
         plain = settings.without_reranker()
 
-        def fused(**weights: float) -> Settings:
-            return plain.model_copy(update={"fusion": replace(plain.fusion, **weights)})
+        def fused(base: Settings = settings, **weights: float) -> Settings:
+            return base.model_copy(update={"fusion": replace(base.fusion, **weights)})
 
         variants = {
             "toolcrib": _Variant(settings),
-            "lexical": _Variant(fused(dense=0.0, lexical=1.0)),
-            "dense": _Variant(fused(dense=1.0, lexical=0.0, examples=0.0, anti_patterns=0.0)),
+            "lexical": _Variant(fused(plain, dense=0.0, lexical=1.0)),
+            "dense": _Variant(
+                fused(plain, dense=1.0, lexical=0.0, examples=0.0, anti_patterns=0.0)
+            ),
             "fusion": _Variant(plain),
             "fusion+rerank": _Variant(settings),
             "without-examples": _Variant(settings, with_examples=False),
-            "without-anti-patterns": _Variant(
-                settings.model_copy(update={"fusion": replace(settings.fusion, anti_patterns=0.0)}),
-            ),
-            "without-prerequisites": _Variant(
-                settings.model_copy(update={"fusion": replace(settings.fusion, prerequisites=0.0)}),
-            ),
+            "without-anti-patterns": _Variant(fused(anti_patterns=0.0)),
+            "without-prerequisites": _Variant(fused(prerequisites=0.0)),
+            "without-companions": _Variant(fused(companions=0.0)),
         }
         if name not in variants:
             raise SettingsError(f"there is no system {name!r}; known are {', '.join(variants)}")
@@ -162,7 +162,7 @@ class _OwnSystem:
         """Learn from the calls of other runs, in place of those learned before."""
         assert self._crib is not None, "index comes first"
         made = (Run(str(place), 0.0, "", tuple(run)) for place, run in enumerate(runs))
-        self._crib.tools.use_learned(None, tool_use(made, 0.0))
+        self._crib.tools.use_learned(LearnedFromUse(use=tool_use(made, 0.0)))
 
     def close(self) -> None:
         """Forget the crib; the index is shared, and goes with `OwnSystems.close`."""

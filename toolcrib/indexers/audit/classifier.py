@@ -53,7 +53,8 @@ _IDENTIFIER = re.compile(r"[^\W\d_][\w-]{8,88}")
 _EDGE = " \t\r\n-*•#>|`\"'="
 _LEFT_OUT = re.compile(
     r"(?:skill\..*|annotations(?!\.title$).*|category|id|name|server|version"
-    r"|(?:success_examples|anti_patterns|tags|safety_tags|requires|provides|enrichment\.(?:examples|not_for|safety_tags))\[\d+\])$"
+    r"|(?:success_examples|anti_patterns|tags|safety_tags|requires|provides|goes_with"
+    r"|enrichment\.(?:examples|not_for|safety_tags|goes_with))\[\d+\])$"
 )
 """Places of names, and of requests: those tell somebody what to do, as a user would. Of skills:
 those are there to instruct. Of annotations but the title, which clients alone read. The rules read

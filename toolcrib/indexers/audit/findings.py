@@ -47,7 +47,8 @@ MAX_AUDITED_CHARS = 100_000
 """Characters of one tool that are audited; the longest of 100,000 real tools has a fifth."""
 
 _TEXT_FIELDS = ("name", "server", "id", "description", "category", "version")
-_LIST_FIELDS = ("success_examples", "anti_patterns", "tags", "safety_tags", "requires", "provides")
+_EXAMPLE_FIELDS = ("success_examples", "anti_patterns")
+_LIST_FIELDS = (*_EXAMPLE_FIELDS, "tags", "safety_tags", "requires", "provides", "goes_with")
 _OBJECT_FIELDS = ("input_schema", "output_schema", "annotations")
 
 _NAME_FIELDS = frozenset({"name", "server", "id", "required", "tags", "category"})

@@ -551,6 +551,7 @@ OWN_FIELD_TYPES: dict[str, TypeAdapter[Any]] = {
     "tags": TypeAdapter(tuple[str, ...]),
     "success_examples": TypeAdapter(tuple[str, ...]),
     "anti_patterns": TypeAdapter(tuple[str, ...]),
+    "goes_with": TypeAdapter(tuple[str, ...]),
     "cost_estimate": TypeAdapter(Annotated[float, Field(ge=0, allow_inf_nan=False)]),
     "avg_latency_ms": TypeAdapter(Annotated[float, Field(ge=0, allow_inf_nan=False)]),
 }

@@ -437,7 +437,8 @@ def _unreachable_reason(cause: Exception) -> str:
     from mcp.client.auth import OAuthFlowError
 
     if isinstance(cause, OAuthFlowError):
-        return f"gave no login: {_error_words(cause)}"
+        words = _error_words(cause)
+        return f'gave no login: {words}; a token may stand under "headers" of its entry'
     hint = "; is it running there?" if isinstance(cause, ConnectError) else ""
     return f"cannot be reached: {_error_words(cause)}{hint}"
 

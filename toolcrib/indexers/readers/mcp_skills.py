@@ -133,7 +133,7 @@ class McpSkillsReader(McpLiveReader):
     follow: ClassVar[Follow] = staticmethod(follow_skills)
 
     def recognises(self, source: Source) -> bool:
-        """Tell nothing: a server is asked for its tools, unless the format is named."""
+        """Recognise nothing: a server is asked for its tools unless the format is named."""
         del source
         return False
 
