@@ -1,11 +1,11 @@
-"""Teach the multilingual encoder to give the vectors that the English encoder has for a text.
+r"""Teach the multilingual encoder to give the vectors that the English encoder has for a text.
 
 An English text, and the same text in another language, get the English encoder's vector of the
 English one, so that one index and whatever reads its vectors serve all languages. A line of a
 file of texts is JSON: `en`, and `text` where it is in another language.
 
-    python scripts/distil_multilingual.py --base FOLDER --texts FILE=SHARE ... --minutes 40 --out FILE
-    python scripts/distil_multilingual.py --base FOLDER --texts FILE=SHARE ... --resume FILE --out FILE
+    python scripts/distil_multilingual.py --base FOLDER --texts FILE=SHARE ... --minutes 40 \
+        --out FILE [--resume FILE] [--final]
 
 `--base` is made by scripts/export_e5.py, and scripts/ship_multilingual.py makes the model folder.
 The rate rises and stays; with `--final` it falls to nothing by the end. The English encoder's

@@ -1,10 +1,11 @@
 """Fit the context model that ships with the package, on the shipped labels, cues and encoder.
 
-    python scripts/fit_context.py [--check] [--folder packages/toolcrib-multilingual/.../model]
+    python scripts/fit_context.py [--check] [--folder FOLDER]
 
-With `--folder` it is fitted for the encoder of a model folder, and lies in there. What the classifier of turns tells (scripts/fit_turns.py, first) is not fitted again.
-Run it whenever a file in toolcrib/router/context/presets or the bundled encoder changes; a test
-fails until then. `--check` only says whether it must be run.
+With `--folder` it is fitted for the encoder of a model folder, and lies in there. What the
+classifier of turns tells (scripts/fit_turns.py, first) is not fitted again.
+Run it whenever a file in toolcrib/router/context/presets or an encoder changes; a test fails
+until then. `--check` only says whether it must be run.
 """
 
 from __future__ import annotations
