@@ -1,6 +1,7 @@
 """Whole turns, measured: how the project's own labelled turns are read and routed.
 
     python benchmarks/turns.py --out benchmarks/results/turns.json
+    python benchmarks/turns.py --cuts --split dev    # precision and recall of tools
     python benchmarks/turns.py --fit     # the route's constants, on train and dev
 
 The registry and the collections of data/ are indexed as a user would; data/turns.jsonl is asked.
@@ -224,13 +225,35 @@ def measure(split: str) -> dict[str, Any]:
     }
 
 
+CUTS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
+
+
+def cut_tools(split: str) -> None:
+    """Print precision and recall of the tools handed out, by `tools.least`."""
+    asked = [each for each in ask((split,)) if each.labels["tools"]]
+    wanted = sum(len(each.labels["tools"]) for each in asked)
+    for least in CUTS:
+        given = [
+            (hit.id, each.labels["tools"])
+            for each in asked
+            for place, hit in enumerate(each.decision.tools.tools)
+            if place == 0 or (hit.probability or 0.0) >= least
+        ]
+        right = sum(tool in tools for tool, tools in given)
+        print(f"{least:4.2f}: precision {right / len(given):.3f}, recall {right / wanted:.3f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--split", default="test")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--fit", action="store_true", help="print the route's constants")
     parser.add_argument("--search-text", action="store_true", help="plain against glued labels")
+    parser.add_argument("--cuts", action="store_true", help="tools handed out, by `tools.least`")
     chosen = parser.parse_args()
+    if chosen.cuts:
+        cut_tools(chosen.split)
+        return
     if chosen.fit or chosen.search_text:
         fit() if chosen.fit else search_texts()
         return

@@ -15,6 +15,7 @@ PAGE = TESTS.parent / "docs" / "explanation" / "design.md"
 ROWS = {
     "3.1 context": {
         "router/context/test_detector.py": ["clear_intents_are_told"],
+        "test_sample_turns.py": ["designs_are_told_from_what_only_speaks_of_a_design"],
         "router/test_router_failures.py": ["detecting_writes_no_store_and_looks_nothing_up"],
         "router/test_router.py": ["metadata_state_the_urgency_and_where_a_turn_comes_from"],
     },
@@ -42,6 +43,8 @@ ROWS = {
         "integrations/test_langgraph.py": [
             "a_turn_is_routed_carried_out_and_answered",
             "an_answer_has_citations_out_of_two_collections",
+            "without_a_planning_model_what_a_tool_requires_is_an_earlier_step",
+            "reflection_puts_an_alternate_into_the_plan",
         ]
     },
     "3.6 coordinator, workflow, composer": {

@@ -68,14 +68,16 @@ def test_the_right_tools_are_in_the_registry(turns):
 
 
 def test_no_turn_is_there_twice(turns):
-    others = (*read("routes.jsonl"), *read("contexts.jsonl"), *read("plain-turns.jsonl"))
+    files = ("routes.jsonl", "contexts.jsonl", "plain-turns.jsonl", "design-turns.jsonl")
+    others = (row for name in files for row in read(name))
     texts = [row["text"].casefold() for row in (*turns, *others)]
     assert len(set(texts)) == len(texts)
 
 
 def test_no_turn_for_measuring_is_among_what_the_classifiers_have_seen(turns):
     held_out = (turn for turn in turns if turn["split"] != "train")
-    measured = (*held_out, *read("contexts.jsonl"), *read("plain-turns.jsonl"))
+    files = ("contexts.jsonl", "plain-turns.jsonl", "design-turns.jsonl")
+    measured = (*held_out, *(row for name in files for row in read(name)))
     kept = {turn["text"].casefold() for turn in measured}
     assert kept & said(*CONTEXT_FIELDS) == set()
 
@@ -209,3 +211,17 @@ def test_an_order_and_a_question_in_one_turn_go_to_both(own):
 def test_what_a_turn_states_outright_is_believed(text, field, label):
     with Crib.open(":memory:") as crib:
         assert getattr(crib.detect(text), field) == label
+
+
+@pytest.mark.slow
+def test_designs_are_told_from_what_only_speaks_of_a_design():
+    with Crib.open(":memory:") as crib:
+        told = [
+            (row["labels"]["intent"], crib.detect(row["text"]).intent)
+            for row in read("design-turns.jsonl")
+            if row["split"] == "test"
+        ]
+    designs = [found == "design" for right, found in told if right == "design"]
+    others = [found == "design" for right, found in told if right != "design"]
+    assert sum(designs) / len(designs) >= 0.85
+    assert sum(others) <= 1

@@ -32,7 +32,11 @@ class ScriptedModel(BaseChatModel):
 
     def bind_tools(self, tools: Sequence[Any], **_: Any) -> ScriptedModel:
         names = tuple(
-            each.name if isinstance(each, BaseTool) else each.get("name", each.get("type"))
+            each.name
+            if isinstance(each, BaseTool)
+            else each.__name__
+            if isinstance(each, type)
+            else each.get("name", each.get("type"))
             for each in tools
         )
         # The same lists: whoever holds the model sees what its bound ones were asked.

@@ -137,6 +137,95 @@ def test_the_tools_follow_what_the_model_writes_and_called_ones_stay(desk):
     assert run.bound == [("send_mail",), ("send_mail", "track_parcel")]
 
 
+# -- plans -------------------------------------------------------------------------------------
+
+FIND = ToolSpec(
+    name="find_person",
+    server="crm",
+    description="Find a person by name.",
+    input_schema={"type": "object", "properties": {"name": {"type": "string"}}},
+    output_schema={"type": "object", "properties": {"person_id": {"type": "string"}}},
+)
+PAY = ToolSpec(
+    name="pay_person",
+    server="crm",
+    description="Pay a bonus to a person.",
+    input_schema={
+        "type": "object",
+        "properties": {"person_id": {"type": "string"}},
+        "required": ["person_id"],
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def payroll():
+    """Two tools, one of which gives what the other requires."""
+    with open_desk() as crib:
+        crib.index_tools([FIND, PAY])
+        yield crib
+
+
+def payroll_run(crib, *script, **options):
+    def act(name: str = "", person_id: str = "") -> str:
+        return "done"
+
+    own = [
+        StructuredTool.from_function(act, name=spec.name, description=spec.description)
+        for spec in (FIND, PAY)
+    ]
+    return Run(crib, *script, tools=own, **options)
+
+
+def model_plan(*steps):
+    """A model's plan: goals and tools."""
+    listed = [{"goal": goal, "tool": tool} for goal, tool in steps]
+    call = {"name": "_Plan", "args": {"steps": listed}, "id": "plan"}
+    return AIMessage("", tool_calls=[call])
+
+
+def plan_of(run):
+    return [(step["tool"], step["state"]) for step in run.state["plan_steps"]]
+
+
+BONUS = "pay a bonus to a person"
+
+
+def test_without_a_planning_model_what_a_tool_requires_is_an_earlier_step(payroll):
+    run = payroll_run(payroll, calls("find_person"), AIMessage("Found."))
+    run.ask(BONUS)
+    assert plan_of(run) == [("find_person", "done"), ("pay_person", "open")]
+    assert "1. find_person: Find a person by name." in run.told
+    run.model.script.append(AIMessage("Hello."))
+    run.ask("hello")
+    assert plan_of(run) == []
+
+
+def test_a_model_may_make_the_plan_and_unknown_tools_are_left_out(payroll):
+    plan = model_plan(("look Ana up", "find_person"), ("fly", "fly"), ("pay Ana", "pay_person"))
+    run = payroll_run(payroll, plan, AIMessage("Done."), model_plans=True)
+    run.ask(BONUS)
+    assert plan_of(run) == [("find_person", "open"), ("pay_person", "open")]
+    assert "2. pay_person: pay Ana" in run.told
+
+
+async def test_a_failing_planner_leaves_the_order_of_prerequisites(payroll):
+    def fail(_messages):
+        raise ConnectionError("no model")
+
+    run = payroll_run(payroll, fail, AIMessage("Done."), model_plans=True)
+    async for _ in run.graph.astream({"messages": [("user", BONUS)]}, run.config):
+        pass
+    assert plan_of(run) == [("find_person", "open"), ("pay_person", "open")]
+
+
+def test_reflection_puts_an_alternate_into_the_plan(sky):
+    tools = sky_tools(get_weather=raising(TimeoutError(), TimeoutError(), TimeoutError()))
+    run = Run(sky, calls("get_weather"), AIMessage("Rain."), tools=tools)
+    run.ask(RAIN)
+    assert [tool for tool, _ in plan_of(run)] == ["fetch_forecast"]
+
+
 # -- failures ----------------------------------------------------------------------------------
 
 
@@ -241,6 +330,7 @@ def test_a_tool_that_is_not_there_any_more_is_given_no_more(sky):
     state = run.ask(RAIN)
     assert state["failed"] == ["sky/get_weather"]
     assert run.bound[:2] == [("get_weather",), ("fetch_forecast",)]
+    assert "get_weather" not in dict(plan_of(run))
 
 
 def test_wrong_arguments_are_shown_to_the_model_which_thinks_again(desk):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.router.conftest import free_of_models
 from toolcrib import Crib, Scope, ToolSpec, Turn
+from toolcrib.learning.learner import BACKGROUND_FROM_OBSERVATIONS
 from toolcrib.router.decision_log import JsonLinesLog
 from toolcrib.router.settings import TelemetrySettings
 from toolcrib.settings import LearningSettings
@@ -96,6 +97,20 @@ def test_a_key_that_contradicts_the_others_is_left_out_alone(crib):
     assert learned(crib)["chat/note"].reason.startswith("the calls of its keys contradict")
     assert learned(crib)["chat/post"].live
     assert first(crib) == "chat/post"
+
+
+@pytest.mark.slow
+def test_of_many_observations_examples_are_chosen_behind_the_call_and_kept(
+    crib, tmp_path, settings
+):
+    for number in range(BACKGROUND_FROM_OBSERVATIONS + 60):
+        decision = crib.route(Turn(text=ASKED[number % 3], metadata={"session": str(number)}))
+        crib.report_outcome(decision.id, "chat/post", "success")
+    crib.close()
+    with Crib.open(tmp_path, settings=settings) as again:
+        status = again.turns.learner.status()
+        assert status.observations > BACKGROUND_FROM_OBSERVATIONS
+        assert first(again) == "chat/post"
 
 
 def test_words_are_kept_only_where_the_user_allows_it(crib, tmp_path, settings):

@@ -15,6 +15,7 @@ import numpy as np
 
 from toolcrib.caches import BoundedMap
 from toolcrib.encoders.base import from_text, to_text
+from toolcrib.errors import StoreError
 from toolcrib.learning.lessons import (
     MAX_EXAMPLES_A_SESSION,
     Lesson,
@@ -51,6 +52,9 @@ REPLAY_RANKED_TOOLS = 50
 
 RELEARN_GROWTH = 0.1
 """Share of new observations after which examples are chosen again."""
+
+BACKGROUND_FROM_OBSERVATIONS = 200
+"""Observations from which on a call does not wait until examples are chosen: 7 s at 4,278."""
 
 _REASONS = {
     "gone": "the tool is gone",
@@ -103,6 +107,7 @@ class UsageLearner:
         self._given: BoundedMap[tuple[str, str, str], int] = BoundedMap(MAX_SESSION_COUNTS)
         self._lock = threading.Lock()
         self._learning = threading.Lock()
+        self._background: threading.Thread | None = None
         self._new = self._known = 0
         self._new_calls = self._known_calls = 0
 
@@ -139,8 +144,25 @@ class UsageLearner:
             return False
         self._new += 1
         if self._new >= RELEARN_GROWTH * self._known:
-            self.learn()
+            if self._known < BACKGROUND_FROM_OBSERVATIONS:
+                self.learn()
+            else:
+                self._learn_in_background()
         return True
+
+    def _learn_in_background(self) -> None:
+        """Learn in a thread, unless one is at it; the next new observation begins it anew."""
+
+        def work() -> None:
+            try:
+                self.learn()
+            except StoreError:
+                logger.warning("examples could not be chosen anew", exc_info=True)
+
+        with self._lock:
+            if self._background is None or not self._background.is_alive():
+                self._background = threading.Thread(target=work, name="toolcrib-learning")
+                self._background.start()
 
     def _count_call(self, decision_id: str, tool: str) -> None:
         if not self.runs.record(decision_id, tool, self._now()):
@@ -368,7 +390,9 @@ class UsageLearner:
         self.apply()
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the database, after the work in the background."""
+        if self._background is not None:
+            self._background.join()
         self._table.close()
 
     def _payloads(self, tools: Iterable[str]) -> dict[str, Mapping[str, Any]]:

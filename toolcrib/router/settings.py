@@ -106,7 +106,7 @@ _OFFICIAL = ("framework_docs",)
 PRESET_MAP = (
     MapEntry("code", "generate", ("coding_guidelines", "framework_docs")),
     MapEntry("code", "review", ("coding_guidelines", "security")),
-    # To design is to plan a system, or to make something new of it.
+    MapEntry("architecture", "design", ("architecture", "coding_guidelines")),
     MapEntry("architecture", "plan", ("architecture", "coding_guidelines")),
     MapEntry("architecture", "generate", ("architecture", "coding_guidelines")),
     MapEntry("api", "integrate", _OFFICIAL),

@@ -40,7 +40,7 @@ def build_routing_graph(
     graph.add_node("classify", nodes.classify)
     graph.add_node("select_tools", nodes.select_tools)
     graph.add_node("select_knowledge", nodes.select_knowledge)
-    graph.add_node("plan", nodes.plan)
+    graph.add_node("plan", RunnableLambda(nodes.plan, nodes.aplan))
     graph.add_node("agent", RunnableLambda(nodes.agent, nodes.aagent))
     graph.add_node("tools", RunnableLambda(nodes.tools, nodes.atools))
     graph.add_node("reflect", nodes.reflect)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from langchain_core.messages import (
     ToolCall,
     ToolMessage,
 )
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ContextThreadPoolExecutor
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
@@ -28,10 +29,12 @@ from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
+from pydantic import BaseModel
 
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.integrations.langchain import last_user_message, step_of, turn_of
 from toolcrib.integrations.langgraph.state import (
+    PlanStep,
     RoutingOptions,
     RoutingState,
     Update,
@@ -52,11 +55,13 @@ from toolcrib.integrations.selection import (
     known_tools,
     report_outcome,
 )
-from toolcrib.records import Decision, ToolSpec, Turn
+from toolcrib.records import Decision, ToolHit, ToolSpec, Turn
 from toolcrib.records.codec import as_json
 from toolcrib.records.definitions import summary
 from toolcrib.router.recovery import Diagnosis, Step, diagnose
 from toolcrib.text import split_identifier
+
+logger = logging.getLogger(__name__)
 
 BY_GRAVITY = ("retry", "alternate", "replan", "reclassify", "stop")
 """Recovery steps from the mildest to the gravest, which wins after several failures."""
@@ -133,8 +138,39 @@ class RoutingNodes:
         found = {hit.id: as_json(hit) for hit in decision_of(state).knowledge.passages}
         return {"passages": list({**given, **found}.values())}
 
-    def plan(self, state: RoutingState) -> Update:
-        """Write the system message of the turn: limits, doubts, passages, failures so far."""
+    def plan(self, state: RoutingState, config: RunnableConfig) -> Update:
+        """Plan the turn, and write its system message: limits, steps, passages, failures so far.
+
+        The plan is a list of steps, each with its tool: by the model (`model_plans`), else the
+        best tool of each wish after the tools that it requires. Reflection revises it.
+        """
+        steps = _steps_by_prerequisites(state)
+        if steps and self._options.model_plans:
+            try:
+                answer = self._planner.invoke(_planning_messages(state), config)
+            except Exception as error:  # noqa: BLE001 -- whatever a model's client raises
+                logger.warning("the model made no plan: %s", error)
+            else:
+                steps = _steps_by_model(state, answer) or steps
+        return self._planned(state, steps)
+
+    async def aplan(self, state: RoutingState, config: RunnableConfig) -> Update:
+        """As `plan`."""
+        steps = _steps_by_prerequisites(state)
+        if steps and self._options.model_plans:
+            try:
+                answer = await self._planner.ainvoke(_planning_messages(state), config)
+            except Exception as error:  # noqa: BLE001 -- whatever a model's client raises
+                logger.warning("the model made no plan: %s", error)
+            else:
+                steps = _steps_by_model(state, answer) or steps
+        return self._planned(state, steps)
+
+    @property
+    def _planner(self) -> Runnable[Any, Any]:
+        return self._model.with_structured_output(_Plan)
+
+    def _planned(self, state: RoutingState, steps: list[PlanStep]) -> Update:
         decision, tools = decision_of(state), state.get("tools", [])
         lines = [self._options.prompt] if self._options.prompt else []
         if tools:
@@ -153,7 +189,9 @@ class RoutingNodes:
             ]
         if notes := state.get("notes"):
             lines.append("\n".join(["What went wrong so far:", *(f"- {note}" for note in notes)]))
-        return {"plan": "\n\n".join(lines)}
+        if len(steps) > 1:
+            lines.append("\n".join(["The plan:", *map(_shown_step, enumerate(steps, start=1))]))
+        return {"plan": "\n\n".join(lines), "plan_steps": steps}
 
     # -- the model ---------------------------------------------------------------------------
 
@@ -203,6 +241,8 @@ class RoutingNodes:
                 # The result of a call beside the repeated one: reflected upon the first time.
                 continue
             metadata, failed = message.response_metadata, message.status == "error"
+            if not failed:
+                update["plan_steps"] = _with_done(update["plan_steps"], message.name or "")
             tool_id = state.get("ids", {}).get(message.name or "")
             if tool_id and "took_ms" in metadata:
                 outcome = "failure" if failed else "success"
@@ -265,8 +305,13 @@ class RoutingNodes:
             update["ids"] |= others
             update["shown"] = append_new(update["shown"], others.values())
             update["tools"] = append_new(update["tools"], others)
+            update["plan_steps"] = [
+                {**each, "tool": next(iter(others))} if each["tool"] == name else each
+                for each in update["plan_steps"]
+            ]
         elif step.action == "reclassify":
             missed = summary(specs[0]) if specs else ""
+            update["plan_steps"] = [e for e in update["plan_steps"] if e["state"] == "done"]
             update["needs"].append(missed or " ".join(split_identifier(name)))
         elif step.action == "retry":
             # The call as made: a person may have changed what the model asked for.
@@ -342,10 +387,123 @@ def _cite(state: RoutingState, answer: BaseMessage) -> Update:
     return {"messages": [cited], "citations": citations}
 
 
+# -- plan ------------------------------------------------------------------------------------------
+
+PLAN = (
+    "Plan the answer to the user's last message as steps in their order, each with one of these "
+    "tools, as few as possible."
+)
+
+
+class _ModelStep(BaseModel):
+    """Step: its goal in a few words, and the name of its tool."""
+
+    goal: str
+    tool: str
+
+
+class _Plan(BaseModel):
+    """Plan of a turn."""
+
+    steps: list[_ModelStep]
+
+
+def _steps_by_prerequisites(state: RoutingState) -> list[PlanStep]:
+    """Steps by the decision: the best tool of each wish, after the tools that it requires.
+
+    Steps that are done stay, and so do open ones until reflection drops them.
+    """
+    planned, decision = list(state.get("plan_steps", ())), decision_of(state)
+    names = {tool_id: name for name, tool_id in state.get("ids", {}).items()}
+    if decision.tools.verdict != "accept" or len(_done(state)) < len(planned):
+        return planned
+    hits = [hit for hit in decision.tools.tools if names.get(hit.id) in state.get("tools", ())]
+    wishes = dict[int, ToolHit]()
+    for hit in hits:
+        for need in () if hit.needed_for else hit.needs or (0,):
+            wishes.setdefault(need, hit)
+    ordered = _after_required([hit for _, hit in sorted(wishes.items())], hits)
+    fresh: list[PlanStep] = [
+        {"goal": summary(hit.tool), "tool": names[hit.id], "state": "open"} for hit in ordered
+    ]
+    done = {each["tool"] for each in planned}
+    return [*planned, *(each for each in fresh if each["tool"] not in done)]
+
+
+def _after_required(wanted: Sequence[ToolHit], hits: Sequence[ToolHit]) -> list[ToolHit]:
+    """Wanted tools, each after the tools among `hits` that it requires."""
+    seen, ordered = set[str](), list[ToolHit]()
+
+    def add(hit: ToolHit) -> None:
+        if hit.id in seen:
+            return
+        seen.add(hit.id)
+        for other in hits:
+            if hit.id in other.needed_for:
+                add(other)
+        ordered.append(hit)
+
+    for hit in wanted:
+        add(hit)
+    return ordered
+
+
+def _planning_messages(state: RoutingState) -> list[BaseMessage]:
+    known = {hit.id: summary(hit.tool) for hit in decision_of(state).tools.tools}
+    ids = state.get("ids", {})
+    tools = [f"- {name}: {known.get(ids.get(name, ''), '')}" for name in state.get("tools", ())]
+    done = [f"{each['tool']} is done." for each in _done(state)]
+    return [
+        SystemMessage("\n".join([PLAN, *tools, *done, *state.get("notes", ())])),
+        *state["messages"],
+    ]
+
+
+def _steps_by_model(state: RoutingState, answer: Any) -> list[PlanStep]:
+    """Steps of a model's plan after the done steps; steps of unknown tools are left out."""
+    found = answer.steps if isinstance(answer, _Plan) else []
+    tools = state.get("tools", ())
+    if unknown := sorted({each.tool for each in found} - {*tools}):
+        logger.warning("the model's plan names unknown tools: %s", ", ".join(unknown))
+    steps: list[PlanStep] = [
+        {"goal": each.goal, "tool": each.tool, "state": "open"}
+        for each in found
+        if each.tool in tools
+    ]
+    return [*_done(state), *steps] if steps else []
+
+
+def _done(state: RoutingState) -> list[PlanStep]:
+    return [each for each in state.get("plan_steps", ()) if each["state"] == "done"]
+
+
+def _with_done(steps: Sequence[PlanStep], name: str) -> list[PlanStep]:
+    """Steps with the first open step of a tool done."""
+    open_steps = (n for n, e in enumerate(steps) if (e["tool"], e["state"]) == (name, "open"))
+    at = next(open_steps, None)
+    return [{**each, "state": "done"} if n == at else each for n, each in enumerate(steps)]
+
+
+def _shown_step(numbered: tuple[int, PlanStep]) -> str:
+    number, step = numbered
+    done = " (done)" if step["state"] == "done" else ""
+    return f"{number}. {step['tool']}: {step['goal']}{done}"
+
+
 # -- states ----------------------------------------------------------------------------------------
 
 
-_LISTS = ("tools", "passages", "made", "pending", "failed", "needs", "notes", "citations")
+_LISTS = (
+    "tools",
+    "passages",
+    "plan_steps",
+    "made",
+    "pending",
+    "failed",
+    "needs",
+    "notes",
+    "citations",
+)
 _MAPPINGS = ("ids", "attempts", "step")
 
 
@@ -358,7 +516,7 @@ def _new_turn(turn_id: str) -> Update:
 
 def _reflection(state: RoutingState) -> Update:
     """Copy of the fields that reflection may change."""
-    lists = ("tools", "shown", "failed", "needs", "notes")
+    lists = ("tools", "shown", "failed", "needs", "notes", "plan_steps")
     update: Update = {name: list(state.get(name, ())) for name in lists}
     mappings: Update = {name: dict(state.get(name, {})) for name in ("ids", "attempts")}
     return update | mappings | {"pending": []}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
 from langgraph.graph import MessagesState  # pyright: ignore[reportMissingTypeStubs]
@@ -19,12 +19,21 @@ from toolcrib.router.alternates import effect
 Update: TypeAlias = dict[str, Any]
 
 
+class PlanStep(TypedDict):
+    """Step of a plan: its goal, the name of its tool, and its state."""
+
+    goal: str
+    tool: str
+    state: Literal["open", "done"]
+
+
 class RoutingState(MessagesState, total=False):
     """State of a routing graph.
 
     `turn` is the id of the user's message; another message resets all fields but `shown`, the
-    ids of the conversation's tools. `decision` is a `Decision` as JSON. `tools` are the names of
-    the model's tools, `ids` their ids in the index; `passages` and `citations` may be cited.
+    ids of the conversation's tools. `plan` is the system message, `plan_steps` are the plan.
+    `decision` is a `Decision` as JSON. `tools` are the names of the model's tools, `ids` their
+    ids in the index; `passages` and `citations` may be cited.
     `made` are the last calls, `pending` the calls to repeat, `attempts` the failures of each
     tool, `failed` the ids left out, `needs` descriptions of missing tools. `calls` and `spent_s`
     count against the caps; `step` is the last step of reflection, `notes` are all its notes.
@@ -37,6 +46,7 @@ class RoutingState(MessagesState, total=False):
     shown: list[str]
     passages: list[dict[str, Any]]
     plan: str
+    plan_steps: list[PlanStep]
     made: list[ToolCall]
     pending: list[ToolCall]
     attempts: dict[str, int]
@@ -71,7 +81,8 @@ class RoutingOptions:
     """Options of a routing graph.
 
     `k`, `always_include` and `scope` are as in `ToolcribMiddleware`. `prompt` precedes the text
-    of `plan`. `approve` selects tools whose calls a person must approve. At most `max_calls`
+    of `plan`. `model_plans`: the model makes the plan, not the order of prerequisites; one call
+    more a turn. `approve` selects tools whose calls a person must approve. At most `max_calls`
     calls a turn (default: the decision's), and none begins after `limit_s` seconds of work.
     `steps` say how the tools follow the steps of a turn; the graph has no tool `find_tools`.
     """
@@ -80,6 +91,7 @@ class RoutingOptions:
     always_include: tuple[str, ...] = ()
     scope: ScopeOf = None
     prompt: str = ""
+    model_plans: bool = False
     approve: Callable[[ToolSpec], bool] = needs_approval
     max_calls: int | None = None
     limit_s: float | None = None

@@ -319,17 +319,19 @@ class TurnClassifier:
         }
 
     def tell(self, text: str) -> dict[str, Prediction]:
-        """Each field of a text: the likeliest label, and how likely each is.
-
-        Of a long text the beginning and the end are read, and count alike.
-        """
-        ends = [text] if len(text) <= 2 * READ_CHARS else [text[:READ_CHARS], text[-READ_CHARS:]]
-        vector = np.mean([self._encoder.encode_query(each) for each in ends], axis=0)
-        parts = np.split(vector * STRETCH @ self._weights + self._bias, self._ends)
+        """Each field of a text: the likeliest label, and how likely each is."""
+        logits = self.vector(text) * STRETCH @ self._weights + self._bias
         return {
             name: _likeliest(labels, softmax(part[None, :])[0])
-            for (name, labels), part in zip(self._classes.items(), parts, strict=True)
+            for (name, labels), part in zip(
+                self._classes.items(), np.split(logits, self._ends), strict=True
+            )
         }
+
+    def vector(self, text: str) -> FloatArray:
+        """Encode a text, float32 [dimensions]; of a long text the beginning and the end."""
+        ends = [text] if len(text) <= 2 * READ_CHARS else [text[:READ_CHARS], text[-READ_CHARS:]]
+        return np.mean([self._encoder.encode_query(each) for each in ends], axis=0)
 
 
 def _likeliest(labels: Sequence[str | None], shares: FloatArray) -> Prediction:
