@@ -206,7 +206,7 @@ TOOLS = [
 REQUESTS = {
     "Schreib Anna eine Mail, dass ich später komme": "send_mail",
     "客户要退款，帮我把这笔钱退给他": "refund_payment",
-    "Zarezerwuj salę konferencyjną na jutro o dziesiątej": "book_room",
+    "Boek een vergaderruimte voor morgen om tien uur": "book_room",
     "перезапусти сервис оплаты": "restart_service",
     "Che tempo fa domani a Milano?": "get_weather",
 }
