@@ -427,7 +427,12 @@ def _steps_by_prerequisites(state: RoutingState) -> list[PlanStep]:
         {"goal": summary(hit.tool), "tool": names[hit.id], "state": "open"} for hit in ordered
     ]
     done = {each["tool"] for each in planned}
-    return [*planned, *(each for each in fresh if each["tool"] not in done)]
+    steps = [each for each in fresh if each["tool"] not in done]
+    if not steps and (needs := state.get("needs")):
+        # After a failure the tools are chosen by what was missing, and not by the decision alone.
+        others = [name for name in state.get("tools", ()) if name not in done]
+        steps = [PlanStep(goal=needs[-1], tool=name, state="open") for name in others[:1]]
+    return [*planned, *steps]
 
 
 def _after_required(wanted: Sequence[ToolHit], hits: Sequence[ToolHit]) -> list[ToolHit]:
