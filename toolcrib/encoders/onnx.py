@@ -33,7 +33,6 @@ from toolcrib.encoders.language import is_english
 from toolcrib.encoders.registry import DIGEST_DIGITS, LoadOnce, open_session
 from toolcrib.encoders.wordpiece import WordPiece, is_wordpiece
 from toolcrib.errors import EncoderError, SettingsError
-from toolcrib.extras import import_extra
 
 DEFAULT_MODEL = "toolcrib-encoder"
 MODELS = Path(__file__).parent / "models"
@@ -175,6 +174,8 @@ class MultilingualEncoder(BundledEncoder):
             raise SettingsError(
                 "encoder.dense: multilingual takes no model; for a folder write bundled:./FOLDER"
             )
+        from toolcrib.extras import import_extra
+
         package = import_extra("toolcrib_multilingual", "the multilingual encoder", "multilingual")
         return cls(package.FOLDER, threads)
 
@@ -346,6 +347,8 @@ def _open_tokenizer(path: Path, max_tokens: int) -> Any:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise EncoderError(f"{path} cannot be loaded: {error}") from error
     feature = f"a model with a {document['model']['type']} tokenizer ({path.parent})"
+    from toolcrib.extras import import_extra
+
     tokenizers = import_extra("tokenizers", feature, "tokenizers")
     try:
         tokenizer = tokenizers.Tokenizer.from_file(str(path))
