@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from tests.store import parallel_indexer
 from tests.store.qdrant_over_http import running
 from toolcrib import Collection, Crib, Passage, Settings, ToolSpec
 
+ROOT = Path(__file__).parents[1]
 SETTINGS = Settings.model_validate(
     {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
 )
@@ -104,3 +109,54 @@ def test_a_rebuild_loses_nothing_that_services_write_meanwhile(server, monkeypat
     assert acknowledged
     assert acknowledged <= found.keys()
     assert not removed & found.keys()
+
+
+@pytest.mark.e2e
+def test_processes_that_index_parts_at_one_time_make_the_index_of_one_process(server):
+    Crib.open(server.url, settings=SETTINGS).close()
+    command = [sys.executable, "-m", "tests.store.parallel_indexer", server.url]
+    started = [
+        subprocess.Popen(
+            [*command, str(part)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        for part in range(parallel_indexer.PARTS)
+    ]
+    assert [each.stdout.readline() for each in started] == ["planned\n"] * len(started)
+    for each in started:
+        each.communicate("\n")
+    assert [each.returncode for each in started] == [0] * len(started)
+    tools = parallel_indexer.tools()
+    with running() as other, Crib.open(other.url, settings=SETTINGS) as alone:
+        alone.index_tools(tools)
+        with Crib.open(server.url, settings=SETTINGS) as together:
+            assert together.tools.store.read_meta() == alone.tools.store.read_meta()
+            for tool in tools:
+                assert ranking(together, tool.name) == ranking(alone, tool.name)
+
+
+def ranking(crib, query):
+    return [(hit.id, hit.score) for hit in crib.find_tools(query.replace("_", " ")).tools]
+
+
+def test_a_search_sends_three_requests_at_most_and_a_turn_four(server):
+    tools = [
+        ToolSpec(
+            name=f"{verb}_{noun}",
+            server="acme",
+            description=f"{verb} a {noun} of acme.",
+            input_schema={"type": "object", "properties": {f"{noun}_id": {"type": "string"}}},
+        )
+        for verb in ("list", "find", "make", "change")
+        for noun in ("mail", "file", "row", "page", "note", "order", "user", "team", "cart")
+    ]
+    with Crib.open(server.url, settings=SETTINGS) as crib:
+        crib.index_tools(tools)
+        for call, most in ((crib.find_tools, 3), (crib.route, 4)):
+            call("change a page")
+            server.requests.clear()
+            call("change the order of a user")
+            assert 1 < len(server.requests) <= most

@@ -53,6 +53,17 @@ def test_the_key_of_a_language_model_comes_from_the_environment_or_a_file_of_its
     assert load_settings().llm.key() == "from a file"
 
 
+def test_the_secret_of_logins_comes_from_the_environment(empty_folder, monkeypatch):
+    (empty_folder / "toolcrib.yaml").write_text("gateway:\n  logins_secret: hush\n")
+    with pytest.raises(SettingsError, match="TOOLCRIB_GATEWAY__LOGINS_SECRET"):
+        load_settings()
+    (empty_folder / "toolcrib.yaml").write_text("gateway:\n  k: 3\n")
+    monkeypatch.setenv("TOOLCRIB_GATEWAY__LOGINS_SECRET", "hush")
+    secret = load_settings().gateway.logins_secret
+    assert secret is not None
+    assert secret.get_secret_value() == "hush"
+
+
 def test_the_gate_can_be_set(empty_folder, monkeypatch):
     (empty_folder / "toolcrib.yaml").write_text(
         "gate:\n  max_false_acceptance: 0.1\n  fallback: web/search\n"

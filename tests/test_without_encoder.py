@@ -61,7 +61,8 @@ def test_every_answer_says_what_it_lacks_and_how_sure_it_is(
         assert "dense" in made.degraded
         if made.route.kind != "none":
             assert 0 < (made.knowledge.fit or 0) < 1
-            found = [hit for hit in made.tools.tools if hit.score and not hit.needed_for]
+            brought = [hit for hit in made.tools.tools if hit.needed_for or hit.goes_with]
+            found = [hit for hit in made.tools.tools if hit.score and hit not in brought]
             assert all(0 < (hit.probability or 0) < 1 for hit in found)
 
 

@@ -182,8 +182,8 @@ class Crib:
         `server` overrides every tool's server. `format` forces a reader. `prune` removes tools
         that no source has (of `server` only, if given). Wrong entries are refused in the report;
         good entries beside them are indexed. `screen` admits or refuses entries, as
-        `Quarantine.screen_entries` does; without `screen` no entry is audited. `overlays` are files
-        with an operator's additions to tools. `enrichments` are files of search texts, in place of
+        `Quarantine.screen_entries` does: an older text of a refused tool is removed. Without
+        `screen` no entry is audited. `overlays` are files with an operator's additions to tools. `enrichments` are files of search texts, in place of
         those in the index; without `enrichments`, tools with an unchanged text keep theirs.
         Entries of either that apply to no tool are `dropped` in the report.
 

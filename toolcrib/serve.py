@@ -43,7 +43,7 @@ from toolcrib.indexers.readers.mcp_config import ToolFilter
 from toolcrib.problems import exit_code
 from toolcrib.records import Sensitivity
 from toolcrib.settings import ProfileSettings, Settings, load_settings
-from toolcrib.store.folder import folders_opened_by
+from toolcrib.store.folder import REPLICAS_FOLDER, folders_opened_by
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -111,13 +111,15 @@ def serve(
 class _Work:
     """Work of each of several processes.
 
-    `folder` is where their sockets are, and replicas; by `token` they know each other.
+    `folder` is where their sockets are, `replicas` where their replicas are; by `token` they know
+    each other.
     """
 
     file: Path | None
     location: str
     asks_for_keys: bool
     folder: str = ""
+    replicas: str = ""
     token: str = ""
 
 
@@ -137,12 +139,15 @@ def _serve_by_several(
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX))
         stack.enter_context(closing(_hold_folder(Path(folder))))
         _sweep(Path(folder).parent)
-        work = replace(work, folder=folder, token=secrets.token_hex(16))
+        work = replace(work, folder=folder, replicas=folder, token=secrets.token_hex(16))
         publisher = None
         if not build.is_url(work.location):
             from toolcrib.store.replication import Publisher
 
-            publisher = Publisher(Path(folder))
+            replicas = _replicas_folder(Path(work.location), Path(folder))
+            stack.callback(shutil.rmtree, replicas, ignore_errors=True)
+            work = replace(work, replicas=str(replicas))
+            publisher = Publisher(replicas)
             stack.enter_context(folders_opened_by(publisher.open))
         opened = stack.enter_context(_open(work.location, settings, publisher))
         metrics = SharedMetrics(Path(folder), work.token)
@@ -154,6 +159,22 @@ def _serve_by_several(
         )
         stack.callback(others.close)
         server.serve(app, [own], ready, source)
+
+
+def _replicas_folder(store: Path, folder: Path) -> Path:
+    """Make a folder of replicas in that of the store; return `folder` if nothing is written there.
+
+    It has the name of `folder`; those whose namesake is gone belonged to killed processes.
+    """
+    place = store / REPLICAS_FOLDER
+    try:
+        (place / folder.name).mkdir(parents=True)
+    except OSError:
+        return folder
+    for other in place.iterdir():
+        if not (folder.parent / other.name).exists():
+            shutil.rmtree(other, ignore_errors=True)
+    return place / folder.name
 
 
 def _hold_folder(folder: Path) -> socket.socket:
@@ -189,7 +210,8 @@ def _serve_beside(number: int, connection: Connection, channel: socket.socket, w
         owner = parent_process()
         if owner is not None and not owner.is_alive():
             # It was killed, and could not clean up.
-            shutil.rmtree(work.folder, ignore_errors=True)
+            for each in (work.folder, work.replicas):
+                shutil.rmtree(each, ignore_errors=True)
 
 
 def _answer_beside(

@@ -336,18 +336,26 @@ class GatewaySettings(_Section):
         )
 
 
+SECRETS = (
+    ("llm", "api_key", ", or let llm.api_key_file name a file that holds nothing else"),
+    ("gateway", "logins_secret", ""),
+)
+"""Section and name of each secret that no file may hold, and the other way to give it."""
+
+
 class _SettingsFile(YamlConfigSettingsSource):
-    """File of settings; it may be committed to a repository, and so must hold no model's key."""
+    """File of settings; it may be committed to a repository, so none of `SECRETS` stands in it."""
 
     def __call__(self) -> dict[str, Any]:
         """Content of the file."""
         content = super().__call__()
-        llm = content.get("llm")
-        if isinstance(llm, dict) and "api_key" in llm:
-            raise SettingsError(
-                "llm.api_key belongs into no file of settings: set TOOLCRIB_LLM__API_KEY, or let "
-                "llm.api_key_file name a file that holds nothing else"
-            )
+        for section, name, way_out in SECRETS:
+            given = content.get(section)
+            if isinstance(given, dict) and name in given:
+                variable = f"{PREFIX}{section}__{name}".upper()
+                raise SettingsError(
+                    f"{section}.{name} belongs into no file of settings: set {variable}{way_out}"
+                )
         return content
 
 

@@ -101,13 +101,19 @@ class ToolIndex:
 
         read = [entry for source in sources for entry in tool_entries(source, server, format)]
         found, dropped = prepare_entries(require_entries(read), screen, overlays, enrichments)
-        ids = [entry.id for _, entry in found if isinstance(entry, ToolSpec)]
+        passed = {entry.id for _, entry in found if isinstance(entry, ToolSpec)}
+        ids = sorted(passed)
+        held = [e for _, e in read if isinstance(e, ToolSpec) and e.id not in passed]
         try:
             with self._writing:
                 self._sign()
                 sync = ToolSync(self.store, self.dense, self._lexical, self.settings.fields)
                 report = sync.run(
-                    found, prune=prune, prune_server=server, progress=progress or ignore
+                    found,
+                    held=held,
+                    prune=prune,
+                    prune_server=server,
+                    progress=progress or ignore,
                 )
                 ids = [*report.added, *report.changed, *report.removed]
                 return replace(report, dropped=dropped)
@@ -138,7 +144,9 @@ class ToolIndex:
         coverage = own.coverage if given.coverage is None else given.coverage
         options = replace(given, least=least, coverage=coverage)
         query, unlimited = text_to_search(query, options), widen_for_budget(options)
-        found = self._retriever.complete(self._retriever.find(query, unlimited), unlimited)
+        read = dict[int, Record]()
+        found = self._retriever.find(query, unlimited, read=read)
+        found = self._retriever.complete(found, unlimited, read)
         if options.explain and options.where is not None:
             found = replace(found, filtered=self._filtered(query, options, options.where))
         return arrange(found, options)

@@ -12,6 +12,7 @@ from toolcrib.access.quarantine import Quarantine
 from toolcrib.errors import ToolChangedError, UnknownToolError
 from toolcrib.records import Enrichment
 from toolcrib.records.codec import as_json
+from toolcrib.records.tools import Skill
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 CLEAN = ToolSpec(name="send_mail", server="mail", description="Send a mail to somebody.")
@@ -169,6 +170,26 @@ def test_what_is_held_back_is_refused_where_tools_are_put_in(quarantine, tmp_pat
         quarantine.release(quarantine.get("sums/add"))
         again = crib.index_tools([CLEAN, POISONED], screen=quarantine.screen_entries)
         assert (again.added, again.refused) == (("sums/add",), ())
+
+
+def test_an_old_text_leaves_the_index_while_its_successor_is_held(quarantine, tmp_path):
+    with Crib.open(str(tmp_path / "index"), settings=free_of_models()) as crib:
+        old = POISONED.model_copy(update={"description": "Add two numbers."})
+        crib.index_tools([CLEAN, old], screen=quarantine.screen_entries)
+        report = crib.index_tools([CLEAN, POISONED], screen=quarantine.screen_entries)
+        assert (report.removed, report.unchanged) == (("sums/add",), ("mail/send_mail",))
+        assert [each.place for each in report.refused] == ["sums/add"]
+        assert [tool.id for tool in crib.list_tools()] == ["mail/send_mail"]
+
+
+def test_a_held_skill_leaves_the_tool_of_its_id(quarantine, tmp_path):
+    with Crib.open(str(tmp_path / "index"), settings=free_of_models()) as crib:
+        crib.index_tools([CLEAN])
+        skill = POISONED.model_copy(update={"id": CLEAN.id, "skill": Skill(body="Do it.")})
+        other = CLEAN.model_copy(update={"id": "mail/other"})
+        report = crib.index_tools([skill, other], screen=quarantine.screen_entries)
+        assert (report.removed, len(report.refused)) == ((), 1)
+        assert crib.get_tool(CLEAN.id) == CLEAN
 
 
 def test_a_server_is_remembered_as_it_was_first_met(quarantine):

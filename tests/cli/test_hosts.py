@@ -540,6 +540,7 @@ class TestServers:
             (("add", "s", "https://s.example", "--env", "A=1"), "--header"),
             (("remove", "clok"), "clock"),
             (("list", "--config", "none.json"), "none.json"),
+            (("list", "--config", "none.json"), "toolcrib import"),
             (("lst",), "list"),
         ],
     )

@@ -97,6 +97,11 @@ class TestApprove:
         assert [each["tool_id"] for each in shown] == ["mail/send_mail", "sums/add"]
         assert "2 held back" in held("approve").stdout
 
+    def test_a_store_that_is_not_there_is_named(self, held):
+        done = held("approve", "--store", "nowhere")
+        assert done.returncode == 3
+        assert "nowhere" in done.stderr
+
     def test_a_named_one_is_approved_as_it_is(self, held):
         seen = held.json("approve")["held"][0]["digest"]
         assert seen in held("approve", "--list").stdout
@@ -153,6 +158,19 @@ class TestApprove:
     def test_a_lock_file_that_is_named_takes_all(self, held):
         held.json("approve", "--all", *SEEN, "--lock", "mine.lock")
         assert LockFile(held.folder / "mine.lock").servers() == {"mail", "sums"}
+
+    def test_a_lock_file_that_would_hold_back_what_is_served_is_not_written(self, held):
+        with closing(SqliteRecordsDb(held.folder / ".toolcrib" / "ledger.db")) as records_db:
+            met = ToolSpec(**CLEAN), ToolSpec(name="read_mail", server="mail")
+            Quarantine(records_db, "default").keep_first_digests("mail", met)
+        done = held("approve", "mail/send_mail", *SEEN, "--lock", "mine.lock")
+        assert done.returncode == 2
+        assert "mine.lock" in done.stderr
+        assert not (held.folder / "mine.lock").exists()
+        LockFile(held.folder / "mine.lock").approve(met[1:])
+        assert (
+            "1 approved" in held("approve", "mail/send_mail", *SEEN, "--lock", "mine.lock").stdout
+        )
 
     def test_a_damaged_lock_file_stops_it_before_anything_is_approved(self, held):
         (held.folder / "toolcrib.lock").write_text("version: [")

@@ -125,7 +125,7 @@ ONE = '{"mcpServers": {"post": {"command": "x"}}}'
 @pytest.mark.parametrize(
     ("content", "options", "said"),
     [
-        (None, [], "no such file"),
+        (None, [], "no such file; `toolcrib import`"),
         ("{}", [], "names no MCP servers"),
         ('{"mcpServers": {"post": {"args": []}}}', [], "post: has neither 'command' nor 'url'"),
         (ONE, ["--server", "fax"], "no server 'fax'"),

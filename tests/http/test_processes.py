@@ -222,9 +222,14 @@ def children(pid):
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="processes are looked up in /proc")
 def test_one_that_dies_is_started_again_and_none_outlives_the_owner(tmp_path):
+    replicas = tmp_path / "store" / "replicas"
+    left_behind = replicas / "toolcrib-serve-of-one-that-was-killed"
+    left_behind.mkdir(parents=True)
     with serving(tmp_path) as (owner, key), ExitStack() as stack:
         clients = connected(stack, owner.url, key)
+        assert not left_behind.exists()
         clients[0].post("/v1/tools", json={"tools": [tool("zebra")]})
+        assert soon(lambda: list(replicas.glob("*/*/replica0/*")))
         (worker,) = children(owner.pid)
         os.kill(worker, signal.SIGKILL)
         assert soon(lambda: children(owner.pid) not in ([], [worker]), 30)

@@ -102,13 +102,16 @@ def test_a_single_user_may_approve_their_own(start):
         assert client.get("/v1/tools/evil/helper").status_code == 200
 
 
-def test_what_is_held_is_not_pruned_but_named(holding):
-    approved = {**HOSTILE, "description": "Adds."}
-    holding.post("/v1/tools", json={"tools": [approved]})
-    sent = {"tools": [HOSTILE], "prune": True}
-    report = holding.post("/v1/tools", json=sent).json()
-    assert (report["removed"], len(report["quarantined"])) == (1, 1)
-    assert holding.get("/v1/tools/evil/helper").json()["description"] == "Adds."
+@pytest.mark.parametrize("prune", [False, True])
+def test_an_old_text_is_not_served_while_a_hostile_one_is_held(holding, approver, prune):
+    old = {**HOSTILE, "description": "Adds."}
+    assert holding.post("/v1/tools", json={"tools": [old]}).json()["added"] == 1
+    report = holding.post("/v1/tools", json={"tools": [HONEST, HOSTILE], "prune": prune}).json()
+    assert report["ids"]["removed"] == ["evil/helper"]
+    assert [each["tool_id"] for each in report["quarantined"]] == ["evil/helper"]
+    assert holding.get("/v1/tools/evil/helper").status_code == 404
+    assert judge(approver).status_code == 204
+    assert holding.get("/v1/tools/evil/helper").json()["description"] == HOSTILE["description"]
 
 
 @pytest.mark.parametrize("verdict", ["approve", "reject"])

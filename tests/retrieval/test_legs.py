@@ -36,7 +36,7 @@ def ask(
     rows = None if clauses is None else DENSE.encode_documents(clauses)
     lexical = LEXICAL.encode_query(words)
     query = EncodedQuery(text, DENSE.encode_query(text), lexical, (), rows)
-    return Legs(store, query, where, scope, depth).candidates(set())
+    return Legs(store, query, where, scope, depth).candidates()
 
 
 @pytest.mark.parametrize("depth", [1, 20])

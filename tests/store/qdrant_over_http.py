@@ -1,7 +1,9 @@
 """A server on loopback that speaks Qdrant's HTTP, answered by qdrant-client's local mode.
 
 It parses what arrives with the client's own models, which refuse unknown fields, so that a
-request which is not Qdrant's fails; it records every request; and it misbehaves when told to.
+request which is not Qdrant's fails; it records every request; and it misbehaves when told to
+(`qdrant_faults.json` has the faults of a real server and of a cluster, by name). As there, points
+of one score come in any order.
 With a URL in `QDRANT_DOUBLE_URL` a real server answers in place of local mode (`make test-qdrant`);
 every double begins by removing what that server holds.
 """
@@ -10,12 +12,15 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from weakref import WeakKeyDictionary
@@ -24,7 +29,7 @@ import httpx
 from pydantic import BaseModel, TypeAdapter
 from qdrant_client import QdrantClient, models
 
-VERSION = "1.19.1"
+TITLE, VERSION = "qdrant - vector search engine", "1.19.1"
 
 Call = Callable[[QdrantClient, str, Any], Any]
 
@@ -58,9 +63,46 @@ class Reply:
 CLOSE = Reply(0)
 HANG = Reply(-1)
 
+FAULTS: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).with_name("qdrant_faults.json").read_text(encoding="utf-8")
+)
+
+
+def fault(name: str) -> Reply:
+    """The answer of a server with this fault."""
+    status, words, is_json = (FAULTS[name][key] for key in ("status", "words", "is_json"))
+    return _refusal(status, words) if is_json else Reply(status, words)
+
+
+MAX_VECTOR_SIZE = 65_536
+
+
+class RefusedError(Exception):
+    """A request that a server refuses, with its status and words."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+
+    @classmethod
+    def of(cls, error: Exception) -> RefusedError:
+        """The refusal for an error of local mode."""
+        words = str(error.args[0]) if error.args else ""
+        if "already exists" in words:
+            return cls(409, f"Wrong input: {words}!")
+        if "not found" in words.lower():
+            return cls(404, f"Not found: {words}")
+        return cls(400, f"Bad request: {error}")
+
 
 def _create(client: QdrantClient, name: str, body: Any) -> bool:
     wanted = models.CreateCollection.model_validate(body)
+    for vector in (wanted.vectors or {}).values() if isinstance(wanted.vectors, dict) else ():
+        if vector.size > MAX_VECTOR_SIZE:
+            words = f"vectors.?.size: value {vector.size} invalid, must be from 1 to 65536"
+            raise RefusedError(422, f"Validation error in JSON body: [{words}]")
+    if client.collection_exists(name):
+        raise RefusedError(409, f"Wrong input: Collection `{name}` already exists!")
     if wanted.sharding_method == models.ShardingMethod.CUSTOM:
         SHARDS.setdefault(client, {})[name] = []
     return client.create_collection(
@@ -85,6 +127,8 @@ def _live(client: QdrantClient, name: str) -> str:
 
 
 def _make_shard(client: QdrantClient, name: str, body: Any) -> bool:
+    if not PEERS.get(client, 1):
+        raise RefusedError(405, "Qdrant is running in standalone mode")
     key, keys = str(models.CreateShardingKey.model_validate(body).shard_key), SHARDS[client]
     if key in keys[_live(client, name)]:
         raise ValueError(f"Shard key {key!r} already exists")
@@ -105,7 +149,9 @@ def _require_shard(client: QdrantClient, name: str, shard: Any) -> None:
     if (keys is None) is not (asked is None):
         raise ValueError("Shard key not specified" if asked is None else "Shard key not expected")
     if asked is not None and not {asked["target"], asked["fallback"]} & set(keys or ()):
-        raise ValueError(f"Shard key {asked['target']!r} not found")
+        target, fallback = json.dumps(asked["target"]), json.dumps(asked["fallback"])
+        words = f"Neither target shard key {target} nor fallback shard key {fallback} exist"
+        raise RefusedError(404, f"Not found: {words} not found")
 
 
 def _remove(client: QdrantClient, name: str, body: Any) -> bool:
@@ -125,7 +171,7 @@ def _update_metadata(client: QdrantClient, name: str, body: Any) -> bool:
 
 def _index(client: QdrantClient, name: str, body: Any) -> models.UpdateResult:
     wanted = models.CreateFieldIndex.model_validate(body)
-    INDEXED.setdefault(client, set()).add((name, wanted.field_name))
+    INDEXED.setdefault(client, set()).add((_live(client, name), wanted.field_name))
     return models.UpdateResult(operation_id=0, status=models.UpdateStatus.COMPLETED)
 
 
@@ -136,7 +182,13 @@ def _upsert(client: QdrantClient, name: str, body: Any) -> models.UpdateResult:
 
 def _update_vectors(client: QdrantClient, name: str, body: Any) -> models.UpdateResult:
     _require_shard(client, name, body.get("shard_key"))
-    return client.update_vectors(name, models.UpdateVectors.model_validate(body).points)
+    points = models.UpdateVectors.model_validate(body).points
+    there = {record.id for record in client.retrieve(name, [point.id for point in points])}
+    known = [point for point in points if point.id in there]
+    done = client.update_vectors(name, known) if known else None
+    if missing := [point.id for point in points if point.id not in there]:
+        raise RefusedError(404, f"Not found: No point with id {missing[0]} found")
+    return done or models.UpdateResult(operation_id=0, status=models.UpdateStatus.COMPLETED)
 
 
 def _delete(client: QdrantClient, name: str, body: Any) -> models.UpdateResult:
@@ -145,7 +197,12 @@ def _delete(client: QdrantClient, name: str, body: Any) -> models.UpdateResult:
 
 
 def _query(client: QdrantClient, name: str, body: Any) -> Any:
-    return client.query_batch_points(name, models.QueryRequestBatch.model_validate(body).searches)
+    searches = models.QueryRequestBatch.model_validate(body).searches
+    answers = client.query_batch_points(name, searches)
+    for search, answer in zip(searches, answers, strict=True):
+        if search.query is not None:
+            answer.points.sort(key=lambda hit: (-hit.score, random.random()))
+    return answers
 
 
 def _retrieve(client: QdrantClient, name: str, body: Any) -> list[models.Record]:
@@ -170,6 +227,9 @@ def _scroll(client: QdrantClient, name: str, body: Any) -> dict[str, Any]:
         order_by=wanted.order_by,
         with_payload=True if wanted.with_payload is None else wanted.with_payload,
     )
+    if isinstance(wanted.order_by, models.OrderBy):
+        by, sign = wanted.order_by.key, -1 if wanted.order_by.direction == "desc" else 1
+        points.sort(key=lambda record: (sign * (record.payload or {})[by], random.random()))
     return {"points": points, "next_page_offset": offset}
 
 
@@ -181,12 +241,17 @@ def _count(client: QdrantClient, name: str, body: Any) -> models.CountResult:
 def _facet(client: QdrantClient, name: str, body: Any) -> models.FacetResponse:
     wanted = models.FacetRequest.model_validate(body)
     _require_index(client, name, wanted.key)
-    return client.facet(name, wanted.key, wanted.filter, limit=wanted.limit or 10)
+    limit = wanted.limit or 10
+    found = client.facet(name, wanted.key, wanted.filter, limit=limit).hits
+    every = client.facet(name, wanted.key, None, limit=limit).hits
+    rest = {hit.value for hit in every} - {hit.value for hit in found}
+    hits = [*found, *(models.FacetValueHit(value=value, count=0) for value in sorted(rest))]
+    return models.FacetResponse(hits=hits[:limit])
 
 
 def _require_index(client: QdrantClient, name: str, field: str) -> None:
-    if (name, field) not in INDEXED.get(client, set()):
-        raise ValueError(f"No index for {field!r}")
+    if (_live(client, name), field) not in INDEXED.get(client, set()):
+        raise RefusedError(400, f"Bad request: No index for {field!r}")
 
 
 ROUTES: dict[tuple[str, str], Call] = {
@@ -225,7 +290,7 @@ PEERS: WeakKeyDictionary[QdrantClient, int] = WeakKeyDictionary()
 """Number of nodes, 1 unless stated; 0 for a server without cluster mode."""
 
 ROOTS: dict[tuple[str, str], Call] = {
-    ("GET", "/"): lambda client, name, body: {"title": "qdrant", "version": VERSION},
+    ("GET", "/"): lambda client, name, body: {"title": TITLE, "version": VERSION},
     ("GET", "/cluster"): _nodes,
     ("GET", "/aliases"): lambda client, name, body: {"result": client.get_aliases()},
     ("GET", "/collections"): lambda client, name, body: {"result": client.get_collections()},
@@ -250,11 +315,18 @@ class LocalQdrant:
             self.client = QdrantClient(":memory:")
         self.unready = 0
         """Number of looks at a collection that meet a node which does not have it yet."""
+        self.delay_s = 0.0
+        """Time on the way to the server and back."""
         self.requests: list[Request] = []
         self.misbehave: list[Reply] = []
         self.url = ""
         self.released = threading.Event()
         self._lock = threading.Lock()
+
+    @property
+    def is_real(self) -> bool:
+        """True where a real server answers."""
+        return self._real_url is not None
 
     def answer(self, request: Request) -> Reply:
         """Record the request and answer it."""
@@ -293,8 +365,11 @@ class LocalQdrant:
                 answer = {"result": route(self.client, found[1], request.body)}
             else:
                 return _refusal(404, f"no route {request.method} {request.path}")
-        except (ValueError, KeyError) as refused:
-            return _refusal(400, f"Bad request: {refused}")
+        except RefusedError as refused:
+            return _refusal(refused.status, str(refused))
+        except (ValueError, KeyError) as error:
+            refused = RefusedError.of(error)
+            return _refusal(refused.status, str(refused))
         text = _JSON.dump_json({"status": "ok", "time": 0.0, **answer}, fallback=_plain)
         return Reply(200, text.decode())
 
@@ -319,6 +394,7 @@ def _handler(server: LocalQdrant) -> type[BaseHTTPRequestHandler]:
             size = int(self.headers.get("Content-Length", 0))
             body = self.rfile.read(size)
             url = urlsplit(self.path)
+            time.sleep(server.delay_s)
             reply = server.answer(
                 Request(
                     method=self.command,

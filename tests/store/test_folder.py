@@ -61,7 +61,7 @@ def test_a_missing_document_is_damage(tmp_path):
 
 def test_a_lock_names_its_holder_and_is_free_again_after_release(tmp_path):
     lock = lock_folder(tmp_path)
-    with pytest.raises(StoreLockedError, match=f"{tmp_path}.*process {os.getpid()}"):
+    with pytest.raises(StoreLockedError, match=f"{tmp_path}.*process {os.getpid()}.*--url"):
         lock_folder(tmp_path)
     (tmp_path / "crib.lock.pid").write_text("scribble")
     with pytest.raises(StoreLockedError, match="in use by another process"):

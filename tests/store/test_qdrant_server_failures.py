@@ -260,7 +260,7 @@ def test_a_collection_that_another_process_made_meanwhile_is_used() -> None:
 
 def test_a_collection_that_cannot_be_made_is_told_in_the_servers_words() -> None:
     layout = replace(LAYOUT, dense={"description": 100_000})
-    words = r"refused making the collection .*Must be from 1 to"
+    words = r"refused making the collection .*must be from 1 to"
     with running() as server, pytest.raises(StoreError, match=words):
         ServerStore.open(server.url, layout)
 

@@ -256,7 +256,7 @@ def approve(
         judging = _in_store(place, namespace or DEFAULT_NAMESPACE, settings)
     else:
         judging = _by_service(service, namespace or settings.namespace, settings)
-    with judging as (held, release, forget):
+    with judging as (held, release, forget, served):
         if show or not (tools or everything):
             _show(held, json=json)
             return
@@ -267,33 +267,49 @@ def approve(
         else:
             _require_seen(chosen, frozenset(digest or _typed_digests(chosen, json=json)))
             if service is None:
-                _lock_approved(lock, settings, chosen)
+                _lock_approved(lock, settings, chosen, served)
             for each in chosen:
                 release(each)
     done = "rejected" if reject else "approved"
     print_either({done: [each.tool_id for each in chosen]}, f"{len(chosen)} {done}", json=json)
 
 
-Judging: TypeAlias = tuple[Sequence[Held], Callable[[Held], None], Callable[[str], None]]
-"""Held tools, the function that approves one, and the function that rejects one by its id."""
+Judging: TypeAlias = tuple[
+    Sequence[Held], Callable[[Held], None], Callable[[str], None], Callable[[str], bool]
+]
+"""Held tools, and functions: approve one, reject one by its id, tell if any of a server is served."""
 
 
 @contextmanager
 def _in_store(place: str, namespace: str, settings: Settings) -> Generator[Judging]:
     with closing(build.open_records_db(place, settings)) as records_db:
         quarantine = Quarantine(records_db, namespace)
-        yield quarantine.list(), quarantine.release, quarantine.reject
+        held = quarantine.list()
+        ids = {each.tool_id for each in held}
+        yield (
+            held,
+            quarantine.release,
+            quarantine.reject,
+            lambda server: not ids.issuperset(quarantine.first_digests(server) or ()),
+        )
 
 
 @contextmanager
 def _by_service(url: str, namespace: str | None, settings: Settings) -> Generator[Judging]:
     with remote_crib(url, settings.model_copy(update={"namespace": namespace})) as crib:
         held = crib.held_tools()
-        yield held, lambda each: crib.approve_tool(each.tool_id, each.digest), crib.reject_tool
+        yield (
+            held,
+            lambda each: crib.approve_tool(each.tool_id, each.digest),
+            crib.reject_tool,
+            lambda _: False,
+        )
 
 
 def _approval_store(store: str | None, settings: Settings) -> str:
     if store is not None:
+        if not (build.is_url(store) or Path(store).is_dir()):
+            raise StoreError(f"there is no store in {store}; name the one that holds tools back")
         return store
     return GATEWAY_STORE if Path(GATEWAY_STORE).is_dir() else settings.store
 
@@ -341,10 +357,22 @@ def _require_seen(chosen: Sequence[Held], digests: frozenset[str]) -> None:
             )
 
 
-def _lock_approved(lock: Path | None, settings: Settings, chosen: Sequence[Held]) -> None:
-    """Lock what was approved: in the file that was named, or where its server is locked already."""
+def _lock_approved(
+    lock: Path | None, settings: Settings, chosen: Sequence[Held], served: Callable[[str], bool]
+) -> None:
+    """Lock what was approved: in the file that was named, or where its server is locked already.
+
+    Raises:
+        QueryError: the file would lock a server without its tools that are served.
+    """
     file = LockFile(lock or Path(settings.gateway.lock))
     locked = file.servers()
+    for server in sorted({each.server for each in chosen} - locked):
+        if lock is not None and served(server):
+            raise QueryError(
+                f"{lock} does not lock {server!r} yet, and would hold back its other tools: start "
+                f"the gateway once with --lock {lock}, or approve without --lock"
+            )
     specs = [each.spec for each in chosen if lock is not None or each.server in locked]
     if specs:
         file.approve(specs)

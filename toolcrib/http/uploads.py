@@ -114,7 +114,7 @@ async def read_upload(
     async for piece in request.stream():
         context.extend(service.timeout_s)
         found += await context.run(lambda piece=piece: list(upload.lines(piece)))
-    return found + list(upload.lines(b"\n"))
+    return found + await context.run(lambda: list(upload.lines(b"\n")))
 
 
 def in_parts(lines: Sequence[Line]) -> list[list[Line]]:
@@ -122,21 +122,18 @@ def in_parts(lines: Sequence[Line]) -> list[list[Line]]:
     groups: dict[Hashable, list[Line]] = {}
     for line in lines:
         groups.setdefault(line.name, []).append(line)
-    # A single part keeps its order.
-    wholes = [lines] if _is_part(lines) else groups.values()
     parts: list[list[Line]] = [[]]
-    for group in wholes:
-        if parts[-1] and not _is_part([*parts[-1], *group]):
+    part_bytes = 0
+    for group in groups.values():
+        group_bytes = sum(len(line.content) for line in group)
+        is_full = len(parts[-1]) + len(group) > MAX_PART_ENTRIES
+        if parts[-1] and (is_full or part_bytes + group_bytes > MAX_PART_BYTES):
             parts.append([])
+            part_bytes = 0
         parts[-1] += group
-    return parts
-
-
-def _is_part(lines: Sequence[Line]) -> bool:
-    return (
-        len(lines) <= MAX_PART_ENTRIES
-        and sum(len(line.content) for line in lines) <= MAX_PART_BYTES
-    )
+        part_bytes += group_bytes
+    # A single part keeps its order.
+    return parts if len(parts) > 1 else [list(lines)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from toolcrib.encoders.base import DenseEncoder, SparseVector
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import SourceError, SpecError
+from toolcrib.errors import SourceError, SpecError, StoreError
 from toolcrib.indexers.name_prefixes import NamePrefixes, in_groups, scope_group, shared_prefixes
 from toolcrib.indexers.points import (
     PASSAGE_TERMS,
@@ -160,7 +160,15 @@ Entry: TypeAlias = tuple[str, ToolSpec | Refusal]
 """Source of a tool, and the tool or the reason why it is refused."""
 
 Screen: TypeAlias = Callable[[Iterable[Entry]], list[Entry]]
-"""Replaces entries that may not be indexed by refusals."""
+"""Replaces entries that may not be indexed by refusals, or leaves them out."""
+
+
+class _Member(NamedTuple):
+    """Tool as a member of its group."""
+
+    group: str
+    name: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +178,10 @@ class _StoredTool(_Stored):
     name: str
     group: str
     enriched: bool
+
+    @property
+    def member(self) -> _Member:
+        return _Member(self.group, self.name, self.digest)
 
 
 def _stored_tools(store: Store, filters: Iterable[Filter | None]) -> dict[str, _StoredTool]:
@@ -191,6 +203,9 @@ def _stored_tools(store: Store, filters: Iterable[Filter | None]) -> dict[str, _
 
 IDS_PER_REQUEST, GROUPS_PER_REQUEST = 1_000, 64
 
+MAX_SETTLING_PASSES = 10
+"""Looks for tools of other processes; who still writes then looks after that."""
+
 
 def _with_ids(ids: Iterable[str]) -> Iterator[Filter]:
     """Filters for the points of these ids, also where another id has the same number."""
@@ -208,6 +223,10 @@ def _group(spec: ToolSpec) -> str:
     return scope_group({**fields, "safety_tags": spec.all_safety_tags})
 
 
+def _member(spec: ToolSpec) -> _Member:
+    return _Member(_group(spec), spec.name, _state(spec.digest, spec.all_safety_tags))
+
+
 class ToolSync:
     """Brings a store of tools up to date with the entries of readers."""
 
@@ -223,23 +242,26 @@ class ToolSync:
         self,
         entries: Iterable[Entry],
         *,
+        held: Sequence[ToolSpec] = (),
         prune: bool = False,
         prune_server: str | None = None,
         progress: Listener = ignore,
     ) -> IndexReport:
         """Write what is new or changed and report every id.
 
-        `prune` also removes tools that no entry names (of `prune_server` only, when given), and
-        lets a skill take such a tool's id, or the reverse. Nothing is removed while any entry is
-        refused: it may stand for one of these tools. `progress` is called after each page, when its
-        tools are durable.
+        Older texts of `held` tools are removed. `prune` also removes tools that no entry names (of
+        `prune_server` only, when given), and lets a skill take such a tool's id, or the reverse.
+        Nothing is pruned while any entry is refused: it may stand for one of these tools.
+        `progress` is called after each page, when its tools are durable.
 
         Raises:
             StoreError: the store refused; what was reported before is durable.
         """
         entries = list(entries)
-        ids = (item.id for _, item in entries if isinstance(item, ToolSpec))
+        ids = [item.id for _, item in entries if isinstance(item, ToolSpec)]
+        ids += [spec.id for spec in held]
         known = _stored_tools(self._store, [None] if prune else _with_ids(ids))
+        withdrawn = {i.id for i in held if i.id in known and known[i.id].kind == i.kind}
         found = self._with_enrichments(entries, known)
         listed = {(item.id, item.kind) for _, item in found if isinstance(item, ToolSpec)}
         gone = {
@@ -248,8 +270,9 @@ class ToolSync:
             if prune and prune_server in (None, tool.server) and (tool_id, tool.kind) not in listed
         }
         plan = _diff(found, known, gone)
+        plan.removed.extend(sorted(withdrawn))
         if prune:
-            plan.prune(gone - plan.items.keys(), "tools")
+            plan.prune(gone - withdrawn - plan.items.keys(), "tools")
         else:
             known = self._with_groups(known, plan)
         before = NamePrefixes.from_meta(self._store.read_meta())
@@ -264,6 +287,8 @@ class ToolSync:
             self._reweigh(prefixes, drafts)
             settled = replace(prefixes, stale=frozenset())
             self._store.write_meta(settled.changes_since(prefixes))
+        if self._store.is_remote:
+            self._settle({tool_id: tool.member for tool_id, tool in known.items()}, plan)
         self._store.optimise()
         return plan.report()
 
@@ -275,6 +300,32 @@ class ToolSync:
         filters = map(in_groups, pages(sorted(groups - {""}), GROUPS_PER_REQUEST))
         members = _stored_tools(self._store, filters)
         return {**{i: tool for i, tool in members.items() if tool.group in groups}, **known}
+
+    def _settle(self, before: Mapping[str, _Member], plan: _Plan[ToolSpec]) -> None:
+        """Weigh anew the groups that other processes wrote to during a run, until none did.
+
+        Each run looks after its last write: of runs at one time, the last one sees all tools.
+        """
+        expected = {i: each for i, each in before.items() if i not in plan.removed}
+        written = (plan.items[tool_id] for tool_id in (*plan.added, *plan.changed))
+        expected |= {spec.id: _member(spec) for spec in written}
+        groups = {each.group for each in (*before.values(), *expected.values())} - {""}
+        for _ in range(MAX_SETTLING_PASSES):
+            filters = map(in_groups, pages(sorted(groups), GROUPS_PER_REQUEST))
+            stored = _stored_tools(self._store, filters)
+            found = {i: tool.member for i, tool in stored.items() if tool.group in groups}
+            others = set(found.items()) ^ {e for e in expected.items() if e[1].group in groups}
+            moved = {each.group for _, each in others}
+            if not moved:
+                return
+            names = {(each.group, each.name) for each in found.values() if each.group in moved}
+            shared = shared_prefixes(sorted(names), self._lexical)
+            prefixes = NamePrefixes(shared, frozenset(moved))
+            self._store.write_meta(prefixes.changes_since(NamePrefixes()))
+            self._reweigh(prefixes, ())
+            settled = replace(prefixes, stale=frozenset())
+            self._store.write_meta(settled.changes_since(prefixes))
+            expected = found
 
     def _prefixes(
         self, before: NamePrefixes, plan: _Plan[ToolSpec], known: Mapping[str, _StoredTool]
@@ -301,7 +352,17 @@ class ToolSync:
         }
         for page in pages(list(stale), ITEMS_PER_PAGE):
             vectors = {number: self._lexical_vector(stale[number], prefixes) for number in page}
+            self._set_vectors(vectors)
+
+    def _set_vectors(self, vectors: Mapping[int, SparseVector]) -> None:
+        """Replace lexical vectors, but for tools that another process removes meanwhile."""
+        try:
             self._store.set_sparse("lexical", vectors)
+        except StoreError:
+            there = {record.id for record in self._store.retrieve(list(vectors))}
+            if len(there) == len(vectors):
+                raise
+            self._store.set_sparse("lexical", {i: vectors[i] for i in there})
 
     def _lexical_vector(self, payload: Mapping[str, Any], prefixes: NamePrefixes) -> SparseVector:
         prefix = prefixes.of(scope_group(payload))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -158,11 +158,13 @@ class HybridRetriever:
         query: str | EncodedQuery | None,
         options: SearchOptions,
         plan: SearchPlan = FULL_PLAN,
+        *,
+        read: dict[int, Record] | None = None,
     ) -> FindResult:
         """Rank the tools that fit a query, best first; ids break ties.
 
         A query from `encode` is not encoded again. The answers to needs are merged; the query
-        fills the places that the needs leave.
+        fills the places that the needs leave. `read` takes the records that were read.
 
         Raises:
             QueryError: `k` < 1, neither a query nor needs, a query of white space only, too many
@@ -172,7 +174,8 @@ class HybridRetriever:
         """
         check_search(query if query is None or isinstance(query, str) else query.text, options)
         if not options.needs:
-            return self._find_one(query or text_to_search(None, options) or "", options, plan)
+            text = query or text_to_search(None, options) or ""
+            return self._find_one(text, options, plan, read)
         one = replace(options, needs=None)
         whole = None if query is None else self._find_one(query, one, plan)
         # A need is a search for what the agent lacks, whole in itself.
@@ -181,11 +184,17 @@ class HybridRetriever:
         return merge_needs(answers, whole, options.k)
 
     def complete(
-        self, found: FindResult, options: SearchOptions, *, authors: bool = True
+        self,
+        found: FindResult,
+        options: SearchOptions,
+        read: Mapping[int, Record],
+        *,
+        authors: bool = True,
     ) -> FindResult:
         """Add the tools that the first ones need or go with, as `bring_linked_tools`.
 
-        Needs already name the steps before: each need keeps its best tool within k.
+        `read`: records that `find` has read. Needs already name the steps before: each need keeps
+        its best tool within k.
 
         Raises:
             StoreError: the store does not answer.
@@ -196,8 +205,8 @@ class HybridRetriever:
         called = Not(HasId(frozenset(map(point_id, found.called)))) if found.called else None
         hits = bring_linked_tools(
             self._store,
-            found.tools,
-            found.query,
+            read,
+            found,
             all_of(from_scope(options.scope), options.where, called),
             shares=self._weights,
             k=options.k,
@@ -325,7 +334,9 @@ class HybridRetriever:
         if follows or self._lifting(plan) is not None:
             depth = max(depth, MAX_LIFTED_TOOLS)
         depth += len(state.called)
-        legs, *sentences = (Legs(self._store, each, limits, allowed, depth) for each in encoded)
+        legs, *sentences = (
+            Legs(self._store, each, limits, allowed, depth, names=each is query) for each in encoded
+        )
         run = self._run(query, legs, watch, plan, explain=options.explain)
         use = self._learned.use if follows and plan.learned else None
         if state.is_step and not follows:
@@ -357,7 +368,11 @@ class HybridRetriever:
         return self._learned.examples if plan.learned and weights.method == "convex" else None
 
     def _find_one(
-        self, query: str | EncodedQuery, options: SearchOptions, plan: SearchPlan
+        self,
+        query: str | EncodedQuery,
+        options: SearchOptions,
+        plan: SearchPlan,
+        read: dict[int, Record] | None = None,
     ) -> FindResult:
         text = query if isinstance(query, str) else query.text
         if not has_words(text):
@@ -376,6 +391,8 @@ class HybridRetriever:
         assessor = self.assessor if encoded.dense is not None else self.assessor.by_words
         found = self._fuse(run, assessor.head, by_examples=assessor.by_examples)
         ranked = self._rerank(run, found, limit + len(called))
+        if read is not None:
+            read |= run.legs.records
         hits, confidence = self._estimate(run, assessor, ranked, found)
         ordered = self._reorder(run, text, hits)
         hits, lacking = ordered.hits, ranked.lacking + ordered.lacking
@@ -401,12 +418,11 @@ class HybridRetriever:
 
     def _fuse(self, run: _Run, head: Head | None, *, by_examples: bool) -> Candidates:
         """Ask the legs, score with the head, fuse and lift."""
-        named = run.legs.named_points()
-        use, dense = run.use, run.query.dense
+        named, use, dense = run.legs.named, run.use, run.query.dense
         points = set[int]()
         if run.state.is_step:
             points = run.state.points(self._store, run.legs.where, use)
-        candidates = run.legs.candidates(named | points)
+        candidates = run.legs.candidates(points)
         trust = None
         if head is not None and dense is not None:
             known = head.log_probabilities(dense, candidates)
@@ -439,10 +455,10 @@ class HybridRetriever:
         depth = run.reranker.settings.depth if run.reranker else 0
         wanted = max(k, depth)
         if not run.folds:
-            return self._read_hits(run, found, self._records(found, wanted))
+            return self._read_hits(run, found, self._records(run, found, wanted))
         count = wanted + COPIES_LOOKAHEAD
         while True:
-            records = self._records(found, count)
+            records = self._records(run, found, count)
             if len({record.payload["name"] for _, record in records}) == len(records):
                 return self._read_hits(run, found, records[:wanted])
             hits = self._read_hits(run, found, records)
@@ -451,10 +467,10 @@ class HybridRetriever:
                 return folded[:wanted]
             count *= 2
 
-    def _records(self, found: Candidates, count: int) -> list[tuple[Place, Record]]:
+    def _records(self, run: _Run, found: Candidates, count: int) -> list[tuple[Place, Record]]:
         """First `count` places and those that tie with the last, each with its record."""
         places = {place.point: place for place in found.first(count)}
-        fetched = [(places[each.id], each) for each in self._store.retrieve(list(places))]
+        fetched = [(places[each.id], each) for each in run.legs.read(list(places))]
         fetched.sort(key=lambda pair: (pair[0].level, pair[1].payload["id"]))
         return fetched
 

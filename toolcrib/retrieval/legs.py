@@ -7,10 +7,11 @@ combination needs all scores. The second search costs a tenth of a millisecond.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from toolcrib.encoders.base import FloatArray, SparseVector, from_text, to_text
 from toolcrib.numerics import log_softmax
 from toolcrib.retrieval.fusion import LegScores
-from toolcrib.store.base import LegQuery, Scored, Store, point_id
+from toolcrib.store.base import LegQuery, Listing, Record, Scored, Store, point_id
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
 from toolcrib.text import squeeze
 
@@ -29,6 +30,8 @@ were the same on the development splits, to a hundredth of nDCG@10."""
 
 TINY = 1e-12
 MAX_NAMED = 50
+MAX_READ_AHEAD_POINTS = 64
+_NO_POINT = -1
 MAX_NAME_CHARS = 200
 MAX_NAME_WORDS = 8
 """Longer queries are sentences, in which only identifiers can be names."""
@@ -165,7 +168,7 @@ class Legs:
 
     `where` holds for every leg. `idf_corpus`, the caller's scope, limits the count of word
     frequencies, so that tools out of scope change no score. `hints`: the points have examples and
-    anti-patterns, as tools do and passages do not.
+    anti-patterns, as tools do and passages do not. `names`: the query may call tools by name.
     """
 
     def __init__(
@@ -177,13 +180,17 @@ class Legs:
         depth: int = MIN_LEG_CANDIDATES,
         *,
         hints: bool = True,
+        names: bool = True,
     ) -> None:
         self._store = store
         self.where = where
         self.scope = idf_corpus
         self._depth = depth
-        self._naming = query.naming or query.text
+        self._names = name_keys(query.naming or query.text) if hints and names else set[str]()
         self._hints = hints
+        self._records = dict[int, Record]()
+        # Within a scope each search counts words anew: a folder is slow to count them twice.
+        self._counts_apart = idf_corpus is not None and not store.is_remote
         self._questions = {
             name: LegQuery(name, query.dense, depth, where)
             for name in (("dense", "examples") if hints else ("dense",))
@@ -199,24 +206,42 @@ class Legs:
                 "lexical", query.lexical, depth, where, idf_corpus
             )
 
-    def named_points(self) -> set[int]:
+    @property
+    def named(self) -> set[int]:
         """Points of tools that the query calls by exact name or id."""
-        keys = name_keys(self._naming)
-        if not keys:
-            return set()
-        called = all_of(AnyOf("name_key", sorted(keys)), self.where)
-        return {each.id for each in islice(self._store.scroll(called, ()), MAX_NAMED)}
+        return self._first[1]
 
-    def candidates(self, named: set[int]) -> dict[int, LegScores]:
-        """Scores by leg of every point that a leg found or that was named."""
+    @cached_property
+    def _first(self) -> tuple[dict[str, dict[int, float]], set[int]]:
+        """Scores by leg, best first, and the named points: one question to the store."""
+        asked = {**self._questions, **self._clauses}
+        if self._counts_apart:
+            asked.pop("lexical", None)
+        called = all_of(AnyOf("name_key", sorted(self._names)), self.where)
+        listings = [Listing(called, MAX_NAMED)] if self._names else []
+        found, listed = self._store.search_and_list(list(asked.values()), listings)
+        scores = {leg: dict(hits) for leg, hits in zip(asked, found, strict=True)}
+        return scores, {record.id for record in chain(*listed)}
+
+    def read(self, points: Sequence[int]) -> list[Record]:
+        """Records of points in their order; those read ahead are not asked for again."""
+        missing = [point for point in points if point not in self._records]
+        if missing:
+            self._records |= {record.id: record for record in self._store.retrieve(missing)}
+        return [self._records[point] for point in points if point in self._records]
+
+    @property
+    def records(self) -> Mapping[int, Record]:
+        """All records that were read, by point."""
+        return self._records
+
+    def candidates(self, more: AbstractSet[int] = frozenset()) -> dict[int, LegScores]:
+        """Scores by leg of every point that a leg found, that is named, or that is in `more`."""
         questions = {**self._questions, **self._clauses}
-        # Within a scope each search counts words anew, which is slow: one batch has both searches.
-        counted = None if self.scope is None else questions.pop("lexical", None)
-        brought = self._ask(list(questions.values()))
-        found = dict(zip(questions, brought, strict=True))
-        scores = {leg: dict(hits) for leg, hits in found.items()}
-        points = set[int](named).union(*scores.values())
-        if counted is not None:
+        scores = dict(self._first[0])
+        points = self.named.union(more, *scores.values())
+        if self._counts_apart and (counted := questions.pop("lexical", None)):
+            # One batch has both searches.
             only = replace(counted, limit=max(len(points), 1), where=HasId(frozenset(points)))
             scores["lexical"] = dict(chain.from_iterable(self._ask([counted, only])))
             points |= scores["lexical"].keys()
@@ -256,7 +281,18 @@ class Legs:
                 asked[leg] = LegQuery(
                     question.using, question.vector, len(missing), only, question.idf_corpus
                 )
-        return dict(zip(asked, self._ask(list(asked.values())), strict=True))
+        found, read = self._store.search_and_list(list(asked.values()), self._ahead(scores))
+        self._records |= {record.id: record for record in chain(*read)}
+        return dict(zip(asked, found, strict=True))
+
+    def _ahead(self, scores: dict[str, dict[int, float]]) -> list[Listing]:
+        """Listing of the likeliest tools: named ones, then the best of each leg in turn."""
+        if not (self._hints and self._store.is_remote):
+            return []
+        in_turn = chain.from_iterable(zip_longest(*scores.values(), fillvalue=_NO_POINT))
+        found = dict.fromkeys(chain(self.named, in_turn))
+        likely = frozenset(islice((p for p in found if p != _NO_POINT), MAX_READ_AHEAD_POINTS))
+        return [Listing(HasId(likely), len(likely), None)] if likely else []
 
     def _ask(self, questions: Sequence[LegQuery]) -> list[list[Scored]]:
         return self._store.search(questions) if questions else []

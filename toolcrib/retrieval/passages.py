@@ -45,7 +45,7 @@ class PassageRetriever:
         # A passage answers a whole question, not a clause.
         whole = replace(query, clauses=None)
         legs = Legs(self._store, whole, where, where, max(MIN_LEG_PASSAGES, k), hints=False)
-        candidates = legs.candidates(set())
+        candidates = legs.candidates()
         terms = max(1, query.lexical.indices.size)
         fused = {point: self._fused(scores, terms) for point, scores in candidates.items()}
         # Passages that tie with the last are fetched too: the id breaks the tie, not the point.

@@ -14,11 +14,11 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
-from toolcrib.records import ToolHit, ToolLink, ToolLinks, ToolSpec
+from toolcrib.records import FindResult, ToolHit, ToolLink, ToolLinks, ToolSpec
 from toolcrib.records.answers import with_ranks
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import ENABLED
-from toolcrib.store.base import Record, Store, point_id
+from toolcrib.store.base import Listing, Record, Store, point_id
 from toolcrib.store.filters import YIELDS_FIELD, AnyOf, Equals, Filter, Or, all_of
 from toolcrib.store.payload import (
     LinkFacts,
@@ -155,6 +155,7 @@ MAX_PROVIDERS = 200
 """Providers of one search: hundreds of tools may give a user."""
 
 _LINKS = ("id", "name_key", "server", "requires", "provides", "links")
+_PROVIDER = (*_LINKS, "spec")
 
 _WORD = re.compile(r"[\w#@]+(?:-[\w]+)*")
 _EVERYDAY = re.compile(
@@ -176,7 +177,7 @@ _CAPITAL_HANDLES = frozenset({"symbol", "ticker", "code"})
 
 @dataclass(frozen=True, slots=True)
 class _LinkedTool:
-    """A tool with the facts of its links."""
+    """A tool with the facts of its links, and its record."""
 
     id: str
     server: str
@@ -184,13 +185,14 @@ class _LinkedTool:
     requires: tuple[str, ...]
     provides: frozenset[str]
     links: LinkFacts
+    record: Record
 
     @classmethod
     def from_record(cls, record: Record) -> _LinkedTool:
         own = record.payload
         keys, provides = frozenset(own["name_key"]), frozenset(own["provides"])
         links = LinkFacts.from_payload(own)
-        return cls(own["id"], own["server"], keys, tuple(own["requires"]), provides, links)
+        return cls(own["id"], own["server"], keys, tuple(own["requires"]), provides, links, record)
 
 
 class _Demand(NamedTuple):
@@ -210,8 +212,8 @@ class _Demand(NamedTuple):
 
 def bring_linked_tools(
     store: Store,
-    hits: Sequence[ToolHit],
-    query: str,
+    read: Mapping[int, Record],
+    found: FindResult,
     limits: Filter | None,
     *,
     shares: FusionWeights,
@@ -225,15 +227,20 @@ def bring_linked_tools(
     score of its own; `needed_for` or `goes_with` names the consumer. It may push out the last of
     `k`, but no tool that the query calls by name; providers of the first tool stay. A successor
     takes the place of the deprecated tool, which comes right behind. Without `authors` the
-    requirements of authors are left out. `learned` are further companions. Hits are ranked anew.
+    requirements of authors are left out. `learned` are further companions. Records in `read` are
+    not read again. Hits are ranked anew.
 
     Raises:
         StoreError: the store does not answer.
     """
+    hits, query = found.tools, found.query
     share = {"needed_for": shares.prerequisites, "goes_with": shares.companions}
     if not hits or not any(share.values()):
         return list(hits)
-    records = store.retrieve([point_id(hit.id) for hit in hits])
+    points = [point_id(hit.id) for hit in hits]
+    missing = [point for point in points if point not in read]
+    records = [read[point] for point in points if point in read]
+    records += store.retrieve(missing) if missing else []
     own = {each.id: each for each in map(_LinkedTool.from_record, records)}
     chosen = [own[hit.id] for hit in hits[:COMPANION_CONSUMERS] if hit.id in own]
     open_demands = [
@@ -247,7 +254,7 @@ def bring_linked_tools(
     if not demands and not succeeded:
         return list(hits)
     siblings = _siblings(store, demands, [own[hit.id] for hit in succeeded], limits)
-    ranking = _Ranking(list(hits), store)
+    ranking = _Ranking(list(hits), siblings)
     for hit in succeeded:
         ranking.succeed(hit, _successor(own[hit.id], siblings))
     for demand in demands:
@@ -352,7 +359,9 @@ def _siblings(
         AnyOf("name_key", sorted({name.casefold() for name in stated})),
     )
     meets = Or(all_of(meets, AnyOf("server", sorted(servers))) or meets, *anywhere)
-    return list(islice(_linked(store, all_of(meets, ENABLED, limits)), MAX_PROVIDERS))
+    listing = Listing(all_of(meets, ENABLED, limits), MAX_PROVIDERS, _PROVIDER)
+    _, (found,) = store.search_and_list((), [listing])
+    return [*map(_LinkedTool.from_record, found)]
 
 
 def _provider(demand: _Demand, siblings: Iterable[_LinkedTool]) -> _LinkedTool | None:
@@ -484,9 +493,9 @@ def _with_providers(
 class _Ranking:
     """Ranking of hits into which successors, providers and companions are inserted."""
 
-    def __init__(self, hits: list[ToolHit], store: Store) -> None:
+    def __init__(self, hits: list[ToolHit], siblings: Sequence[_LinkedTool]) -> None:
         self._hits = hits
-        self._store = store
+        self._siblings = {each.id: each for each in siblings}
         self._first = hits[0].id
         self._named = sum(hit.score >= 1 for hit in hits)
         self._brought = 0
@@ -543,8 +552,7 @@ class _Ranking:
     def _take(self, place: int, tool_id: str) -> ToolHit:
         if place < len(self._hits):
             return self._hits.pop(place)
-        (record,) = self._store.retrieve([point_id(tool_id)])
-        return ToolHit(0, 0.0, read_tool(record.payload))
+        return ToolHit(0, 0.0, read_tool(self._siblings[tool_id].record.payload))
 
     def _mark(self, place: int, demand: _Demand) -> None:
         hit = self._hits[place]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Literal
 
 from toolcrib.records import FindResult, Message, Route, ToolHit, ToolSpec, Turn
@@ -18,7 +17,7 @@ from toolcrib.retrieval.options import FULL_PLAN, InterleaveSettings, SearchOpti
 from toolcrib.retrieval.prerequisites import required_tools
 from toolcrib.router.budget import Budget
 from toolcrib.router.settings import ToolSettings
-from toolcrib.store.base import Store, point_id
+from toolcrib.store.base import Listing, Record, Store, point_id
 from toolcrib.store.filters import (
     AnyOf,
     Equals,
@@ -32,6 +31,9 @@ from toolcrib.store.filters import (
 from toolcrib.store.payload import read_tool
 
 _ACTIVE = Equals("always_active", value=True)
+
+MAX_LISTED_ACTIVE_TOOLS = 100
+"""Tools that are always active and come with the first request; more take another."""
 
 MIN_MODEL_TIME_S = 0.001
 """Time in which no language model answers."""
@@ -98,8 +100,13 @@ class ToolSelector:
             StoreError: the store does not answer.
         """
         k = self.settings.k if k is None else k
-        if not self._is_small(allowed):
-            return Reach(k, self._active(allowed))
+        most = self.settings.pass_through
+        small = [Listing(all_of(ENABLED, allowed), most + 1)] if most else []
+        active = Listing(all_of(ENABLED, _ACTIVE, allowed), MAX_LISTED_ACTIVE_TOOLS, ("spec",))
+        _, (found, *reached) = self._store.search_and_list((), [active, *small])
+        if not reached or len(reached[0]) > most:
+            is_cut = len(found) == active.limit
+            return Reach(k, self._active(allowed) if is_cut else _specs(found))
         everything = self._specs(allowed)
         return Reach(k, tuple(spec for spec in everything if spec.always_active), everything)
 
@@ -146,21 +153,16 @@ class ToolSelector:
         order = dict.fromkeys((*previous_ids, *(hit.id for hit in hits)))
         return list(with_ranks(known[tool_id] for tool_id in order if tool_id in known))
 
-    def _is_small(self, allowed: Filter | None) -> bool:
-        """True if all tools may be given; reads no more records than that needs."""
-        most = self.settings.pass_through
-        if most == 0:
-            return False
-        records = self._store.scroll(all_of(ENABLED, allowed), ())
-        return len(list(islice(records, most + 1))) <= most
-
     def _active(self, allowed: Filter | None) -> tuple[ToolSpec, ...]:
         return self._specs(all_of(_ACTIVE, allowed))
 
     def _specs(self, where: Filter | None) -> tuple[ToolSpec, ...]:
         """Enabled tools that match, by id."""
-        records = self._store.scroll(all_of(ENABLED, where), ("spec",))
-        return tuple(sorted((read_tool(r.payload) for r in records), key=lambda spec: spec.id))
+        return _specs(self._store.scroll(all_of(ENABLED, where), ("spec",)))
+
+
+def _specs(records: Iterable[Record]) -> tuple[ToolSpec, ...]:
+    return tuple(sorted((read_tool(r.payload) for r in records), key=lambda spec: spec.id))
 
 
 def _cut(hits: list[ToolHit], reach: Reach | None) -> list[ToolHit]:
@@ -259,11 +261,13 @@ class ToolStage:
             task=turn.text if turn.step is not None else None,
         )
 
+        read = dict[int, Record]()
+
         def rank(plan: SearchPlan, options: SearchOptions) -> FindResult:
             # With this minimum a late model is marked; without time it would not be asked.
             max_s = max(MIN_MODEL_TIME_S, budget.room_ms("llm") / 1000)
             plan = replace(plan, rerank=plan.rerank and reranking, model_time_s=max_s)
-            result = self.retriever.find(query, options, plan)
+            result = self.retriever.find(query, options, plan, read=read)
             for stage in ("llm", "rerank"):
                 budget.took(stage, result.took_ms.get(stage, 0.0))
             return result
@@ -277,7 +281,7 @@ class ToolStage:
             elif other := budget.run("interleave", lambda: rank(self._second, same), None):
                 found = interleave(found, other, self._name, seed)
         # Requirements stated by authors come beside the k tools, not among them.
-        found = self.retriever.complete(found, options, authors=False)
+        found = self.retriever.complete(found, options, read, authors=False)
         hits, signals = self._selector.complete(found.tools, allowed, reach)
         if self._settings.append_only:
             hits = self._selector.append_only(shown, hits, allowed)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -95,6 +96,18 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """Request for the first `limit` points that match, by id, with these payload fields.
+
+    None asks for whole payloads.
+    """
+
+    where: Filter | None
+    limit: int
+    fields: tuple[str, ...] | None = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StoreInfo:
     """Facts that `doctor` shows: the engine with its version, its place, the number of points.
 
@@ -137,6 +150,21 @@ class Store(Protocol):
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
         """Answer each query best first, as one round trip where the engine is remote."""
         ...
+
+    @property
+    def is_remote(self) -> bool:
+        """True where each call is a round trip, which costs more than reading ahead."""
+        return False
+
+    def search_and_list(
+        self, queries: Sequence[LegQuery], listings: Sequence[Listing]
+    ) -> tuple[list[list[Scored]], list[list[Record]]]:
+        """Answer queries as `search` and each listing, as one round trip where that is remote."""
+        found = self.search(queries) if queries else []
+        listed = [
+            list(islice(self.scroll(each.where, each.fields), each.limit)) for each in listings
+        ]
+        return found, listed
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
         """Points with these ids and whole payloads, in the ids' order; unknown ids are left out."""

@@ -49,7 +49,10 @@ UNLOCKED_FOLDER_S = 60
 LOGINS_FOLDER = "logins"
 """Folder of the gateway's logins at servers."""
 
-NEIGHBOUR_NAMES = re.compile(rf"library|tenants|{LOGINS_FOLDER}|ledger\.db.*")
+REPLICAS_FOLDER = "replicas"
+"""Folder of the replicas that several serving processes search."""
+
+NEIGHBOUR_NAMES = re.compile(rf"library|tenants|{LOGINS_FOLDER}|{REPLICAS_FOLDER}|ledger\.db.*")
 """Names beside a store of tools that may exist before the store."""
 
 
@@ -88,8 +91,8 @@ def _lock_message(folder: Path, holder: Path) -> str:
     except (OSError, ValueError):
         who = "another process"
     return (
-        f"the store {folder} is in use by {who}; close it there, or run a Qdrant server, "
-        "which many processes can share (`toolcrib docs qdrant-server`)"
+        f"the store {folder} is in use by {who}; close it there, ask its service with --url, or "
+        "run a Qdrant server, which many processes can share (`toolcrib docs qdrant-server`)"
     )
 
 

@@ -24,6 +24,7 @@ from toolcrib.store.base import (
     Carry,
     Layout,
     LegQuery,
+    Listing,
     Point,
     Record,
     Scored,
@@ -111,17 +112,29 @@ class NamespacedStore(Store):
 
     # -- reading ---------------------------------------------------------------------------
 
+    @property
+    def is_remote(self) -> bool:
+        """True where the shared store is remote."""
+        return self._shared.is_remote
+
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
+        return self.search_and_list(queries, ())[0]
+
+    def search_and_list(
+        self, queries: Sequence[LegQuery], listings: Sequence[Listing]
+    ) -> tuple[list[list[Scored]], list[list[Record]]]:
         own_queries = [
             replace(
                 query, where=self._within(query.where), idf_corpus=self._within(query.idf_corpus)
             )
             for query in queries
         ]
-        return [
-            [Scored(self._shift_id(hit.id), hit.score) for hit in hits]
-            for hits in self._shared.search(own_queries)
-        ]
+        own_listings = [replace(each, where=self._within(each.where)) for each in listings]
+        found, listed = self._shared.search_and_list(own_queries, own_listings)
+        return (
+            [[Scored(self._shift_id(hit.id), hit.score) for hit in hits] for hits in found],
+            [[*map(self._own_record, records)] for records in listed],
+        )
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
         moved = [*map(self._shift_id, valid_ids(ids))]

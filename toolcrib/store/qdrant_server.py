@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from time import sleep
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from toolcrib.store.base import (
     Carry,
     Layout,
     LegQuery,
+    Listing,
     Point,
     Record,
     Scored,
@@ -230,17 +231,32 @@ class ServerStore(Store):
 
     # -- reading ---------------------------------------------------------------------------
 
+    @property
+    def is_remote(self) -> bool:
+        return True
+
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
+        return self.search_and_list(queries, ())[0]
+
+    def search_and_list(
+        self, queries: Sequence[LegQuery], listings: Sequence[Listing]
+    ) -> tuple[list[list[Scored]], list[list[Record]]]:
         query = self._connection.client.query_batch_points
         places = [place for place, leg in enumerate(queries) if _can_match(leg)]
-        answers: list[list[Scored]] = [[] for _ in queries]
-        if not places:
-            return answers
+        found: list[list[Scored]] = [[] for _ in queries]
         batch = [_query(queries[place], self._layout, self._shard) for place in places]
-        responses = self._connection.ask(f"searching {self._name!r}", query, self._name, batch)
-        for place, response in zip(places, responses, strict=True):
-            answers[place] = [Scored(_number(hit.id), hit.score) for hit in response.points]
-        return answers
+        batch += [_listing(each, self._shard) for each in listings]
+        if not batch:
+            return found, []
+        what = f"searching {self._name!r}"
+        answers = [each.points for each in self._connection.ask(what, query, self._name, batch)]
+        for place, hits in zip(places, answers, strict=False):
+            found[place] = [Scored(_number(hit.id), hit.score) for hit in hits]
+        listed = [
+            [Record(_number(hit.id), hit.payload or {}) for hit in hits]
+            for hits in answers[len(places) :]
+        ]
+        return found, listed
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
         retrieve = self._connection.client.retrieve
@@ -582,15 +598,34 @@ def _weight(point: Point) -> int:
     return numbers * _NUMBER_BYTES + len(json.dumps(dict(point.payload)))
 
 
+class _Request(models.QueryRequest):
+    """Query request that is sent as it is: the client's copy of each number takes milliseconds."""
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self
+
+
 def _query(leg: LegQuery, layout: Layout, shard: Any) -> models.QueryRequest:
     """Request of one leg: ids and scores only, since payloads cost more than the search."""
-    return models.QueryRequest(
-        query=models.NearestQuery(nearest=_query_vector(leg, layout)),
+    return _Request(
+        # Our own numbers need no check against every form that a query may have.
+        query=models.NearestQuery.model_construct(nearest=_query_vector(leg, layout)),
         using=leg.using,
         filter=_to_filter(leg.where),
         params=_search_params(leg, layout),
         limit=leg.limit,
         with_payload=False,
+        with_vector=False,
+        shard_key=shard,
+    )
+
+
+def _listing(listing: Listing, shard: Any) -> models.QueryRequest:
+    """Request of a listing: a query without a vector gives points by id."""
+    return _Request(
+        filter=_to_filter(listing.where),
+        limit=listing.limit,
+        with_payload=True if listing.fields is None else list(listing.fields) or False,
         with_vector=False,
         shard_key=shard,
     )

@@ -267,15 +267,19 @@ async def put_documents(context: RequestContext, body: DocumentsBody) -> Respons
     if body.documents:
         require_docs()
     for each in body.documents:
-        document = await context.run(each.document)
-        items = (
-            [document]
-            if isinstance(document, Refusal)
-            else await context.convert(document, name, MAX_PASSAGE_TOKENS)
-        )
-        lines += [_line(each.name, item) for item in items]
-    work = _work(context, lines, name if body.prune else None, {name})
+        lines += await _convert(context, each, name)
+    pruned = name if body.prune else None
+    work = await context.run(lambda: _work(context, lines, pruned, {name}))
     return answer(await work.run(context, ignore), full=True)
+
+
+async def _convert(context: RequestContext, body: DocumentBody, collection: str) -> list[Line]:
+    """The lines of a document's passages."""
+    document = await context.run(body.document)
+    if isinstance(document, Refusal):
+        return [_line(body.name, document)]
+    items = await context.convert(document, collection, MAX_PASSAGE_TOKENS)
+    return await context.run(lambda: [_line(body.name, item) for item in items])
 
 
 def _line(source: str, item: Passage | Refusal) -> Line:
@@ -319,7 +323,7 @@ async def upload_documents(
     lines = await read_upload(context, request, UploadedEntry, attrgetter("collection", "document"))
     names = {cast("tuple[str, str]", line.name)[0] for line in lines if line.name is not None}
     pruned = {query.prune} if query.prune is not None else set[str]()
-    work = _work(context, lines, query.prune, names | pruned)
+    work = await context.run(lambda: _work(context, lines, query.prune, names | pruned))
 
     def write(crib: Crib, part: list[Any], listener: Listener) -> IndexReport:
         entries: list[PassageEntry] = [

@@ -231,7 +231,8 @@ async def index_tools(context: RequestContext, body: IndexBody) -> Response:
             lines.append(Line.of((name, item), tool_id, Entry))
         return lines
 
-    work, held = _work(context, await context.write(read), body.server, prune=body.prune)
+    lines = await context.write(read)
+    work, held = await context.run(lambda: _work(context, lines, body.server, prune=body.prune))
     report = await work.run(context, ignore)
     counts = {each.name: getattr(report, each.name) for each in fields(report)}
     return answer(ToolReport(**counts, quarantined=tuple(held)), full=True)
@@ -242,7 +243,7 @@ def _work(
 ) -> tuple[UploadWork[ToolSpec], list[Held]]:
     """Work that writes tools, and a list that it fills with held tools.
 
-    As in the library, a refusal prevents pruning; held tools are not pruned.
+    As in the library, a refusal prevents pruning.
     """
     named = {line.name for line in lines if line.name is not None}
     held: list[Held] = []
@@ -280,7 +281,7 @@ async def upload_tools(context: RequestContext, query: ToolUpload, request: Requ
     `problem`.
     """
     lines = await read_upload(context, request, Entry, attrgetter("id"))
-    work, held = _work(context, lines, query.server, prune=query.prune)
+    work, held = await context.run(lambda: _work(context, lines, query.server, prune=query.prune))
     sources: dict[str, str] = {}
 
     def write(crib: Crib, part: list[Entry], listener: Listener) -> IndexReport:
@@ -309,18 +310,27 @@ def write_tools(
 ) -> tuple[IndexReport, list[Held]]:
     """Write the tools within the scope that pass the audit; hold those that do not pass.
 
-    `written_by` is the id of the key that sends them. No tool out of scope is replaced.
+    `Crib.index_tools` removes older texts of held tools. `written_by` is the id of the key that sends them. No tool out of scope is replaced.
 
     Raises:
         StoreError: the store failed; a part may be written.
     """
     kept, refused = _allowed_and_refused(crib, entries, scope)
     held: list[Held] = []
-    if quarantine is not None:
-        _, held = quarantine.screen([spec for _, spec in kept], written_by=written_by)
+
+    def screen(entries: Iterable[Entry]) -> list[Entry]:
+        given = list(entries)
+        if quarantine is not None:
+            specs = [item for _, item in given if isinstance(item, ToolSpec)]
+            held.extend(quarantine.screen(specs, written_by=written_by)[1])
         back = {(each.tool_id, each.digest) for each in held}
-        kept = [(source, spec) for source, spec in kept if (spec.id, spec.digest) not in back]
-    report = crib.index_tools(ReadSources(kept), progress=listener)
+        return [
+            (source, item)
+            for source, item in given
+            if not isinstance(item, ToolSpec) or (item.id, item.digest) not in back
+        ]
+
+    report = crib.index_tools(ReadSources(kept), screen=screen, progress=listener)
     return replace(report, refused=(*refused, *report.refused)), held
 
 

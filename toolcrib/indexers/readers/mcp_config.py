@@ -645,6 +645,10 @@ def parse_config(source: Source) -> Any:
     try:
         return source.data
     except SourceError:
+        if source.path is None:
+            raise source.error(
+                "no such file; `toolcrib import` makes an mcp.json of this machine's hosts"
+            ) from None
         # VS Code's own template has comments, which are neither JSON nor YAML.
         if (plain := without_comments(source.text)) == source.text:
             raise
