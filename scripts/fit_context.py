@@ -1,27 +1,31 @@
 """Fit the context model that ships with the package, on the shipped labels, cues and encoder.
 
-    python scripts/fit_context.py [--check]
+    python scripts/fit_context.py [--check] [--folder FOLDER]
 
-What the classifier of turns tells (scripts/fit_turns.py, first) is not fitted again.
-Run it whenever a file in toolcrib/router/context/presets or the bundled encoder changes; a test
-fails until then. `--check` only says whether it must be run.
+With `--folder` it is fitted for the encoder of a model folder, and lies in there. What the
+classifier of turns tells (scripts/fit_turns.py, first) is not fitted again.
+Run it whenever a file in toolcrib/router/context/presets or an encoder changes; a test fails
+until then. `--check` only says whether it must be run.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from toolcrib.build import make_dense
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.router.context.classifier import shipped_turns
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.labels import label_sets
 from toolcrib.router.context.model import (
+    BESIDE_ENCODER,
     SHIPPED,
     fit_context,
     identity_of,
-    shipped_context,
+    read_context,
     write_context,
 )
 from toolcrib.settings import Settings
@@ -30,12 +34,19 @@ from toolcrib.settings import Settings
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    dense, cues, sets = make_dense(Settings()), load_cues(), label_sets({})
-    if parser.parse_args().check:
-        sys.exit(shipped_context(cues).identity != identity_of(sets, cues, dense))
-    model = fit_context(sets, cues, EntityFinder(), dense, told=shipped_turns().digests)
-    SHIPPED.write_bytes(write_context(model))
-    print(f"{SHIPPED.name}: {SHIPPED.stat().st_size / 2**20:.1f} MiB")
+    parser.add_argument("--folder", type=Path)
+    options = parser.parse_args()
+    cues, sets = load_cues(), label_sets({})
+    # The classifier of turns reads English: other encoders need all fields of their own.
+    dense, told = make_dense(Settings()), shipped_turns().digests
+    if options.folder:
+        dense, told = BundledEncoder(options.folder), {}
+    path: Path = options.folder / BESIDE_ENCODER if options.folder else SHIPPED
+    if options.check:
+        known = read_context(path.read_bytes(), cues).identity
+        sys.exit(known != identity_of(sets, cues, dense))
+    path.write_bytes(write_context(fit_context(sets, cues, EntityFinder(), dense, told=told)))
+    print(f"{path.name}: {path.stat().st_size / 2**20:.1f} MiB")
 
 
 if __name__ == "__main__":

@@ -10,9 +10,11 @@ import yaml
 from tests.router.conftest import CountingEncoder, free_of_models, write_labels
 from toolcrib import Crib, Settings
 from toolcrib.build import make_dense
+from toolcrib.encoders.base import LanguageBound
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SettingsError
+from toolcrib.retrieval.gate import UNSUPPORTED_LANGUAGE
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.model import SemanticDetector, read_context, write_context
@@ -34,7 +36,9 @@ def labels(tmp_path_factory):
 
 def query_of(text, dense):
     words = LexicalEncoder(Settings().lexical)
-    return EncodedQuery(text, dense.encode_query(text), words.encode_query(text))
+    is_read = not isinstance(dense, LanguageBound) or dense.reads(text)
+    marks = () if is_read else (UNSUPPORTED_LANGUAGE,)
+    return EncodedQuery(text, dense.encode_query(text), words.encode_query(text), degraded=marks)
 
 
 def types_of(detector, text):

@@ -34,7 +34,20 @@ def _index(settings: Settings = DEFAULTS, dimensions: int = 64) -> dict[str, Any
 
 
 def _calibration(settings: Settings = DEFAULTS, judge: Judge | None = None) -> dict[str, Any]:
-    return dict(calibration_fingerprint(_index(settings), settings, judge))
+    encoder = DeterministicEncoder(64)
+    return dict(calibration_fingerprint(_index(settings), encoder, settings, judge))
+
+
+class TaughtEncoder(DeterministicEncoder):
+    """An encoder that was taught another's vectors."""
+
+    @property
+    def name(self) -> str:
+        return "taught"
+
+    @property
+    def space(self) -> str:
+        return DeterministicEncoder(self.dimensions).name
 
 
 def _with(**fields: Any) -> Settings:
@@ -95,3 +108,10 @@ def test_a_difference_names_all_that_differs_and_what_to_do() -> None:
         "'deterministic-trigrams-64'; dimensions 32, now 64; build it anew with "
         "`toolcrib index --rebuild`, or go back to those settings"
     )
+
+
+def test_an_encoder_taught_anothers_vectors_has_its_calibration_and_an_index_of_its_own() -> None:
+    taught, lexical = TaughtEncoder(64), LexicalEncoder(DEFAULTS.lexical)
+    index = tool_fingerprint(taught, lexical, DEFAULTS)
+    assert index["dense"] == "taught"
+    assert calibration_fingerprint(index, taught, DEFAULTS, None) == _calibration()

@@ -115,3 +115,28 @@ def test_cases_are_small_and_consistent(case: Path) -> None:
     assert all(query["answerable"] == bool(query["relevant"]) for query in queries)
     hints = {normal(x) for t in tools.values() for x in (*t.success_examples, *t.anti_patterns)}
     assert hints.isdisjoint(normal(query["text"]) for query in queries)
+
+
+LANGUAGES = sorted((DATA / "multilingual").glob("*.jsonl"))
+HELD_OUT = {"it", "ko", "nl", "pl"}
+"""Languages that the multilingual encoder is measured on unseen."""
+
+
+@pytest.mark.parametrize("path", LANGUAGES, ids=lambda path: path.stem)
+def test_a_request_in_another_language_says_a_labelled_one_anew(path: Path) -> None:
+    known = {
+        f"{kind}:{row['id']}": row
+        for kind, name in (
+            ("query", "queries"),
+            ("turn", "turns"),
+            ("plain-turn", "plain-turns"),
+            ("request", "requests/queries"),
+        )
+        for row in read_jsonl(DATA / f"{name}.jsonl")
+    }
+    rows = read_jsonl(path)
+    assert len({row["id"] for row in rows}) == len(rows)
+    assert all(row.keys() == {"id", "split", "text"} and row["text"].strip() for row in rows)
+    for row in rows:
+        assert row["split"] == known[row["id"]].get("split", "test"), row["id"]
+    assert path.stem not in HELD_OUT or {row["split"] for row in rows} <= {"dev", "test"}

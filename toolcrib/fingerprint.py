@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from toolcrib.encoders.base import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder, space_of
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.points import PASSAGE_VERSION, RENDER_VERSION
 from toolcrib.retrieval.calibration import FEATURES_VERSION, differences
@@ -41,6 +41,7 @@ def passage_fingerprint(dense: DenseEncoder, lexical: LexicalEncoder) -> Identit
 
 def calibration_fingerprint(
     index: Identity,
+    dense: DenseEncoder,
     settings: Settings,
     reranker: ToolRerankers | None,
 ) -> Identity:
@@ -50,7 +51,8 @@ def calibration_fingerprint(
     if reranker is not None and not isinstance(reranker, ModelReranker):
         second = {"name": reranker.name, "weight": settings.rerank.weight}
     return {
-        **{key: index[key] for key in ("dense", "lexical", "fields")},
+        **{key: index[key] for key in ("lexical", "fields")},
+        "dense": space_of(dense),
         "features": FEATURES_VERSION,
         "fusion": _fusion(settings.fusion),
         "reranker": second,

@@ -79,7 +79,8 @@ class _Section(BaseModel):
 class EncoderSettings(_Section):
     """Which models are used.
 
-    `dense`: `bundled`, `deterministic`, `fastembed:NAME` or `sentence-transformers:NAME`.
+    `dense`: `bundled`, `multilingual`, `deterministic`, `fastembed:NAME` or
+    `sentence-transformers:NAME`.
     `reranker`: none, `llm`, `bundled:FOLDER`, `fastembed:NAME` or `sentence-transformers:NAME`.
     `threads`: for encoding documents; 0 means all cores.
     """

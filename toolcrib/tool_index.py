@@ -298,7 +298,7 @@ class ToolIndex:
 
     def calibration_fingerprint(self) -> Identity:
         """Models and settings whose scores a calibration maps."""
-        return calibration_fingerprint(self._fingerprint, self.settings, self.reranker)
+        return calibration_fingerprint(self._fingerprint, self.dense, self.settings, self.reranker)
 
     def calibration(self) -> Calibration | None:
         """Calibration of the index: its own, else the shipped calibration if it applies.

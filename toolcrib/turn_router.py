@@ -424,7 +424,7 @@ def _is_identifier(name: str) -> bool:
 def make_context_model(
     settings: ContextSettings, dense: DenseEncoder, kept: bytes | None = None
 ) -> ContextModel | None:
-    """Context model: the shipped model, the stored model `kept` if it applies, or a new fit.
+    """Context model: the shipped one, a stored one or the encoder's if it applies, or a new fit.
 
     None if the settings want cues alone. Fitting takes some seconds for each field with labels of
     its own, a minute or two for other cues or another encoder.
@@ -439,6 +439,7 @@ def make_context_model(
     from toolcrib.router.context.model import (
         fit_context,
         identity_of,
+        model_beside,
         read_context,
         shipped_context,
     )
@@ -451,8 +452,10 @@ def make_context_model(
     if is_default and shipped.identity["encoder"] == dense.name:
         return shipped
     sets = label_sets(settings.labels)
-    if kept is not None:
-        own = read_context(kept, cues)
+    for content in (kept, model_beside(dense)):
+        if content is None:
+            continue
+        own = read_context(content, cues)
         if own.identity == identity_of(sets, cues, dense):
             return own
     finder = EntityFinder(settings.gazetteers)

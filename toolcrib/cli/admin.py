@@ -277,7 +277,7 @@ def approve(
 Judging: TypeAlias = tuple[
     Sequence[Held], Callable[[Held], None], Callable[[str], None], Callable[[str], bool]
 ]
-"""Held tools, and functions: approve one, reject one by its id, find those that are served."""
+"""Held tools, and functions: approve one, reject one by its id, see if a server is served."""
 
 
 @contextmanager

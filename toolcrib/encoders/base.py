@@ -82,6 +82,21 @@ class LanguageBound(DenseEncoder, Protocol):
         ...
 
 
+@runtime_checkable
+class SpaceSharing(DenseEncoder, Protocol):
+    """A dense encoder that may have been taught to give another encoder's vectors."""
+
+    @property
+    def space(self) -> str:
+        """Name of the encoder whose vectors these are; its own where they are its own."""
+        ...
+
+
+def space_of(encoder: DenseEncoder) -> str:
+    """Vector space of an encoder: models and calibrations fitted in it serve all that share it."""
+    return encoder.space if isinstance(encoder, SpaceSharing) else encoder.name
+
+
 class Reranker(Protocol):
     """Scores a query against whole texts, more slowly and better than the first stage."""
 

@@ -23,6 +23,7 @@ from toolcrib.encoders.base import (
     FloatArray,
     LanguageBound,
     Reranker,
+    SpaceSharing,
     finite_scores,
     readable,
     readable_all,
@@ -69,6 +70,7 @@ class _Bundled:
 
     def __init__(self, folder: Path, threads: int = 0) -> None:
         self._threads = threads or usable_cores()
+        self._folder = folder
         self._card = read_card(folder)
         self._model = LoadOnce(lambda: open_model(folder, self._card))
 
@@ -77,6 +79,11 @@ class _Bundled:
         """The model's name and the first digits of its weights' digest."""
         return self._card.identity
 
+    @property
+    def folder(self) -> Path:
+        """Folder of the model."""
+        return self._folder
+
     def _map(self, work: Callable[[_Item], _Found], items: Sequence[_Item]) -> Iterable[_Found]:
         if len(items) <= 1 or self._threads == 1:
             return map(work, items)
@@ -84,7 +91,7 @@ class _Bundled:
             return pool.map(work, items)
 
 
-class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound):
+class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound, SpaceSharing):
     """A `DenseEncoder` from a model folder; the one that ships in the package without one.
 
     The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) and gives
@@ -107,6 +114,10 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound):
     @property
     def dimensions(self) -> int:
         return self._card.dimensions
+
+    @property
+    def space(self) -> str:
+        return self._card.space or self.name
 
     def reads(self, text: str) -> bool:
         return not self._card.english or is_english(text)
@@ -146,6 +157,27 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound):
         model = self._model()
         (vectors,) = model.run(model.tokenizer.encode(text).ids, [VECTOR_OUTPUT])
         return unit_rows(vectors, 1, self.dimensions, self.name)[0]
+
+
+class MultilingualEncoder(BundledEncoder):
+    """The encoder of the package `toolcrib-multilingual`, for texts in twelve languages."""
+
+    @classmethod
+    def from_setting(cls, model: str, threads: int) -> MultilingualEncoder:
+        """Open the installed model.
+
+        Raises:
+            SettingsError: a model is named.
+            MissingExtraError: the extra `multilingual` is not installed.
+        """
+        if model:
+            raise SettingsError(
+                "encoder.dense: multilingual takes no model; for a folder write bundled:./FOLDER"
+            )
+        from toolcrib.extras import import_extra
+
+        package = import_extra("toolcrib_multilingual", "the multilingual encoder", "multilingual")
+        return cls(package.FOLDER, threads)
 
 
 class BundledReranker(_Bundled, Reranker):
@@ -218,6 +250,7 @@ class Card:
     """Facts of a model in its `card.json`; `digest` is the SHA-256 of its weights.
 
     `english`: its `languages` are English alone. A card may lack them: nothing is known then.
+    `space`: identity of the encoder whose vectors it was taught to give, if any.
     """
 
     name: str
@@ -225,6 +258,7 @@ class Card:
     max_tokens: int
     digest: str
     english: bool = False
+    space: str | None = None
 
     @property
     def identity(self) -> str:
@@ -284,6 +318,7 @@ def read_card(folder: Path) -> Card:
             max_tokens=int(card["max_tokens"]),
             digest=str(card["sha256"]["model.onnx"]),
             english=card.get("languages") == ["en"],
+            space=card.get("space"),
         )
     except (OSError, ValueError, OverflowError) as error:
         raise EncoderError(

@@ -32,6 +32,7 @@ class Runtime:
 
 RUNTIMES: dict[str, Runtime] = {
     "bundled": Runtime("onnx", "BundledEncoder", "BundledReranker"),
+    "multilingual": Runtime("onnx", "MultilingualEncoder", package="toolcrib-multilingual"),
     "deterministic": Runtime("fake", "DeterministicEncoder"),
     "fastembed": Runtime("fastembed", "FastEmbedEncoder", "FastEmbedReranker", "fastembed"),
     "sentence-transformers": Runtime(

@@ -93,7 +93,8 @@ GATE_TEXTS: Mapping[GateReason, str] = {
     GateReason.NOT_SURE: "confidence {} is below the threshold {} ({})",
     GateReason.UNSUPPORTED_LANGUAGE: (
         "confidence {} is below the threshold {} ({}), as the encoder does not read this "
-        "language: choose a multilingual one (`toolcrib docs choose-models`)"
+        "language: set encoder.dense to multilingual, of the extra toolcrib[multilingual] "
+        "(`toolcrib docs languages`)"
     ),
 }
 

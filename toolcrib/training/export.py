@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -48,16 +48,26 @@ def read_weights(folder: Path) -> Weights:
     )
 
 
-def export(weights: Weights, out: Path, card: Mapping[str, Any], *, quantised: bool = True) -> None:
+def export(
+    weights: Weights,
+    out: Path,
+    card: Mapping[str, Any],
+    *,
+    quantised: bool = True,
+    texts: Sequence[str] = (),
+) -> None:
     """Write `model.onnx`, `tokenizer.json` and `card.json`; the same bytes for the same weights.
 
-    `card` holds at least `name` and `max_tokens`.
+    `card` holds at least `name` and `max_tokens`. `texts` are run beside those of the package to
+    find the ranges of activations: examples of what an English list has not.
     """
     graph = import_train("toolcrib.training.onnx_graph")
     tokenizer = _neutral(weights.tokenizer)
     model, plain = graph.build(weights.tensors, weights.heads, None)
     if quantised:
-        ranges = _activation_ranges(model, plain.taps, tokenizer, int(card["max_tokens"]))
+        ranges = _activation_ranges(
+            model, plain.taps, _feeds(tokenizer, int(card["max_tokens"]), texts)
+        )
         model, _ = graph.build(weights.tensors, weights.heads, ranges)
     out.mkdir(parents=True, exist_ok=True)
     files = {
@@ -96,8 +106,10 @@ def _neutral(source: bytes) -> Any:
     return tokenizer
 
 
-def _activation_ranges(model: Any, taps: Mapping[str, str], tokenizer: Any, max_tokens: int) -> Any:
-    """Run the float graph over the calibration texts; lowest and highest of each channel."""
+def _activation_ranges(
+    model: Any, taps: Mapping[str, str], feeds: Iterator[NDArray[np.int64]]
+) -> Any:
+    """Run the float graph over token rows; lowest and highest of each channel."""
     onnx = import_train("onnx")
     tapped = onnx.ModelProto()
     tapped.CopyFrom(model)
@@ -107,9 +119,9 @@ def _activation_ranges(model: Any, taps: Mapping[str, str], tokenizer: Any, max_
     )
     session = _session(tapped.SerializeToString())
     ranges: dict[str, tuple[Any, Any]] = {}
-    for ids in _feeds(tokenizer, max_tokens):
-        feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-        for site, found in zip(taps, session.run(list(taps.values()), feeds), strict=True):
+    for ids in feeds:
+        inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        for site, found in zip(taps, session.run(list(taps.values()), inputs), strict=True):
             rows = np.concatenate(np.asarray(found))
             low, high = ranges.get(site, (rows[0], rows[0]))
             ranges[site] = np.minimum(low, rows.min(axis=0)), np.maximum(high, rows.max(axis=0))
@@ -124,10 +136,10 @@ def _session(model: bytes) -> Any:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def _feeds(tokenizer: Any, max_tokens: int) -> Iterator[NDArray[np.int64]]:
-    """Token rows: each line of the calibration file, all of them joined, each whole word alone."""
+def _feeds(tokenizer: Any, max_tokens: int, more: Sequence[str]) -> Iterator[NDArray[np.int64]]:
+    """Token rows: each line of the calibration file and of `more`, all joined, each word alone."""
     text = resources.files("toolcrib.training").joinpath(CALIBRATION).read_text(encoding="utf-8")
-    ids: list[list[int]] = [tokenizer.encode(line).ids for line in text.splitlines()]
+    ids: list[list[int]] = [tokenizer.encode(line).ids for line in [*text.splitlines(), *more]]
     start, end = ids[0][0], ids[0][-1]
     body = [token for line in ids for token in line[1:-1]]
     width = max_tokens - 2
@@ -162,6 +174,11 @@ def restore(folder: Path) -> Weights:
     found: dict[str, Any] = {
         value.name: onnx.numpy_helper.to_array(value) for value in model.graph.initializer
     }
+    if "projection.w" in found:
+        raise EncoderError(
+            f"{folder} was taught another encoder's vectors, behind a projection that training "
+            "would lose; train from that encoder instead (--base)"
+        )
     try:
         tensors, heads = _tensors(found), _heads(model)
     except (KeyError, StopIteration) as error:

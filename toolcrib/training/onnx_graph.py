@@ -29,6 +29,9 @@ OUTPUTS = ("sentence_embedding", "token_embeddings")
 LOGIT, POOLER, HEAD = "logit", "pooler.dense", "classifier"
 """Output of a cross-encoder, and its weights beside the encoder's own."""
 
+PROJECTION = "projection"
+"""Linear map of the token vectors to another encoder's space, where the weights have one."""
+
 MARGIN = 1.05
 """Room above the largest activation seen while calibrating."""
 
@@ -197,8 +200,12 @@ def build(
     graph = Graph(weights, heads, ranges)
     mask = graph.add("Cast", ["attention_mask"], to=TensorProto.INT32)
     x, depth = embed(graph), layers(weights)
+    is_projected = f"{PROJECTION}.weight" in weights
     for number in range(depth):
-        x = layer(graph, x, number, mask, OUTPUTS[1] if number == depth - 1 else "")
+        is_last = number == depth - 1 and not is_projected
+        x = layer(graph, x, number, mask, OUTPUTS[1] if is_last else "")
+    if is_projected:
+        x = product(graph, x, PROJECTION, OUTPUTS[1])
     shapes = logit(graph, x) if f"{HEAD}.weight" in weights else vectors(graph, x)
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"])
@@ -226,11 +233,11 @@ def vectors(graph: Graph, x: str) -> dict[str, list[Any]]:
     return {OUTPUTS[0]: ["batch", width], OUTPUTS[1]: ["batch", "tokens", width]}
 
 
-def product(graph: Graph, x: str, source: str) -> str:
-    """Add x @ weight + bias in float: one row a text costs nothing."""
+def product(graph: Graph, x: str, source: str, output: str = "") -> str:
+    """Add x @ weight + bias in float: a single one costs next to nothing."""
     weight, bias = graph.weights[f"{source}.weight"], graph.weights[f"{source}.bias"]
     y = graph.add("MatMul", [x, graph.const(f"{source}.w", weight.T)])
-    return graph.add("Add", [y, graph.const(f"{source}.b", bias)])
+    return graph.add("Add", [y, graph.const(f"{source}.b", bias)], output)
 
 
 def logit(graph: Graph, x: str) -> dict[str, list[Any]]:

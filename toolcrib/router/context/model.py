@@ -19,9 +19,11 @@ import numpy as np
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.encoders.language import is_english, language_of
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
 from toolcrib.records import SENSITIVITIES, Context, Entity, Sensitivity
 from toolcrib.records.scope import is_above
+from toolcrib.retrieval.gate import UNSUPPORTED_LANGUAGE
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.classifier import (
     OUTSIDE,
@@ -389,6 +391,19 @@ def shipped_context(cues: Cues) -> ContextModel:
     return read_context(shipped_bytes(), cues)
 
 
+BESIDE_ENCODER = "context.npz"
+
+
+def model_beside(dense: DenseEncoder) -> bytes | None:
+    """The model in an encoder's own folder, fitted with its vectors; None without one."""
+    if (
+        not isinstance(dense, BundledEncoder)
+        or not (path := dense.folder / BESIDE_ENCODER).exists()
+    ):
+        return None
+    return path.read_bytes()
+
+
 class Detector(Protocol):
     """Tells what kind of turn it is: only classifies, never calls a tool or writes a store."""
 
@@ -439,7 +454,8 @@ ASSISTANT_WORDS = frozenset(["you", "your", "yours", "yourself", "u", "ur"])
 class SemanticDetector:
     """Tells a turn's kind by a fitted model; without a vector it falls back to the cues alone.
 
-    What that was not fitted for is told by `turns`.
+    What that was not fitted for is told by `turns`. So are English texts where both know the same
+    labels: a transformer trained for turns is more often right than a head over vectors.
     """
 
     def __init__(
@@ -453,7 +469,11 @@ class SemanticDetector:
         self._finder = finder
         self._otherwise = otherwise
         self._turns = turns
-        self._is_told = not turns.digests.keys() <= model.classifiers.keys()
+        self._told = {
+            field
+            for field, digest in turns.digests.items()
+            if field not in model.classifiers or model.identity.get(field) == digest
+        }
         own = {name: each.labels for name, each in model.classifiers.items()}
         labels = {**turns.labels, **own}
         self._needs, self._intents = labels["need"], labels["intent"]
@@ -489,7 +509,7 @@ class SemanticDetector:
         confidences["smalltalk"] = sum(told["smalltalk"].shares)
         is_alone = (own or query).text == text
         words = reading.words if query.text == text else split_words(head_of(text))
-        is_shown = is_alone and is_english(text)
+        is_shown = is_alone and UNSUPPORTED_LANGUAGE not in (own or query).degraded
         said["smalltalk"] = self._smalltalk(words, told["smalltalk"].shares, is_shown=is_shown)
         if said["smalltalk"] is not None:
             # It asks for nothing: what it contains is all that can matter.
@@ -533,8 +553,11 @@ class SemanticDetector:
         return judge.predict(vector, self._model.features.of(reading))
 
     def _predict(self, vector: FloatArray, reading: ReadText) -> dict[str, Prediction]:
-        told = self._turns.tell(reading.letters) if self._is_told else {}
-        return told | self._model.predict(vector, reading)
+        own = self._model.predict(vector, reading)
+        if self._told <= own.keys() and not (self._told and is_english(reading.letters)):
+            return own
+        told = self._turns.tell(reading.letters)
+        return own | {field: told[field] for field in self._told}
 
     def _smalltalk(
         self, words: TextWords, shares: Sequence[float], *, is_shown: bool
