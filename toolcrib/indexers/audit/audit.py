@@ -73,7 +73,7 @@ def audit(spec: ToolSpec) -> list[Finding]:
     found += _in_parameters(spec, texts)
     # One finding for each rule and place: the worst.
     worst: dict[tuple[str, str], Finding] = {}
-    by_severity = sorted(_strengthened(found), key=lambda one: -SEVERITIES.index(one[1].severity))
+    by_severity = sorted(_strengthen(found), key=lambda one: -SEVERITIES.index(one[1].severity))
     for text, sign in by_severity:
         worst.setdefault(
             (sign.rule, text.place),
@@ -221,7 +221,7 @@ def _out_of_sight(text: str, topic: str) -> Iterator[Sign]:
             yield Sign("hidden-markup", "info", shown, "a comment, which no page shows")
 
 
-def _strengthened(found: list[tuple[ToolText, Sign]]) -> Iterator[tuple[ToolText, Sign]]:
+def _strengthen(found: list[tuple[ToolText, Sign]]) -> Iterator[tuple[ToolText, Sign]]:
     """Warnings of two groups make the rules among them block: together they are no accident.
 
     A text of a skill is there to instruct, and one of many: a warning alone says nothing there.

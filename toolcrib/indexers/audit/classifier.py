@@ -103,16 +103,16 @@ def statements(spec: ToolSpec) -> Iterator[Statement]:
 
 
 def _sentences(text: ToolText, parameter: str) -> Iterator[Statement]:
-    said = list(sentences(_spelled_out(normalise(text.text))))
-    for number, sentence in enumerate(said):
-        if parameter or _may_tell(sentence):
-            before = said[number - 1][-_MAX_NEIGHBOUR_CHARS:] if number else ""
-            after = said[number + 1][:_MAX_NEIGHBOUR_CHARS] if number + 1 < len(said) else ""
+    found = list(sentences(_spell_out(normalise(text.text))))
+    for number, sentence in enumerate(found):
+        if parameter or _is_judgeable(sentence):
+            before = found[number - 1][-_MAX_NEIGHBOUR_CHARS:] if number else ""
+            after = found[number + 1][:_MAX_NEIGHBOUR_CHARS] if number + 1 < len(found) else ""
             yield Statement(text.place, sentence, parameter, before, after)
             parameter = ""
 
 
-def _spelled_out(text: str) -> str:
+def _spell_out(text: str) -> str:
     """The text; words instead of one long identifier, as values of a parameter often are."""
     words = words_of(text).split() if _IDENTIFIER.fullmatch(text) else []
     return " ".join(words).lower() if len(words) >= _MIN_IDENTIFIER_WORDS else text
@@ -134,7 +134,7 @@ def sentences(text: str) -> Iterator[str]:
             yield sentence
 
 
-def _may_tell(sentence: str) -> bool:
+def _is_judgeable(sentence: str) -> bool:
     """Check that a sentence is long enough to judge; "Tool 12." and an address are not."""
     words = sum(TWO_LETTERS.search(part) is not None for part in sentence.split())
     return (words >= _MIN_SENTENCE_WORDS or not sentence.isascii()) and len(

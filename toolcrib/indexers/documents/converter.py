@@ -167,8 +167,8 @@ class _Process:
             OSError: the process ended.
         """
         until = time.monotonic() + allowed_s
-        asked = {**given, "timeout_s": allowed_s, "text_chars": limits.text_chars}
-        _send(self._channel, json.dumps(asked).encode(), until)
+        request = {**given, "timeout_s": allowed_s, "text_chars": limits.text_chars}
+        _send(self._channel, json.dumps(request).encode(), until)
         _send(self._channel, content, until)
         return json.loads(_receive(self._channel, until))
 
@@ -219,19 +219,19 @@ def serve(memory_bytes: int) -> None:
     channel = socket.socket(fileno=0)
     with suppress(OSError):
         while True:
-            asked = json.loads(_receive(channel))
+            request = json.loads(_receive(channel))
             content = bytes(_receive(channel))
-            # Should the one who asked be gone, nobody else ends this.
-            signal.setitimer(signal.ITIMER_REAL, asked.pop("timeout_s") + 1)
-            answer = _answer(content, asked, memory_bytes)
+            # If the requester is gone, nothing else ends this.
+            signal.setitimer(signal.ITIMER_REAL, request.pop("timeout_s") + 1)
+            answer = _answer(content, request, memory_bytes)
             signal.setitimer(signal.ITIMER_REAL, 0)
             _send(channel, json.dumps(answer).encode())
 
 
-def _answer(content: bytes, asked: dict[str, Any], memory_bytes: int) -> dict[str, Any]:
+def _answer(content: bytes, request: dict[str, Any], memory_bytes: int) -> dict[str, Any]:
     try:
         # What parsers leave behind the next document could not have.
-        return {**_convert(content, **asked), "worn": _held_bytes() > memory_bytes // 2}
+        return {**_convert(content, **request), "worn": _held_bytes() > memory_bytes // 2}
     except MemoryError:
         reason = f"takes more than {memory_bytes // 2**20:,} MiB of memory; split it"
         return {"refused": reason, "worn": True}
