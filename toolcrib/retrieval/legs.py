@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from toolcrib.encoders.base import FloatArray, SparseVector, from_text, to_text
 from toolcrib.numerics import log_softmax
 from toolcrib.retrieval.fusion import LegScores
-from toolcrib.store.base import LegQuery, Listing, Record, Scored, Store, point_id
+from toolcrib.store.base import LegQuery, ListRequest, Record, Scored, Store, point_id
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
 from toolcrib.text import squeeze
 
@@ -218,7 +218,7 @@ class Legs:
         if self._counts_apart:
             asked.pop("lexical", None)
         called = all_of(AnyOf("name_key", sorted(self._names)), self.where)
-        listings = [Listing(called, MAX_NAMED)] if self._names else []
+        listings = [ListRequest(called, MAX_NAMED)] if self._names else []
         found, listed = self._store.search_and_list(list(asked.values()), listings)
         scores = {leg: dict(hits) for leg, hits in zip(asked, found, strict=True)}
         return scores, {record.id for record in chain(*listed)}
@@ -285,14 +285,14 @@ class Legs:
         self._records |= {record.id: record for record in chain(*read)}
         return dict(zip(asked, found, strict=True))
 
-    def _ahead(self, scores: dict[str, dict[int, float]]) -> list[Listing]:
-        """Listing of the likeliest tools: named ones, then the best of each leg in turn."""
+    def _ahead(self, scores: dict[str, dict[int, float]]) -> list[ListRequest]:
+        """ListRequest of the likeliest tools: named ones, then the best of each leg in turn."""
         if not (self._hints and self._store.is_remote):
             return []
         in_turn = chain.from_iterable(zip_longest(*scores.values(), fillvalue=_NO_POINT))
         found = dict.fromkeys(chain(self.named, in_turn))
         likely = frozenset(islice((p for p in found if p != _NO_POINT), MAX_READ_AHEAD_POINTS))
-        return [Listing(HasId(likely), len(likely), None)] if likely else []
+        return [ListRequest(HasId(likely), len(likely), None)] if likely else []
 
     def _ask(self, questions: Sequence[LegQuery]) -> list[list[Scored]]:
         return self._store.search(questions) if questions else []

@@ -18,7 +18,7 @@ from toolcrib.records import FindResult, ToolHit, ToolLink, ToolLinks, ToolSpec
 from toolcrib.records.answers import with_ranks
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import ENABLED
-from toolcrib.store.base import Listing, Record, Store, point_id
+from toolcrib.store.base import ListRequest, Record, Store, point_id
 from toolcrib.store.filters import YIELDS_FIELD, AnyOf, Equals, Filter, Or, all_of
 from toolcrib.store.payload import (
     LinkFacts,
@@ -359,7 +359,7 @@ def _siblings(
         AnyOf("name_key", sorted({name.casefold() for name in stated})),
     )
     meets = Or(all_of(meets, AnyOf("server", sorted(servers))) or meets, *anywhere)
-    listing = Listing(all_of(meets, ENABLED, limits), MAX_PROVIDERS, _PROVIDER)
+    listing = ListRequest(all_of(meets, ENABLED, limits), MAX_PROVIDERS, _PROVIDER)
     _, (found,) = store.search_and_list((), [listing])
     return [*map(_LinkedTool.from_record, found)]
 

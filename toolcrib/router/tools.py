@@ -17,7 +17,7 @@ from toolcrib.retrieval.options import FULL_PLAN, InterleaveSettings, SearchOpti
 from toolcrib.retrieval.prerequisites import required_tools
 from toolcrib.router.budget import Budget
 from toolcrib.router.settings import ToolSettings
-from toolcrib.store.base import Listing, Record, Store, point_id
+from toolcrib.store.base import ListRequest, Record, Store, point_id
 from toolcrib.store.filters import (
     AnyOf,
     Equals,
@@ -101,8 +101,8 @@ class ToolSelector:
         """
         k = self.settings.k if k is None else k
         most = self.settings.pass_through
-        small = [Listing(all_of(ENABLED, allowed), most + 1)] if most else []
-        active = Listing(all_of(ENABLED, _ACTIVE, allowed), MAX_LISTED_ACTIVE_TOOLS, ("spec",))
+        small = [ListRequest(all_of(ENABLED, allowed), most + 1)] if most else []
+        active = ListRequest(all_of(ENABLED, _ACTIVE, allowed), MAX_LISTED_ACTIVE_TOOLS, ("spec",))
         _, (found, *reached) = self._store.search_and_list((), [active, *small])
         if not reached or len(reached[0]) > most:
             is_cut = len(found) == active.limit

@@ -96,7 +96,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ListRequest:
     """Request for the first `limit` points that match, by id, with these payload fields.
 
     None asks for whole payloads.
@@ -157,7 +157,7 @@ class Store(Protocol):
         return False
 
     def search_and_list(
-        self, queries: Sequence[LegQuery], listings: Sequence[Listing]
+        self, queries: Sequence[LegQuery], listings: Sequence[ListRequest]
     ) -> tuple[list[list[Scored]], list[list[Record]]]:
         """Answer queries as `search` and each listing, as one round trip where that is remote."""
         found = self.search(queries) if queries else []

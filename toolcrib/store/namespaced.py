@@ -24,7 +24,7 @@ from toolcrib.store.base import (
     Carry,
     Layout,
     LegQuery,
-    Listing,
+    ListRequest,
     Point,
     Record,
     Scored,
@@ -121,7 +121,7 @@ class NamespacedStore(Store):
         return self.search_and_list(queries, ())[0]
 
     def search_and_list(
-        self, queries: Sequence[LegQuery], listings: Sequence[Listing]
+        self, queries: Sequence[LegQuery], listings: Sequence[ListRequest]
     ) -> tuple[list[list[Scored]], list[list[Record]]]:
         own_queries = [
             replace(

@@ -26,7 +26,7 @@ from toolcrib.store.base import (
     Carry,
     Layout,
     LegQuery,
-    Listing,
+    ListRequest,
     Point,
     Record,
     Scored,
@@ -239,7 +239,7 @@ class ServerStore(Store):
         return self.search_and_list(queries, ())[0]
 
     def search_and_list(
-        self, queries: Sequence[LegQuery], listings: Sequence[Listing]
+        self, queries: Sequence[LegQuery], listings: Sequence[ListRequest]
     ) -> tuple[list[list[Scored]], list[list[Record]]]:
         query = self._connection.client.query_batch_points
         places = [place for place, leg in enumerate(queries) if _can_match(leg)]
@@ -620,7 +620,7 @@ def _query(leg: LegQuery, layout: Layout, shard: Any) -> models.QueryRequest:
     )
 
 
-def _listing(listing: Listing, shard: Any) -> models.QueryRequest:
+def _listing(listing: ListRequest, shard: Any) -> models.QueryRequest:
     """Request of a listing: a query without a vector gives points by id."""
     return _Request(
         filter=_to_filter(listing.where),
