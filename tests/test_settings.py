@@ -220,7 +220,7 @@ def test_a_collection_that_stands_there_twice_is_an_error():
 def test_an_unknown_kind_of_encoder_is_an_error():
     with pytest.raises(SettingsError) as caught:
         make_dense(Settings.model_validate({"encoder": {"dense": "magic:x"}}))
-    known = "bundled, deterministic, fastembed, sentence-transformers"
+    known = "bundled, multilingual, deterministic, fastembed, sentence-transformers"
     assert str(caught.value) == f"encoder.dense: there is no kind 'magic'; known are {known}"
 
 

@@ -38,6 +38,7 @@ ASKED = [
     ("GET", "/v1/quarantine", "/v1/quarantine", None),
     ("GET", "/v1/me", "/v1/me", None),
     ("GET", "/v1/reports", "/v1/reports", None),
+    ("GET", "/v1/outcomes", "/v1/outcomes?limit=5", None),
     ("POST", "/v1/capabilities", "/v1/capabilities", {"text": "draw a chart"}),
     ("GET", "/healthz", "/healthz", None),
     ("GET", "/readyz", "/readyz", None),

@@ -50,8 +50,7 @@ class SlowHouse:
                 return super().encode_documents(texts)
 
         def watch(store):
-            # A search of tools retrieves the hits, and then their links.
-            takes = tools / 2 if store is shelves.tools else passages
+            takes = tools if store is shelves.tools else passages
             return WatchedStore(store, scroll=lambda: None, retrieve=lambda: self.pass_by(takes))
 
         self.crib = shelves.crib(

@@ -286,7 +286,7 @@ class Legs:
         return dict(zip(asked, found, strict=True))
 
     def _ahead(self, scores: dict[str, dict[int, float]]) -> list[ListRequest]:
-        """ListRequest of the likeliest tools: named ones, then the best of each leg in turn."""
+        """Requests for the likeliest tools: named ones, then the best of each leg in turn."""
         if not (self._hints and self._store.is_remote):
             return []
         in_turn = chain.from_iterable(zip_longest(*scores.values(), fillvalue=_NO_POINT))
