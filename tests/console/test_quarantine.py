@@ -98,16 +98,6 @@ def test_a_changed_tool_shows_what_changes(browse, sent):
     expect(changes.locator(".skipped").first).to_contain_text("the same")
 
 
-def test_the_served_version_says_that_another_one_is_held(browse, sent):
-    name, send, _ = sent
-    send({**HOSTILE, "description": "Send a mail."})
-    send(HOSTILE)
-    page = browse(f"#/registry?ns={name}&tool=post/send_mail")
-    expect(page.locator(".warning").first).to_contain_text("Another version of it is held back")
-    page.get_by_role("link", name="See what is wrong with it").click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Quarantine")
-
-
 def test_who_may_only_read_sees_it_and_cannot_judge(browse, service, sent):
     name, send, _ = sent
     send(HOSTILE)

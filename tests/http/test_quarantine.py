@@ -147,3 +147,12 @@ def test_nothing_is_held_where_nobody_wants_it(start):
     with start(audit=False) as service, service.client() as client:
         report = client.post("/v1/tools", json={"tools": [HOSTILE]}).json()
         assert (report["added"], report["quarantined"]) == (1, [])
+
+
+def test_a_held_tool_keeps_the_text_that_it_replaces(tenant):
+    served = {**HOSTILE, "description": "Adds numbers."}
+    tenant.post("/v1/tools", json={"tools": [served]})
+    for more in ("", " Now."):
+        later = {**HOSTILE, "description": HOSTILE["description"] + more}
+        tenant.post("/v1/tools", json={"tools": [later]})
+        assert held(tenant)["evil/helper"]["replaces"]["description"] == "Adds numbers."

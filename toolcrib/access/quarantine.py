@@ -41,12 +41,18 @@ class Quarantine:
         self._now = now
 
     def screen(
-        self, specs: Iterable[ToolSpec], beside: Iterable[ToolSpec] = (), *, written_by: str = ""
+        self,
+        specs: Iterable[ToolSpec],
+        beside: Iterable[ToolSpec] = (),
+        *,
+        written_by: str = "",
+        served: Callable[[str], ToolSpec | None] = lambda _: None,
     ) -> tuple[list[ToolSpec], list[Held]]:
         """Pass tools that no finding blocks, or that are approved as they are; hold the rest.
 
         Tools are also compared with the tools `beside` them, of other servers, which are not
-        screened themselves. A tool that passes releases what was held under its id.
+        screened themselves. A tool that passes releases what was held under its id. `served` gives
+        the served tool of an id, which a held tool replaces.
         """
         given = list(specs)
         found: dict[str, list[Finding]] = {}
@@ -62,7 +68,10 @@ class Quarantine:
                 if spec.id in before:
                     self._records.delete(self._held, spec.id)
             else:
-                held.append(self.hold(spec, _DANGEROUS, findings, written_by=written_by))
+                old = served(spec.id)
+                held.append(
+                    self.hold(spec, _DANGEROUS, findings, written_by=written_by, replaces=old)
+                )
         return passed, held
 
     def _is_approved(self, spec: ToolSpec, findings: Iterable[Finding]) -> bool:
@@ -92,9 +101,15 @@ class Quarantine:
         was_digest: str | None = None,
         *,
         written_by: str = "",
+        replaces: ToolSpec | None = None,
     ) -> Held:
-        """Hold a tool back; the same tool held again keeps its time and first writer."""
+        """Hold a tool back; the same tool held again keeps its time and first writer.
+
+        What an earlier held text `replaces` is kept, as nothing was served since.
+        """
         before, since = self.get(spec.id), self._now()
+        if replaces is None and before is not None:
+            replaces = before.replaces
         if before is not None and before.digest == spec.digest:
             since, written_by = before.since, before.written_by
         made = Held(
@@ -107,6 +122,7 @@ class Quarantine:
             since=since,
             spec=spec,
             written_by=written_by,
+            replaces=replaces,
         )
         body = {key: value for key, value in as_json(made).items() if key != "since"}
         self._records.put(self._held, DbRow(spec.id, since, body))

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, PlainSerializer, computed_field, model_validator
 
-from toolcrib.records.codec import UNLESS_EMPTY, Score
+from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, Score
 from toolcrib.records.tools import ToolSpec
 
 Unready: TypeAlias = Literal[
@@ -189,7 +189,7 @@ class Held:
 
     `since` is Unix time, in JSON ISO 8601 in UTC. `was_digest` is that of what was
     approved under its id before, None for a new tool. `written_by` is the id of the key that
-    first sent it so, empty where no key did.
+    first sent it so, empty where no key did. `replaces` is the served text that was removed for it.
     """
 
     tool_id: str
@@ -201,6 +201,7 @@ class Held:
     since: Annotated[float, BeforeValidator(_unix), PlainSerializer(_iso, return_type=str)]
     spec: ToolSpec
     written_by: str = ""
+    replaces: Annotated[ToolSpec | None, UNLESS_NONE] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -369,6 +369,7 @@ export interface Held {
   since: string;
   spec: ToolSpec;
   written_by: string;
+  replaces?: ToolSpec;
 }
 
 export interface HeldTools {

@@ -2,7 +2,7 @@
 
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { call, idPath, Trouble } from "../api/call";
+import { call, idPath, type Trouble } from "../api/call";
 import type { Held, Spec } from "../api/types";
 import { Confirm } from "../parts/dialog";
 import { Difference } from "../parts/difference";
@@ -104,7 +104,7 @@ function HeldSheet({ held, done }: { held: Held; done: () => void }): VNode {
       </dl>
       <h2>What the audit found</h2>
       <Findings findings={held.findings} spec={held.spec} />
-      <Served held={held} />
+      <Changes held={held} />
       {mayWrite.value ? (
         <p class="row">
           <button type="button" onClick={() => setChoice("approve")}>
@@ -124,21 +124,9 @@ function HeldSheet({ held, done }: { held: Held; done: () => void }): VNode {
   );
 }
 
-/** How it differs from the version that is served; the whole of it, where none is. */
-function Served({ held }: { held: Held }): VNode | null {
-  const { value, trouble } = useAnswer(
-    async (signal) => {
-      try {
-        return await call<Spec>(`v1/tools/${idPath(held.tool_id)}`, { signal });
-      } catch (error) {
-        if (error instanceof Trouble && error.status < 500 && error.status >= 400) return null;
-        throw error;
-      }
-    },
-    [asked.value, held.tool_id, held.digest],
-  );
-  if (value === undefined && !trouble) return null;
-  if (!value) {
+/** How it differs from the version that was served; the whole of it, where none was. */
+function Changes({ held }: { held: Held }): VNode {
+  if (!held.replaces) {
     return (
       <>
         <h2>What would be served</h2>
@@ -150,9 +138,9 @@ function Served({ held }: { held: Held }): VNode | null {
     <>
       <h2>What changes</h2>
       <Difference
-        old={inLines(value)}
+        old={inLines(held.replaces)}
         now={inLines(held.spec)}
-        label="The version that is served, and the one that is held back"
+        label="The version that was served, and the one that is held back"
       />
       <details class="whole">
         <summary>What would be served, as a whole</summary>

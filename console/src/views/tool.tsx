@@ -3,9 +3,8 @@
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { call, idPath, type Trouble } from "../api/call";
-import type { Held, Spec } from "../api/types";
+import type { Spec } from "../api/types";
 import { Confirm } from "../parts/dialog";
-import { Findings } from "../parts/findings";
 import { LinkGraph } from "../parts/links";
 import { SpecSheet } from "../parts/spec";
 import { TroubleNote } from "../parts/trouble";
@@ -49,7 +48,6 @@ export function Tool({ id }: { id: string }): VNode {
             {!value.enabled && <span class="tag">disabled</span>}
             {value.always_active && <span class="tag rule">always active</span>}
           </p>
-          <HeldNote id={value.id} />
           <LinkGraph id={value.id} name={value.name} />
           <SpecSheet spec={value} />
           {mayWrite.value && <Remove spec={value} path={path} />}
@@ -71,25 +69,6 @@ function Nearest({ ids }: { ids: readonly string[] }): VNode | null {
         </li>
       ))}
     </ul>
-  );
-}
-
-/** What the audit said of a newer version of the tool, where one is held back. */
-function HeldNote({ id }: { id: string }): VNode | null {
-  const { value } = useAnswer(
-    (signal) => call<{ held: Held[] }>("v1/quarantine", { signal }),
-    [asked.value],
-  );
-  const held = value?.held.find((each) => each.tool_id === id);
-  if (held === undefined) return null;
-  return (
-    <section class="warning">
-      <p>
-        <b>Another version of it is held back:</b> <Untrusted text={held.reason} />.{" "}
-        <a href={link("quarantine", { held: id })}>See what is wrong with it</a>
-      </p>
-      {held.findings.length > 0 && <Findings findings={held.findings} spec={held.spec} />}
-    </section>
   );
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from operator import attrgetter
@@ -319,11 +320,16 @@ def write_tools(
     kept, refused = _allowed_and_refused(crib, entries, scope)
     held: list[Held] = []
 
+    def served(tool_id: str) -> ToolSpec | None:
+        with suppress(UnknownToolError):
+            return crib.get_tool(tool_id)
+        return None
+
     def screen(entries: Iterable[Entry]) -> list[Entry]:
         given = list(entries)
         if quarantine is not None:
             specs = [item for _, item in given if isinstance(item, ToolSpec)]
-            held.extend(quarantine.screen(specs, written_by=written_by)[1])
+            held.extend(quarantine.screen(specs, written_by=written_by, served=served)[1])
         back = {(each.tool_id, each.digest) for each in held}
         return [
             (source, item)
