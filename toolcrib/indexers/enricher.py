@@ -129,16 +129,19 @@ def questions(
     if not places:
         return []
     vectors = dense.encode_documents([dense_text(spec) for spec in specs])
+    _, servers = np.unique([spec.server for spec in specs], return_inverse=True)
     asked: list[Question] = []
     for start in range(0, len(places), SIBLING_SEARCH_ROWS):
         block = places[start : start + SIBLING_SEARCH_ROWS]
         likeness = vectors[block] @ vectors.T
         for place, row in zip(block, likeness, strict=True):
-            order: list[int] = np.argsort(-row, kind="stable").tolist()
-            others = [specs[n] for n in order if n != place]
-            here = [spec for spec in others if spec.server == specs[place].server]
-            siblings, mates = others[:SIBLINGS_PER_PROMPT], here[:SERVER_TOOLS_PER_PROMPT]
-            asked.append(Question(specs[place], tuple(siblings), tuple(mates)))
+            order = np.argsort(-row, kind="stable")
+            others = order[order != place]
+            here = others[servers[others] == servers[place]]
+            siblings: list[int] = others[:SIBLINGS_PER_PROMPT].tolist()
+            mates: list[int] = here[:SERVER_TOOLS_PER_PROMPT].tolist()
+            found = (tuple(specs[n] for n in nearest) for nearest in (siblings, mates))
+            asked.append(Question(specs[place], *found))
     return asked
 
 
