@@ -37,7 +37,7 @@ from toolcrib.gateway.search import (
     ListToolsParams,
     UnknownTools,
 )
-from toolcrib.gateway.skills import SKILLS_EXTENSION, SkillResources, SkillsExtension
+from toolcrib.gateway.skills import SkillResources, SkillsExtension
 from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
 from toolcrib.indexers.writer import ListenerScope, unheard
 from toolcrib.records import Scope, Sensitivity
@@ -205,7 +205,7 @@ class Gateway:
         server.add_extension(SkillsExtension(self._search.skills))
         self._notifications.join(server)
         # The handshake is innermost: a client gets no notification before its answer.
-        server.add_middleware(Handshake(self._instructions, {SKILLS_EXTENSION: {}}))
+        server.add_middleware(Handshake(self._instructions, {SkillsExtension.identifier: {}}))
         return server
 
     async def _list_tools(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from mimetypes import guess_type
 from typing import Any
 from urllib.parse import quote
@@ -41,6 +40,7 @@ from toolcrib.errors import QueryError, StoreError, nearest
 from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog, by_unique_name
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
+from toolcrib.indexers.readers.mcp_skills import SKILLS_EXTENSION, file_digest
 from toolcrib.indexers.readers.skills import FENCE, MAX_DESCRIPTION_CHARS, SKILL_FILE
 from toolcrib.integrations.fastmcp import (
     NOT_SURE,
@@ -72,7 +72,6 @@ READ_SKILL_PARAMETERS = {
 }
 DEFAULT_SKILLS_K = 5
 
-SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
 LEFT_OUT = "toolcrib/left_out"
 """Files of a skill that are not served, in the `_meta` of its entry: no text, or too long."""
 
@@ -125,7 +124,7 @@ class PublishedSkill:
 
 
 def _file(uri: str, content: bytes) -> dict[str, Any]:
-    return {"uri": uri, "digest": f"sha256:{sha256(content).hexdigest()}", "size": len(content)}
+    return {"uri": uri, "digest": file_digest(content), "size": len(content)}
 
 
 class GatewaySkills:

@@ -33,7 +33,12 @@ if TYPE_CHECKING:
     from mcp import ClientSession
     from mcp.types import PaginatedRequestParams, PaginatedResult
 
-EXTENSION = "io.modelcontextprotocol/skills"
+SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
+
+
+def file_digest(content: bytes) -> str:
+    """Digest of a skill's file, as the extension writes it."""
+    return f"sha256:{sha256(content).hexdigest()}"
 
 
 async def follow_skills(state: SessionState, stderr: TextIO, max_pages: int) -> None:
@@ -58,7 +63,7 @@ async def follow_skills(state: SessionState, stderr: TextIO, max_pages: int) -> 
         state.asked = "server/discover"
         hello = await session.discover()
         state.server = session.server_info.name if session.server_info else ""
-        if EXTENSION not in (hello.capabilities.extensions or {}):
+        if SKILLS_EXTENSION not in (hello.capabilities.extensions or {}):
             raise NoSkillsError
         listed: list[dict[str, Any]] = []
 
@@ -113,8 +118,7 @@ async def _text(session: ClientSession, file: Mapping[str, Any]) -> str | None:
         else base64.b64decode(each.blob)
         for each in contents
     )
-    digest = f"sha256:{sha256(content).hexdigest()}"
-    if (digest, len(content)) != (file["digest"], file["size"]):
+    if (file_digest(content), len(content)) != (file["digest"], file["size"]):
         raise ValueError(f"{file['uri']} is not what its digest says")
     try:
         return content.decode()
