@@ -285,8 +285,6 @@ class ToolSync:
         self._writer.apply(drafts, plan.removed, progress)
         if prefixes.stale:
             self._reweigh(prefixes, drafts)
-            settled = replace(prefixes, stale=frozenset())
-            self._store.write_meta(settled.changes_since(prefixes))
         if self._store.is_remote:
             self._settle({tool_id: tool.member for tool_id, tool in known.items()}, plan)
         self._store.optimise()
@@ -323,8 +321,6 @@ class ToolSync:
             prefixes = NamePrefixes(shared, frozenset(moved))
             self._store.write_meta(prefixes.changes_since(NamePrefixes()))
             self._reweigh(prefixes, ())
-            settled = replace(prefixes, stale=frozenset())
-            self._store.write_meta(settled.changes_since(prefixes))
             expected = found
 
     def _prefixes(
@@ -341,7 +337,7 @@ class ToolSync:
         return before.with_groups(groups, prefixes, {tool.group for tool in kept})
 
     def _reweigh(self, prefixes: NamePrefixes, drafts: Sequence[Draft]) -> None:
-        """Renew the lexical vectors of stale groups; needs no dense encoding."""
+        """Renew the lexical vectors of stale groups, and note it; needs no dense encoding."""
         fresh = {draft.id for draft in drafts}
         groups = pages(sorted(prefixes.stale), GROUPS_PER_REQUEST)
         stale = {
@@ -353,6 +349,8 @@ class ToolSync:
         for page in pages(list(stale), ITEMS_PER_PAGE):
             vectors = {number: self._lexical_vector(stale[number], prefixes) for number in page}
             self._set_vectors(vectors)
+        renewed = replace(prefixes, stale=frozenset())
+        self._store.write_meta(renewed.changes_since(prefixes))
 
     def _set_vectors(self, vectors: Mapping[int, SparseVector]) -> None:
         """Replace lexical vectors, but for tools that another process removes meanwhile."""
