@@ -28,6 +28,7 @@ from toolcrib.integrations.formats import (
 from toolcrib.integrations.selection import (
     DEFAULT_STEPS,
     SEARCH_DESCRIPTION,
+    SEARCH_NAME,
     SEARCH_PARAMETERS,
     AnyCrib,
     StepOptions,
@@ -38,7 +39,7 @@ from toolcrib.records.definitions import definition_tokens
 
 ToolChangeBlock: TypeAlias = BetaRequestToolAdditionBlockParam | BetaRequestToolRemovalBlockParam
 
-SEARCH_TOOL_NAME = "find_tools"
+SEARCH_TOOL_NAME = SEARCH_NAME
 """Name of the tool that searches the deferred tools."""
 
 NO_TOOL_FITS = "No tool here fits. Say in other words what the tool must do, or go on without one."

@@ -327,12 +327,13 @@ def _changed(
     """Changes with those that bring the list to `names`; a new list where they cannot stand."""
     messages = request.messages
     here, last = {message.id for message in messages}, messages[-1]
+    new_list: InlineChanges = {"tools": names, "offered": names, "defined": names, "changes": []}
     if before is None or not here.issuperset(anchor for anchor, _ in before["changes"]):
-        return {"tools": names, "offered": names, "defined": names, "changes": []}
+        return new_list
     if {*names} == {*before["offered"]}:
         return before
     if not (last.id and isinstance(last, HumanMessage | ToolMessage)):
-        return {"tools": names, "offered": names, "defined": names, "changes": []}
+        return new_list
     tools = {tool.name: tool for tool in request.tools if not isinstance(tool, dict)}
     added = [name for name in names if name not in before["offered"] and name in tools]
     blocks = [

@@ -44,6 +44,7 @@ from toolcrib.integrations.selection import (
     refusal,
     report_outcome,
     tools_for_turn,
+    turn_of_messages,
 )
 from toolcrib.records import KnowledgeResult, Message, Scope, ToolSpec, Turn
 
@@ -266,10 +267,7 @@ def _turn(messages: Sequence[ChatMessage], scope: Scope | None) -> Turn:
         for each in messages
         if each.role in {"user", "assistant"} and each.content
     ]
-    users = [at for at, message in enumerate(said) if message.role == "user"]
-    if not users:
-        return Turn(scope=scope)
-    return Turn(text=said[users[-1]].content, history=tuple(said[: users[-1]]), scope=scope)
+    return turn_of_messages(said, scope)
 
 
 class ToolcribNodeRetriever(BaseRetriever):

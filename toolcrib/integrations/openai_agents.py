@@ -38,6 +38,7 @@ from toolcrib.integrations.selection import (
     ShownTools,
     StepOptions,
     tools_wanted,
+    turn_of_messages,
 )
 from toolcrib.records import Message, Scope, ToolSpec, Turn
 from toolcrib.records.codec import is_object
@@ -184,11 +185,7 @@ def turn_of(said: str | Sequence[Any], scope: Scope | None = None) -> Turn:
         for item in said
         if is_object(item) and item.get("role")
     ]
-    users = [at for at, message in enumerate(messages) if message.role == "user"]
-    if not users:
-        return Turn(scope=scope)
-    last = users[-1]
-    return Turn(text=messages[last].content, history=tuple(messages[:last]), scope=scope)
+    return turn_of_messages(messages, scope)
 
 
 # -- Responses API ---------------------------------------------------------------------------------

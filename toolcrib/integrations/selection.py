@@ -18,7 +18,8 @@ from typing_extensions import TypedDict
 from toolcrib.client.crib import RemoteCrib
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError, ToolcribError, did_you_mean, nearest
-from toolcrib.records import Decision, Outcome, PassageHit, Scope, ToolHit, ToolSpec, Turn
+from toolcrib.integrations.formats import OwnTool
+from toolcrib.records import Decision, Message, Outcome, PassageHit, Scope, ToolHit, ToolSpec, Turn
 from toolcrib.records.codec import as_json, is_object
 from toolcrib.records.definitions import definition_tokens, summary
 from toolcrib.retrieval.legs import has_words
@@ -123,6 +124,15 @@ def _warn_of_unknown_tools(crib: AnyCrib, count: int) -> None:
             "index them with index_tools() under the same names",
             count,
         )
+
+
+def turn_of_messages(messages: Sequence[Message], scope: Scope | None) -> Turn:
+    """Turn of the user's last message, with the messages before as history."""
+    users = [at for at, message in enumerate(messages) if message.role == "user"]
+    if not users:
+        return Turn(scope=scope)
+    last = users[-1]
+    return Turn(text=messages[last].content, history=tuple(messages[:last]), scope=scope)
 
 
 def check_names(wanted: Iterable[str], names: Sequence[str]) -> None:
@@ -369,7 +379,7 @@ class AgentTools:
         ids, ahead = set(shown["ids"].values()), found.tools[: self.steps.first]
         if all(hit.id in ids for hit in ahead):
             return {}
-        named = self._named(shown, [hit.tool for hit in found.tools])
+        named = self._by_own_names(shown, [hit.tool for hit in found.tools])
         is_shown = all(name in shown["names"] for name in list(named)[: self.steps.first])
         return {} if is_shown else named
 
@@ -384,7 +394,7 @@ class AgentTools:
             where=self._own(shown),
             called=_ids(shown, called),
         )
-        named = self._named(shown, specs)
+        named = self._by_own_names(shown, specs)
         lines = [f"- {name}: {summary(spec)}" for name, spec in named.items()]
         return "\n".join(["You can call now:", *lines] if lines else [NOTHING_FOUND]), list(named)
 
@@ -393,7 +403,7 @@ class AgentTools:
         keys = {squeeze(name) for name in (*shown["names"], *shown["hidden"])} - {""}
         return all_of(any_of(keys), _limits(self.crib))
 
-    def _named(self, shown: ShownTools, specs: Sequence[ToolSpec]) -> dict[str, ToolSpec]:
+    def _by_own_names(self, shown: ShownTools, specs: Sequence[ToolSpec]) -> dict[str, ToolSpec]:
         """Found tools by the agent's names, in their order."""
         keys = {key for spec in specs for key in (squeeze(spec.id), squeeze(spec.name))}
         names = [name for name in (*shown["names"], *shown["hidden"]) if squeeze(name) in keys]
@@ -449,7 +459,7 @@ def _ids(shown: ShownTools, names: Iterable[str]) -> list[str]:
 
 # -- searches by a model ----------------------------------------------------------------
 
-SEARCH_NAME = "find_tools"
+SEARCH_NAME = OwnTool.FIND_TOOLS.value
 NOTHING_FOUND = "No other tool fits. Use those that you have, or say what cannot be done."
 SEARCH_DESCRIPTION = (
     "Load tools by what they can do. Write needs: one line for each tool that the task takes, "
