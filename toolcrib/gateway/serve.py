@@ -59,8 +59,8 @@ class ServeOptions:
     """Files and addresses of a gateway; `address` is where HTTP listens, None for stdio.
 
     `servers` are the names of the servers of `config` to use, all if empty; `tools` is the filter
-    of their tools by id. `lock` is a file of
-    approved tools, which gets the tools of servers that are met for the first time.
+    of their tools by id. `lock` is a file of approved tools, which gets the tools of servers that
+    are met for the first time.
     """
 
     config: Path
@@ -78,6 +78,10 @@ class ServeOptions:
         if not is_url(self.store):
             places[-1] = str(Path(self.store).absolute())
         return shlex.join(["toolcrib", "gateway", "login", name, *places])
+
+    def logins(self, settings: Settings) -> Logins:
+        """Logins at the servers, beside the store."""
+        return Logins.open(self.store, settings.gateway, self.login_command)
 
 
 def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOptions) -> None:
@@ -103,7 +107,7 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
             audits=settings.audit,
             strict=serving.strict,
         )
-        logins = Logins.open(serving.store, settings.gateway, serving.login_command)
+        logins = serving.logins(settings)
         storage = Storage(serving.store, records_db, approval, logins)
         with quiet_sdk(), report_warnings(report):
             options = replace(options, is_shared=address is None, config=(file, stamp))
@@ -156,9 +160,8 @@ def log_in_at(name: str, serving: ServeOptions, settings: Settings, how: LoginOp
         StoreError: the login cannot be kept.
     """
     target = _login_target(name, serving)
-    logins = Logins.open(serving.store, settings.gateway, serving.login_command)
     with quiet_sdk():
-        return asyncio.run(log_in(target, logins, how))
+        return asyncio.run(log_in(target, serving.logins(settings), how))
 
 
 def log_out_of(name: str, serving: ServeOptions, settings: Settings) -> bool:
@@ -168,7 +171,7 @@ def log_out_of(name: str, serving: ServeOptions, settings: Settings) -> bool:
         SettingsError, SourceError: the server cannot be used, or takes no login.
     """
     target = _login_target(name, serving)
-    return Logins.open(serving.store, settings.gateway, serving.login_command).delete(target.url)
+    return serving.logins(settings).delete(target.url)
 
 
 def _login_target(name: str, serving: ServeOptions) -> HttpTarget:
