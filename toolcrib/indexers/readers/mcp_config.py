@@ -85,17 +85,14 @@ class Listing:
 
 # -- tools that are switched on --------------------------------------------------------------------
 
-INCLUDE_KEYS = frozenset(
-    {"includetools", "allowedtools", "enabledtools", "availabletools", "tools"}
-)
-EXCLUDE_KEYS = frozenset({"excludetools", "disabledtools", "deniedtools", "blockedtools"})
-"""Keys of all hosts, compared by their letters in lower case: `enabled_tools`, `enabledTools`."""
+INCLUDE_NAMES = ("includeTools", "allowedTools", "enabledTools", "availableTools", "tools")
+EXCLUDE_NAMES = ("excludeTools", "disabledTools", "deniedTools", "blockedTools")
+"""Keys of all hosts."""
 
-FILTER_NAMES = (
-    *("includeTools", "allowedTools", "enabledTools", "availableTools", "tools"),
-    *("excludeTools", "disabledTools", "deniedTools", "blockedTools"),
+INCLUDE_KEYS, EXCLUDE_KEYS = (
+    frozenset(map(str.lower, names)) for names in (INCLUDE_NAMES, EXCLUDE_NAMES)
 )
-"""The same keys as hosts spell them."""
+"""The same keys by their letters in lower case: `enabled_tools` is read as `enabledTools`."""
 
 TAG_KEYS = frozenset({"includetags", "excludetags"})
 
@@ -363,7 +360,7 @@ def config_schema() -> dict[str, Any]:
     del known["env_file"]
     names = {"type": ("transport",), "url": ("httpUrl", "serverUrl")}
     known |= {other: known[name] for name, others in names.items() for other in others}
-    known |= dict.fromkeys(FILTER_NAMES, TOOL_NAMES.json_schema())
+    known |= dict.fromkeys((*INCLUDE_NAMES, *EXCLUDE_NAMES), TOOL_NAMES.json_schema())
     known[OVERLAY_KEY] = Overlay.model_json_schema()
     servers = {"type": "object", "additionalProperties": entry}
     return {
