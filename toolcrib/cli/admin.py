@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
@@ -253,40 +253,47 @@ def approve(
         raise typer.BadParameter("a service has no such file; name a --store", param_hint="--lock")
     if service is None:
         place = _approval_store(store, settings)
-        judging = _in_store(place, namespace or DEFAULT_NAMESPACE, settings)
+        reviewing = _in_store(place, namespace or DEFAULT_NAMESPACE, settings)
     else:
-        judging = _by_service(service, namespace or settings.namespace, settings)
-    with judging as (held, release, forget, served):
+        reviewing = _by_service(service, namespace or settings.namespace, settings)
+    with reviewing as review:
         if show or not (tools or everything):
-            _show(held, json=json)
+            _show(review.held, json=json)
             return
-        chosen = held if everything else _held_by_id(tools or [], held)
+        chosen = review.held if everything else _held_by_id(tools or [], review.held)
         if reject:
             for each in chosen:
-                forget(each.tool_id)
+                review.reject(each.tool_id)
         else:
             _require_seen(chosen, frozenset(digest or _typed_digests(chosen, json=json)))
             if service is None:
-                _lock_approved(lock, settings, chosen, served)
+                _lock_approved(lock, settings, chosen, review.is_served)
             for each in chosen:
-                release(each)
+                review.approve(each)
     done = "rejected" if reject else "approved"
     print_either({done: [each.tool_id for each in chosen]}, f"{len(chosen)} {done}", json=json)
 
 
-Judging: TypeAlias = tuple[
-    Sequence[Held], Callable[[Held], None], Callable[[str], None], Callable[[str], bool]
-]
-"""Held tools, and functions: approve one, reject one by its id, see if a server is served."""
+@dataclass(frozen=True, slots=True)
+class HeldReview:
+    """Held tools, and the functions that approve one, and reject one by its id.
+
+    `is_served` tells of a server if it has tools that are not held.
+    """
+
+    held: Sequence[Held]
+    approve: Callable[[Held], None]
+    reject: Callable[[str], None]
+    is_served: Callable[[str], bool] = lambda _: False
 
 
 @contextmanager
-def _in_store(place: str, namespace: str, settings: Settings) -> Generator[Judging]:
+def _in_store(place: str, namespace: str, settings: Settings) -> Generator[HeldReview]:
     with closing(build.open_records_db(place, settings)) as records_db:
         quarantine = Quarantine(records_db, namespace)
         held = quarantine.list()
         ids = {each.tool_id for each in held}
-        yield (
+        yield HeldReview(
             held,
             quarantine.release,
             quarantine.reject,
@@ -295,14 +302,12 @@ def _in_store(place: str, namespace: str, settings: Settings) -> Generator[Judgi
 
 
 @contextmanager
-def _by_service(url: str, namespace: str | None, settings: Settings) -> Generator[Judging]:
+def _by_service(url: str, namespace: str | None, settings: Settings) -> Generator[HeldReview]:
     with remote_crib(url, settings.model_copy(update={"namespace": namespace})) as crib:
-        held = crib.held_tools()
-        yield (
-            held,
+        yield HeldReview(
+            crib.held_tools(),
             lambda each: crib.approve_tool(each.tool_id, each.digest),
             crib.reject_tool,
-            lambda _: False,
         )
 
 
