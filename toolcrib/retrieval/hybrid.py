@@ -418,7 +418,7 @@ class HybridRetriever:
 
     def _fuse(self, run: _Run, head: Head | None, *, by_examples: bool) -> Candidates:
         """Ask the legs, score with the head, fuse and lift."""
-        named, use, dense = run.legs.named, run.use, run.query.dense
+        named, use, dense = run.legs.named_points, run.use, run.query.dense
         points = set[int]()
         if run.state.is_step:
             points = run.state.points(self._store, run.legs.where, use)

@@ -207,7 +207,7 @@ class Legs:
             )
 
     @property
-    def named(self) -> set[int]:
+    def named_points(self) -> set[int]:
         """Points of tools that the query calls by exact name or id."""
         return self._first[1]
 
@@ -239,7 +239,7 @@ class Legs:
         """Scores by leg of every point that a leg found, that is named, or that is in `more`."""
         questions = {**self._questions, **self._clauses}
         scores = dict(self._first[0])
-        points = self.named.union(more, *scores.values())
+        points = self.named_points.union(more, *scores.values())
         if self._counts_apart and (counted := questions.pop("lexical", None)):
             # One batch has both searches.
             only = replace(counted, limit=max(len(points), 1), where=HasId(frozenset(points)))
@@ -290,7 +290,7 @@ class Legs:
         if not (self._hints and self._store.is_remote):
             return []
         in_turn = chain.from_iterable(zip_longest(*scores.values(), fillvalue=_NO_POINT))
-        found = dict.fromkeys(chain(self.named, in_turn))
+        found = dict.fromkeys(chain(self.named_points, in_turn))
         likely = frozenset(islice((p for p in found if p != _NO_POINT), MAX_READ_AHEAD_POINTS))
         return [ListRequest(HasId(likely), len(likely), None)] if likely else []
 
