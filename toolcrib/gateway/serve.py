@@ -27,6 +27,7 @@ from starlette.responses import JSONResponse, Response
 
 from toolcrib import build
 from toolcrib.access.keys import KeyRing
+from toolcrib.access.logins import BrowserLogin, LoginOptions, Logins, may_log_in
 from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.access.tokens import callers_of
 from toolcrib.build import is_url
@@ -34,10 +35,10 @@ from toolcrib.errors import SettingsError, StoreError
 from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.auth import KeyVerifier
 from toolcrib.gateway.config import ALL_TOOLS, ConfigFile, read_config
+from toolcrib.gateway.connection import UpstreamConnection
 from toolcrib.gateway.downstream import Level, Reporter
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Storage
-from toolcrib.gateway.logins import LoginOptions, Logins, log_in, may_log_in
 from toolcrib.indexers.readers.mcp_config import HttpTarget, ToolFilter
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
 from toolcrib.integrations.formats import RESERVED_NAMES
@@ -145,10 +146,27 @@ def _auth(ring: KeyRing, host: str, store: str, settings: Settings) -> KeyVerifi
             f"{host} can be reached by others, and no key was made: run "
             f"`toolcrib keys create NAME --store {store}`, or listen on 127.0.0.1"
         )
-    return KeyVerifier(ring, callers_of(ring, settings.tokens))
+    return KeyVerifier(ring, callers_of(ring, settings.tokens), settings.gateway.profiles)
 
 
 # -- logins --------------------------------------------------------------------------------------
+
+
+async def log_in(target: HttpTarget, logins: Logins, how: LoginOptions) -> bool:
+    """Log in at a server in a browser, and open a session with it.
+
+    False if the server asks for no login.
+
+    Raises:
+        SettingsError: the port is taken.
+        ServiceUnavailableError: the server or its login failed; the text says why.
+        StoreError: the login cannot be kept.
+    """
+    with closing(BrowserLogin(target.url, logins, how)) as auth:
+        connection = UpstreamConnection(target, has_one_caller=True, auth=auth)
+        await connection.open(how.timeout_s)
+        await connection.close()
+        return auth.kept is not None
 
 
 def log_in_at(name: str, serving: ServeOptions, settings: Settings, how: LoginOptions) -> bool:
