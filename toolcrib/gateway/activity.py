@@ -1,4 +1,4 @@
-"""Activity: records each call and list of tools, and the state of the servers."""
+"""Activity: records and counts calls, lists of tools, and the state of the servers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ from toolcrib.gateway.guidance import text_of_content
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import Upstream, UpstreamPool
 from toolcrib.guidance.results import has_failed
-from toolcrib.integrations.formats import OwnTool
+from toolcrib.integrations.formats import RESERVED_NAMES, OwnTool
 from toolcrib.records import Scope
 from toolcrib.records.definitions import CHARS_A_MARK, definition_tokens, estimated_tokens
 from toolcrib.records.history import GatewayCall, GatewayServer, ServerState
 from toolcrib.settings import GatewaySettings
+from toolcrib.store.records_db import RecordsDb
+from toolcrib.telemetry import MetricsRegistry
 
 CALLING = frozenset({OwnTool.CALL_TOOL, *CALL_TOOLS})
 """Tools of the gateway that call a server's tool, which is recorded in their place."""
@@ -43,17 +45,18 @@ logger = logging.getLogger(__name__)
 
 
 class GatewayRecorder(Middleware):
-    """Recorder of calls and lists in an activity log. `scope` is the gateway's."""
+    """Recorder of calls and lists in a records database. `scope` is the gateway's."""
 
     def __init__(
         self,
-        log: ActivityLog,
+        records_db: RecordsDb,
         index: GatewayIndex,
         pool: UpstreamPool,
         scope: Callable[[], Scope],
         settings: GatewaySettings,
     ) -> None:
-        self._log, self._index, self._pool, self._scope = log, index, pool, scope
+        self._log, self._scope = ActivityLog(records_db), scope
+        self._index, self._pool = index, pool
         self._is_on = settings.activity != "off"
         self._keeps_arguments = settings.activity == "arguments"
         self._tokens: BoundedMap[str, int] = BoundedMap(MAX_COUNTED_TOOLS)
@@ -172,3 +175,37 @@ def _facts(result: ToolResult | None, began: float) -> dict[str, Any]:
         facts["outcome"] = "success"
     chars = sum(len(part.text) for part in result.content if isinstance(part, TextContent))
     return facts | {"tokens": -(-chars // CHARS_A_MARK)}
+
+
+# -- metrics ---------------------------------------------------------------------------------
+
+CALL_BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+SERVER_TOOLS_LABEL = "server"
+"""Label of all tools of servers in metrics, so that labels are few and reveal no name."""
+
+
+class CallMetrics(Middleware):
+    """Counts calls and their durations."""
+
+    def __init__(self, metrics: MetricsRegistry) -> None:
+        text = "Calls: of the gateway's own tools by name, of servers' tools together."
+        self._calls = metrics.counter("gateway_calls", text, "tool", "outcome")
+        self._duration = metrics.histogram(
+            "gateway_call_seconds", "Time of a call.", "tool", CALL_BUCKETS_S
+        )
+
+    async def on_call_tool(
+        self,
+        context: MiddlewareContext[CallToolRequestParams],
+        call_next: CallNext[CallToolRequestParams, ToolResult],
+    ) -> ToolResult:
+        """Count a call at its end, successful or not."""
+        name, began, outcome = context.message.name, monotonic(), "failure"
+        try:
+            result = await call_next(context)
+            outcome = "failure" if result.is_error else "success"
+        finally:
+            tool = name if name in RESERVED_NAMES else SERVER_TOOLS_LABEL
+            self._calls(tool, outcome).inc()
+            self._duration(tool).observe(monotonic() - began)
+        return result

@@ -20,7 +20,6 @@ from mcp.server.context import ServerRequestContext
 from mcp.types import ListToolsResult
 
 from toolcrib import __version__
-from toolcrib.access.activity import ActivityLog
 from toolcrib.build import MEMORY
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError, StoreError, ToolcribError, did_you_mean, nearest
@@ -182,9 +181,8 @@ class Gateway:
         )
         self._tools = CatalogProvider(self.index, self.scope, self.pool.note, self._calls.call)
         self._offers = OffersProvider(self.index, self.scope, self.pool, timeout_s=timeout_s)
-        self._recorder = GatewayRecorder(
-            ActivityLog(storage.records_db), self.index, self.pool, self.scope, chosen
-        )
+        records_db = storage.records_db
+        self._recorder = GatewayRecorder(records_db, self.index, self.pool, self.scope, chosen)
         self.server = self._make_server(auth)
 
     def scope(self) -> Scope:
