@@ -453,7 +453,9 @@ def print_findings(findings: list[Finding]) -> None:
         alike = [worst, *(each for each in others if each.severity == worst.severity)]
         rules = ", ".join(each.rule for each in (worst, *others))
         excerpts = dict.fromkeys(each.excerpt for each in alike)
-        longest = [one for one in excerpts if not any(one in each for each in excerpts.keys() - {one})]
+        longest = [
+            one for one in excerpts if not any(one in each for each in excerpts.keys() - {one})
+        ]
         why = "; ".join(list(dict.fromkeys(each.why for each in alike))[:MAX_REASONS])
         cells = (worst.tool, worst.place, rules, " ... ".join(longest), why)
         severity = f"[{COLOURS[worst.severity]}]{worst.severity}[/]"
