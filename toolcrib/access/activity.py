@@ -22,7 +22,7 @@ CALLS, GATEWAYS = "gateway/calls", "gateway/running"
 """Tables: calls, and one row for each gateway with the state of its servers."""
 
 MAX_CALLS = 10_000
-"""Calls that are kept; some 4 MB."""
+"""Calls that are kept; some 8 MB."""
 
 PRUNE_EVERY_CALLS = 500
 PAGE_CALLS = 200

@@ -281,7 +281,10 @@ def route(
 
 def _show(decision: Decision, *, json: bool) -> None:
     if json:
-        print_json(as_json(decision))
+        shown = as_json(decision)
+        # Their name before 0.1.0, for one release.
+        shown["tools"]["items"] = shown["tools"]["tools"]
+        print_json(shown)
     else:
         print_decision(decision)
 

@@ -780,6 +780,7 @@ export interface ShapedSelection {
   needs?: readonly NeedResult[];
   interleaved?: string;
   called?: readonly string[];
+  items?: readonly ToolHit[] | readonly (Readonly<Record<string, unknown>>)[];
   names?: Readonly<Record<string, string>>;
   left_out?: readonly LeftOut[];
 }

@@ -205,11 +205,14 @@ class GuidanceBody(TurnBody):
 
 @dataclass(frozen=True, slots=True)
 class ShapedSelection(ToolSelection):
-    """The tools of a turn, in the requested shape."""
+    """The tools of a turn, in the requested shape; `items` is their name before 0.1.0."""
 
     tools: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
         tuple[ToolHit, ...] | tuple[dict[str, Any], ...], TOOLS
     ]
+    items: Annotated[
+        tuple[ToolHit, ...] | tuple[dict[str, Any], ...], Field(exclude_if=lambda _: False)
+    ] = ()
     names: Annotated[dict[str, str], Field(exclude_if=lambda _: False)] = field(
         default_factory=dict[str, str]
     )
@@ -248,7 +251,7 @@ async def route_turn(context: RequestContext, body: RouteBody) -> Response:
     made = await context.read(work)
     verdict = made.tools.verdict
     context.record_answer(made.took_ms, verdict=verdict, degraded=made.degraded, text=body.text)
-    return shaped(made, made.tools.tools, body.shape, "tools", "tools")
+    return shaped(made, made.tools.tools, body.shape, "tools", "tools", former="items")
 
 
 async def classify_turn(context: RequestContext, body: ClassifyBody) -> Response:
