@@ -442,6 +442,8 @@ class Detector(Protocol):
 
 EVEN = 0.5
 """Small talk gets nothing at all, so it must be likelier than a request."""
+EVEN_BESIDE, A_REQUEST = 0.75, 2
+"""With so many words in a clause of their own, which may be a request, it must be clearer."""
 
 
 USER_WORDS = frozenset(["i", "me", "my", "mine", "we", "us", "our", "ours"])
@@ -569,8 +571,9 @@ class SemanticDetector:
         rest = remainder_of(words, indexes)
         if not is_shown or (rest.smalltalk and not rest.count):
             return smalltalk_of(words, indexes).label
+        least = EVEN_BESIDE if rest.smalltalk and rest.apart >= A_REQUEST else EVEN
         kinds = self._model.classifiers["smalltalk"].labels
-        kind = kinds[int(np.argmax(shares))] if sum(shares) >= EVEN else None
+        kind = kinds[int(np.argmax(shares))] if sum(shares) >= least else None
         # A question about the user's own affairs is none about the assistant.
         said = set(words.bare)
         is_theirs = not rest.smalltalk and said & USER_WORDS and not said & ASSISTANT_WORDS
