@@ -13,6 +13,7 @@ With `--examples`, intents are tools and `Crib.find_tools` is asked, uncalibrate
 semantic-router with each of its aggregations and scikit-learn's logistic regression. All have
 the same texts, each intent's examples and its name; no development split is read. Accuracy is of
 the likeliest intent, of in-scope queries; AUROC is how well its score tells these from the others.
+ECE is the calibration error of probabilities, over all queries; semantic-router's scores are none.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from toolcrib.build import make_dense
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.evaluation.dataset import with_shots
 from toolcrib.evaluation.loaders import load
+from toolcrib.evaluation.measures import expected_error, reliability_bins
 from toolcrib.records import ToolSpec
 from toolcrib.router.context.classifier import fit_classifier
 from toolcrib.settings import Settings
@@ -46,6 +48,7 @@ INVERSE_PENALTIES = (1, 10, 100)
 SEED = 0
 THRESHOLDS = tuple(i / 50 for i in range(50))
 AGGREGATIONS = ("mean", "max", "sum")
+FIGURES = ("accuracy", "ece", "auroc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,9 @@ def of_examples(folder: Path, shots: int, most: int, dense: DenseEncoder) -> dic
         right = [name in query.relevant for (name, _), query in zip(judged, queries, strict=True)]
         sure = [score for _, score in judged]
         found[system] = {"accuracy": round(float(np.array(right)[inside].mean()), 4)}
+        if not system.startswith("semantic-router"):
+            bins = reliability_bins(np.array(sure), np.array(right))
+            found[system]["ece"] = round(expected_error(bins), 4)
         if not inside.all():
             found[system]["auroc"] = round(float(roc_auc_score(inside, sure)), 4)
     return {"queries": len(queries), "out of scope": int((~inside).sum()), "systems": found}
@@ -194,11 +200,15 @@ def examples(data: Path, shots: Sequence[int], most: int, out: Path) -> None:
     """Measure what examples alone are worth, and write it."""
     dense = make_dense(Settings())
     rows: list[dict[str, Any]] = []
+    table = Table("set", "examples", "system", "accuracy", "ECE", "AUROC")
     for name in EXAMPLE_SETS:
         for each in shots:
             found = of_examples(data / name, each, most, dense)
             rows.append({"set": name, "examples": each or "all", **found})
-            print(rows[-1], flush=True)
+            for system, figures in found["systems"].items():
+                cells = [f"{figures[key]:.3f}" if key in figures else "" for key in FIGURES]
+                table.add_row(name, str(each or "all"), system, *cells)
+    Console().print(table)
     result = {
         "command": "python benchmarks/intents.py --data DATA/intents --examples",
         "rows": rows,

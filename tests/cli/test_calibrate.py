@@ -109,7 +109,7 @@ class TestCalibrating:
         with Crib.open(indexed.folder / ".toolcrib", settings=settings) as crib:
             crib.tools.save_calibration(flat(crib.tools.calibration_fingerprint(), 0.75))
         assert indexed.json("search", "mail")["confidence"] == 0.75
-        assert "saved True" in indexed("calibrate", "--reset").stdout
+        assert "saved: yes" in indexed("calibrate", "--reset").stdout
         assert indexed.json("search", "mail")["confidence"] is None
 
 

@@ -211,6 +211,8 @@ class TestTooLittle:
     def test_too_few_queries(self) -> None:
         with pytest.raises(CalibrationError, match=rf"^29 labelled queries .*{MIN_QUERIES}, some"):
             calibrate(_drawn(29), IDENTITY)
+        with pytest.raises(CalibrationError, match=r"^1 labelled query is"):
+            calibrate(_drawn(1), IDENTITY)
         assert calibrate(_drawn(30), IDENTITY).queries == 30
 
     def test_hidden_queries_do_not_make_up_for_real_ones(self) -> None:

@@ -43,13 +43,23 @@ def test_a_question_with_fitting_passages_goes_to_knowledge():
     assert route.reason == "written knowledge answers this"
 
 
-@pytest.mark.parametrize("context", [DOING, READING])
-def test_an_order_beside_a_question_needs_both_whatever_the_whole_turn_looks_like(context):
+LIKELY_READING = Context(
+    "", domain="agile", need="know", needs={"act": 0.1, "know": 0.7, "both": 0.15, "neither": 0.05}
+)
+
+
+@pytest.mark.parametrize("context", [DOING, LIKELY_READING])
+def test_an_order_beside_a_question_needs_both(context):
     evidence = RouteEvidence(context, UNSURE_TOOLS, SURE_PASSAGES)
     assert choose_route(evidence).kind != "both"
     assert choose_route(replace(evidence, orders_and_asks=True)).kind == "both"
     without = replace(evidence, knowledge=NO_PASSAGES, orders_and_asks=True)
     assert choose_route(without).kind == "tools"
+
+
+def test_an_order_beside_a_question_needs_nothing_that_is_all_but_excluded():
+    evidence = RouteEvidence(READING, UNSURE_TOOLS, SURE_PASSAGES, orders_and_asks=True)
+    assert choose_route(evidence).kind == "knowledge"
 
 
 NEITHER = Context(

@@ -556,9 +556,10 @@ def calibrate(
             crib.tools.save_calibration(learned.calibration)
     _say(_summary(learned, saved=not dry_run), json=json)
     if learned.falls:
+        worse = ", ".join(SUMMARY_WORDS[name] for name in learned.falls)
         err.print(
-            f"[yellow]worse than before: {', '.join(learned.falls)}; give more labelled queries, "
-            "unanswerable ones too, or go back by `toolcrib calibrate --reset`[/]"
+            f"[yellow]worse than before: {worse}; give more labelled queries, unanswerable ones "
+            "too, or go back by `toolcrib calibrate --reset`[/]"
         )
 
 
@@ -614,20 +615,41 @@ def _summary(learned: Learned, *, saved: bool) -> dict[str, Any]:
     }
 
 
-def _say(summary: dict[str, Any], *, json: bool) -> None:
+SUMMARY_WORDS = {
+    "labels": "labels",
+    "method": "method",
+    "queries": "labelled queries",
+    "threshold": "recommended threshold",
+    "ece": "calibration error of the confidence (ECE)",
+    "log_loss": "logarithmic loss of the confidence",
+    "auroc": "AUROC of the confidence",
+    "ece_first": "calibration error of the first tool's probability",
+    "false_acceptance": "unanswerable queries accepted, where 95 % of the answerable ones are",
+    "coverage": "queries accepted at the threshold",
+    "precision": "accepted queries with a right first tool",
+    "saved": "saved",
+}
+"""Words for the lines of a summary on a terminal; the other fields are for `--json`."""
+
+
+def _say(summary: Mapping[str, Any], *, json: bool) -> None:
     if json:
         print_json(summary)
         return
-    compared = {name: summary.pop(name, None) for name in ("before", "by_words")}
-    for name, value in summary.items():
-        shown = _figure_text(value)
+    compared = {"before": summary.get("before"), "by words": summary.get("by_words")}
+    for name, words in SUMMARY_WORDS.items():
+        if summary.get(name) is None:
+            continue
+        shown = _figure_text(summary[name])
         for title, figures in compared.items():
             if figures and name != "queries" and figures.get(name) is not None:
-                shown += f" [dim]({title.replace('_', ' ')} {_figure_text(figures[name])})[/]"
-        out.print(f"[dim]{name}[/] {shown}")
+                shown += f" [dim]({title} {_figure_text(figures[name])})[/]"
+        out.print(f"[dim]{words}:[/] {shown}")
 
 
 def _figure_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 

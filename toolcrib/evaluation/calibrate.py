@@ -305,9 +305,10 @@ def calibrate(
 
 def _require_enough(shown: Sequence[LabelledEvidence]) -> None:
     if len(shown) < MIN_QUERIES:
+        counted = "1 labelled query is" if len(shown) == 1 else f"{len(shown)} labelled queries are"
         raise CalibrationError(
-            f"{len(shown)} labelled queries are too few to calibrate by; give at least "
-            f"{MIN_QUERIES}, some hundred are better",
+            f"{counted} too few to calibrate by; give at least {MIN_QUERIES}, some hundred are "
+            "better",
         )
     right = sum(one.first_is_right for one in shown)
     if right in {0, len(shown)}:

@@ -131,9 +131,9 @@ ALL_COLLECTIONS = "all"
 MIN_SHARE_OF_FIRST = 0.02
 """Share of the first collection's probability below which a collection gives no passages."""
 
-
-WANTED_LEAST_FACTOR = 0.4
-"""Factor of `least` for a turn that surely asks, or names written rules."""
+WANTED_LEAST_FACTOR = 0.1
+"""Factor of `least` for a turn that surely asks, or names written rules: of the training and
+development turns that need passages 92 % then get some of a right collection, with 0.4 87 %."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ FIRST_NEED_THRESHOLD, SECOND_NEED_THRESHOLD = 0.4, 0.5
 STANDING_TOOL_PROBABILITY = 0.5
 """Probability of the first tool that no route `general` outvotes; of passages, their verdict."""
 
-STATED_NEED_PROBABILITY = 0.85
-"""Least probability of each need of a turn with an order and a question: of the turns for fitting,
-three in four of those that find passages need both."""
+STATED_NEED_PROBABILITY = 0.05
+"""Probability from which a need counts in a turn with an order and a question; below it, what was
+found speaks clearly against the need."""
 
 MAX_GROUNDS = 3
 
@@ -233,8 +233,12 @@ def _need_probabilities(evidence: RouteEvidence) -> tuple[float, float]:
         sigmoid(sum(weight * value for weight, value in zip(weights, features, strict=True)))
         for weights in (TOOL_WEIGHTS, TEXT_WEIGHTS)
     )
-    if evidence.orders_and_asks:
-        return max(tool, STATED_NEED_PROBABILITY), max(text, STATED_NEED_PROBABILITY)
+    if not evidence.orders_and_asks:
+        return tool, text
+    tool, text = (
+        max(need, SECOND_NEED_THRESHOLD) if need >= STATED_NEED_PROBABILITY else need
+        for need in (tool, text)
+    )
     return tool, text
 
 

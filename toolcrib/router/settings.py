@@ -130,7 +130,7 @@ class KnowledgeSettings:
     collections: Annotated[int, Field(ge=1)] = 2
     passages: Annotated[int, Field(ge=1)] = 8
     token_budget: Annotated[int, Field(ge=1)] = 1600
-    threshold: _Probability = 0.2
+    threshold: _Probability = 0.12
     least: _Probability = 0.25
     map: tuple[MapEntry, ...] | Literal["preset"] = ()
     map_confidence: _Probability = 0.5

@@ -442,7 +442,7 @@ class Detector(Protocol):
 
 EVEN = 0.5
 """Small talk gets nothing at all, so it must be likelier than a request."""
-EVEN_BESIDE, A_REQUEST = 0.8, 2
+EVEN_BESIDE, A_REQUEST = 0.75, 2
 """With so many words in a clause of their own, which may be a request, it must be clearer."""
 
 
