@@ -44,15 +44,15 @@ class Asked:
 
 def ask(splits: Iterable[str]) -> list[Asked]:
     """Route the turns of some splits over the project's own tools and documents."""
-    with _own() as crib:
+    with own_crib() as crib:
         return [
-            Asked(row["labels"], row["split"], tuple(row["tags"]), crib.route(_turn(row)))
-            for row in _rows(splits)
+            Asked(row["labels"], row["split"], tuple(row["tags"]), crib.route(turn_of(row)))
+            for row in rows_of(splits)
         ]
 
 
 @contextmanager
-def _own() -> Iterator[Crib]:
+def own_crib() -> Iterator[Crib]:
     with Crib.open(":memory:", settings=load_settings()) as crib:
         crib.index_tools(DATA / "registry", f"{DATA}/registry/home_tools.py:TOOLS")
         for folder in sorted(each for each in (DATA / "collections").iterdir() if each.is_dir()):
@@ -60,12 +60,12 @@ def _own() -> Iterator[Crib]:
         yield crib
 
 
-def _rows(splits: Iterable[str]) -> list[dict[str, Any]]:
+def rows_of(splits: Iterable[str]) -> list[dict[str, Any]]:
     rows = [json.loads(line) for line in (DATA / "turns.jsonl").read_text().splitlines()]
     return [row for row in rows if row["split"] in splits]
 
 
-def _turn(row: Mapping[str, Any]) -> Turn:
+def turn_of(row: Mapping[str, Any]) -> Turn:
     fields = {name: row[name] for name in ("text", "history", "attachments") if name in row}
     return Turn.model_validate(fields)
 
@@ -182,10 +182,10 @@ def _evidence() -> list[tuple[dict[str, Any], RouteEvidence]]:
 
     router.choose_route = watched
     pairs: list[tuple[dict[str, Any], RouteEvidence]] = []
-    with _own() as crib:
-        for row in (*map(json.loads, lines), *_rows(("train", "dev"))):
+    with own_crib() as crib:
+        for row in (*map(json.loads, lines), *rows_of(("train", "dev"))):
             seen.clear()
-            crib.route(_turn(row))
+            crib.route(turn_of(row))
             pairs += [(row, each) for each in seen]
     return pairs
 
@@ -193,8 +193,8 @@ def _evidence() -> list[tuple[dict[str, Any], RouteEvidence]]:
 def search_texts() -> None:
     """Whether the search is better with what was detected glued to the text; print both."""
     found: dict[str, list[bool]] = {}
-    with _own() as crib:
-        for row in _rows(("train", "dev")):
+    with own_crib() as crib:
+        for row in rows_of(("train", "dev")):
             if "history" in row:
                 continue
             text, context = row["text"], crib.detect(row["text"])

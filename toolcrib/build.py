@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from toolcrib.language_models import LanguageModel
     from toolcrib.learning.learner import UsageLearner
     from toolcrib.records.turns import ModelUse
+    from toolcrib.retrieval.learned import LearnedChoices
     from toolcrib.router.choices.agents import AgentRouter
     from toolcrib.router.choices.capabilities import CapabilityRegistry, CapabilitySelector
     from toolcrib.router.choices.questions import QuestionClassifier, QuestionConfig
@@ -428,8 +429,12 @@ def question_classifier(
     *,
     dense: DenseEncoder | None = None,
     models: Models = NO_MODELS,
+    name: str = "",
+    learned: LearnedChoices | None = None,
 ) -> QuestionClassifier:
     """Classifier of turns by a question, given as a file, a mapping or a `QuestionConfig`.
+
+    `learned` examples of the choice `name` count too.
 
     Raises:
         QuestionError: something in it is wrong.
@@ -440,7 +445,8 @@ def question_classifier(
     question = load_question(source)
     settings = settings or load_settings()
     model = models.get("questions") or _model_of(question, settings)
-    return QuestionClassifier(question, dense or make_dense(settings), model)
+    dense = dense or make_dense(settings)
+    return QuestionClassifier(question, dense, model, name=name, learned=learned)
 
 
 def capability_selector(
@@ -449,6 +455,7 @@ def capability_selector(
     *,
     dense: DenseEncoder | None = None,
     models: Models = NO_MODELS,
+    learned: LearnedChoices | None = None,
 ) -> CapabilitySelector:
     """Selector of the capabilities of a source, of `capabilities.file`, or of installed packages.
 
@@ -466,6 +473,7 @@ def capability_selector(
         settings=settings.capabilities,
         limits=settings.recovery,
         mode=settings.orchestration_mode,
+        learned=learned,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
@@ -31,6 +32,7 @@ from toolcrib.records import (
     ToolSpec,
     Turn,
 )
+from toolcrib.retrieval.learned import CAPABILITIES, QUESTIONS
 from toolcrib.retrieval.options import KnowledgeOptions, SearchKeywords, search_options
 from toolcrib.settings import Settings, load_settings
 
@@ -428,11 +430,18 @@ class Crib:
             if question not in known:
                 raise UnknownQuestionError(question, nearest(question, known))
             self._classifiers[question] = build.question_classifier(
-                known[question], self.tools.settings, dense=self.tools.dense, models=self._models
+                known[question],
+                self.tools.settings,
+                dense=self.tools.dense,
+                models=self._models,
+                name=QUESTIONS + question,
+                learned=self.turns.learned,
             )
+            self.turns.let_learn(QUESTIONS + question, self._classifiers[question].rank)
         chosen, turn = self._classifiers[question], Turn.of(turn)
         by_model = self.turns.may_show_to_model(turn)
-        return chosen.classify(turn, variables=variables, outputs=outputs, by_model=by_model)
+        made = chosen.classify(turn, variables=variables, outputs=outputs, by_model=by_model)
+        return replace(made, id=self.turns.remember_choice(turn, chosen.name))
 
     def select_capabilities(
         self, turn: Turn | str, *, bypass: bool | None = None, state: LoopState | None = None
@@ -447,11 +456,16 @@ class Crib:
         """
         if self._selector is None:
             self._selector = build.capability_selector(
-                settings=self.tools.settings, dense=self.tools.dense, models=self._models
+                settings=self.tools.settings,
+                dense=self.tools.dense,
+                models=self._models,
+                learned=self.turns.learned,
             )
+            self.turns.let_learn(CAPABILITIES, self._selector.rank)
         turn = Turn.of(turn)
         by_model = self.turns.may_show_to_model(turn)
-        return self._selector.select(turn, bypass=bypass, state=state, by_model=by_model)
+        made = self._selector.select(turn, bypass=bypass, state=state, by_model=by_model)
+        return replace(made, id=self.turns.remember_choice(turn, CAPABILITIES))
 
     def alternates(
         self, failed_tool: str, turn: Turn | str, *, decision_id: str | None = None, k: int = 3
@@ -485,11 +499,13 @@ class Crib:
         self.turns.report_outcome(decision_id, tool, outcome, took_ms=took_ms)
 
     def feedback(self, decision_id: str, **given: Unpack[FeedbackKeywords]) -> None:
-        """Log the right answer to a decision, in the fields of `Feedback`.
+        """Log the right answer to a decision, in the fields of `Feedback`, and learn from it.
+
+        The decision is of `route`, or of `classify` or `select_capabilities` if outcomes teach.
 
         Raises:
-            SettingsError: no log is kept (`telemetry.path`).
-            UnknownDecisionError: the log has no such decision.
+            SettingsError: no log is kept (`telemetry.path`), and nothing learned.
+            UnknownDecisionError: there is no such decision.
             FeedbackError: a field is unknown, or no field is given.
         """
         self.turns.feedback(decision_id, given)
@@ -512,7 +528,7 @@ class Crib:
         return self.turns.require_learner().learn()
 
     def undo_learning(self, what: str) -> int:
-        """Remove examples learned on a day (`2026-01-31`), from a key, or of a tool; count them."""
+        """Remove examples of a day (`2026-01-31`), a key, a tool or a choice; count them."""
         return self.turns.require_learner().undo(what)
 
     def switch_learning(self, *, on: bool) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
+from uuid import uuid4
 
 from pydantic import ValidationError
 
@@ -25,7 +26,7 @@ from toolcrib.errors import (
 )
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.language_models import metered
-from toolcrib.learning.learner import UsageLearner
+from toolcrib.learning.learner import Learnable, UsageLearner, right_options
 from toolcrib.records import (
     Context,
     Decision,
@@ -38,6 +39,13 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.records.codec import in_words
+from toolcrib.retrieval.learned import (
+    AGENTS,
+    COLLECTIONS,
+    ROUTE,
+    LearnedChoices,
+    RankedOptions,
+)
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
 from toolcrib.router.decision_log import (
@@ -95,7 +103,9 @@ class TurnRouter:
         reader: ContextReader | None = None,
         conversation: ConversationReader | None = None,
     ) -> None:
-        self.learner = learner
+        self.learner: UsageLearner | None = None
+        if learner is not None:
+            self.use_learner(learner)
         self._reader = reader
         self._conversation = conversation
         self._tools = tools
@@ -163,13 +173,13 @@ class TurnRouter:
             text = self._settings.telemetry.text
             made = decision_record(decision, text=text, at=time.time())
             self._write(self._log, made if by is None else {**made, "by": by})
-        session = turn.metadata.get("session", turn.thread_id)
         self.remember_request(
             decision.id,
             decision.search_text,
             scope=turn.reach,
-            session=None if session is None else str(session),
+            session=_session(turn),
             by=by,
+            choice=AGENTS,
         )
         return decision
 
@@ -181,10 +191,54 @@ class TurnRouter:
         scope: Scope | None = None,
         session: str | None = None,
         by: str | None = None,
+        choice: str = "",
     ) -> None:
-        """Keep a request until its calls are reported, if learning is on."""
+        """Keep a request until its outcome is reported, if learning is on."""
         if self.learner is not None and self.learner.collects:
-            self.learner.remember(decision_id, text, scope=scope, session=session, by=by)
+            self.learner.remember(
+                decision_id, text, scope=scope, session=session, by=by, choice=choice
+            )
+
+    def remember_choice(self, turn: Turn, choice: str) -> str:
+        """Id of a choice that was made for a turn; empty if learning is off."""
+        if self.learner is None or not self.learner.collects or not has_words(turn.text):
+            return ""
+        made = uuid4().hex
+        self.learner.remember(made, turn.text, session=_session(turn), choice=choice)
+        return made
+
+    def assign(self, decision_id: str, by: str | None) -> None:
+        """Assign a decision that outcomes may teach by to the key of its caller."""
+        if self.learner is not None and by:
+            self.learner.assign(decision_id, by)
+
+    def use_learner(self, learner: UsageLearner) -> None:
+        """Let outcomes teach the choices of turns from now on."""
+        self.learner = learner
+        # The router is made anew after a change of tools or collections.
+        self.let_learn(ROUTE, lambda text, scope: self._router().rank_routes(text, scope))
+        self.let_learn(
+            COLLECTIONS, lambda text, scope: self._router().rank_collections(text, scope)
+        )
+        self.let_learn(AGENTS, self._rank_agents)
+
+    def let_learn(self, choice: str, rank: Learnable) -> None:
+        """Let outcomes teach a choice, if learning is on."""
+        if self.learner is not None:
+            self.learner.learnable[choice] = rank
+
+    def is_pending(self, decision_id: str, by: str | None = None) -> bool:
+        """True for a decision that outcomes may teach by; of the caller `by`, if one is named."""
+        return self.learner is not None and self.learner.is_pending(decision_id, by)
+
+    @property
+    def learned(self) -> LearnedChoices:
+        """Learned examples of choices; none without a learner."""
+        return LearnedChoices() if self.learner is None else self.learner.choices
+
+    def _rank_agents(self, text: str, _scope: Scope | None) -> RankedOptions:
+        agents, query = self._agent_router(), self._tools.encode_query(text)
+        return RankedOptions(query.dense, {} if agents is None else agents.rank(text))
 
     def find_knowledge(
         self,
@@ -248,8 +302,9 @@ class TurnRouter:
         if outcome not in (known := get_args(Outcome)):
             raise QueryError(f"outcome is {outcome!r}; it must be one of {', '.join(known)}")
         self._failures.report(decision_id, tool, outcome)
-        if outcome == "success" and self.learner is not None and self.learner.collects:
-            self._learn(self.learner, decision_id, tool)
+        learner = self.learner
+        if outcome == "success" and learner is not None and learner.collects:
+            self._learn(lambda: learner.record_success(decision_id, tool))
         if self._log is not None:
             record = outcome_record(decision_id, tool, outcome, at=time.time(), took_ms=took_ms)
             if isinstance(self._log, FailureLog):
@@ -258,8 +313,9 @@ class TurnRouter:
                 self._write(self._log, record)
 
     def feedback(self, decision_id: str, given: Mapping[str, Any]) -> None:
-        """Log the right answer to a decision, as `Crib.feedback`."""
-        if self._log is None:
+        """Log the right answer to a decision and learn from it, as `Crib.feedback`."""
+        learner = self.learner if self.learner is not None and self.learner.collects else None
+        if self._log is None and learner is None:
             raise SettingsError(
                 "feedback is kept in the log of decisions, and there is none: set telemetry.path",
             )
@@ -267,17 +323,22 @@ class TurnRouter:
             feedback = Feedback.model_validate(given)
         except ValidationError as error:
             raise FeedbackError(in_words(error, "feedback")) from error
-        if self._log.find(decision_id) is None:
+        logged = self._log is not None and self._log.find(decision_id) is not None
+        if not logged and not self.is_pending(decision_id):
             raise UnknownDecisionError(f"there is no decision {decision_id!r}")
-        text = self._settings.telemetry.text
-        self._log.write(feedback_record(decision_id, feedback, text=text, at=time.time()))
+        if self._log is not None and logged:
+            text = self._settings.telemetry.text
+            self._log.write(feedback_record(decision_id, feedback, text=text, at=time.time()))
+        if learner is not None:
+            right = right_options(feedback.model_dump())
+            self._learn(lambda: learner.record_right(decision_id, right))
 
-    def _learn(self, learner: UsageLearner, decision_id: str, tool: str) -> None:
-        """Learn from a successful call; a failure to learn is logged, not raised."""
+    def _learn(self, work: Callable[[], object]) -> None:
+        """Learn from an outcome; a failure to learn is logged, not raised."""
         try:
-            learner.record_success(decision_id, tool)
+            work()
         except StoreError:
-            logger.warning("a successful call could not be learned from", exc_info=True)
+            logger.warning("an outcome could not be learned from", exc_info=True)
 
     def _failed(self, decision_id: str) -> tuple[str, ...]:
         """Tools that failed for a decision, those reported to other processes too."""
@@ -380,12 +441,13 @@ class TurnRouter:
             agents=self._agent_router(),
             reader=self._reader,
             conversation=self._conversation,
+            learned=self.learned,
         )
 
     def _agent_router(self) -> AgentRouter | None:
         """Router of agents, made once; None if no targets are configured."""
         if self._agents is None and self._make_agents is not None:
-            self._agents = self._make_agents()
+            self._agents = replace(self._make_agents(), learned=self.learned)
         return self._agents
 
     def _knowledge_router(self, detector: Detector) -> KnowledgeRouter | None:
@@ -404,6 +466,7 @@ class TurnRouter:
             settings.knowledge,
             detector.aliases,
             second,
+            self.learned,
         )
 
     def _model(self) -> ContextModel | None:
@@ -414,6 +477,12 @@ class TurnRouter:
             model = make_context_model(self._settings.context, self._tools.dense, stored)
             self._fitted = kept, model
         return self._fitted[1]
+
+
+def _session(turn: Turn) -> str | None:
+    """Session that a turn is of, by its metadata or its thread."""
+    session = turn.metadata.get("session", turn.thread_id)
+    return None if session is None else str(session)
 
 
 def _is_identifier(name: str) -> bool:

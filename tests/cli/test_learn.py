@@ -67,6 +67,8 @@ def test_a_log_teaches_and_what_it_taught_can_be_seen_and_taken_back(store):
     text = run(store).stdout
     assert "3 observations of 1 tool, 1 of them live" in text
     assert "chat/post\tno key 3\tyes\t3\t3\t0." in text
+    days = sorted(day for tool in status["tools"] for day in tool["days"])
+    assert days[0] in run(store, "--undo", "1999-12-31").stdout
     assert shown(store, "--off") == {"on": False}
     assert "learning is off" in run(store).stdout
     assert shown(store, "--on") == {"on": True}

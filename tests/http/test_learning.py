@@ -75,3 +75,13 @@ def test_where_nothing_is_learned_it_says_so(tenant):
     answer = tenant.get("/v1/learning")
     assert answer.status_code == 409
     assert "learning.enabled" in answer.json()["detail"]
+
+
+def test_feedback_teaches_a_route_and_is_refused_for_the_decision_of_another_key(client, teaching):
+    decision = client.post("/v1/route", json={"text": "is the team at work?"}).json()["id"]
+    told = {"decision_id": decision, "route": "tools"}
+    with teaching.client(teaching.namespace()) as other:
+        assert other.post("/v1/feedback", json=told).status_code == 404
+    assert client.post("/v1/feedback", json=told).status_code == 204
+    tools = client.get("/v1/learning").json()["tools"]
+    assert {"route:tools"} == {each["tool"] for each in tools if each.get("choice") == "route"}

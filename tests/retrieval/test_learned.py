@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.retrieval.learned import MAX_LIFTED_TOOLS, LearnedTools
+from toolcrib.retrieval.learned import (
+    COLLECTIONS,
+    MAX_LIFTED_TOOLS,
+    NEAREST_EXAMPLES,
+    LearnedChoices,
+    LearnedTools,
+    keep_nearest,
+)
+from toolcrib.store.base import point_id
 
 EAST, NORTH = np.eye(2, dtype=np.float32)
 
@@ -61,3 +69,43 @@ def test_scores_stay_scores(tools):
     scores = {n: score for n, (score, _, _) in enumerate(tools)}
     lifts = known.lifts(scores, EAST)
     assert all(lift >= 0 and scores[n] + lift <= 1 for n, lift in lifts.items())
+
+
+LIKELY = {"docs": 0.6, "wiki": 0.3, "mail": 0.1}
+
+
+def choices(**vectors):
+    """Learned examples of collections, one for each name."""
+    known = LearnedChoices()
+    examples = {point_id(name): (1.0, {name: vector}) for name, vector in vectors.items()}
+    known.known = {COLLECTIONS: LearnedTools.of(examples)}
+    return known
+
+
+@pytest.mark.parametrize("query", [None, EAST])
+def test_a_choice_of_which_nothing_was_learned_is_made_as_before(query):
+    assert LearnedChoices().mix(COLLECTIONS, LIKELY, query) == LIKELY
+    assert choices(wiki=EAST).mix("route", LIKELY, query) == LIKELY
+    assert choices(wiki=EAST).mix(COLLECTIONS, LIKELY, None) == LIKELY
+
+
+def test_a_near_example_takes_its_share_of_all_probabilities():
+    mixed = choices(wiki=EAST, docs=NORTH).mix(COLLECTIONS, LIKELY, EAST)
+    assert max(mixed, key=mixed.get) == "wiki"
+    assert sum(mixed.values()) == pytest.approx(1)
+
+
+@given(st.floats(0, 1))
+def test_what_passes_a_threshold_by_itself_passes_it_beside_examples(stands):
+    mixed = choices(wiki=EAST).mix(COLLECTIONS, LIKELY, EAST, stands)
+    assert {n for n, p in LIKELY.items() if p >= stands} <= {
+        n for n, p in mixed.items() if p >= stands
+    }
+
+
+def test_only_the_nearest_requests_count_for_a_choice():
+    kernels = np.arange(50, dtype=np.float64)
+    kept = keep_nearest(kernels)
+    assert np.count_nonzero(kept) == NEAREST_EXAMPLES
+    assert kept.max() == kernels.max()
+    assert keep_nearest(kernels[:3]).tolist() == [0, 1, 2]

@@ -14,8 +14,8 @@ from toolcrib.router.route import (
     REASONS,
     Reason,
     RouteEvidence,
-    _probabilities,
     choose_route,
+    route_probabilities,
     wish_probability,
 )
 
@@ -228,8 +228,8 @@ def test_what_a_turn_needs_decides_where_what_was_found_does_not(need, kind):
     needs = {**dict.fromkeys(("act", "know", "both", "neither"), 0.01), need: 0.97}
     context = Context("", domain="product", need=need, needs=needs)
     found_both = replace(SURE_TOOLS, confidence=0.4), replace(SURE_PASSAGES, fit=0.4)
-    likely = _probabilities(RouteEvidence(context, *found_both))
-    even = _probabilities(RouteEvidence(replace(context, needs={}, need=None), *found_both))
+    likely = route_probabilities(RouteEvidence(context, *found_both))
+    even = route_probabilities(RouteEvidence(replace(context, needs={}, need=None), *found_both))
     assert max(likely, key=lambda each: likely[each] / even[each]) == kind
 
 

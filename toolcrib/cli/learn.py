@@ -1,4 +1,4 @@
-"""`toolcrib learn`: what use taught of the tools, what it is worth, and how it is taken back."""
+"""`toolcrib learn`: lessons of outcomes, their worth, and how they are taken back."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def learn(
     ] = False,
     undo: Annotated[
         str | None,
-        typer.Option(metavar="DAY|KEY|TOOL", help="Take back what a day, key or tool taught."),
+        typer.Option(
+            metavar="DAY|KEY|TOOL|CHOICE", help="Take back what a day or key taught, or of a tool."
+        ),
     ] = None,
     on: Annotated[
         bool | None, typer.Option("--on/--off", help="Let it re-order answers, or leave it aside.")
@@ -78,6 +80,8 @@ def learn(
         elif undo is not None:
             removed = crib.undo_learning(undo)
             text = f"{count_of(removed, 'observation')} taken back"
+            if not removed:
+                text = f"{text}: {_known_origins(crib.learning_status())}"
             print_either(as_json(Undone(removed)), text, json=json)
         elif on is not None:
             crib.switch_learning(on=on)
@@ -101,9 +105,10 @@ def _teachable(
             return
         settings = load_settings(context.obj)
         place = store or settings.store
-        crib.turns.learner = build.make_learner(
+        learner = build.make_learner(
             crib.tools, lambda: build.open_records_db(place, settings), DEFAULT_NAMESPACE
         )
+        crib.turns.use_learner(learner)
         yield crib
         notes.print("learning.enabled is off: no answer is re-ordered, and nothing more learned")
 
@@ -118,12 +123,21 @@ def _read_log(crib: Crib | RemoteCrib, context: typer.Context, log: Path) -> Log
     return learner.read_log(logged_records(context, log)[1])
 
 
+def _known_origins(status: LearningStatus) -> str:
+    """Days and keys that observations are of."""
+    days = sorted({day for each in status.tools for day in each.days})
+    keys = sorted({key for each in status.tools for key in each.by if key})
+    if not days:
+        return "there are none"
+    return f"there are some of {', '.join(days)}" + (f"; by {', '.join(keys)}" if keys else "")
+
+
 def _print(status: LearningStatus) -> None:
     live = sum(each.live for each in status.tools)
     state = "on" if status.on else "[yellow]off[/]"
     out.print(
         f"learning is {state}: {count_of(status.observations, 'observation')} of "
-        f"{count_of(len(status.tools), 'tool')}, {live} of them live; "
+        f"{_counted(status.tools)}, {live} of them live; "
         f"{count_of(status.runs, 'run')}"
     )
     if status.left_out:
@@ -140,6 +154,13 @@ def _print(status: LearningStatus) -> None:
         _print_use(status.used)
     elif not status.orders_steps:
         out.print("learning.runs is off: what agents call orders no steps")
+
+
+def _counted(learned: Sequence[LearnedTool]) -> str:
+    """Numbers of the tools and of the options that were learned of."""
+    options = sum(bool(each.choice) for each in learned)
+    tools = count_of(len(learned) - options, "tool")
+    return f"{tools} and {count_of(options, 'option')}" if options else tools
 
 
 def _print_tools(tools: Sequence[LearnedTool]) -> None:

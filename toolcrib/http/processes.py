@@ -48,7 +48,9 @@ TOKEN = b"toolcrib-internal"
 OWNER = "owner.sock"
 WORKERS = "worker*.sock"
 METRICS = "/metrics"
-ROUTE = "/v1/route"
+LEARNED_ENDPOINTS = frozenset({"/v1/route", "/v1/classify", "/v1/capabilities"})
+"""Endpoints of decisions that outcomes teach by."""
+
 METRICS_TIMEOUT_S = 1.0
 
 READY = b"ready"
@@ -205,8 +207,8 @@ class Forwarder:
         state = _state(scope)
         if scope["path"] == METRICS or state.draining:
             return False
-        if scope["path"] == ROUTE and state.settings.learning.enabled:
-            # The owner gets the outcomes, so it must know the turns.
+        if scope["path"] in LEARNED_ENDPOINTS and state.settings.learning.enabled:
+            # The owner gets the outcomes, so it must know the decisions.
             return False
         return (
             scope["method"] in {"GET", "HEAD"}

@@ -1,4 +1,8 @@
-"""Learner: records the successful calls of requests, to re-order later answers."""
+"""Learner: records how requests ended, to re-order later answers.
+
+A successful call teaches a tool. Stated outcomes teach the options of other choices: routes,
+collections, targets of agents, capabilities, classes of questions.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from toolcrib.caches import BoundedMap
-from toolcrib.encoders.base import from_text, to_text
+from toolcrib.encoders.base import FloatArray, from_text, to_text
 from toolcrib.errors import StoreError
 from toolcrib.learning.lessons import (
     MAX_EXAMPLES_A_SESSION,
@@ -23,13 +27,21 @@ from toolcrib.learning.lessons import (
     learned_companions,
     make_lessons,
 )
-from toolcrib.learning.observations import DAY_S, Observation, ObservationTable
+from toolcrib.learning.observations import DAY_S, Observation, ObservationTable, name_of
 from toolcrib.learning.replay import contradicting_keys, replay
 from toolcrib.learning.runs import MIN_RUNS, Run, RunTable, tool_use, used_tools
 from toolcrib.records import Scope
 from toolcrib.records.codec import adapter, as_json
 from toolcrib.records.reports import LearnedTool, LearningStatus, LogLearning, ServerReplay
-from toolcrib.retrieval.learned import LearnedFromUse, LearnedTools
+from toolcrib.retrieval.learned import (
+    AGENTS,
+    COLLECTIONS,
+    ROUTE,
+    LearnedChoices,
+    LearnedFromUse,
+    LearnedTools,
+    RankedOptions,
+)
 from toolcrib.retrieval.steps import ToolUse
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import from_scope
@@ -56,22 +68,36 @@ RELEARN_GROWTH = 0.1
 BACKGROUND_FROM_OBSERVATIONS = 200
 """Observations from which on a call does not wait until examples are chosen: 7 s at 4,278."""
 
+LABELS = "labels"
+"""Stands for the choice that a request was of."""
+
 _REASONS = {
     "gone": "the tool is gone",
     "session": "only one session saw it",
     "encoder": "another encoder made its vectors",
     "key": "the calls of its keys contradict those of the others",
-    "shadow": "in shadow: the replay does not show that its server's examples help",
+    "shadow": "in shadow: the replay does not show that these examples help",
     "off": "learning is off",
 }
 
 
+class Learnable(Protocol):
+    """Choice that outcomes teach: it ranks its options for a text, without learned examples."""
+
+    def __call__(self, text: str, scope: Scope | None, /) -> RankedOptions:
+        """Rank the options in a scope; an option that is not among them cannot be learned."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Request:
+    """Request that waits for its outcome; `choice` is the one that its labels are of."""
+
     text: str
     scope: Scope | None
     session: str | None
     by: str
+    choice: str
 
 
 def _bytes_of(_decision_id: str, request: _Request) -> int:
@@ -80,10 +106,11 @@ def _bytes_of(_decision_id: str, request: _Request) -> int:
 
 
 class UsageLearner:
-    """Learner of an index's tools from their use. Safe for several threads.
+    """Learner of tools, and of other choices, from their outcomes. Safe for several threads.
 
     `table` keeps observations apart from the specifications. `text`: keep requests' words too.
-    `orders_steps`: order steps by what other runs called.
+    `orders_steps`: order steps by what other runs called. `choices` has what was learned of
+    choices; who makes a choice adds it to `learnable`.
     """
 
     def __init__(
@@ -104,6 +131,8 @@ class UsageLearner:
         self._requests: BoundedMap[str, _Request] = BoundedMap(
             MAX_PENDING_REQUESTS_BYTES, _bytes_of
         )
+        self.choices = LearnedChoices()
+        self.learnable: dict[str, Learnable] = {"": self._rank_tools}
         self._given: BoundedMap[tuple[str, str, str], int] = BoundedMap(MAX_SESSION_COUNTS)
         self._lock = threading.Lock()
         self._learning = threading.Lock()
@@ -121,15 +150,28 @@ class UsageLearner:
         scope: Scope | None = None,
         session: str | None = None,
         by: str | None = None,
+        choice: str = "",
     ) -> None:
-        """Keep a request in memory for its calls, until many other requests came.
+        """Keep a request in memory for its outcome, until many other requests came.
 
-        Without a `session` all requests of a key in one day are one session.
+        Without a `session` all requests of a key in one day are one session. `choice` is the one
+        that was made, and that labels of an outcome are of.
         """
         with self._lock:
-            request = _Request(text[:MAX_REQUEST_CHARS], scope, session, by or "")
+            request = _Request(text[:MAX_REQUEST_CHARS], scope, session, by or "", choice)
             self._requests[decision_id] = request
         self.runs.remember(decision_id, session, by or "")
+
+    def assign(self, decision_id: str, by: str) -> None:
+        """Assign a request that waits for its outcome to a key."""
+        request = self._requests.get(decision_id)
+        if request is not None:
+            self._requests[decision_id] = replace(request, by=by)
+
+    def is_pending(self, decision_id: str, by: str | None = None) -> bool:
+        """True for a request that waits for its outcome; of this key, if one is named."""
+        request = self._requests.get(decision_id)
+        return request is not None and by in {None, request.by}
 
     def record_success(self, decision_id: str, tool: str) -> bool:
         """Record a successful call of a decision, and of its run; True if it was learned from.
@@ -138,11 +180,27 @@ class UsageLearner:
             StoreError: a store does not answer.
         """
         self._count_call(decision_id, tool)
-        with self._lock:
-            request = self._requests.get(decision_id)
-        if request is None or not self._observe(decision_id, tool, request, self._now()):
+        return self.record_right(decision_id, {"": (tool,)})
+
+    def record_right(self, decision_id: str, right: Mapping[str, Sequence[str]]) -> bool:
+        """Record the right options of a decision, by choice; True if any was learned from.
+
+        The choice `LABELS` is the one that the request was of.
+
+        Raises:
+            StoreError: a store does not answer.
+        """
+        request = self._requests.get(decision_id)
+        if request is None:
             return False
-        self._new += 1
+        new = sum(
+            self._observe(decision_id, request.choice if c == LABELS else c, each, request)
+            for c, options in right.items()
+            for each in options
+        )
+        if not new:
+            return False
+        self._new += new
         if self._new >= RELEARN_GROWTH * self._known:
             if self._known < BACKGROUND_FROM_OBSERVATIONS:
                 self.learn()
@@ -178,15 +236,21 @@ class UsageLearner:
             StoreError: a store does not answer.
         """
         decisions: dict[str, Mapping[str, Any]] = {}
-        calls: dict[tuple[str, str], Mapping[str, Any]] = {}
+        known: dict[tuple[str, str, str], Mapping[str, Any]] = {}
         for record in records:
+            decision = str(record.get("decision"))
             if record.get("kind") == "decision":
                 decisions[str(record.get("id"))] = record
             elif record.get("kind") == "outcome" and record.get("outcome") == "success":
-                calls.setdefault((str(record.get("decision")), str(record.get("tool"))), record)
-                self._run_from_log(decisions.get(str(record.get("decision"))), record)
+                known.setdefault((decision, "", str(record.get("tool"))), record)
+                self._run_from_log(decisions.get(decision), record)
+            elif record.get("kind") == "feedback":
+                for named, options in right_options(record).items():
+                    choice = AGENTS if named == LABELS else named
+                    known |= {(decision, choice, each): record for each in options}
         counts = Counter(
-            self._from_log(decisions.get(decision), call) for (decision, _), call in calls.items()
+            self._from_log(decisions.get(decision), choice, option, record["at"])
+            for (decision, choice, option), record in known.items()
         )
         self.learn()
         return LogLearning(counts["added"], counts["known"], counts["text"], counts["tool"])
@@ -198,50 +262,57 @@ class UsageLearner:
             at = datetime.fromisoformat(call["at"]).timestamp()
             self.runs.record(decision["id"], call["tool"], at)
 
-    def _from_log(self, decision: Mapping[str, Any] | None, call: Mapping[str, Any]) -> str:
+    def _from_log(
+        self, decision: Mapping[str, Any] | None, choice: str, option: str, at: str
+    ) -> str:
         words = None if decision is None else cast("dict[str, str] | None", decision.get("text"))
         if decision is None or not words or not (text := words.get("search")):
             return "text"
-        if self._table.has(decision["id"], call["tool"]):
+        if self._table.has(decision["id"], name_of(choice, option)):
             return "known"
-        at = datetime.fromisoformat(call["at"]).timestamp()
-        by = decision.get("by", "")
-        request = _Request(text[:MAX_REQUEST_CHARS], None, decision.get("session"), by)
-        return "added" if self._observe(decision["id"], call["tool"], request, at) else "tool"
+        when, by = datetime.fromisoformat(at).timestamp(), decision.get("by", "")
+        request = _Request(text[:MAX_REQUEST_CHARS], None, decision.get("session"), by, choice)
+        return "added" if self._observe(decision["id"], choice, option, request, when) else "tool"
 
-    def _observe(self, decision_id: str, tool: str, request: _Request, at: float) -> bool:
-        """Keep a new observation, unless the tool is gone or its session has given enough."""
-        if self._table.has(decision_id, tool):
+    def _observe(
+        self, decision_id: str, choice: str, option: str, request: _Request, at: float | None = None
+    ) -> bool:
+        """Keep a new observation, unless the option is gone or its session has given enough."""
+        at, name, rank = at or self._now(), name_of(choice, option), self.learnable.get(choice)
+        if rank is None or self._table.has(decision_id, name):
             return False
-        found = self._tools.store.retrieve([point_id(tool)])
-        digest = next((r.payload["digest"] for r in found if r.payload["id"] == tool), None)
-        query = self._tools.encode_query(request.text)
-        if digest is None or query.dense is None:
+        vector, scores = rank(request.text, request.scope)
+        known = {key: {"digest": ""} for key in scores} if choice else self._payloads([option])
+        if vector is None or option not in known:
             return False
         day = datetime.fromtimestamp(at, UTC).date().isoformat()
         session = self._table.session_hash(f"{request.by}\n{request.session or day}")
         with self._lock:
-            given = self._given.get((request.by, session, tool), 0) + 1
-            self._given[request.by, session, tool] = given
+            given = self._given.get((request.by, session, name), 0) + 1
+            self._given[request.by, session, name] = given
             if given > MAX_EXAMPLES_A_SESSION:
                 return False
-        retriever, allowed = self._tools.retriever, from_scope(request.scope)
-        ranking = retriever.rank_by_legs(query, allowed, REPLAY_RANKED_TOOLS)
         self._table.add(
             Observation(
                 decision=decision_id,
-                tool=tool,
-                digest=digest,
+                tool=option,
+                digest=known[option]["digest"],
                 at=at,
                 session=session,
                 by=request.by,
                 encoder=self._tools.dense.name,
-                vector=query.dense,
-                ranking=tuple((hit.id, hit.score) for hit in ranking),
+                vector=vector,
+                ranking=tuple(sorted(scores.items(), key=lambda pair: -pair[1])),
                 text=request.text if self._text else None,
+                choice=choice,
             )
         )
         return True
+
+    def _rank_tools(self, text: str, scope: Scope | None) -> RankedOptions:
+        query = self._tools.encode_query(text)
+        hits = self._tools.retriever.rank_by_legs(query, from_scope(scope), REPLAY_RANKED_TOOLS)
+        return RankedOptions(query.dense, {hit.id: hit.score for hit in hits})
 
     # -- lessons ------------------------------------------------------------------
 
@@ -254,41 +325,56 @@ class UsageLearner:
         with self._learning:
             observations = self._table.read()
             self._known, self._new = len(observations), 0
-            named = {each.tool for each in observations}
-            tools = self._payloads(named)
-            digests = {tool: payload["digest"] for tool, payload in tools.items()}
-            servers = {tool: payload["server"] for tool, payload in tools.items()}
-            encoder, now = self._tools.dense.name, self._now()
-            usable = [e for e in observations if e.encoder == encoder and e.tool in tools]
-            lessons = make_lessons(observations, digests, encoder, now)
-            if left_out := contradicting_keys(usable, lessons):
-                lessons = make_lessons(observations, digests, encoder, now, left_out)
-                usable = [each for each in usable if each.by not in left_out]
-            replayed = replay(usable, lessons, servers)
-            companions = learned_companions(usable, now)
-            verdicts = {each.server: each.verdict for each in replayed}
-            unused = self._unused_rows(
-                observations, {each.tool for each in lessons}, servers, left_out
-            )
-            rows = [
-                self._row(
-                    each, servers[each.tool], verdicts, digests, companions.get(each.tool, [])
-                )
-                for each in lessons
-            ]
-            self._table.write_lessons(rows + unused)
+            by_choice: dict[str, list[Observation]] = {}
+            for each in observations:
+                by_choice.setdefault(each.choice, []).append(each)
+            learned = [self._learn_choice(choice, seen) for choice, seen in by_choice.items()]
+            self._table.write_lessons([row for rows, _, _ in learned for row in rows])
             self._table.write_state(
                 {
                     "on": self._table.state().get("on", True),
-                    "at": now,
-                    "encoder": encoder,
+                    "at": self._now(),
+                    "encoder": self._tools.dense.name,
                     "observations": len(observations),
-                    "servers": [as_json(each) for each in replayed],
-                    "left_out": left_out,
+                    "servers": [as_json(each) for _, replayed, _ in learned for each in replayed],
+                    "left_out": sorted({key for _, _, keys in learned for key in keys}),
                 }
             )
         self.apply()
         return self.status()
+
+    def _learn_choice(
+        self, choice: str, observations: Sequence[Observation]
+    ) -> tuple[list[DbRow], list[ServerReplay], tuple[str, ...]]:
+        """Rows of one choice's lessons, their replay, and the keys that contradict the others."""
+        named = {each.tool for each in observations}
+        # Options of other choices have no specification; those that are gone rank nowhere.
+        tools = (
+            {key: {"digest": "", "server": choice} for key in named}
+            if choice
+            else self._payloads(named)
+        )
+        digests = {tool: payload["digest"] for tool, payload in tools.items()}
+        servers = {tool: payload["server"] for tool, payload in tools.items()}
+        encoder, now = self._tools.dense.name, self._now()
+        usable = [e for e in observations if e.encoder == encoder and e.tool in tools]
+        lessons = make_lessons(observations, digests, encoder, now)
+        if left_out := contradicting_keys(usable, lessons):
+            lessons = make_lessons(observations, digests, encoder, now, left_out)
+            usable = [each for each in usable if each.by not in left_out]
+        replayed = [replace(each, choice=choice) for each in replay(usable, lessons, servers)]
+        companions = {} if choice else learned_companions(usable, now)
+        verdicts = {each.server: each.verdict for each in replayed}
+        rows = [
+            self._row(each, servers[each.tool], verdicts, digests, companions.get(each.tool, []))
+            for each in lessons
+        ]
+        used = {each.tool for each in lessons}
+        return (
+            [*rows, *self._unused_rows(observations, used, servers, left_out)],
+            replayed,
+            left_out,
+        )
 
     def apply(self) -> None:
         """Re-order answers by the examples that may count now.
@@ -303,32 +389,34 @@ class UsageLearner:
         if state.get("on") and state.get("encoder") == self._tools.dense.name:
             rows = {row.id: row.body for row in self._table.lessons() if "vectors" in row.body}
         tools = self._payloads(rows)
-        strengths = {each["server"]: each["strength"] for each in state.get("servers", ())}
-        days = (self._now() - state.get("at", 0.0)) / DAY_S
-        taught = {
-            point_id(tool): (
-                (body["tool"]["support"] if body["tool"]["live"] else 0.0)
-                * strengths.get(body["tool"]["server"], 0.0)
-                * age_weight(days, changed=body["digest"] != tools[tool]["digest"]),
-                dict(
-                    zip(
-                        body["decisions"],
-                        from_text(body["vectors"], self._tools.dense.dimensions),
-                        strict=True,
-                    )
-                ),
-            )
-            for tool, body in rows.items()
-            if tool in tools
+        strengths = {
+            (each.get("choice", ""), each["server"]): each["strength"]
+            for each in state.get("servers", ())
         }
+        days = (self._now() - state.get("at", 0.0)) / DAY_S
+        taught: dict[str, dict[int, tuple[float, dict[str, FloatArray]]]] = {}
+        for name, body in rows.items():
+            learned = body["tool"]
+            choice = learned.get("choice", "")
+            known = {"digest": ""} if choice else tools.get(name)
+            if known is None:
+                continue
+            option = name.removeprefix(f"{choice}:") if choice else name
+            strength = learned["support"] * learned["live"]
+            strength *= strengths.get((choice, learned["server"]), 0.0)
+            strength *= age_weight(days, changed=body["digest"] != known["digest"])
+            vectors = from_text(body["vectors"], self._tools.dense.dimensions)
+            examples = strength, dict(zip(body["decisions"], vectors, strict=True))
+            taught.setdefault(choice, {})[point_id(option)] = examples
+        lifts = {choice: LearnedTools.of(own) for choice, own in taught.items()}
+        self.choices.known = lifts
         use = self._use(runs, state)
-        examples = LearnedTools.of(taught) if taught else None
         companions = {
             tool: body["tool"]["goes_with"]
             for tool, body in rows.items()
             if "goes_with" in body["tool"]
         }
-        self._tools.use_learned(LearnedFromUse(examples, use, companions))
+        self._tools.use_learned(LearnedFromUse(lifts.get(""), use, companions))
 
     def _use(self, runs: Sequence[Run], state: Mapping[str, Any]) -> ToolUse | None:
         """Use of tools that orders steps; None where the setting or the switch is off."""
@@ -370,14 +458,14 @@ class UsageLearner:
         )
 
     def undo(self, what: str) -> int:
-        """Remove the observations and runs of a day (`2026-01-31`), a key, or a tool.
+        """Remove observations and runs of a day (`2026-01-31`), a key, a tool, or a choice.
 
-        Only observations are counted.
+        `CHOICE:OPTION` names one option. Only observations are counted.
 
         Raises:
             StoreError: a store does not answer.
         """
-        removed = self._table.remove(lambda each: what in {each.day, each.tool, each.by or None})
+        removed = self._table.remove(lambda each: what in _origins(each))
         self.runs.remove(what)
         with self._lock:
             self._given.clear()
@@ -413,7 +501,7 @@ class UsageLearner:
         if not why and verdicts.get(server) != "live":
             why = _REASONS["shadow"]
         examples = len(lesson.examples)
-        learned = _learned_tool(lesson.tool, server, lesson.of, why, examples, lesson.support)
+        learned = _learned_tool(server, lesson.of, why, examples, lesson.support)
         learned = replace(learned, goes_with=tuple(companions))
         body = {
             "tool": as_json(learned),
@@ -421,7 +509,7 @@ class UsageLearner:
             "decisions": list(lesson.vectors),
             "vectors": to_text(np.stack(list(lesson.vectors.values()))),
         }
-        return DbRow(lesson.tool, self._now(), body)
+        return DbRow(learned.tool, self._now(), body)
 
     def _unused_rows(
         self,
@@ -440,13 +528,31 @@ class UsageLearner:
             why = "gone" if tool not in servers else "encoder"
             if tool in servers and {each.by for each in seen} <= set(left_out):
                 why = "key"
-            learned = _learned_tool(tool, servers.get(tool, ""), seen, _REASONS[why])
-            rows.append(DbRow(tool, self._now(), {"tool": as_json(learned)}))
+            learned = _learned_tool(servers.get(tool, ""), seen, _REASONS[why])
+            rows.append(DbRow(learned.tool, self._now(), {"tool": as_json(learned)}))
         return rows
 
 
+def right_options(feedback: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Right options that feedback states or implies, by choice.
+
+    Passages that were used imply their collections.
+    """
+    route = feedback.get("route")
+    cited = [passage.partition("/")[0] for passage in feedback.get("passages") or ()]
+    return {
+        ROUTE: () if route is None else (route,),
+        COLLECTIONS: tuple(dict.fromkeys([*(feedback.get("collections") or ()), *cited])),
+        LABELS: tuple(feedback.get("labels") or ()),
+    }
+
+
+def _origins(each: Observation) -> set[str | None]:
+    """All that an observation can be taken back by."""
+    return {each.day, each.name, each.choice or None, each.by or None}
+
+
 def _learned_tool(
-    tool: str,
     server: str,
     seen: Sequence[Observation],
     why: str,
@@ -454,7 +560,8 @@ def _learned_tool(
     support: float = 0.0,
 ) -> LearnedTool:
     return LearnedTool(
-        tool=tool,
+        tool=seen[0].name,
+        choice=seen[0].choice,
         server=server,
         observations=len(seen),
         examples=examples,

@@ -1,4 +1,4 @@
-"""Observations: requests with the tool whose call answered them, and their table."""
+"""Observations: requests with the tool, or other option, that proved right; and their table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Observation:
     `decision` is the request's. `digest` is the tool's at that time. `session` is a keyed hash,
     equal for equal sessions. `by` is the id of the caller's key, empty without a key. `vector` is
     the request's, float32 [d], by `encoder`. `ranking` has ids and scores of the found tools, best
-    first, without learning. `text` is the request, if it may be kept.
+    first, without learning. `text` is the request, if it may be kept. `choice`: `tool` is one of
+    its options, without a digest, and `ranking` has the options' probabilities.
     """
 
     decision: str
@@ -42,6 +43,12 @@ class Observation:
     vector: FloatArray
     ranking: tuple[tuple[str, float], ...]
     text: str | None = None
+    choice: str = ""
+
+    @property
+    def name(self) -> str:
+        """Id of the tool, or `CHOICE:OPTION`."""
+        return name_of(self.choice, self.tool)
 
     @property
     def day(self) -> str:
@@ -55,14 +62,19 @@ class Observation:
         body["ranking"] = [[tool, round(score, 5)] for tool, score in self.ranking]
         if self.text is not None:
             body["text"] = self.text
-        return DbRow(_row_id(self.decision, self.tool), self.at, body)
+        return DbRow(_row_id(self.decision, self.name), self.at, body)
 
 
-def _row_id(decision: str, tool: str) -> str:
-    return f"{decision}/{tool}"
+def name_of(choice: str, option: str) -> str:
+    """`CHOICE:OPTION`; the id of a tool without a choice."""
+    return f"{choice}:{option}" if choice else option
 
 
-_PLAIN_FIELDS = ("decision", "tool", "digest", "session", "by", "encoder")
+def _row_id(decision: str, name: str) -> str:
+    return f"{decision}/{name}"
+
+
+_PLAIN_FIELDS = ("decision", "tool", "digest", "session", "by", "encoder", "choice")
 
 
 def _observation(row: DbRow) -> Observation:
@@ -72,7 +84,7 @@ def _observation(row: DbRow) -> Observation:
         vector=from_text(body["vector"], body["dimensions"])[0],
         ranking=tuple((tool, score) for tool, score in body["ranking"]),
         text=body.get("text"),
-        **{name: body[name] for name in _PLAIN_FIELDS},
+        **{name: body[name] for name in _PLAIN_FIELDS if name in body},
     )
 
 
@@ -98,9 +110,9 @@ class ObservationTable:
         """Keep an observation, in place of another of the same decision and tool."""
         self.database().put(self._observations, observation.row())
 
-    def has(self, decision: str, tool: str) -> bool:
-        """True if a decision has an observation of a tool."""
-        return self.database().get(self._observations, _row_id(decision, tool)) is not None
+    def has(self, decision: str, name: str) -> bool:
+        """True if a decision has an observation of a tool, or of `CHOICE:OPTION`."""
+        return self.database().get(self._observations, _row_id(decision, name)) is not None
 
     def read(self) -> list[Observation]:
         """Read the newest `MAX_OBSERVATIONS`, oldest first, and remove older observations."""
@@ -112,7 +124,7 @@ class ObservationTable:
 
     def remove(self, matches: Callable[[Observation], bool]) -> int:
         """Remove and count matching observations."""
-        rows = [_row_id(each.decision, each.tool) for each in self.read() if matches(each)]
+        rows = [_row_id(each.decision, each.name) for each in self.read() if matches(each)]
         return sum(self.database().delete(self._observations, row) for row in rows)
 
     def session_hash(self, session: str) -> str:

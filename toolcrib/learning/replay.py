@@ -13,7 +13,7 @@ from toolcrib.learning.lessons import Lesson
 from toolcrib.learning.observations import Observation
 from toolcrib.numerics import Floats
 from toolcrib.records.reports import ServerReplay
-from toolcrib.retrieval.learned import LearnedTools
+from toolcrib.retrieval.learned import LearnedTools, keep_nearest, mix_shares
 
 MAX_REPLAYED = 1_000
 """Newest requests that are replayed."""
@@ -60,7 +60,8 @@ def replay(
     """Effect of each server's lessons, beside all others', on the requests that they move.
 
     `servers` are the tools' servers. A request is ranked without its own session's examples, and
-    all tools called for it are right. Every key counts once, and of a key every session.
+    all tools called for it are right. Every key counts once, and of a key every session. All
+    observations are of one choice.
     """
     live = sorted({servers[lesson.tool] for lesson in lessons if lesson.is_live})
     by_server: defaultdict[str, list[_Change]] = defaultdict(list)
@@ -176,6 +177,7 @@ class _Request:
         first = calls[0]
         self.by, self._session, self._ranking = first.by, first.session, first.ranking
         self._right = {call.tool for call in calls}
+        self._is_choice = bool(first.choice)
         self._lessons, learned = lessons, lessons.learned
         self._own = lessons.of_session.get(first.session, {})
         self._tools = [tool for tool, _ in first.ranking if tool in lessons.places]
@@ -187,6 +189,8 @@ class _Request:
         kernels = self._kernels
         if without_key is not None:
             kernels = kernels * (self._lessons.keys != without_key)
+        if self._is_choice:
+            kernels = keep_nearest(kernels)
         strengths = self._lessons.strengths(without_key)[self._rows]
         for place, tool in enumerate(self._tools):
             if tool in self._own:
@@ -197,6 +201,8 @@ class _Request:
     def _ndcg(self, shares: Mapping[str, float]) -> float:
         """nDCG@10 of the ranking with these lifts; the called tools are right."""
         scores = [score + (1 - score) * shares.get(tool, 0.0) for tool, score in self._ranking]
+        if self._is_choice:
+            scores = list(mix_shares(dict(self._ranking), shares).values())
         order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))[:NDCG_CUT]
         right = (self._ranking[place][0] in self._right for place in order)
         return _gain(right) / _gain([True] * min(len(self._right), NDCG_CUT))

@@ -152,6 +152,8 @@ class FeedbackRecord:
     route: Annotated[RouteKind | None, UNLESS_NONE] = None
     tools: Annotated[tuple[str, ...] | None, UNLESS_NONE] = None
     collections: Annotated[tuple[str, ...] | None, UNLESS_NONE] = None
+    passages: Annotated[tuple[str, ...] | None, UNLESS_NONE] = None
+    labels: Annotated[tuple[str, ...] | None, UNLESS_NONE] = None
     intent: Annotated[str | None, UNLESS_NONE] = None
     domain: Annotated[str | None, UNLESS_NONE] = None
     outcome: Annotated[Outcome | None, UNLESS_NONE] = None

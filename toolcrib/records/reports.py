@@ -218,7 +218,8 @@ class LearnedTool:
     `observations` counts all kept, `examples` the chosen. `support` grows to 1 with sessions.
     `live`: the examples re-order answers; else `reason` says why not. `by` counts observations
     of each key (empty: no key), `days` of each day. `goes_with` are tools that the same requests
-    called, if often. `texts` are requests, where they may be kept.
+    called, if often. `texts` are requests, where they may be kept. `choice`: `tool` is an option
+    of this choice, and no tool: `route:knowledge` of `route`.
     """
 
     tool: str
@@ -233,6 +234,7 @@ class LearnedTool:
     days: dict[str, int]
     goes_with: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
     texts: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+    choice: Annotated[str, UNLESS_EMPTY] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,7 @@ class ServerReplay:
     `before` and `after` are nDCG@10 over the `requests` that they move, beside the examples of all
     other servers; `p` is that of the paired test of their difference. `strength` is the part of
     the difference that is no chance. At 0 the examples are in shadow: kept, and lifting nothing.
+    `choice`: `server` is this choice between other options.
     """
 
     server: str
@@ -265,6 +268,7 @@ class ServerReplay:
     p: Score
     strength: Score
     verdict: Literal["live", "shadow"]
+    choice: Annotated[str, UNLESS_EMPTY] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -454,7 +454,7 @@ class Classification:
     `run_if` does not hold. `matched` is False where no class fits, and `branch` is the default.
     `confidence` is the probability that the class fits (of one that does not match: that none
     fits); None where a language model chose, which tells no probability. `degraded` names what
-    was asked for and did without: `llm`.
+    was asked for and did without: `llm`. `id` is for `feedback`, where outcomes teach.
     """
 
     branch: str | None
@@ -462,6 +462,7 @@ class Classification:
     confidence: Score | None = None
     degraded: tuple[str, ...] = ()
     skipped: Annotated[bool, UNLESS_EMPTY] = False
+    id: Annotated[str, UNLESS_EMPTY] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,7 +481,8 @@ class CapabilitySelection:
     and nothing was asked. `reclassifications`: how often the turn was selected for anew after a
     failure. `signals`: `bypassed`, `nothing_selected`, `reclassified`, `reclassification_limit`.
     `degraded` names what was asked for and did without: `llm`, `encoder`. `next`: where the loop
-    goes from there (`router.choices.flow`), by `orchestration_mode`.
+    goes from there (`router.choices.flow`), by `orchestration_mode`. `id` is for `feedback`, where
+    outcomes teach.
     """
 
     active: tuple[str, ...]
@@ -491,6 +493,7 @@ class CapabilitySelection:
     signals: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
     next: str = ""
+    id: Annotated[str, UNLESS_EMPTY] = ""
 
     @property
     def update(self) -> dict[str, Any]:

@@ -104,7 +104,8 @@ class Feedback(BaseModel):
     """Feedback on a decision: the right values, as far as stated; None is "not stated".
 
     `tools` and `collections` are the ids of all right ones, empty if none fits; `intent` and
-    `domain` are empty if no label fits.
+    `domain` are empty if no label fits. `passages` are the ids of those that were used or cited.
+    `labels`: the right class of a question, capabilities, or the target of an agent.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -112,6 +113,8 @@ class Feedback(BaseModel):
     route: RouteKind | None = None
     tools: tuple[str, ...] | None = None
     collections: tuple[str, ...] | None = None
+    passages: tuple[str, ...] | None = None
+    labels: tuple[str, ...] | None = None
     intent: str | None = None
     domain: str | None = None
     outcome: Outcome | None = None
@@ -130,6 +133,8 @@ class FeedbackKeywords(TypedDict, total=False):
     route: RouteKind | None
     tools: Sequence[str] | None
     collections: Sequence[str] | None
+    passages: Sequence[str] | None
+    labels: Sequence[str] | None
     intent: str | None
     domain: str | None
     outcome: Outcome | None

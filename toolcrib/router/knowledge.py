@@ -19,6 +19,7 @@ from toolcrib.numerics import exclusive_probabilities, sigmoid
 from toolcrib.records import Collection, CollectionHit, Context, KnowledgeResult, PassageHit
 from toolcrib.records.definitions import estimated_tokens
 from toolcrib.retrieval.fusion import names_by_score
+from toolcrib.retrieval.learned import COLLECTIONS, LearnedChoices
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
 from toolcrib.retrieval.passages import PassageRetriever, RankedPassage
@@ -152,7 +153,8 @@ class KnowledgeRouter:
     """Router of an encoded question to collections and passages.
 
     `aliases` are other words for intents in the map, by alias. A `reranker` orders the passages of
-    the chosen collections again.
+    the chosen collections again. `learned` examples order collections, and leave out none that
+    passes the settings' threshold.
     """
 
     def __init__(
@@ -162,12 +164,14 @@ class KnowledgeRouter:
         settings: KnowledgeSettings,
         aliases: Mapping[str, str] = MappingProxyType({}),
         reranker: PassageReranker | None = None,
+        learned: LearnedChoices | None = None,
     ) -> None:
         self._retriever = retriever
         self.catalogue = catalogue
         self._settings = settings
         self._aliases = aliases
         self._reranker = reranker
+        self._learned = learned or LearnedChoices()
 
     @property
     def reranks(self) -> bool:
@@ -212,6 +216,8 @@ class KnowledgeRouter:
             if answer.passages:
                 return replace(answer, signals=(*signals, MAPPED))
             signals = (*signals, *(f"map-empty:{each.name}" for each in mapped))
+        stands = self._settings.threshold / fits
+        shares = self._learned.mix(COLLECTIONS, shares, query.dense, stands)
         least = self._settings.least * (WANTED_LEAST_FACTOR if wanted else 1)
         answer = answer_of(self._by_scores(shares, fits, reach, least))
         if answer.verdict == "fallback" and not answer.passages:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
@@ -94,6 +94,7 @@ class RouteEvidence:
     With `gate_decides` tools that the gate doubts are not enough alone; if the gate `withholds`
     them, there are none. `unasked`: stages that were left out or failed. `grounds`: phrases of the
     turn that name written rules. `orders_and_asks`: one clause orders something, another asks.
+    `learned`: shares of the routes by learned examples (`retrieval.learned`).
     """
 
     context: Context
@@ -104,6 +105,7 @@ class RouteEvidence:
     withholds: bool = False
     grounds: int = 0
     orders_and_asks: bool = False
+    learned: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
     def saw_tools(self) -> bool:
@@ -185,7 +187,7 @@ def choose_route(evidence: RouteEvidence) -> Route:
     reason = _why_general(evidence) if kind == "general" else Reason(kind).text()
     if doubted and kind != "general":
         reason = f"{reason}, and perhaps none fits: {tools.reason}"
-    likely = _probabilities(evidence)
+    likely = route_probabilities(evidence)
     guess = ROUTE_OF_NEED.get(context.need or "", "tools")
     if kind == guess:
         return Route(kind, reason, likely[kind])
@@ -200,6 +202,9 @@ _KINDS: Mapping[tuple[bool, bool], RouteKind] = {
     (False, False): "general",
 }
 """Route by the need of a tool and the need of a text."""
+
+DECIDED_ROUTES = tuple(_KINDS.values())
+"""Routes that evidence decides; small talk and empty turns have another."""
 
 
 def _needs(evidence: RouteEvidence) -> tuple[bool, bool]:
@@ -233,6 +238,10 @@ def _need_probabilities(evidence: RouteEvidence) -> tuple[float, float]:
         sigmoid(sum(weight * value for weight, value in zip(weights, features, strict=True)))
         for weights in (TOOL_WEIGHTS, TEXT_WEIGHTS)
     )
+    shares = evidence.learned
+    left, both = 1 - sum(shares.values()), shares.get("both", 0.0)
+    tool = left * tool + shares.get("tools", 0.0) + both
+    text = left * text + shares.get("knowledge", 0.0) + both
     if not evidence.orders_and_asks:
         return tool, text
     tool, text = (
@@ -242,7 +251,7 @@ def _need_probabilities(evidence: RouteEvidence) -> tuple[float, float]:
     return tool, text
 
 
-def _probabilities(evidence: RouteEvidence) -> dict[RouteKind, float]:
+def route_probabilities(evidence: RouteEvidence) -> dict[RouteKind, float]:
     """Probability of each possible route.
 
     A stage that was left out may still be right. If everything was withheld, that may be wrong, so

@@ -30,10 +30,12 @@ from toolcrib.records import (
     FindResult,
     KnowledgeResult,
     Route,
+    Scope,
     Turn,
 )
 from toolcrib.records.scope import is_above
 from toolcrib.retrieval.dialogue import OWN_SHARE
+from toolcrib.retrieval.learned import ROUTE, LearnedChoices, RankedOptions
 from toolcrib.retrieval.legs import EncodedQuery, has_words
 from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
 from toolcrib.router.budget import Budget, Costs
@@ -51,7 +53,14 @@ from toolcrib.router.conversation import (
 )
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.probes import text_signals
-from toolcrib.router.route import Reason, RouteEvidence, choose_route, wish_probability
+from toolcrib.router.route import (
+    DECIDED_ROUTES,
+    Reason,
+    RouteEvidence,
+    choose_route,
+    route_probabilities,
+    wish_probability,
+)
 from toolcrib.router.settings import Limits
 from toolcrib.router.tools import Selection, ToolStage
 from toolcrib.store.filters import from_scope
@@ -110,6 +119,7 @@ class Router:
     version: Hashable = None
     reader: ContextReader | None = None
     conversation: ConversationReader | None = None
+    learned: LearnedChoices = field(default_factory=LearnedChoices)
 
     def __post_init__(self) -> None:
         self._message_vectors: BoundedMap[str, FloatArray] = BoundedMap(
@@ -186,7 +196,9 @@ class Router:
         else:
             selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
         found = selection.result
-        route, clause_signals = self._choose_route(turn, context, found, knowledge, budget)
+        shares = self.learned.shares(ROUTE, DECIDED_ROUTES, query.dense)
+        evidence, clause_signals = self._evidence(turn, context, found, knowledge, budget)
+        route = choose_route(replace(evidence, learned=shares))
         return Decision(
             id=decision_id,
             context=context,
@@ -210,15 +222,40 @@ class Router:
             tool_timeout_s=self.limits.tool_timeout_s,
         )
 
-    def _choose_route(
+    def rank_routes(self, text: str, scope: Scope | None) -> RankedOptions:
+        """Probabilities of the routes of a turn's text without learned examples."""
+        if not has_words(text):
+            return RankedOptions(None, {})
+        turn, budget = Turn(text=text, scope=scope), Budget(Limits(), Costs(), self.clock)
+        query = self.tools.encode(gist(text))
+        context = self._detector(turn).detect(text, query)
+        found = self._tools("", turn, query, budget, None, (), may_ask=False).result
+        reach = self._reach(turn, BY_SETTINGS)
+        knowledge = self._knowledge(turn, query, context, budget, reach, BY_SETTINGS)
+        evidence, _ = self._evidence(turn, context, found, knowledge, budget)
+        return RankedOptions(query.dense, {**route_probabilities(evidence)})
+
+    def rank_collections(self, text: str, scope: Scope | None) -> RankedOptions:
+        """Probabilities of the collections for a question without learned examples."""
+        query, knowledge = self.tools.encode(gist(text)), self.knowledge
+        reach = self._reach(Turn(text=text, scope=scope), BY_SETTINGS)
+        best = knowledge.best_passages(query, reach) if knowledge and reach else []
+        if knowledge is None or not best:
+            return RankedOptions(query.dense, {})
+        held = {each.passage.collection for each in best}
+        among = [each for each in reach if each.name in held]
+        likely, _ = knowledge.collection_scores(query, best, among)
+        return RankedOptions(query.dense, likely)
+
+    def _evidence(
         self,
         turn: Turn,
         context: Context,
         found: FindResult,
         knowledge: KnowledgeResult,
         budget: Budget,
-    ) -> tuple[Route, tuple[str, ...]]:
-        """Route of a turn, and signals of its clauses if they were read."""
+    ) -> tuple[RouteEvidence, tuple[str, ...]]:
+        """Evidence for a turn's route, and signals of its clauses if they were read."""
         has_both = found.tools and knowledge.passages
         needs = self._clause_needs(turn, budget) if has_both else ()
         evidence = RouteEvidence(
@@ -231,7 +268,7 @@ class Router:
             grounds=self._detector(turn).grounds(turn.text),
             orders_and_asks={"act", "know"} <= set(needs),
         )
-        return choose_route(evidence), (f"clauses:{','.join(needs)}",) if needs else ()
+        return evidence, (f"clauses:{','.join(needs)}",) if needs else ()
 
     def _wordless(
         self, decision_id: str, turn: Turn, budget: Budget, shown: Sequence[str]

@@ -77,6 +77,7 @@ export interface CapabilitySelection {
   signals: readonly string[];
   degraded: readonly string[];
   next: string;
+  id?: string;
 }
 
 export interface CheckBody {
@@ -94,6 +95,7 @@ export interface Classification {
   confidence: number | null;
   degraded: readonly string[];
   skipped?: boolean;
+  id?: string;
 }
 
 export interface ClassifyBody {
@@ -280,6 +282,8 @@ export interface FeedbackBody {
   route?: "tools" | "knowledge" | "both" | "none" | "general" | null;
   tools?: readonly string[] | null;
   collections?: readonly string[] | null;
+  passages?: readonly string[] | null;
+  labels?: readonly string[] | null;
   intent?: string | null;
   domain?: string | null;
   outcome?: "success" | "failure" | null;
@@ -293,6 +297,8 @@ export interface FeedbackRecord {
   route?: "tools" | "knowledge" | "both" | "none" | "general";
   tools?: readonly string[];
   collections?: readonly string[];
+  passages?: readonly string[];
+  labels?: readonly string[];
   intent?: string;
   domain?: string;
   outcome?: "success" | "failure";
@@ -475,6 +481,7 @@ export interface LearnedTool {
   days: Readonly<Record<string, number>>;
   goes_with?: readonly string[];
   texts?: readonly string[];
+  choice?: string;
 }
 
 export interface LearningStatus {
@@ -758,6 +765,7 @@ export interface ServerReplay {
   p: number;
   strength: number;
   verdict: "live" | "shadow";
+  choice?: string;
 }
 
 export interface ServiceInfo {

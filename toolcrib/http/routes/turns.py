@@ -259,7 +259,9 @@ async def classify_turn(context: RequestContext, body: ClassifyBody) -> Response
 
     def work(crib: Crib) -> Classification:
         turn = body.as_turn(context)
-        return crib.classify(body.question, turn, variables=body.variables, outputs=body.outputs)
+        made = crib.classify(body.question, turn, variables=body.variables, outputs=body.outputs)
+        crib.turns.assign(made.id, context.caller.key_id)
+        return made
 
     found = await context.read(work)
     context.record_answer({}, degraded=found.degraded, text=body.text)
@@ -268,10 +270,14 @@ async def classify_turn(context: RequestContext, body: ClassifyBody) -> Response
 
 async def select_capabilities(context: RequestContext, body: CapabilitiesBody) -> Response:
     """Select the capabilities that a turn needs, each judged by itself."""
-    turn = body.as_turn(context)
-    found = await context.read(
-        lambda crib: crib.select_capabilities(turn, bypass=body.bypass, state=body.state)
-    )
+
+    def work(crib: Crib) -> CapabilitySelection:
+        turn = body.as_turn(context)
+        made = crib.select_capabilities(turn, bypass=body.bypass, state=body.state)
+        crib.turns.assign(made.id, context.caller.key_id)
+        return made
+
+    found = await context.read(work)
     context.record_answer({}, degraded=found.degraded, text=body.text)
     return answer(found)
 
@@ -428,7 +434,9 @@ async def report_outcome(context: RequestContext, body: OutcomeBody) -> None:
 
 async def give_feedback(context: RequestContext, body: FeedbackBody) -> None:
     """Give feedback on a decision: the right answers."""
-    await _require_visible(context, body.decision_id)
+    by = None if context.caller.may_write else context.caller.key_id
+    if not await context.read(lambda crib: crib.turns.is_pending(body.decision_id, by)):
+        await _require_visible(context, body.decision_id)
     feedback = body.model_dump(exclude={"decision_id"}, exclude_none=True)
     await context.read(lambda crib: crib.feedback(body.decision_id, **feedback))
 

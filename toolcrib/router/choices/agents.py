@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Hashable
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 
@@ -21,6 +21,7 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.numerics import exclusive_probabilities
 from toolcrib.records import AgentDecision, KnowledgeResult, Turn
 from toolcrib.records.codec import dump
+from toolcrib.retrieval.learned import AGENTS, LearnedChoices
 from toolcrib.router.choices.agent_model import AgentClassifier, ModelDecision
 from toolcrib.router.choices.evidence import AgentEvidence, EvidenceReader
 from toolcrib.router.choices.targets import (
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 CORRECTED_SIGNAL, FALLBACK_SIGNAL = "semantic_validation_corrected", "supervisor_fallback"
 OVERRIDE_SIGNAL, RECLASSIFIED_SIGNAL = "critical_override", "reclassified_by_probe"
 CACHE_SIGNAL, UNKNOWN_TARGET_SIGNAL = "semantic_cache_hit", "unknown_target"
+LEARNED_SIGNAL = "learned"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +63,8 @@ class AgentRouter:
     """Router of turns to targets; reads no store and no file.
 
     With a `classifier` its language model decides, and heuristics are the fallback; `cache` keeps
-    the model's decisions. `time_s` is the model's time unless a caller gives one.
+    the model's decisions. `time_s` is the model's time unless a caller gives one. `learned`
+    examples count beside the heuristics, and outvote no rule.
     """
 
     reader: EvidenceReader
@@ -70,6 +73,7 @@ class AgentRouter:
     classifier: AgentClassifier | None = None
     cache: DecisionCache | None = None
     time_s: float = 0.0
+    learned: LearnedChoices = field(default_factory=LearnedChoices)
 
     def route(
         self, turn: Turn, knowledge: KnowledgeResult | None = None
@@ -120,7 +124,7 @@ class AgentRouter:
         self, pending: Pending, evidence: AgentEvidence
     ) -> tuple[AgentDecision, tuple[str, ...]]:
         if pending.answer is None:
-            return decide_by_heuristics(evidence, self.targets), ()
+            return self._by_heuristics(pending, evidence), ()
         first = _wait_for(pending.answer, pending.until)
         made, signals = first.decision, tuple[str, ...]()
         if made is not None and made.target == self.targets.fallback and "hits" in evidence.facts:
@@ -129,7 +133,7 @@ class AgentRouter:
                 made, signals = again.decision, (RECLASSIFIED_SIGNAL,)
         signals += (UNKNOWN_TARGET_SIGNAL,) if first.named_unknown else ()
         if made is None:
-            guess = decide_by_heuristics(evidence, self.targets)
+            guess = self._by_heuristics(pending, evidence)
             return replace(guess, signals=(*signals, *guess.signals)), ("agents",)
         made = replace(
             made,
@@ -139,6 +143,22 @@ class AgentRouter:
         )
         ensemble = ("agents-ensemble",) if first.failed else ()
         return self._override(made, evidence), (*ensemble, *first.lacking)
+
+    def rank(self, text: str) -> dict[str, float]:
+        """Probabilities of the targets by the heuristics, without learned examples."""
+        evidence = self.reader.read(Turn(text=text), math.inf)
+        return exclusive_probabilities(weigh_targets(evidence, self.targets))
+
+    def _by_heuristics(self, pending: Pending, evidence: AgentEvidence) -> AgentDecision:
+        made = decide_by_heuristics(evidence, self.targets)
+        likely = exclusive_probabilities(weigh_targets(evidence, self.targets))
+        mixed = self.learned.mix(AGENTS, likely, pending.vector, self.targets.confident)
+        best = max(mixed, key=lambda name: mixed[name])
+        if mixed == likely or mixed[best] <= mixed[made.target]:
+            return made
+        signals = (*made.signals, LEARNED_SIGNAL)
+        reason = "outcomes of turns like it"
+        return replace(made, target=best, confidence=mixed[best], reason=reason, signals=signals)
 
     def _ask(self, pending: Pending, evidence: AgentEvidence) -> Future[ModelDecision]:
         """Model's answer to come, or the cached answer for a turn like this one."""

@@ -33,10 +33,11 @@ from toolcrib.errors import (
 from toolcrib.language_models import FieldwiseAnswer, LanguageModel
 from toolcrib.language_models.turns import YesOrNo, prompt, read_yes, show_turn
 from toolcrib.numerics import Floats, sigmoid
-from toolcrib.records import Turn
+from toolcrib.records import Scope, Turn
 from toolcrib.records.codec import in_words
 from toolcrib.records.turns import CapabilitySelection, FailedCapability
 from toolcrib.retrieval.examples import fit_few_shot
+from toolcrib.retrieval.learned import CAPABILITIES, LearnedChoices, RankedOptions
 from toolcrib.retrieval.legs import has_words
 from toolcrib.router.choices.flow import LoopState, next_node
 from toolcrib.router.recovery import ErrorClass
@@ -272,7 +273,7 @@ class CapabilitySelector:
 
     With a `model` each capability is one call, in parallel as far as the model allows. A capability
     whose call fails is off, and reported. If all calls fail, or without a model, examples and
-    descriptions decide.
+    descriptions decide. `learned` examples count beside them, and switch nothing off.
     """
 
     def __init__(
@@ -284,8 +285,10 @@ class CapabilitySelector:
         settings: CapabilitySettings | None = None,
         limits: RecoverySettings | None = None,
         mode: OrchestrationMode = "plan_first",
+        learned: LearnedChoices | None = None,
     ) -> None:
         registry.check()
+        self._learned = learned or LearnedChoices()
         self._registry = registry
         self._dense = dense
         self._model = model
@@ -405,15 +408,20 @@ class CapabilitySelector:
         if self._head is None or not has_words(text):
             return CapabilitySelection((), degraded=degraded)
         try:
-            likely = self._probabilities(text)
+            query, likely = self.rank(text)
         except EncoderError as error:
             failed = tuple(FailedCapability(each.name, str(error)) for each in self._optional)
             return CapabilitySelection((), failed=failed, degraded=(*degraded, "encoder"))
-        active = tuple(name for name, each in likely.items() if each >= self._settings.threshold)
+        threshold = self._settings.threshold
+        likely = self._learned.mix(CAPABILITIES, likely, query, threshold)
+        active = tuple(name for name, each in likely.items() if each >= threshold)
         return CapabilitySelection(active, likely, degraded=degraded)
 
-    def _probabilities(self, text: str) -> dict[str, float]:
-        """Probability that each capability is needed, by the clause that needs it most."""
+    def rank(self, text: str, _scope: Scope | None = None) -> RankedOptions:
+        """Probability that each capability is needed, by the clause that needs it most.
+
+        Learned examples do not count.
+        """
         dense = self._dense
         if isinstance(dense, ClauseEncoder):
             queries = dense.encode_clauses(text)
@@ -421,7 +429,8 @@ class CapabilitySelector:
             queries = dense.encode_query(text)[np.newaxis]
         logits: Floats = np.max([self._logits(query) for query in queries], axis=0)
         likely = sigmoid(logits)
-        return {each.name: float(p) for each, p in zip(self._optional, likely, strict=True)}
+        names = (each.name for each in self._optional)
+        return RankedOptions(queries[0], dict(zip(names, likely.tolist(), strict=True)))
 
     def _logits(self, query: FloatArray) -> Floats:
         assert self._head is not None

@@ -25,16 +25,17 @@ from pydantic import (
     model_validator,
 )
 
-from toolcrib.encoders.base import DenseEncoder
+from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.errors import QuestionError, QuestionRenderError, did_you_mean, nearest
 from toolcrib.extras import import_extra
 from toolcrib.language_models import LanguageModel
 from toolcrib.language_models.turns import prompt, read_label
-from toolcrib.numerics import softmax
-from toolcrib.records import Message, Turn
+from toolcrib.numerics import Floats, softmax
+from toolcrib.records import Message, Scope, Turn
 from toolcrib.records.codec import faults
 from toolcrib.records.turns import Classification
 from toolcrib.retrieval.examples import fit_few_shot
+from toolcrib.retrieval.learned import LearnedChoices, RankedOptions, mix_shares
 from toolcrib.retrieval.legs import has_words
 
 Outputs: TypeAlias = Mapping[str, Any]
@@ -350,6 +351,9 @@ that name a default. On choices from four public sets 0.3 turned 1 in 100 texts 
 a class, and a quarter of the texts that belong to none: a class for the rest does better. The
 lower bound is enough for the first class of a question that names no default."""
 
+MIN_LEARNED_SHARE = 0.5
+"""Share of learned examples for a class from which it fits, whatever its texts say."""
+
 QUESTION_RULES = (
     "You sort messages. Read the question and answer with the id of the one class that fits best, "
     "and nothing else."
@@ -387,12 +391,20 @@ class QuestionClassifier:
     """Classifier of turns by one question; safe for several threads.
 
     Without a `model`, or if the model fails or is late, the encoder's few-shot head over names,
-    descriptions and examples is the fallback, and the answer says so.
+    descriptions and examples is the fallback, and the answer says so. `learned` examples of the
+    choice `name` count beside the head.
     """
 
     def __init__(
-        self, question: QuestionConfig, dense: DenseEncoder, model: LanguageModel | None = None
+        self,
+        question: QuestionConfig,
+        dense: DenseEncoder,
+        model: LanguageModel | None = None,
+        *,
+        name: str = "",
+        learned: LearnedChoices | None = None,
     ) -> None:
+        self.name, self._learned = name, learned or LearnedChoices()
         self.question = question
         self._template = QuestionTemplate(question.question)
         self._dense = dense
@@ -449,10 +461,24 @@ class QuestionClassifier:
         otherwise = self.question.otherwise
         if not has_words(text):
             return Classification(otherwise, matched=False, degraded=NO_MODEL)
-        odds = self._head.odds(self._dense.encode_query(text), range(len(self._ids)))
-        best = int(odds.argmax())
-        fits = self._head.probability(float(odds[best]))
-        if fits < (MIN_FIT_WITH_DEFAULT if self.question.default else MIN_FIT):
+        query, odds = self._odds(text)
+        fits = self._head.probability(float(odds.max()))
+        taught = self._learned.shares(self.name, self._ids, query)
+        least = MIN_FIT_WITH_DEFAULT if self.question.default else MIN_FIT
+        if fits < least and max(taught.values(), default=0.0) < MIN_LEARNED_SHARE:
             return Classification(otherwise, matched=False, confidence=1 - fits, degraded=NO_MODEL)
-        share = float(softmax(odds)[best])
-        return Classification(self._ids[best], matched=True, confidence=share, degraded=NO_MODEL)
+        likely = mix_shares(self._shares(odds), taught)
+        best = max(likely, key=lambda name: likely[name])
+        return Classification(best, matched=True, confidence=likely[best], degraded=NO_MODEL)
+
+    def rank(self, text: str, _scope: Scope | None = None) -> RankedOptions:
+        """Probabilities of the classes for a text without learned examples."""
+        query, odds = self._odds(text)
+        return RankedOptions(query, self._shares(odds))
+
+    def _odds(self, text: str) -> tuple[FloatArray, Floats]:
+        query = self._dense.encode_query(text)
+        return query, self._head.odds(query, range(len(self._ids)))
+
+    def _shares(self, odds: Floats) -> dict[str, float]:
+        return dict(zip(self._ids, softmax(odds).tolist(), strict=True))
