@@ -321,7 +321,7 @@ def tool_call_spans() -> Any:
 
     class ToolCallSpans(base):
         def on_start(self, span: Any, parent_context: Any = None) -> None:  # noqa: ARG002
-            known = span.attributes or {}
+            known: Mapping[str, Any] = span.attributes or {}
             if known.get("mcp.method.name") == TOOL_CALL_METHOD:
                 span.set_attribute(OPERATION, "execute_tool")
                 if TOOL_CALL_METHOD in span.name:  # `MCP send tools/call NAME` of the SDK's client

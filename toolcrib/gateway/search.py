@@ -404,7 +404,7 @@ class GatewaySearch(ToolcribSearchTransform):
         None if the index is open soon, or no tool has a word of the text.
         """
         is_open = self._tools.is_open
-        await self._pool.wait(ctx, [is_open], self._pool.intervals.opening_s)
+        await self._pool.wait(None, [is_open], self._pool.intervals.opening_s)
         if is_open.is_set():
             return None
         await self._pool.wait(ctx, [self._tools.is_recalled])
