@@ -130,6 +130,8 @@ def _serve_by_several(
     from toolcrib.http import server
     from toolcrib.http.processes import OWNER, Dispatcher, Processes, SharedMetrics, bind_path
 
+    if not hasattr(socket, "send_fds"):
+        raise SettingsError("this system cannot share connections: leave --workers at 1")
     if work.location == build.MEMORY:
         raise SettingsError("a store in memory is one process's: name a folder or a Qdrant server")
     settings = load_settings(work.file)

@@ -269,9 +269,66 @@ class Traces:
             "toolcrib.namespace": summary.namespace or None,
             "toolcrib.verdict": summary.verdict,
             "toolcrib.degraded": summary.degraded or None,
-            "toolcrib.text": summary.text if self._text else None,
+            **(_retrieval(summary, text=self._text) if summary.verdict is not None else {}),
+            **(_model_usage(summary.usage) if summary.usage else {}),
         }
         return {name: value for name, value in known.items() if value is not None}
+
+
+# Names of OpenTelemetry's conventions for generative AI and MCP, which are in development:
+# github.com/open-telemetry/semantic-conventions-genai
+OPERATION, TOOL_CALL_METHOD = "gen_ai.operation.name", "tools/call"
+
+
+def _retrieval(summary: RequestSummary, *, text: bool) -> dict[str, Any]:
+    """Attributes of a search."""
+    return {
+        OPERATION: "retrieval",
+        "gen_ai.data_source.id": "knowledge" if "/knowledge/" in summary.route else "tools",
+        "gen_ai.retrieval.query.text": summary.text if text else None,
+    }
+
+
+def _model_usage(usage: Sequence[ModelUsage]) -> dict[str, Any]:
+    """Attributes of the language models that took part in an answer."""
+    models = sorted({each.model for each in usage})
+    return {
+        "gen_ai.request.model": models[0] if len(models) == 1 else None,
+        "gen_ai.usage.input_tokens": sum(each.input_tokens for each in usage),
+        "gen_ai.usage.output_tokens": sum(each.output_tokens for each in usage),
+    }
+
+
+def trace_mcp() -> Callable[[], None]:
+    """Send the spans of FastMCP and the MCP SDK, if OpenTelemetry's variables name an endpoint.
+
+    Return the function that sends the remaining spans.
+
+    Raises:
+        MissingExtraError: an endpoint is named, and the extra `observe` is not installed.
+    """
+    provider = configured_provider()
+    if provider is None:
+        return lambda: None
+    provider.add_span_processor(tool_call_spans())
+    import_extra("opentelemetry.trace", "traces", "observe").set_tracer_provider(provider)
+    return provider.shutdown
+
+
+def tool_call_spans() -> Any:
+    """Processor that marks spans of calls of tools as GenAI's conventions do."""
+    base: Any = import_extra("opentelemetry.sdk.trace", "sending traces", "observe").SpanProcessor
+
+    class ToolCallSpans(base):
+        def on_start(self, span: Any, parent_context: Any = None) -> None:  # noqa: ARG002
+            known: Mapping[str, Any] = span.attributes or {}
+            if known.get("mcp.method.name") == TOOL_CALL_METHOD:
+                span.set_attribute(OPERATION, "execute_tool")
+                if TOOL_CALL_METHOD in span.name:  # `MCP send tools/call NAME` of the SDK's client
+                    name = span.name.partition(TOOL_CALL_METHOD)[2].strip()
+                    span.set_attributes({"gen_ai.tool.name": name} if name else {})
+
+    return ToolCallSpans()
 
 
 def configured_provider() -> Any:

@@ -6,7 +6,10 @@ import json
 import os
 import sys
 import tomllib
+from base64 import b64decode
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 from mcp import Client, StdioServerParameters
@@ -114,6 +117,29 @@ class TestInstallIntoJson:
         assert printed["file"] == str(path)
         assert not printed["written"]
         assert not path.exists()
+
+
+class TestDeepLink:
+    def link(self, shell, host) -> tuple[str, dict[str, Any]]:
+        printed = shell.json("install", host, "--print", "--env", "HOME")
+        entry = {key: value for key, value in printed["entry"].items() if key != "env"}
+        text = shell("install", host, "--print").stdout
+        assert (printed["link"] is None) == ("or open: " not in text)
+        return printed["link"], entry
+
+    def test_cursor_reads_the_entry_without_values_of_variables(self, shell):
+        link, entry = self.link(shell, "cursor")
+        given = parse_qs(urlsplit(link).query, strict_parsing=True)
+        assert given["name"] == ["toolcrib"]
+        assert json.loads(b64decode(given["config"][0])) == entry
+
+    def test_vscode_reads_the_entry_without_values_of_variables(self, shell):
+        link, entry = self.link(shell, "vscode")
+        assert link.startswith("vscode:mcp/install?")
+        assert json.loads(unquote(link.partition("?")[2])) == {"name": "toolcrib", **entry}
+
+    def test_another_host_has_none(self, shell):
+        assert self.link(shell, "zed")[0] is None
 
 
 CODEX = """model = "best" # of all

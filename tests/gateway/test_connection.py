@@ -181,23 +181,24 @@ async def test_who_asks_without_end_is_not_answered_without_end(behind: Behind, 
     await connection.close()
 
 
-async def test_of_what_a_process_writes_the_end_is_kept():
-    with StderrTail() as words:
+@pytest.mark.parametrize("by_thread", [False, True])
+async def test_of_what_a_process_writes_the_end_is_kept(by_thread):
+    with StderrTail(by_thread=by_thread) as words:
         for number in range(300):
             words.file.write(f"line {number} " + "x" * 50 + "\n")
             words.file.flush()
             await asyncio.sleep(0)
         words.file.write("the   last\n\n")
         words.file.flush()
-        await asyncio.sleep(0)
-        assert words.line == "the last"
+        await until(lambda: words.line == "the last")
         assert len(words._tail) <= 8192
     assert words.line == "the last"
 
 
-async def test_a_process_that_writes_and_writes_is_not_held_up(behind: Behind):
+@pytest.mark.parametrize("by_thread", [False, True])
+async def test_a_process_that_writes_and_writes_is_not_held_up(by_thread):
     script = "import sys; sys.stderr.write('y' * 5_000_000 + '\\nend\\n'); sys.stderr.flush()"
-    with StderrTail() as words:
+    with StderrTail(by_thread=by_thread) as words:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", script, stderr=words.file
         )

@@ -8,6 +8,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from toolcrib.records.turns import ModelUsage
 from toolcrib.telemetry import RequestSummary, Traces, configured_provider
 
 SERVED = RequestSummary(
@@ -67,7 +68,25 @@ def test_a_span_says_what_became_of_the_request(provider, exporter):
         "toolcrib.namespace": "acme",
         "toolcrib.verdict": "accept",
         "toolcrib.degraded": ("rerank",),
+        "gen_ai.operation.name": "retrieval",
+        "gen_ai.data_source.id": "tools",
     }
+
+
+def test_words_of_a_user_are_in_a_trace_where_that_is_allowed(provider, exporter):
+    Traces(provider, text=True).write(SERVED)
+    [whole] = [span for span in exporter.get_finished_spans() if span.parent is None]
+    assert whole.attributes["gen_ai.retrieval.query.text"] == "send a mail"
+
+
+def test_a_span_has_the_tokens_of_language_models(provider, exporter):
+    usage = ModelUsage("judge", "small", 2, input_tokens=7, output_tokens=3)
+    more = ModelUsage("rerank", "small", 1, input_tokens=1, output_tokens=1)
+    Traces(provider).write(RequestSummary("r", "POST", "/v1/classify", 200, usage=(usage, more)))
+    [span] = exporter.get_finished_spans()
+    assert span.attributes["gen_ai.request.model"] == "small"
+    assert span.attributes["gen_ai.usage.input_tokens"] == 8
+    assert span.attributes["gen_ai.usage.output_tokens"] == 4
 
 
 def test_a_trace_that_began_elsewhere_goes_on(provider, exporter):

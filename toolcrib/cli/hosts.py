@@ -7,13 +7,14 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path, PurePath
 from typing import Annotated, Any, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import typer
 from rich.markup import escape
@@ -340,7 +341,6 @@ def install(
 
     All else in the file stays as it is, and a copy of what was there is kept beside it.
     """
-    title = _host(host).title
     held = _ServerFile.read(file or _file_of(host), _host(host).key)
     if undo:
         done = {"file": str(held.path), "done": _undo(held)}
@@ -356,19 +356,28 @@ def install(
         _keep_copy(held)
         held.write(text, private=True)
     shown = {**entry, **({"env": dict.fromkeys(entry["env"], "***")} if env else {})}
-    notes: list[str] = []
-    if needed := sorted(set(variables_of(servers)) - set(env or ())):
-        notes.append(f"its servers need {', '.join(needed)}: name them with --env to hand them on")
-    if others := sorted(held.servers.keys() - {GATEWAY_ENTRY}):
-        notes.append(f"{title} still starts {', '.join(others)} itself: take them out of its file")
+    link = _deep_link(host, entry) if show else None
+    notes = _notes(_host(host).title, held, sorted({*variables_of(servers)} - {*(env or ())}))
     if json:
         place = {"file": str(held.path), "written": not show}
-        print_json({**place, "entry": shown, "notes": notes})
+        print_json({**place, "entry": shown, "notes": notes, "link": link})
         return
     out.print(f"{'for' if show else 'written to'} {escape(str(held.path))}:")
     out.print_json(data={GATEWAY_ENTRY: shown})
+    if link:
+        out.print(f"or open: {link}", soft_wrap=True, markup=False, highlight=False)
     for note in notes:
         err.print(escape(note))
+
+
+def _notes(title: str, held: _ServerFile, needed: Sequence[str]) -> list[str]:
+    """Notes on what is left to do after the gateway was written into a file."""
+    notes: list[str] = []
+    if needed:
+        notes.append(f"its servers need {', '.join(needed)}: name them with --env to hand them on")
+    if others := sorted(held.servers.keys() - {GATEWAY_ENTRY}):
+        notes.append(f"{title} still starts {', '.join(others)} itself: take them out of its file")
+    return notes
 
 
 def _gateway_entry(
@@ -387,6 +396,18 @@ def _gateway_entry(
         "args": [*program, "--store", str(place.absolute())],
         **({"env": {name: os.environ[name] for name in env}} if env else {}),
     }
+
+
+def _deep_link(host: str, entry: Mapping[str, Any]) -> str | None:
+    """Link by which Cursor or VS Code installs an entry, without values of variables."""
+    public = {key: value for key, value in entry.items() if key != "env"}
+    if host == "cursor":
+        config = quote(b64encode(jsonlib.dumps(public).encode()), safe="")
+        place = "cursor://anysphere.cursor-deeplink/mcp/install"
+        return f"{place}?name={GATEWAY_ENTRY}&config={config}"
+    if host == "vscode":
+        return "vscode:mcp/install?" + quote(jsonlib.dumps({"name": GATEWAY_ENTRY, **public}))
+    return None
 
 
 def copy_of(path: Path) -> Path:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 
@@ -557,27 +559,32 @@ class _Incoming(Tap):
 class StderrTail:
     """A file for a process's stderr that keeps only the end, which explains why it died.
 
-    A context manager in an event loop. Reads a pipe at once, since a server may write for months.
+    A context manager in an event loop. Reads a pipe at once, since a server may write for months;
+    `by_thread` where event loops read no pipes.
     """
 
-    def __init__(self) -> None:
-        self._tail = b""
+    def __init__(self, *, by_thread: bool = sys.platform == "win32") -> None:
+        self._tail, self._by_thread = b"", by_thread
         self._ends: tuple[int, TextIO] | None = None
 
     def __enter__(self) -> Self:
         reading, writing = os.pipe()
-        os.set_blocking(reading, False)
-        asyncio.get_running_loop().add_reader(reading, self._read_pipe)
         self._ends = reading, os.fdopen(writing, "w", encoding="utf-8")
+        if self._by_thread:
+            Thread(target=self._read_to_end, args=(reading,), daemon=True).start()
+        else:
+            os.set_blocking(reading, False)
+            asyncio.get_running_loop().add_reader(reading, self._read_pipe)
         return self
 
     def __exit__(self, *_exc: object) -> None:
         assert self._ends is not None
         self._read_pipe()
         (reading, writing), self._ends = self._ends, None
-        asyncio.get_running_loop().remove_reader(reading)
         writing.close()
-        os.close(reading)
+        if not self._by_thread:
+            asyncio.get_running_loop().remove_reader(reading)
+            os.close(reading)
 
     @property
     def file(self) -> TextIO:
@@ -594,6 +601,14 @@ class StderrTail:
         return " ".join(without_secrets(last).split())[:MAX_QUOTE_CHARS]
 
     def _read_pipe(self) -> None:
-        with suppress(BlockingIOError):
-            while self._ends is not None and (read := os.read(self._ends[0], READ_BYTES)):
-                self._tail = (self._tail + read)[-TAIL_BYTES:]
+        if self._ends is not None and not self._by_thread:
+            with suppress(BlockingIOError):
+                self._read(self._ends[0])
+
+    def _read_to_end(self, reading: int) -> None:
+        self._read(reading)
+        os.close(reading)
+
+    def _read(self, reading: int) -> None:
+        while read := os.read(reading, READ_BYTES):
+            self._tail = (self._tail + read)[-TAIL_BYTES:]

@@ -238,8 +238,7 @@ class Gateway:
         self._spawn(self.index.follow_approvals(self.pool.intervals.poll_s))
         self._spawn(self._notifications.follow())
         self._spawn(self._recorder.follow_state(self.pool.intervals.poll_s))
-        for upstream in self.pool:
-            self._start(upstream)
+        self._spawn(self._start_servers())
         if self._options.config is not None:
             self._spawn(self._follow_config(*self._options.config))
         try:
@@ -248,8 +247,25 @@ class Gateway:
             with anyio.CancelScope(shield=True):
                 await self.close()
 
+    async def _start_servers(self) -> None:
+        """Start new servers; then known ones, whose tools are found before they are there.
+
+        A dozen starting processes would take the processors that the index needs to open.
+        """
+        await self.index.is_recalled.wait()
+        for upstream in self.pool:
+            if not self.index.knows(upstream.name):
+                self._start(upstream)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.pool.intervals.patience_s):
+                await self.index.is_open.wait()
+        for upstream in self.pool:
+            self._start(upstream)
+
     def _start(self, upstream: Upstream) -> None:
-        """Connect to a server, and report what is wrong with its entry."""
+        """Connect to a server once, and report what is wrong with its entry."""
+        if upstream.name in self._runs:
+            return
         for warning in upstream.config.warnings:
             self._report("warning", f"{upstream.name}: {warning}")
         if upstream.config.problem:
@@ -281,8 +297,9 @@ class Gateway:
         if now == before:
             return
         for name in (name for name, config in before.items() if now.get(name) != config):
-            self._runs[name].cancel()
-            await asyncio.wait({self._runs.pop(name)})
+            if (run := self._runs.pop(name, None)) is not None:
+                run.cancel()
+                await asyncio.wait({run})
             await self.index.remove(name)
             await self.pool.remove(name)
             if name not in now:

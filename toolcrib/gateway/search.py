@@ -411,12 +411,12 @@ class GatewaySearch(ToolcribSearchTransform):
 
         None if the index is open soon, or no tool has a word of the text.
         """
-        is_open, here = self._tools.is_open, await self._here(ctx)
-        if is_open.is_set() or not here:
-            return None
-        await self._pool.wait(ctx, [is_open], self._pool.intervals.opening_s)
+        is_open = self._tools.is_open
+        await self._pool.wait(None, [is_open], self._pool.intervals.opening_s)
         if is_open.is_set():
             return None
+        await self._pool.wait(ctx, [self._tools.is_recalled])
+        here = await self._here(ctx)
         k = self._max_results if options.k == "auto" else options.k
         entries = (await asyncio.to_thread(by_words, list(here.values()), text))[:k]
         if not entries:

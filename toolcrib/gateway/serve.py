@@ -41,7 +41,7 @@ from toolcrib.indexers.readers.mcp_session import quiet_sdk
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings
 from toolcrib.store.records_db import DbRow, RecordsDb
-from toolcrib.telemetry import MetricsRegistry
+from toolcrib.telemetry import MetricsRegistry, trace_mcp
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 MCP_PATH = "/mcp"
@@ -91,6 +91,7 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
     """
     file = ConfigFile(serving.config, serving.env, serving.servers, serving.tools)
     stamp, configs = file.stamp(), file.read()
+    send_spans = trace_mcp()
     report, address = options.report, serving.address
     with closing(open_records(serving.store, settings, report, needed=bool(address))) as records_db:
         auth = _auth(KeyRing(records_db), address[0], serving.store, settings) if address else None
@@ -109,7 +110,9 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
         with quiet_sdk(), report_warnings(report):
             options = replace(options, is_shared=address is None, config=(file, stamp))
             gateway = Gateway(configs, settings, storage, options, auth=auth)
-            asyncio.run(_http(gateway, *address, report) if address else _stdio(gateway))
+            serve = _http(gateway, *address, report) if address else _stdio(gateway, send_spans)
+            asyncio.run(serve)
+            send_spans()
 
 
 def open_records(location: str, settings: Settings, report: Reporter, *, needed: bool) -> RecordsDb:
@@ -200,7 +203,7 @@ def _login_target(name: str, serving: ServeOptions) -> HttpTarget:
 # -- stdio and HTTP ------------------------------------------------------------------------------
 
 
-async def _stdio(gateway: Gateway) -> None:
+async def _stdio(gateway: Gateway, send_spans: Callable[[], None]) -> None:
     """Serve one client over standard input and output, until it closes them."""
 
     async def stop(code: int) -> None:
@@ -208,6 +211,7 @@ async def _stdio(gateway: Gateway) -> None:
         # once the upstream servers have ended.
         with suppress(TimeoutError):
             await asyncio.wait_for(gateway.close(), CLOSE_TIMEOUT_S)
+            await asyncio.wait_for(asyncio.to_thread(send_spans), CLOSE_TIMEOUT_S)
         os._exit(code)
 
     stopping: set[asyncio.Task[None]] = set()
@@ -248,7 +252,8 @@ async def _http(gateway: Gateway, host: str, port: int, report: Reporter) -> Non
 
 def _listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if os.name == "posix":  # On Windows two servers could then have one port.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
         listener.listen(BACKLOG)

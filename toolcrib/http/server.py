@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -50,7 +51,8 @@ def bind(host: str, port: int) -> socket.socket:
         made = socket.socket(family, kind, protocol)
         with ExitStack() as undo:
             undo.enter_context(made)
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if os.name == "posix":  # On Windows two servers could then have one port.
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind(address)
             undo.pop_all()
     except OSError as error:

@@ -158,9 +158,11 @@ def sync_file(path: Path) -> None:
     Raises:
         OSError: the disk refuses.
     """
-    if os.name == "nt" and path.is_dir():
+    is_windows = os.name == "nt"
+    if is_windows and path.is_dir():
         return  # which opens no folders
-    handle = os.open(path, os.O_RDONLY)
+    # Windows flushes only what may be written.
+    handle = os.open(path, os.O_RDWR if is_windows else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

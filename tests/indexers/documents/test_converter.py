@@ -131,7 +131,7 @@ def test_it_ends_when_whoever_asked_is_gone():
     with Converters() as converters:
         converted(converters, "a.md", b"Text.")
         (waiting,) = converters._idle
-        waiting._channel.close()
+        waiting._process.stdin.close()
         assert waiting._process.wait(timeout=HANG_S) == 0
 
 

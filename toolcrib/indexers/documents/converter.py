@@ -4,26 +4,25 @@ Documents may be written by anyone, and their parsers are many: a page of blanks
 for minutes while it holds the interpreter, a PDF of a kilobyte unpacks to gigabytes. A process
 can be ended whatever it does, and what it took is given back.
 
-Both ends speak in frames over a socket: the length in four bytes, then JSON or a document.
+Both ends speak in frames over pipes: the length in four bytes, then JSON or a document.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
-import resource
-import signal
-import socket
+import mmap
+import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.indexers.documents.chunking import Part, split
@@ -42,7 +41,7 @@ _PROGRAM = (
 class ConversionLimits:
     """Limits of one conversion: time, memory of its process, characters of its text.
 
-    Memory is bounded by the system's means, which macOS lacks.
+    Memory is bounded by the system's means, which macOS and Windows lack.
     """
 
     timeout_s: float = 120.0
@@ -135,18 +134,17 @@ class _Process:
     """Handle of one converting process."""
 
     def __init__(self, memory_bytes: int) -> None:
-        self._channel, theirs = socket.socketpair()
-        with theirs:
-            # With our path, so that it finds the same packages, and no file that lies around.
-            program = _PROGRAM.format(path=[each for each in sys.path if each], memory=memory_bytes)
-            self._process = subprocess.Popen(  # noqa: S603 -- this interpreter, our program
-                [sys.executable, "-c", program],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                # Ctrl-C is for us, and we end it.
-                start_new_session=True,
-            )
+        # With our path, so that it finds the same packages, and no file that lies around.
+        program = _PROGRAM.format(path=[each for each in sys.path if each], memory=memory_bytes)
+        self._process = subprocess.Popen(  # noqa: S603 -- this interpreter, our program
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            # Ctrl-C is for us, and we end it: POSIX by the first, Windows by the second.
+            start_new_session=True,
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        )
 
     @property
     def is_alive(self) -> bool:
@@ -163,69 +161,73 @@ class _Process:
         """Send a document and return the answer.
 
         Raises:
-            TimeoutError: no answer in this time.
+            TimeoutError: no answer in this time; the process is killed.
             OSError: the process ended.
         """
-        until = time.monotonic() + allowed_s
         request = {**given, "timeout_s": allowed_s, "text_chars": limits.text_chars}
-        _send(self._channel, json.dumps(request).encode(), until)
-        _send(self._channel, content, until)
-        return json.loads(_receive(self._channel, until))
+        sending, receiving = self._process.stdin, self._process.stdout
+        assert sending is not None
+        assert receiving is not None
+        late = threading.Event()
+        # A pipe has no timeout on Windows; the death of its other end ends every wait.
+        timer = threading.Timer(allowed_s, lambda: (late.set(), self._process.kill()))
+        timer.start()
+        try:
+            _send(sending, json.dumps(request).encode())
+            _send(sending, content)
+            return json.loads(_receive(receiving))
+        except OSError:
+            if late.is_set():
+                raise TimeoutError from None
+            raise
+        finally:
+            timer.cancel()
 
     def end(self) -> None:
         """Kill the process."""
-        self._channel.close()
         self._process.kill()
-        self._process.wait()
+        with suppress(OSError):  # a rest that nobody reads
+            self._process.__exit__(None, None, None)
 
 
-def _send(channel: socket.socket, frame: bytes, until: float | None = None) -> None:
-    _set_timeout(channel, until)
-    channel.sendall(len(frame).to_bytes(4))
-    channel.sendall(frame)
+def _send(pipe: IO[bytes], frame: bytes) -> None:
+    pipe.write(len(frame).to_bytes(4))
+    pipe.write(frame)
+    pipe.flush()
 
 
-def _receive(channel: socket.socket, until: float | None = None) -> bytearray:
-    size = int.from_bytes(_receive_bytes(channel, 4, until))
-    return _receive_bytes(channel, size, until)
+def _receive(pipe: IO[bytes]) -> bytes:
+    return _receive_bytes(pipe, int.from_bytes(_receive_bytes(pipe, 4)))
 
 
-def _receive_bytes(channel: socket.socket, size: int, until: float | None) -> bytearray:
-    found = bytearray(size)
-    view, done = memoryview(found), 0
-    while done < size:
-        _set_timeout(channel, until)
-        if not (count := channel.recv_into(view[done:])):
-            raise ConnectionError("the other process is gone")
-        done += count
+def _receive_bytes(pipe: IO[bytes], size: int) -> bytes:
+    if len(found := pipe.read(size)) < size:
+        raise ConnectionError("the other process is gone")
     return found
-
-
-def _set_timeout(channel: socket.socket, until: float | None) -> None:
-    """Set the timeout of the next call to end at `until`."""
-    if until is not None:
-        channel.settimeout(max(0.001, until - time.monotonic()))
 
 
 # -- in the other process --------------------------------------------------------------------------
 
 
 def serve(memory_bytes: int) -> None:
-    """Convert what comes over the standard input, a socket, until its other end is closed."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(ValueError, OSError):  # macOS knows this limit, and lets nobody set it
+    """Convert what comes over the standard input, until its other end is closed."""
+    with suppress(ImportError, ValueError, OSError):  # macOS lets nobody set the second limit
+        import resource  # which Windows lacks
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    channel = socket.socket(fileno=0)
+    receiving, sending = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    # What a parser prints is no answer.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     with suppress(OSError):
         while True:
-            request = json.loads(_receive(channel))
-            content = bytes(_receive(channel))
-            # If the requester is gone, nothing else ends this.
-            signal.setitimer(signal.ITIMER_REAL, request.pop("timeout_s") + 1)
+            request = json.loads(_receive(receiving))
+            content = _receive(receiving)
+            # If the requester is gone, nothing else ends this; needs no interpreter lock.
+            faulthandler.dump_traceback_later(request.pop("timeout_s") + 1, exit=True)
             answer = _answer(content, request, memory_bytes)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            _send(channel, json.dumps(answer).encode())
+            faulthandler.cancel_dump_traceback_later()
+            _send(sending, json.dumps(answer).encode())
 
 
 def _answer(content: bytes, request: dict[str, Any], memory_bytes: int) -> dict[str, Any]:
@@ -260,5 +262,5 @@ def _convert(
 def _held_bytes() -> int:
     """Bytes that count against the memory limit; 0 where there is no such limit."""
     with suppress(OSError):
-        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        return int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
     return 0

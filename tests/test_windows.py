@@ -1,0 +1,82 @@
+"""Rules of Windows, under which the code must work, as far as another system can show them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+from toolcrib import serve
+from toolcrib.errors import SettingsError
+from toolcrib.store import folder
+
+WITHOUT_POSIX = """
+import importlib, os, pkgutil, signal, socket, sys
+import toolcrib
+
+def load():
+    for found in pkgutil.walk_packages(importlib.import_module("toolcrib").__path__, "toolcrib."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+
+load()  # Other libraries choose by the system's name, and stay as they are.
+for name in [each for each in sys.modules if each.partition(".")[0] == "toolcrib"]:
+    del sys.modules[name]
+for name in ("fcntl", "grp", "pwd", "resource", "termios", "tty"):
+    sys.modules[name] = None
+for module, names in {
+    os: ("fork", "geteuid", "getpgid", "getuid", "killpg", "setpgrp", "setsid", "sysconf"),
+    signal: ("SIGALRM", "SIGKILL", "SIGHUP", "SIGUSR1", "alarm", "setitimer"),
+    socket: ("AF_UNIX", "recv_fds", "send_fds"),
+}.items():
+    for name in names:
+        delattr(module, name)
+load()
+"""
+
+
+@pytest.mark.slow
+def test_no_module_needs_what_windows_lacks():
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_POSIX], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+def test_several_processes_are_refused_where_they_cannot_share_connections(monkeypatch, tmp_path):
+    monkeypatch.delattr(socket, "send_fds")
+    work = serve._Work(None, str(tmp_path), asks_for_keys=False)
+    with socket.socket() as listening, pytest.raises(SettingsError, match="--workers"):
+        serve._serve_by_several(work, listening, 2, lambda: None)
+
+
+def test_files_are_flushed_by_a_handle_that_may_write_and_folders_are_not_opened(
+    monkeypatch, tmp_path
+):
+    opened: list[tuple[Path, int]] = []
+    really = os.open
+
+    def watched(path: Path, flags: int) -> int:
+        opened.append((path, flags))
+        return really(path, flags)
+
+    file = tmp_path / "a.bin"
+    file.write_bytes(b"a")
+    system = SimpleNamespace(**{**vars(os), "open": watched, "name": "nt"})
+    monkeypatch.setattr(folder, "os", system)
+    folder.sync_file(file)
+    folder.sync_file(tmp_path)
+    assert opened == [(file, os.O_RDWR)]
+
+
+def test_the_workflow_runs_the_tests_on_windows():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text("utf-8"))["jobs"]
+    assert "windows-latest" in jobs["systems"]["strategy"]["matrix"]["system"]
