@@ -501,7 +501,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     if content is None:
         return {}
     if not is_object(content):
-        raise SettingsError(f"{path} is not a YAML mapping, it holds {content!r:.40}")
+        raise SettingsError(f"{path} is not a YAML mapping: it holds {content!r:.40}")
     for section, name, way_out in SECRETS:
         if name in object_of(content.get(section)):
             variable = f"{PREFIX}{section}__{name}".upper()
