@@ -369,8 +369,10 @@ def _overlaid(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     for layer in layers:
         for name, value in layer.items():
             below = content.get(name)
-            both = is_object(below) and is_object(value)
-            content[name] = _overlaid([below, value]) if both else value
+            if is_object(below) and is_object(value):
+                content[name] = _overlaid([below, value])
+            else:
+                content[name] = value
     return content
 
 
