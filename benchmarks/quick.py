@@ -122,7 +122,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--keep", action="store_true", help="write the result")
     keep = parser.parse_args().keep
-    last = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+    last: dict[str, Any] = (
+        json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+    )
     on = machine()
     with tempfile.TemporaryDirectory(prefix="toolcrib-bench-") as work:
         found = measure(Path(work))
