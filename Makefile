@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 STORE := .toolcrib-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo wheel test test-qdrant slow coverage fuzz check format docs bench clean
+.PHONY: help demo wheel test test-qdrant slow coverage fuzz check format docs bench bench-quick clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ docs: $(VENV)/.installed-site ## Write the reference, build the documentation in
 bench: $(VENV)/.installed-test ## Measure speed against peers (about an hour)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,bench]'
 	$(BIN)/python benchmarks/engines.py --sizes 1000 10000 100000
+
+bench-quick: $(VENV)/.installed-test ## Show the main ratios of speed beside the committed ones
+	$(BIN)/python benchmarks/quick.py
 
 clean: ## Remove the environment, the demo's store and caches
 	rm -rf $(VENV) $(STORE) site .cache .pytest_cache .ruff_cache .hypothesis .coverage

@@ -30,7 +30,7 @@ BOUNDS = {
     "records.codec.adapter": "the types of records",
     "router.context.labels._preset": "the fields of a context",
     "router.probes._kind": "256 suffixes and types, each cut to a length",
-    "settings._reading": "32 files of settings",
+    "store.base.point_id": "65,536 ids of tools and passages",
     "store.edge_query.answer": "the filters of one query",
     "store.qdrant_client._warn_of_open_key": "the addresses of servers in the settings",
     "text._stem": "200,000 words, each cut to a length",

@@ -173,6 +173,16 @@ def test_a_variable_that_is_no_setting_is_an_error_that_says_what_was_meant(
     assert f"{variable.upper()}: there is no such setting{hint}" in str(caught.value)
 
 
+def test_variables_may_hold_json_below_those_of_single_settings(empty_folder, monkeypatch):
+    (empty_folder / "toolcrib.yaml").write_text("tools: {k: 1, max_required: 2}")
+    monkeypatch.setenv("TOOLCRIB_TOOLS", '{"k": 3, "pass_through": 7}')
+    monkeypatch.setenv("toolcrib_tools__k", "5")
+    monkeypatch.setenv("TOOLCRIB_COLLECTIONS", '[{"name": "security"}]')
+    found = load_settings()
+    assert (found.tools.k, found.tools.pass_through, found.tools.max_required) == (5, 7, 2)
+    assert [each.name for each in found.collections] == ["security"]
+
+
 @pytest.mark.parametrize("variable", ["TOOLCRIB_API_KEY", "TOOLCRIB_URL", "MY_TOOLCRIB_STOR"])
 def test_variables_that_others_read_are_left_alone(monkeypatch, variable):
     monkeypatch.setenv(variable, "x")

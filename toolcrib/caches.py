@@ -39,7 +39,8 @@ class BoundedMap(MutableMapping[_Key, _Value]):
     def __setitem__(self, key: _Key, value: _Value) -> None:
         size = self._size_of(key, value)
         with self._lock:
-            self.pop(key, None)
+            if key in self._entries:
+                del self[key]
             if size > self._max_size:
                 return
             self._entries[key] = value, size

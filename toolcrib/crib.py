@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from toolcrib import build
-from toolcrib.awaitable import in_thread
+from toolcrib.awaitable import in_thread, run_in_thread
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import UnknownQuestionError, nearest, require_text
@@ -616,6 +615,6 @@ class Crib:
     ) -> AsyncIterator[ToolSpec]:
         """As `list_tools`, to iterate with `async for`."""
         found = self.list_tools(scope=scope, where=where, after=after)
-        while page := await asyncio.to_thread(lambda: list(islice(found, _TOOLS_PER_READ))):
+        while page := await run_in_thread(lambda: list(islice(found, _TOOLS_PER_READ))):
             for tool in page:
                 yield tool

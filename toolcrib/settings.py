@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast
 
@@ -19,21 +20,12 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    YamlConfigSettingsSource,
-)
-from yaml import YAMLError
 
 from toolcrib.encoders.lexical import LexicalSettings
 from toolcrib.errors import SettingsError, did_you_mean, nearest
 from toolcrib.indexers.points import FieldWeights
 from toolcrib.records import Collection, Sensitivity
-from toolcrib.records.codec import faults
+from toolcrib.records.codec import adapter, faults, is_object, object_of
 from toolcrib.records.turns import ModelUse, Price
 from toolcrib.retrieval.fusion import FusionWeights, PassageWeights
 from toolcrib.retrieval.gate import GateSettings
@@ -55,9 +47,6 @@ if TYPE_CHECKING:
 
 FILE_NAME = "toolcrib.yaml"
 PREFIX = "TOOLCRIB_"
-
-CLIENT_VARIABLES = ("TOOLCRIB_API_KEY", "TOOLCRIB_URL")
-"""Variables by which programs reach a service; they are no settings."""
 
 _KUBERNETES_VARIABLE = "KUBERNETES_SERVICE_HOST"
 """Variable that Kubernetes sets in every pod."""
@@ -348,41 +337,46 @@ SECRETS = (
 """Section and name of each secret that no file may hold, and the other way to give it."""
 
 
-class _SettingsFile(YamlConfigSettingsSource):
-    """File of settings; it may be committed to a repository, so none of `SECRETS` stands in it."""
+def _variables() -> dict[str, Any]:
+    """Content of the variables `TOOLCRIB_*`; unknown ones by their whole names.
 
-    def __call__(self) -> dict[str, Any]:
-        """Content of the file."""
-        content = super().__call__()
-        for section, name, way_out in SECRETS:
-            given = content.get(section)
-            if isinstance(given, dict) and name in given:
-                variable = f"{PREFIX}{section}__{name}".upper()
-                raise SettingsError(
-                    f"{section}.{name} belongs into no file of settings: set {variable}{way_out}"
-                )
-        return content
-
-
-class _UnknownVariables(EnvSettingsSource):
-    """Variables `TOOLCRIB_*` without a setting, reported like unknown settings of the file."""
-
-    def __call__(self) -> dict[str, Any]:
-        """Unknown variables by name."""
-        given = {name.upper(): value for name, value in os.environ.items()}
-        return {name: value for name, value in given.items() if not self._is_known(name)}
-
-    def _is_known(self, name: str) -> bool:
-        if not name.startswith(PREFIX) or name in CLIENT_VARIABLES:
-            return True
-        section, inner, _ = name.removeprefix(PREFIX).lower().partition("__")
-        if (found := self.settings_cls.model_fields.get(section)) is not None:
-            # Validation of the section finds its unknown settings.
-            return not inner or found.annotation is not str
-        return _KUBERNETES_VARIABLE in os.environ and _SERVICE_VARIABLE.fullmatch(name) is not None
+    `TOOLCRIB_GATE__THRESHOLD` is `gate.threshold`. JSON objects and arrays are read as such.
+    """
+    content: dict[str, Any] = {}
+    # The shortest name first: the variable of a section may hold all of it, as JSON.
+    for name, text in sorted((name.upper(), text) for name, text in os.environ.items()):
+        if not name.startswith(PREFIX):
+            continue
+        steps = name.removeprefix(PREFIX).lower().split("__")
+        found = Settings.model_fields.get(steps[0])
+        if found is None or (len(steps) > 1 and found.annotation is str):
+            if _KUBERNETES_VARIABLE not in os.environ or not _SERVICE_VARIABLE.fullmatch(name):
+                content[name] = text
+            continue
+        value: Any = text
+        if text.lstrip()[:1] in ("{", "["):
+            with suppress(ValueError):
+                value = json.loads(text)
+        for step in reversed(steps):
+            value = {step: value}
+        content = _overlaid([content, value])
+    return content
 
 
-class Settings(BaseSettings):
+def _overlaid(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Layers of settings as one; a later layer wins, name by name in every section."""
+    content: dict[str, Any] = {}
+    for layer in layers:
+        for name, value in layer.items():
+            below = content.get(name)
+            if is_object(below) and is_object(value):
+                content[name] = _overlaid([below, value])
+            else:
+                content[name] = value
+    return content
+
+
+class Settings(BaseModel):
     """All settings; the defaults need no file and no variable.
 
     `store`: place of the index, a folder or a Qdrant server's URL. `audit`: hold back tools whose
@@ -395,13 +389,7 @@ class Settings(BaseSettings):
     service there, by `api_key` and in `namespace`.
     """
 
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
-        nested_model_default_partial_update=True,
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     store: str = ".toolcrib"
     url: str | None = None
@@ -436,6 +424,15 @@ class Settings(BaseSettings):
     service: ServiceSettings = ServiceSettings()
     gateway: GatewaySettings = GatewaySettings()
     tokens: TokenSettings | None = None
+
+    def __init__(self, **given: Any) -> None:
+        if isinstance(own := given.get("collections"), list | tuple):
+            # Dumped in full, unset fields would override those of a preset.
+            given["collections"] = [
+                each.model_dump(exclude_unset=True) if isinstance(each, Collection) else each
+                for each in cast("Sequence[object]", own)
+            ]
+        super().__init__(**_overlaid([_variables(), adapter(dict).dump_python(given)]))
 
     @model_validator(mode="before")
     @classmethod
@@ -477,28 +474,6 @@ class Settings(BaseSettings):
         encoder = self.encoder.model_copy(update={"reranker": None})
         return self.model_copy(update={"encoder": encoder})
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The usual sources, then the file and the unknown variables."""
-        if isinstance(init_settings, InitSettingsSource):
-            given = cast("dict[str, Any]", init_settings.init_kwargs)
-            if isinstance(own := given.get("collections"), list | tuple):
-                # Dumped in full, as pydantic does, unset fields would override those of a preset.
-                given["collections"] = [
-                    each.model_dump(exclude_unset=True) if isinstance(each, Collection) else each
-                    for each in cast("Sequence[object]", own)
-                ]
-        usual = init_settings, env_settings, dotenv_settings, file_secret_settings
-        file = _SettingsFile(settings_cls)
-        return *usual, file, _UnknownVariables(settings_cls)
-
 
 def load_settings(file: Path | None = None) -> Settings:
     """Read `file`, or `toolcrib.yaml` in the current folder if there is one; variables win.
@@ -510,24 +485,37 @@ def load_settings(file: Path | None = None) -> Settings:
         raise SettingsError(f"there is no settings file {str(file)!r}")
     path = file or Path(FILE_NAME)
     try:
-        return _reading(path)()
+        return Settings(**_overlaid([_read_file(path), _variables()]))
     except ValidationError as error:
         wrong = (f"{name}: {_reason(name, why)}" for name, why in faults(error, "the settings"))
         raise SettingsError(f"{path} or TOOLCRIB_*: {'; '.join(wrong)}") from error
-    except SettingsError:
-        raise
-    except (YAMLError, TypeError, ValueError) as error:
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    """Content of a file of settings, which may be committed to a repository: no `SECRETS`.
+
+    Raises:
+        SettingsError: the file is no YAML mapping, or holds a secret.
+    """
+    if not path.is_file():
+        return {}
+    import yaml
+
+    try:
+        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError) as error:
         raise SettingsError(f"{path} is not a YAML mapping: {error}") from error
-
-
-@lru_cache(maxsize=32)
-def _reading(path: Path) -> type[Settings]:
-    """Class of settings with a file below the environment; cached, as making it is slow."""
-
-    class FromFile(Settings):
-        model_config = SettingsConfigDict(yaml_file=path)
-
-    return FromFile
+    if content is None:
+        return {}
+    if not is_object(content):
+        raise SettingsError(f"{path} is not a YAML mapping: it holds {content!r:.40}")
+    for section, name, way_out in SECRETS:
+        if name in object_of(content.get(section)):
+            variable = f"{PREFIX}{section}__{name}".upper()
+            raise SettingsError(
+                f"{section}.{name} belongs into no file of settings: set {variable}{way_out}"
+            )
+    return content
 
 
 def _reason(name: str, reason: str) -> str:

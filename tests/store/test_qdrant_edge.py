@@ -21,6 +21,7 @@ from tests.store.samples import (
     dense_leg,
     multi_leg,
     point,
+    sparse,
     sparse_leg,
     unit,
 )
@@ -116,6 +117,23 @@ def test_a_flag_of_all_points_filters_again_after_a_point_without_it(tmp_path: P
         assert [each.id for each in store.scroll(enabled, ())] == [point_id("on")]
         store.upsert([point("off", enabled="false")])
         assert [each.id for each in store.scroll(enabled, ())] == [point_id("on")]
+
+
+def test_points_that_are_written_again_after_an_optimisation_lack_a_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.OPTIMISE_FROM_POINTS", 30)
+    points = [a_full_point(f"t{n}") for n in range(40)]
+    with closing(EdgeStore.open(tmp_path, LAYOUT)) as store:
+        store.upsert(points)
+        store.optimise()
+        assert store.info().optimised
+        for _ in range(3):
+            store.set_sparse("lexical", {each.id: sparse({9: 2.0}) for each in points[:10]})
+        assert not store.info().optimised
+        store.optimise()
+        store.delete([each.id for each in points[:20]])
+        assert store.info().optimised
 
 
 @pytest.mark.slow

@@ -191,7 +191,7 @@ class ToolSpec(BaseModel):
     @field_validator("name")
     @classmethod
     def _name_has_a_letter(cls, value: str) -> str:
-        if not any(character.isalnum() for character in value):
+        if not any(map(str.isalnum, value)):
             raise ValueError("a name needs at least one letter or digit")
         return value.strip()
 
@@ -211,7 +211,7 @@ class ToolSpec(BaseModel):
             object.__setattr__(self, "id", default_id(self.server, self.name))
         if hinted := [t for t in hinted_tags(self.annotations) if t not in self.safety_tags]:
             object.__setattr__(self, "safety_tags", (*self.safety_tags, *hinted))
-        found = annotated_examples(self.annotations)
+        found = annotated_examples(self.annotations) if self.annotations else ()
         if new := [text for text in found if text not in self.success_examples]:
             object.__setattr__(self, "success_examples", (*self.success_examples, *new))
         return self

@@ -34,6 +34,9 @@ def fold_copies(hits: Sequence[ToolHit], query: str) -> list[ToolHit]:
     words = set(tokenise(query))
     heads: dict[str, ToolHit] = {}
     for (_, description), group in alike.items():
+        if len(group) == 1:
+            heads[group[0].id] = group[0]
+            continue
         for hit in sorted(group, key=lambda hit: not _is_named(hit, words)):
             head = next(
                 (heads[each.id] for each in group if _is_copy(heads.get(each.id), hit)), None

@@ -51,6 +51,8 @@ high share. Chosen on development splits."""
 SHARP_TEMPERATURE, SOFT_TEMPERATURE = 0.02, 0.04
 """Temperatures of the shares."""
 
+_TEMPERATURES = np.array([[SHARP_TEMPERATURE], [SOFT_TEMPERATURE]])
+
 RANKED_COMPETITORS = 20
 """Candidates that share the softmax; a fixed number, so that the depth of the legs changes none."""
 
@@ -74,8 +76,7 @@ def features(scores: Sequence[float], legs: Sequence[LegScores], terms: int) -> 
     best_dense, best_lexical = dense[:RANKED_COMPETITORS].max(), lexical[:RANKED_COMPETITORS].max()
     ranks = np.arange(1, fused.size + 1)
     columns = (
-        _share(fused, SHARP_TEMPERATURE),
-        _share(fused, SOFT_TEMPERATURE),
+        *_shares(fused),
         np.log(ranks),
         ranks == 1,
         fused[0] - fused,
@@ -97,12 +98,12 @@ def probabilities(known: Floats, weights: Floats, offset: float) -> Floats:
     return np.minimum.accumulate(sigmoid(known @ weights + offset))
 
 
-def _share(scores: Floats, temperature: float) -> Floats:
+def _shares(scores: Floats) -> Floats:
+    """Logits of the sharp and of the soft share of each candidate: float64 [2, n]."""
     top = max(float(scores.max()), NO_TOOL_SCORE)
-    weights = np.exp((scores - top) / temperature)
-    total = weights[:RANKED_COMPETITORS].sum() + np.exp((NO_TOOL_SCORE - top) / temperature)
-    share = weights / total
-    share = np.minimum(np.maximum(share, _CLIP), 1 - _CLIP)
+    weights = np.exp((np.concatenate(([NO_TOOL_SCORE], scores)) - top) / _TEMPERATURES)
+    total = weights[:, : RANKED_COMPETITORS + 1].sum(axis=1, keepdims=True)
+    share = np.minimum(np.maximum(weights[:, 1:] / total, _CLIP), 1 - _CLIP)
     return np.log(share / (1 - share))
 
 

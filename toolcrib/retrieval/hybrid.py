@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -139,6 +140,9 @@ class HybridRetriever:
     ) -> None:
         self._store = store
         self._dense = dense
+        # A check of a protocol takes as long as a leg: once for all queries.
+        self._clause_encoder = dense if isinstance(dense, ClauseEncoder) else None
+        self._language = dense if isinstance(dense, LanguageBound) else None
         self._lexical = lexical
         self._weights = weights
         self._clock = clock or SystemClock()
@@ -290,7 +294,7 @@ class HybridRetriever:
         text = query[:MAX_QUERY_CHARS]
         encoded = self._by_words(text)
         degraded: tuple[str, ...] = ("query-cut",) if len(query) > MAX_QUERY_CHARS else ()
-        if isinstance(self._dense, LanguageBound) and not self._dense.reads(text):
+        if self._language is not None and not self._language.reads(text):
             degraded += (UNSUPPORTED_LANGUAGE,)
         reads_clauses = any((plan.weights or self._weights).clauses > 0 for plan in plans)
         try:
@@ -305,8 +309,8 @@ class HybridRetriever:
 
     def _vectors(self, text: str, *, clauses: bool) -> FloatArray:
         """Vectors of the query and of its clauses: float32 [1 + n, d]."""
-        if clauses and isinstance(self._dense, ClauseEncoder):
-            return self._dense.encode_clauses(text)
+        if clauses and self._clause_encoder is not None:
+            return self._clause_encoder.encode_clauses(text)
         return self._dense.encode_query(text)[np.newaxis]
 
     def _begin(
@@ -403,10 +407,11 @@ class HybridRetriever:
         hits = [hit for hit in hits if point_id(hit.id) not in called][:limit]
         if options.k != "auto" and options.least is not None:
             hits = likely_enough(hits, options.least)
+        took_ms = dict[str, float]()
         result = FindResult(
             query=text,
             tools=with_ranks(hits),
-            took_ms={},
+            took_ms=took_ms,
             confidence=confidence,
             degraded=encoded.degraded + lacking,
             unmatched_terms=self._unmatched(run) if options.explain else (),
@@ -414,7 +419,8 @@ class HybridRetriever:
         )
         judged = assessor.judge(result, from_scope(options.scope), marks=not options.gate)
         watch.lap("gate")
-        return replace(judged, took_ms=watch.result())
+        took_ms |= watch.result()
+        return judged
 
     def _fuse(self, run: _Run, head: Head | None, *, by_examples: bool) -> Candidates:
         """Ask the legs, score with the head, fuse and lift."""
@@ -459,11 +465,17 @@ class HybridRetriever:
         count = wanted + COPIES_LOOKAHEAD
         while True:
             records = self._records(run, found, count)
-            if len({record.payload["name"] for _, record in records}) == len(records):
-                return self._read_hits(run, found, records[:wanted])
-            hits = self._read_hits(run, found, records)
-            folded = fold_copies(hits, run.query.text)
-            if len(folded) >= wanted or len(hits) < count:
+            names = Counter(record.payload["name"] for _, record in records)
+            first = records[:wanted]
+            if all(names[record.payload["name"]] == 1 for _, record in first):
+                return self._read_hits(run, found, first)
+            # Specifications behind the last place are read only where they may be copies.
+            copies = [pair for pair in records[wanted:] if names[pair[1].payload["name"]] > 1]
+            folded = fold_copies(self._read_hits(run, found, first + copies), run.query.text)
+            if [hit.id for hit in folded[:wanted]] == [r.payload["id"] for _, r in first]:
+                return folded[:wanted]
+            folded = fold_copies(self._read_hits(run, found, records), run.query.text)
+            if len(folded) >= wanted or len(records) < count:
                 return folded[:wanted]
             count *= 2
 
@@ -525,7 +537,10 @@ class HybridRetriever:
             # by the share of the query's words that the first tool has.
             confidence *= run.legs.word_coverage(point_id(ranked.hits[0].id))
             likely = [min(each, confidence) for each in likely]
-        hits = [replace(hit, probability=p) for hit, p in zip(ranked.hits, likely, strict=True)]
+        hits = [
+            ToolHit(hit.rank, hit.score, hit.tool, hit.legs, p, also_on=hit.also_on)
+            for hit, p in zip(ranked.hits, likely, strict=True)
+        ]
         return hits, confidence
 
     def _features(self, ranked: Reranked, found: Candidates) -> Floats:

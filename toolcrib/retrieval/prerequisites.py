@@ -241,8 +241,9 @@ def bring_linked_tools(
     missing = [point for point in points if point not in read]
     records = [read[point] for point in points if point in read]
     records += store.retrieve(missing) if missing else []
-    own = {each.id: each for each in map(_LinkedTool.from_record, records)}
-    chosen = [own[hit.id] for hit in hits[:COMPANION_CONSUMERS] if hit.id in own]
+    known = {record.payload["id"]: record for record in records}
+    first = [hit.id for hit in hits[:COMPANION_CONSUMERS]]
+    chosen = [_LinkedTool.from_record(known[each]) for each in first if each in known]
     open_demands = [
         *(demand for each in chosen[:CONSUMERS] for demand in _demands(each, authors=authors)),
         *(demand for each in chosen for demand in _companions(each, learned)),
@@ -250,16 +251,19 @@ def bring_linked_tools(
     open_demands = [demand for demand in open_demands if share[demand.link]]
     words = [(word, set(tokenise(word))) for word in _WORD.findall(query)] if open_demands else []
     demands = [each for each in open_demands if not _states_value(words, each.parameter)]
-    succeeded = [hit for hit in hits if hit.id in own and own[hit.id].links.successors]
+    succeeded = [
+        hit for hit in hits if hit.id in known and known[hit.id].payload["links"].get("successors")
+    ]
     if not demands and not succeeded:
         return list(hits)
+    own = {hit.id: _LinkedTool.from_record(known[hit.id]) for hit in hits if hit.id in known}
     siblings = _siblings(store, demands, [own[hit.id] for hit in succeeded], limits)
     ranking = _Ranking(list(hits), siblings)
     for hit in succeeded:
         ranking.succeed(hit, _successor(own[hit.id], siblings))
     for demand in demands:
         if (best := _provider(demand, siblings)) is not None:
-            is_shared = _is_shared(demand, [own[hit.id] for hit in hits if hit.id in own])
+            is_shared = _is_shared(demand, list(own.values()))
             ranking.bring(best.id, demand, 0.0 if is_shared else share[demand.link])
     return ranking.first(len(hits) if k == "auto" else k, cut=k != "auto")
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from pydantic import ValidationError
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray, from_text, to_text
@@ -157,6 +156,8 @@ def merged(given: Collection, known: Collection) -> Collection:
 
 @cache
 def _presets() -> dict[str, Collection]:
+    import yaml
+
     found: Any = yaml.safe_load(_PRESETS.read_text(encoding="utf-8"))
     try:
         return {name: Collection(name=name, **fields) for name, fields in found.items()}

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
@@ -23,6 +24,7 @@ Identity: TypeAlias = dict[str, Any]
 """Identity of an index: encoder names, dimensions, lexical settings, format version."""
 
 
+@lru_cache(maxsize=65_536)
 def point_id(tool_id: str) -> int:
     """The point's number for a tool's id: the same in every store and every run.
 

@@ -99,11 +99,15 @@ class EdgeSearch:
         # Legs have their filter in common: its points are counted once.
         size = cache(partial(count_points, shard, exact=False))
         answers: list[list[Scored]] = []
+        shared = queries[0].where if queries else None
+        where = self.without_universal_flags(shard, shared, writes)
         # A batch of queries is no faster: 2.0 ms against 1.3 ms.
         for query in queries:
             hits: list[Any] = []
             if self._has_vectors(shard, query.using, writes):
-                where = self.without_universal_flags(shard, query.where, writes)
+                if query.where is not shared:
+                    shared = query.where
+                    where = self.without_universal_flags(shard, shared, writes)
                 leg = query
                 if isinstance(query.vector, SparseVector):
                     corpus = query.idf_corpus
@@ -259,7 +263,9 @@ def _dense_params(
     rescore = engine.QuantizationSearchParams(rescore=True)
     if where is None:
         return engine.SearchParams(quantization=rescore)
-    left = len(where.ids) if isinstance(where, HasId) else size(where)
+    if isinstance(where, HasId) and len(where.ids) <= FULL_SCAN_MAX_POINTS:
+        return engine.SearchParams(exact=True)
+    left = size(where)
     if left > ACORN_MAX_SHARE * size(None):
         return engine.SearchParams(quantization=rescore, hnsw_ef=EF_FILTERED)
     if left <= FULL_SCAN_MAX_POINTS:
@@ -309,7 +315,9 @@ def _condition(where: Filter) -> Any:  # noqa: PLR0911
         case Equals(field=field, value=value):
             return engine.FieldCondition(key=field, match=engine.MatchValue(as_keyword(value)))
         case AnyOf():
-            return _CONDITIONS.get_or_make(where, partial(_any_of, where))
+            is_wide = len(where.values) >= CODES_FROM_NAMES
+            make = partial(_any_of, where)
+            return _CONDITIONS.get_or_make(where, make) if is_wide else make()
         case Range(field=field):
             bounds = engine.RangeFloat(gt=where.gt, gte=where.gte, lt=where.lt, lte=where.lte)
             return engine.FieldCondition(key=field, range=bounds)

@@ -489,10 +489,16 @@ class EdgeStore(Store):
         )
 
     def _unindexed(self) -> int:
-        # The engine counts sparse vectors as indexed from the start, dense ones once optimised.
+        """Estimate the dense vectors that no graph has; points written twice count twice."""
+        # The engine counts sparse vectors as indexed from the start, dense ones once optimised,
+        # and goes on counting those of overwritten points.
         shard = self._open_shard()
-        held = sum(count_vectors(shard, name) for name in self._layout)
-        return held - shard.info().indexed_vectors_count
+        found = shard.info()
+        held = {name: count_vectors(shard, name) for name in self._layout}
+        total, points = sum(held.values()), max(found.points_count, 1)
+        dead = 0 if self._written is None else self._written - found.points_count
+        missing = total * (points + dead) // points - found.indexed_vectors_count
+        return max(0, min(missing, total - sum(held[name] for name in self._layout.sparse)))
 
     def close(self) -> None:
         """Flush, and release the folder for other processes; a second call does nothing."""
@@ -566,8 +572,7 @@ def _no_payloads() -> BoundedMap[int, Mapping[str, Any]]:
 
 
 def _payload_bytes(_: int, payload: Mapping[str, Any]) -> int:
-    texts = (len(value) for value in payload.values() if isinstance(value, str))
-    return PAYLOAD_FIELDS_BYTES + sum(texts)
+    return PAYLOAD_FIELDS_BYTES + len(payload.get("spec", "")) + len(payload.get("text", ""))
 
 
 def size_of(point: engine.Record) -> int:

@@ -54,7 +54,7 @@ class PhraseIndex:
             words = split_words(phrase)
             if not 0 < len(words.bare) <= MAX_WORDS:
                 continue
-            key = self._key(words, 0, len(words.bare))
+            key = _key(*words.folded(fold), 0, len(words.bare))
             known = self._labels.get(key, ())
             if label not in known:
                 self._labels[key] = (*known, label)
@@ -64,12 +64,10 @@ class PhraseIndex:
     def find(self, words: TextWords) -> list[Match]:
         """The phrases in a text from left to right, none over another; the longest first."""
         found: list[Match] = []
-        free = 0
-        for at, word in enumerate(words.folded(self._fold)[0]):
-            lengths = self._lengths.get(word)
-            if lengths is None or at < free:
-                continue
-            match = self._longest(words, at, lengths)
+        free, first_words = 0, self._lengths
+        bare, glued = words.folded(self._fold)
+        for at in [at for at, word in enumerate(bare) if word in first_words]:
+            match = self._longest(bare, glued, at) if at >= free else None
             if match is not None:
                 found.append(match)
                 free = match.last
@@ -77,19 +75,20 @@ class PhraseIndex:
 
     def at(self, words: TextWords, first: int) -> Match | None:
         """The longest phrase that begins with this word; none is None."""
-        lengths = self._lengths.get(words.folded(self._fold)[0][first])
-        return None if lengths is None else self._longest(words, first, lengths)
+        bare, glued = words.folded(self._fold)
+        return self._longest(bare, glued, first) if bare[first] in self._lengths else None
 
-    def _longest(self, words: TextWords, first: int, lengths: list[int]) -> Match | None:
-        for length in lengths:
+    def _longest(self, bare: list[str], glued: list[str], first: int) -> Match | None:
+        for length in self._lengths[bare[first]]:
             last = first + length
-            if last <= len(words.bare):
-                key = self._key(words, first, last)
+            if last <= len(bare):
+                key = _key(bare, glued, first, last)
                 labels = self._labels.get(key)
                 if labels is not None:
                     return Match(key, labels, first, last)
         return None
 
-    def _key(self, words: TextWords, first: int, last: int) -> str:
-        bare, glued = words.folded(self._fold)
-        return bare[first] + "".join(glued[first + 1 : last])
+
+def _key(bare: list[str], glued: list[str], first: int, last: int) -> str:
+    """Phrase of the words from `first` to before `last`."""
+    return bare[first] + "".join(glued[first + 1 : last])
