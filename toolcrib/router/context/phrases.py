@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any
 import yaml
 
 from toolcrib.text import TextWords, split_words
+
+SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")
+"""Letters of Chinese, Japanese and Korean."""
 
 MAX_WORDS = 12
 """Words and marks of the longest phrase that is looked for; a longer one is never found."""
@@ -41,13 +45,20 @@ class Match:
 class PhraseIndex:
     """Labelled phrases, found on word borders whatever the case and the width of white space.
 
-    `fold` is what a word becomes before it is compared, in phrases and in texts.
+    `fold` is what a word becomes before it is compared, in phrases and in texts. With `inside`,
+    phrases in scripts without spaces are also found within a run of letters, which then counts as
+    their word.
     """
 
     def __init__(
-        self, phrases: Iterable[tuple[str, str]], fold: Callable[[str], str] = str
+        self,
+        phrases: Iterable[tuple[str, str]],
+        fold: Callable[[str], str] = str,
+        *,
+        inside: bool = False,
     ) -> None:
         self._fold = fold
+        self._spaceless: list[str] = []
         self._labels: dict[str, tuple[str, ...]] = {}
         lengths: dict[str, set[int]] = {}
         for phrase, label in phrases:
@@ -58,7 +69,10 @@ class PhraseIndex:
             known = self._labels.get(key, ())
             if label not in known:
                 self._labels[key] = (*known, label)
+            if inside and len(words.bare) == 1 and SPACELESS.match(phrase):
+                self._spaceless.append(key)
             lengths.setdefault(fold(words.bare[0]), set()).add(len(words.bare))
+        self._spaceless.sort(key=len, reverse=True)
         self._lengths = {first: sorted(all_, reverse=True) for first, all_ in lengths.items()}
 
     def find(self, words: TextWords) -> list[Match]:
@@ -67,6 +81,8 @@ class PhraseIndex:
         free = 0
         for at, word in enumerate(words.folded(self._fold)[0]):
             lengths = self._lengths.get(word)
+            if lengths is None and self._spaceless and SPACELESS.search(word):
+                found += self._within(word, at)
             if lengths is None or at < free:
                 continue
             match = self._longest(words, at, lengths)
@@ -74,6 +90,13 @@ class PhraseIndex:
                 found.append(match)
                 free = match.last
         return found
+
+    def _within(self, word: str, at: int) -> Iterator[Match]:
+        """Phrases inside a run of letters, the longest first, none over another."""
+        for phrase in self._spaceless:
+            if phrase in word:
+                word = word.replace(phrase, " ")
+                yield Match(phrase, self._labels[phrase], at, at + 1)
 
     def at(self, words: TextWords, first: int) -> Match | None:
         """The longest phrase that begins with this word; none is None."""
