@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from load.report import TITLES
 from load.report import tables as service_tables
-from speed.report import Table, tables
+from speed.report import Table, number
 
 from toolcrib.evaluation.report.charts import LOOKS, Axis, Curve, curve_chart, round_steps
 
@@ -41,10 +41,93 @@ DRAWN = {way: said for way, said in WAYS.items() if way != "half_by_tag"}
 
 
 def render(results: list[Mapping[str, Any]]) -> str:
-    """All results as Markdown, smallest first."""
+    """All runs side by side: what was promised, a search in parts, and the other libraries."""
     if not results:
         return NONE
-    return "\n\n".join(_one(result) for result in results)
+    runs = [(_name(result), result) for result in results]
+    searched = [(name, result["figures"]) for name, result in runs if "peers" in result["figures"]]
+    usual = _versions(results[0])
+    targets = [
+        (row["what"], name, row["target"], number(row["measured"], row["unit"]), MET[row["met"]])
+        for name, result in runs
+        for row in result["targets"]
+        if row["met"] is not None
+    ]
+    commands = "\n".join(
+        f"- {name}: `{result['command']}`, {_machine(result)}"
+        + ("" if _versions(result) == usual else f" {_versions(result)}.")
+        for name, result in runs
+    )
+    promised = Table("Promised", ("what", "tools", "target", "measured", "met"), sorted(targets))
+    return "\n\n".join(
+        (
+            *map(_table, (promised, _searches(searched), _peers(searched))),
+            f"**The runs**, with {usual}:\n\n{commands}",
+        )
+    )
+
+
+MET = {True: "yes", False: "NO"}
+
+
+def _name(result: Mapping[str, Any]) -> str:
+    """Size of a run, and its kind of tools or vectors where that is not the usual one."""
+    kinds = ["real"] if result["tools"]["from_file"] else []
+    kinds += ["random vectors"] if result["vectors"] != "real" else []
+    kinds += [] if "peers" in result["figures"] else ["memory alone"]
+    return f"{result['size']:,}" + (f" ({', '.join(kinds)})" if kinds else "")
+
+
+def _searches(runs: list[tuple[str, Mapping[str, Any]]]) -> Table:
+    """Median and 99th percentile of the parts of a search, a column a run."""
+    rows = []
+    for what, key in SEARCHES.items():
+        found = [figures["toolcrib"][key] for _, figures in runs]
+        rows.append((what, *(f"{number(ms['median'])} ({number(ms['p99'])})" for ms in found)))
+    busy = [figures.get("while_indexing") for _, figures in runs]
+    rows += [
+        (what, *(f"{number(b[k]['median'])} ({number(b[k]['p99'])})" if b else "-" for b in busy))
+        for what, k in (("whole search, alone", "quiet_find_ms"), ("while indexing", "find_ms"))
+    ]
+    names = tuple(name for name, _ in runs)
+    return Table(
+        "A search among so many tools, ms: median (99th percentile)", ("what", *names), rows
+    )
+
+
+SEARCHES = {
+    "encoding the query alone": "encode_ms",
+    "whole search": "find_ms",
+    "engine part": "engine_ms",
+    "engine part, a tenth of the tools": "tenth_engine_ms",
+}
+
+
+def _peers(runs: list[tuple[str, Mapping[str, Any]]]) -> Table:
+    """Median of each library, and how many times toolcrib's engine part that is."""
+    rows = [
+        (
+            f"{name} ({peer['package']} {peer['version']})",
+            peer["does"],
+            *(
+                f"{number(figures['peers'][name]['ms']['median'])}"
+                f" ({number(figures['peers'][name]['times_toolcrib'])})"
+                for _, figures in runs
+            ),
+        )
+        for name, peer in runs[-1][1]["peers"].items()
+    ]
+    own = (number(figures["toolcrib"]["engine_ms"]["median"]) for _, figures in runs)
+    rows.insert(0, ("**toolcrib, engine part**", OWN, *(f"{ms} (1)" for ms in own)))
+    names = tuple(name for name, _ in runs)
+    return Table(
+        "Libraries among so many tools, ms (times toolcrib's engine part)",
+        ("engine", "does", *names),
+        rows,
+    )
+
+
+OWN = "dense + BM25 + examples, fused, whole tools"
 
 
 def render_service(results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -56,9 +139,7 @@ def _part(result: Mapping[str, Any]) -> str:
     settings = ", ".join(f"{name} {value}" for name, value in result["settings"].items())
     head = (
         f"### {TITLES[result['part']]}\n\n"
-        f"{_machine(result)} Tools: {result['tools']:,} generated ones; {result['queries']} "
-        f"queries. Settings: {settings}. Versions: {_versions(result)}.\n\n"
-        f"`{result['command']}`"
+        f"`{result['command']}`, {_machine(result)} Settings: {settings}."
     )
     return "\n\n".join((head, *(_table(table) for table in service_tables(result))))
 
@@ -138,30 +219,6 @@ def _machine(result: Mapping[str, Any]) -> str:
 
 def _versions(result: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-
-
-def _one(result: Mapping[str, Any]) -> str:
-    tools = result["tools"]
-    origin = " and ".join(
-        f"{count:,} {words}"
-        for count, words in (
-            (tools["from_file"], "real ones"),
-            (tools["generated"], "generated ones"),
-        )
-        if count
-    )
-    vectors = (
-        "the encoder's own vectors"
-        if result["vectors"] == "real"
-        else "random unit vectors in the place of the tools' own"
-    )
-    head = (
-        f"### {result['size']:,} tools\n\n"
-        f"{_machine(result)} Tools: {origin}, with {vectors}; {result['queries']} queries. "
-        f"Versions: {_versions(result)}.\n\n"
-        f"`{result['command']}`"
-    )
-    return "\n\n".join((head, *(_table(table) for table in tables(result))))
 
 
 def _table(table: Table) -> str:

@@ -140,3 +140,14 @@ def test_a_request_in_another_language_says_a_labelled_one_anew(path: Path) -> N
     for row in rows:
         assert row["split"] == known[row["id"]].get("split", "test"), row["id"]
     assert path.stem not in HELD_OUT or {row["split"] for row in rows} <= {"dev", "test"}
+
+
+@pytest.mark.parametrize("name", ["mcp", "openapi", "second-reader"])
+def test_companions_are_up_to_four_other_tools_of_the_server(name: str) -> None:
+    rows = read_jsonl(DATA / "companions" / f"{name}.jsonl")
+    tools = {(row["server"], row["tool"]) for row in rows}
+    assert f"{len(rows):,}" in (DATA / "README.md").read_text("utf-8")
+    for row in rows:
+        names = row["goes_with"]
+        assert len(set(names) - {row["tool"]}) == len(names) <= 4, row
+        assert {(row["server"], each) for each in names} <= tools, row

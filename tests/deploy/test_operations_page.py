@@ -24,10 +24,11 @@ from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 from toolcrib.telemetry import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE, ERRORS = (
-    (ROOT / "docs" / page).read_text("utf-8")
-    for page in ("how-to/operate.md", "reference/errors.md")
+PAGE = "\n".join(
+    (ROOT / "docs" / "how-to" / f"{page}.md").read_text("utf-8")
+    for page in ("operate", "backup", "watch")
 )
+ERRORS = (ROOT / "docs" / "reference" / "errors.md").read_text("utf-8")
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 ALERTS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text("utf-8"))
 

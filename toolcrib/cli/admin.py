@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
@@ -402,6 +402,7 @@ COLOURS = {"block": "red", "warning": "yellow", "info": "dim"}
 """The severities, the worst first."""
 
 MAX_SHOWN = 50
+MAX_REASONS = 2
 
 
 def audit(
@@ -440,29 +441,44 @@ def audit(
 
 
 def print_findings(findings: list[Finding]) -> None:
-    """A row a finding, the worst first: how bad, which tool, where, what stands there, and why."""
+    """Print a row for each text with findings, the worst first."""
     if not findings:
         return
-    ranks = list(COLOURS)
-    ordered = sorted(findings, key=lambda finding: ranks.index(finding.severity))
     table = table_of()
-    for column in ("severity", "tool", "place", "found", "why"):
+    for column in ("severity", "tool", "place", "rules", "found", "why"):
         table.add_column(column, overflow="fold")
-    shown = ordered[:MAX_SHOWN] if out.is_terminal else ordered
-    for each in shown:
-        severity = f"[{COLOURS[each.severity]}]{each.severity}[/]"
-        texts = map(escape, (each.tool, each.place, each.excerpt, each.why))
-        table.add_row(severity, *texts)
+    rows = _by_text(findings)
+    shown = rows[:MAX_SHOWN] if out.is_terminal else rows
+    for worst, *others in shown:
+        alike = [worst, *(each for each in others if each.severity == worst.severity)]
+        rules = ", ".join(each.rule for each in (worst, *others))
+        excerpts = dict.fromkeys(each.excerpt for each in alike)
+        longest = [
+            one for one in excerpts if not any(one in each for each in excerpts.keys() - {one})
+        ]
+        why = "; ".join(list(dict.fromkeys(each.why for each in alike))[:MAX_REASONS])
+        cells = (worst.tool, worst.place, rules, " ... ".join(longest), why)
+        severity = f"[{COLOURS[worst.severity]}]{worst.severity}[/]"
+        table.add_row(severity, *map(escape, cells))
     print_table(table)
-    if len(ordered) > len(shown):
-        out.print(f"... and {len(ordered) - len(shown)} more; --json lists all")
+    if len(rows) > len(shown):
+        out.print(f"... and {len(rows) - len(shown)} more; --json lists all")
+
+
+def _by_text(findings: list[Finding]) -> list[list[Finding]]:
+    """Group findings by tool and place: within a group, and among groups, the worst first."""
+    ranks = list(COLOURS)
+    groups: dict[tuple[str, str], list[Finding]] = defaultdict(list)
+    for each in sorted(findings, key=lambda finding: ranks.index(finding.severity)):
+        groups[each.tool, each.place].append(each)
+    return list(groups.values())
 
 
 def _print_audit_summary(
     tools: list[ToolSpec], findings: list[Finding], refused: list[Refusal]
 ) -> None:
     print_refused(refused)
-    worst = Counter(finding.severity for finding in findings)
+    worst = Counter(group[0].severity for group in _by_text(findings))
     counted = ", ".join(f"{worst[name]} {name}" for name in COLOURS if worst[name])
     unread = f"{len(refused)} could not be read" if refused else ""
     found = counted or ("" if refused else "nothing was found")

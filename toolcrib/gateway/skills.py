@@ -10,10 +10,11 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from mimetypes import guess_type
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import yaml
+from fastmcp import skills as fastmcp_skills
 from fastmcp.resources.base import Resource
 from fastmcp.resources.types import TextResource
 from fastmcp.server.auth import AccessToken
@@ -26,7 +27,6 @@ from fastmcp.skills.models import (
     GetSkillResult,
     ListSkillsParams,
     ListSkillsResult,
-    Skill,
 )
 from fastmcp.tools.base import Tool, ToolResult
 from fastmcp.utilities.versions import VersionSpec
@@ -54,6 +54,12 @@ from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import Scope, ToolSpec
 from toolcrib.records.codec import in_words
 from toolcrib.retrieval.options import SearchOptions
+
+if TYPE_CHECKING:
+    from fastmcp.skills.models import Skill
+else:
+    # FastMCP 4.2 renames the class, warns of the old name, and removes it in 4.3.
+    Skill = getattr(fastmcp_skills, "MCPSkill", None) or fastmcp_skills.Skill
 
 logger = logging.getLogger(__name__)
 

@@ -162,7 +162,10 @@ def _key(scope: Mapping[str, Any]) -> str:
         raise UnauthenticatedError("the Authorization header is not of the form: Bearer KEY")
     given = header(scope, b"x-api-key")
     if given is None or not given.strip():
-        raise UnauthenticatedError("there is no API key; send one as `Authorization: Bearer KEY`")
+        raise UnauthenticatedError(
+            "there is no API key; send one as `Authorization: Bearer KEY`"
+            " (TOOLCRIB_API_KEY on the command line)"
+        )
     return given.decode("latin-1").strip()
 
 

@@ -97,7 +97,7 @@ def test_two_warnings_of_different_kinds_are_no_accident():
     assert rules(tools)["context/tools"].severity == "warning"
     both = rules(f"{first} {tools}")
     assert {both[rule].severity for rule in ("priority", "context/tools")} == {"block"}
-    assert "more than that" in both["priority"].why
+    assert "other signs" in both["priority"].why
 
 
 def test_being_first_and_saying_little_is_only_rude():

@@ -216,6 +216,7 @@ def lint(
     # The first of an id stays, as in an index.
     known = list({tool.id: tool for tool in reversed(list(tools)) if tool.enabled}.values())[::-1]
     searches = searches or search_each(known, settings or Settings(), progress)
+    progress("applying the rules", 0, 0)
     findings = list(apply_rules(LintInput(known, searches, providers), set(ignored)))
     findings.sort(key=lambda each: (-LINT_SEVERITIES.index(each.severity), each.rule, each.tool))
     return LintReport(len(known), tuple(_servers(known, findings)), tuple(findings))

@@ -235,7 +235,7 @@ def _strengthen(found: list[tuple[ToolText, Sign]]) -> Iterator[tuple[ToolText, 
         if sign.severity != "warning" or not sign.group or sign.rule in WHYS:
             yield text, sign
         elif len(together) > 1 and not together <= RUDE:
-            yield text, replace(sign, severity="block", why=f"{sign.why}, and more than that")
+            yield text, replace(sign, severity="block", why=f"{sign.why}, beside other signs")
         else:
             yield text, replace(sign, severity="info") if _whole(text) else sign
 
