@@ -33,6 +33,8 @@ const COMMON = {
 const app = await build({
   ...COMMON,
   entryPoints: { app: "src/main.tsx" },
+  splitting: true,
+  chunkNames: "[name]-[hash]",
   jsx: "transform",
   jsxFactory: "h",
   jsxFragment: "Fragment",

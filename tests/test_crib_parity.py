@@ -18,7 +18,8 @@ EMBEDDED_ONLY = {
 part that is made at its first use."""
 
 REMOTE_ONLY = {
-    "aapprove_tool", "aheld_tools", "approve_tool", "areject_tool", "held_tools", "reject_tool",
+    "aapprove_tool", "agateway_activity", "aheld_tools", "alogged_records", "approve_tool",
+    "areject_tool", "gateway_activity", "held_tools", "logged_records", "reject_tool",
 }  # fmt: skip
 """What an embedded crib leaves to the `Quarantine` beside it, if there is one."""
 

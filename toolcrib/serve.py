@@ -417,7 +417,7 @@ def login(
 ) -> None:
     """Log in at a server that asks for authorisation (OAuth); a running gateway then uses it."""
     import_extra("fastmcp", "the gateway", "gateway")
-    from toolcrib.gateway.logins import LoginOptions
+    from toolcrib.access.logins import LoginOptions
     from toolcrib.gateway.serve import ServeOptions, log_in_at
 
     serving = ServeOptions(config=config, env=os.environ, store=store)

@@ -227,6 +227,7 @@ class ServiceSettings(_Section):
     `drain_s`: time for running requests when the service stops. Decisions are kept for
     `keep_days`. `approve_own`: a key may approve tools that it sent itself, for single users.
     `trace_text`: user's words in traces. `reports`: folder of evaluation reports for the console.
+    `gateway`: store of a gateway whose activity is shown; default: the service's own store.
     """
 
     host: str = "127.0.0.1"
@@ -245,6 +246,7 @@ class ServiceSettings(_Section):
     trace_text: bool = False
     log_format: Literal["json", "text"] = "json"
     reports: str | None = None
+    gateway: str | None = None
 
 
 class TokenSettings(_Section):
@@ -264,6 +266,7 @@ class TokenSettings(_Section):
 
 FlowMode: TypeAlias = Literal["off", "ask", "refuse"]
 CallTools: TypeAlias = Literal["one", "by_risk"]
+ActivityMode: TypeAlias = Literal["off", "calls", "arguments"]
 
 
 class ProfileSettings(_Section):
@@ -297,6 +300,7 @@ class GatewaySettings(_Section):
     `call_tools`: call found tools by `one` tool, or by three with annotations, `by_risk`.
     `logins`: place of logins at servers, files beside the store or the system's `keyring`; the
     files are encrypted by `logins_secret`. `profiles`: parts of the gateway, by name.
+    `activity`: calls are recorded beside the store, without or with their `arguments`, or not.
     """
 
     pass_through: int = Field(default=30, ge=0)
@@ -311,6 +315,7 @@ class GatewaySettings(_Section):
     lock: str = "toolcrib.lock"
     guidance: bool = True
     flow: FlowMode = "off"
+    activity: ActivityMode = "calls"
     call_tools: CallTools = "one"
     logins: Literal["file", "keyring"] = "file"
     logins_secret: SecretStr | None = None

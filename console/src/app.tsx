@@ -2,32 +2,42 @@
 
 import type { VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { TroubleNote } from "./parts/trouble";
+import { Waiting } from "./parts/waiting";
 import { announced } from "./state/announce";
+import { useAnswer } from "./state/answers";
 import { place, TITLES, type View } from "./state/place";
 import { revived, watchPulse } from "./state/pulse";
 import { asked, identify, me } from "./state/session";
 import { helpOpen, listen } from "./state/shortcuts";
 import { Entrance } from "./views/access";
 import { Ask } from "./views/ask";
-import { Collections } from "./views/collections";
 import { Decisions } from "./views/decisions";
 import { Head } from "./views/head";
 import { Help } from "./views/help";
-import { Learning } from "./views/learning";
 import { Overview } from "./views/overview";
-import { Quarantine } from "./views/quarantine";
 import { Registry } from "./views/registry";
-import { Reports } from "./views/reports";
+
+/** A view whose code comes when it is first shown. */
+function later(name: keyof typeof import("./views/more")): () => VNode {
+  return function Later() {
+    const { value, trouble, again } = useAnswer(() => import("./views/more"), []);
+    const Shown = value?.[name];
+    if (trouble) return <TroubleNote trouble={trouble} again={again} />;
+    return Shown ? <Shown /> : <Waiting what="Loading" />;
+  };
+}
 
 const SHOWN: Readonly<Record<View, () => VNode>> = {
   ask: Ask,
   overview: Overview,
   registry: Registry,
-  quarantine: Quarantine,
-  collections: Collections,
+  quarantine: later("Quarantine"),
+  collections: later("Collections"),
   decisions: Decisions,
-  learning: Learning,
-  reports: Reports,
+  learning: later("Learning"),
+  reports: later("Reports"),
+  activity: later("Activity"),
 };
 
 export function App(): VNode {

@@ -34,7 +34,7 @@ def test_every_option_narrows_or_widens_the_grant(shell, ring):
     options = (
         "--namespace acme --namespace bolt --namespace acme --server mail --server files "
         "--tag safe --collection handbook --max-sensitivity internal --write --expires-days 30 "
-        "--rate 100/minute"
+        "--rate 100/minute --profile reading"
     )
     made = shell.json("keys", "create", "bob the builder", *options.split())
     assert made["key"]["grant"] == {
@@ -45,6 +45,7 @@ def test_every_option_narrows_or_widens_the_grant(shell, ring):
         "max_sensitivity": "internal",
         "access": "write",
         "rate": "100/minute",
+        "profile": "reading",
     }
     assert ring.verify(made["text"]).grant.model_dump(mode="json") == made["key"]["grant"]
     (listed,) = shell.json("keys", "list")["keys"]
@@ -74,6 +75,13 @@ def test_the_list_says_in_words_what_each_key_may(shell):
     assert lines[1].rstrip().endswith("never       servers: mail; up to pii")
     assert lines[2].split()[1:5] == ["[bold]bob", "active", "write", "*"]
     assert lines[3] == "2 keys"
+
+
+def test_a_named_store_that_is_not_there_is_an_error(shell):
+    for command in (("list",), ("revoke", "0123456789ab")):
+        done = shell("keys", *command, "--store", "nowhere")
+        assert done.returncode == 3
+        assert "nowhere" in done.stderr
 
 
 def test_no_keys_are_an_empty_list_and_make_no_file(shell):

@@ -51,7 +51,7 @@ def test_a_decision_keeps_its_contract(stocked):
     assert set(decision["context"]) >= {
         "intent", "domain", "entities", "urgency", "sensitivity", "confidence", "signals",
     }  # fmt: skip
-    assert set(decision["tools"]) >= {"verdict", "confidence", "items"}
+    assert set(decision["tools"]) >= {"verdict", "confidence", "tools"}
     assert set(decision["knowledge"]) >= {"verdict", "confidence", "collections", "passages"}
     assert decision["tools"]["verdict"] in {"accept", "fallback", "abstain"}
     assert decision["degraded"] == []
@@ -102,7 +102,7 @@ def test_a_line_may_be_a_whole_turn(stocked):
     scope = {"servers": ["files"], "collections": []}
     turn = {"text": MAIL, "scope": scope, "max_sensitivity": "internal", "attachments": ["a.csv"]}
     [decision] = lines(stocked, json.dumps(turn))
-    assert {item["server"] for item in decision["tools"]["items"]} <= {"files"}
+    assert {item["server"] for item in decision["tools"]["tools"]} <= {"files"}
     assert decision["knowledge"]["collections"] == []
     assert {"attachment:csv", "ceiling:destination:internal"} <= set(decision["signals"])
 

@@ -34,6 +34,10 @@ def test_every_command_that_can_works_through_a_service(shell, service):
     best = shell.json("search", "send somebody a mail", "-k", "1", **service)["tools"][0]
     assert best["id"] == "mail/send_mail"
     assert shell.json("route", "send somebody a mail", **service)["route"]["kind"]
+    reported = shell.json("report", "--url", service["TOOLCRIB_URL"], **service)
+    assert reported["decisions"] == 1
+    shown = shell.json("top", "--once", **service)
+    assert (shown["gateways"], shown["calls"]) == (0, [])
     (shell.folder / "rules.md").write_text("# Rules\n\nA parcel weighs thirty kilograms.\n")
     options = ("--collection", "post", "--description", "Rules of parcels.")
     assert shell.json("index-docs", "rules.md", *options, **service)["added"] == 1

@@ -64,10 +64,10 @@ class Turns:
 
     def test_how_much_is_asked_for_is_what_comes(self, ready):
         told = ready(lambda crib: crib.route("send a mail", k=1), but=lasting)
-        assert len(told["tools"]["items"]) == 2
+        assert len(told["tools"]["tools"]) == 2
         shown = ("post/track_parcel", "mail/read_mail")
         told = ready(lambda crib: crib.route("send a mail", shown=shown), but=lasting)
-        assert {*shown} <= {hit["id"] for hit in told["tools"]["items"]}
+        assert {*shown} <= {hit["id"] for hit in told["tools"]["tools"]}
         told = ready(lambda crib: crib.route("send a mail", budget_ms=0), but=lasting)
         assert told["degraded"]
 

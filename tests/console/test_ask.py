@@ -92,7 +92,7 @@ def test_the_shares_of_the_legs_are_those_of_the_fusion(browse):
 def test_bars_are_as_long_as_the_figures_and_the_gate_is_where_it_judges(browse):
     page = asked(browse, REFUND)
     decision = json.loads(page.locator("details.json pre").first.text_content())
-    found = {hit["id"]: hit for hit in decision["tools"]["items"] if hit["probability"]}
+    found = {hit["id"]: hit for hit in decision["tools"]["tools"] if hit["probability"]}
     assert found
     for tool, hit in found.items():
         bar = page.locator(f'.hit[data-tool="{tool}"] .bar.sure')

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from toolcrib.access.activity import ActivityLog
+from toolcrib.records.history import GatewayCall, GatewayServer
+
 AXE = Path(__file__).parents[2] / "console" / "node_modules" / "axe-core" / "axe.min.js"
 RULES = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']"
 
@@ -26,13 +29,23 @@ PLACES = {
     "decisions": ".record",
     "learning": ".calm",
     "reports": ".record, .empty",
+    "activity": ".record",
 }
+
+
+LONG = "a-very-long-word-without-any-place-to-break-it" * 4
 
 
 @pytest.fixture(scope="module", autouse=True)
 def decided(service):
-    """At least one decision to look at."""
-    service.namespaces.crib().route("a-very-long-word-without-any-place-to-break-it" * 4)
+    """At least one decision, and one call at a gateway, to look at."""
+    service.namespaces.crib().route(LONG)
+    log = ActivityLog(service.namespaces.records_db)
+    log.write_state([GatewayServer("fax", "needs_authorisation", f"run {LONG}")])
+    made = GatewayCall("", LONG, "fax", f"fax/{LONG}", "failure", 12, by="k", arguments=LONG)
+    log.record(made)
+    yield
+    log.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

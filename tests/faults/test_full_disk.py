@@ -142,7 +142,7 @@ def test_when_its_ledger_cannot_grow_turns_are_routed_and_feedback_is_refused(
 def route(client):
     answer = client.post("/v1/route", json={"text": "turn a bolt"})
     assert answer.status_code == 200, answer.text
-    assert answer.json()["tools"]["items"][0]["id"] == "bolt0"
+    assert answer.json()["tools"]["tools"][0]["id"] == "bolt0"
     return answer.json()["id"]
 
 

@@ -19,12 +19,12 @@ import pytest
 from fastmcp import Client
 
 from toolcrib import Settings, build
+from toolcrib.access.logins import Logins
 from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.config import read_config
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Storage
-from toolcrib.gateway.logins import Logins
 from toolcrib.gateway.upstream import Intervals
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.settings import RecoverySettings

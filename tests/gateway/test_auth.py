@@ -7,9 +7,9 @@ import pytest
 from toolcrib import build
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.errors import StoreUnavailableError
-from toolcrib.gateway.auth import KeyVerifier, granted_scope
+from toolcrib.gateway.auth import KeyVerifier, granted_scope, has_tool
 from toolcrib.records import Scope
-from toolcrib.settings import Settings
+from toolcrib.settings import ProfileSettings, Settings
 
 
 def _fail(*_given):
@@ -34,6 +34,27 @@ async def test_a_key_that_holds_lets_in_with_what_it_grants(ring):
         servers=frozenset({"post"}), max_sensitivity="internal"
     )
     assert granted_scope(None, ours) is ours
+
+
+async def test_a_key_gets_the_profile_that_it_names(ring):
+    profiles = {
+        "writing": ProfileSettings(
+            servers=("post",), exclude=("post/delete_*",), max_sensitivity="internal"
+        )
+    }
+    _, text = ring.create("ada", Grant(profile="writing"))
+    token = await KeyVerifier(ring, profiles=profiles).verify_token(text)
+
+    assert granted_scope(token, Scope()) == Scope(
+        servers=frozenset({"post"}), max_sensitivity="internal"
+    )
+    assert [has_tool(token, each) for each in ("post/send", "post/delete_all")] == [True, False]
+    assert has_tool(None, "post/delete_all")
+
+
+async def test_a_key_whose_profile_is_not_there_is_refused(ring):
+    _, text = ring.create("ada", Grant(profile="writing"))
+    assert await KeyVerifier(ring).verify_token(text) is None
 
 
 async def test_keys_are_asked_for_once_there_was_one_and_where_nobody_can_tell(ring, monkeypatch):

@@ -100,6 +100,14 @@ def test_a_filter_that_cannot_be_read_costs_no_other_server(read):
     assert right.target is not None
 
 
+def test_where_no_server_can_be_used_every_problem_is_named(read):
+    wrong = {**REMOTE, "excludeTools": 7}
+    with pytest.raises(SourceError) as error:
+        read({"mcpServers": {"one": wrong, "two": wrong}})
+    assert "one: 'excludeTools'" in str(error.value)
+    assert "two: 'excludeTools'" in str(error.value)
+
+
 def test_what_a_file_says_of_tools_comes_to_what_they_say_of_themselves():
     spec = ToolSpec(name="read", server="files", description="Read.", tags=("disk",))
     overlay = Overlay(

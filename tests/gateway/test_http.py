@@ -21,7 +21,7 @@ from mcp.types import ToolListChangedNotification
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.access.issuer import AUDIENCE, issuing
-from tests.gateway.conftest import ECHO, FAX, LONG_S, Behind, texts, until, web_server
+from tests.gateway.conftest import ECHO, FAX, LONG_S, Behind, texts, until, until_listed, web_server
 from tests.gateway.test_command import COMMAND, ENV, HELLO, WANTED, use
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.access.quarantine import Quarantine
@@ -284,6 +284,33 @@ async def test_a_revoked_key_stops_to_work(guarded):
         assert not await is_out()
         ring.revoke(key.id)
         await until(is_out)
+
+
+@pytest.mark.slow
+async def test_a_key_gets_its_profile(tmp_path):
+    behind = Behind(tmp_path)
+    behind.config(post=behind.entry("post", ECHO, FAX), vault=behind.entry("vault", ECHO))
+    chosen = {"servers": ["post"], "exclude": ["post/send_*"], "pass_through": 30}
+    settings = {"gateway": {"profiles": {"reading": chosen}, "pass_through": 0}}
+    (tmp_path / "toolcrib.yaml").write_text(json.dumps(settings))
+    _, text = keys(behind).create("ada", Grant(profile="reading"))
+    with serving(behind) as url:
+        async with with_key(url, text) as client:
+            await until_listed(client, "post__echo")
+            refused = await client.call_tool("post__send_fax", {}, raise_on_error=False)
+    assert refused.is_error
+
+
+async def test_a_refusal_says_what_is_wrong_and_what_to_do(guarded):
+    url, _, text = guarded
+    async with httpx2.AsyncClient(headers=ACCEPTED) as client:
+        without = await client.post(url, json=HELLO)
+        wrong = await client.post(url, json=HELLO, headers={"Authorization": f"Bearer {text}0"})
+    for refused, word in ((without, "toolcrib keys create"), (wrong, "revoked")):
+        assert refused.status_code == 401
+        assert word in refused.json()["error_description"]
+        assert word in refused.headers["WWW-Authenticate"]
+        assert "error=" in refused.headers["WWW-Authenticate"]
 
 
 async def test_a_session_is_its_keys_own(guarded):

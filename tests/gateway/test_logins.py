@@ -23,10 +23,12 @@ from typer.testing import CliRunner
 
 from tests.gateway.conftest import LONG_S, Behind, found, said, until, web_server
 from tests.gateway.test_command import ENV
+from toolcrib.access.logins import LoginOptions, Logins, ServerLogin, may_log_in
 from toolcrib.cli.app import app
 from toolcrib.errors import ServiceUnavailableError, SettingsError, StoreUnavailableError
-from toolcrib.gateway.logins import LoginOptions, Logins, ServerLogin, log_in, may_log_in
+from toolcrib.gateway.serve import log_in
 from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget
+from toolcrib.indexers.readers.mcp_session import Authorisation
 from toolcrib.settings import GatewaySettings
 
 LOGIN = "toolcrib gateway login web"
@@ -315,3 +317,17 @@ async def test_the_command_prints_the_link_and_logs_in(behind, web):
         failed = run("login", name)
         assert isinstance(failed.exception, SettingsError)
         assert reason in str(failed.exception)
+
+
+@pytest.mark.slow
+async def test_commands_that_read_servers_use_a_kept_login(behind, web, monkeypatch):
+    monkeypatch.chdir(behind.folder)
+    monkeypatch.setattr(Authorisation, "of", Authorisation.of)
+    kept = Logins.open(".toolcrib-gateway", GatewaySettings(), "toolcrib gateway login {}".format)
+    command = ["audit", web.url, "--json"]
+    before = await asyncio.to_thread(CliRunner().invoke, app, command)
+    assert await enter(web, kept)
+    after = await asyncio.to_thread(CliRunner().invoke, app, command)
+    assert (before.exit_code, after.exit_code) == (1, 0)
+    assert "gateway login" in json.loads(before.stdout)["refused"][0]["reason"]
+    assert json.loads(after.stdout)["tools"] == 1

@@ -144,7 +144,7 @@ def test_a_decision_holds_only_what_the_key_allows(narrow):
         "scope": {"servers": ["sql", "mail"]},
     }
     decision = narrow(servers={"sql"}).post("/v1/route", json=sent).json()
-    assert [hit["id"] for hit in decision["tools"]["items"]] == ["sql/drop_table"]
+    assert [hit["id"] for hit in decision["tools"]["tools"]] == ["sql/drop_table"]
 
 
 def test_a_key_that_reads_may_not_write(narrow):

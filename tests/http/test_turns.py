@@ -19,8 +19,8 @@ def test_a_decision_has_the_shape_that_is_asked_for(stocked):
     sent = {"text": "send a mail to somebody", "k": 1, "shape": "anthropic"}
     tools = stocked.post("/v1/route", json=sent).json()["tools"]
     named = next(iter(tools["names"]))
-    assert tools["items"][0]["name"] == named
-    assert "input_schema" in tools["items"][0]
+    assert tools["tools"][0]["name"] == named
+    assert "input_schema" in tools["tools"][0]
 
 
 def test_a_turn_that_says_nothing_is_decided(stocked):

@@ -333,7 +333,7 @@ def patient(monkeypatch):
 
 
 def test_rows_are_written_soon_without_being_asked_for_and_again(bench):
-    queue = decision_log_db._WriteBehind(bench)
+    queue = decision_log_db.WriteBehind(bench)
     for number in range(2):
         bench.written.clear()
         assert queue.add(number)
@@ -344,7 +344,7 @@ def test_rows_are_written_soon_without_being_asked_for_and_again(bench):
 @pytest.mark.usefixtures("patient")
 def test_what_failed_stays_in_its_place_and_is_written_with_what_follows(bench):
     bench.failures = [StoreError("busy"), StoreError("still busy")]
-    queue = decision_log_db._WriteBehind(bench)
+    queue = decision_log_db.WriteBehind(bench)
     queue.add(1)
     with pytest.raises(StoreError, match=r"^busy"):
         queue.flush()
@@ -360,16 +360,16 @@ def test_what_failed_stays_in_its_place_and_is_written_with_what_follows(bench):
 def test_what_may_pass_is_tried_again_and_told_of_once(bench, caplog, monkeypatch):
     monkeypatch.setattr(decision_log_db, "WRITE_RETRY_S", 0.001)
     bench.failures = [StoreError("busy")] * 3
-    decision_log_db._WriteBehind(bench).add(1)
+    decision_log_db.WriteBehind(bench).add(1)
     assert bench.written.wait(30)
     assert [record.message for record in caplog.records] == [
-        "decisions cannot be written now, are tried again"
+        "records cannot be written now, are tried again"
     ]
 
 
 def test_a_fault_costs_its_rows_and_not_those_that_follow(bench, caplog):
     bench.failures = [TypeError("a fault of ours")]
-    queue = decision_log_db._WriteBehind(bench)
+    queue = decision_log_db.WriteBehind(bench)
     queue.add(1)
     queue._timer.join(30)
     queue.add(2)
@@ -380,7 +380,7 @@ def test_a_fault_costs_its_rows_and_not_those_that_follow(bench, caplog):
 
 @pytest.mark.usefixtures("patient")
 def test_threads_add_at_once_and_nothing_is_lost_or_written_twice(bench):
-    queue = decision_log_db._WriteBehind(bench)
+    queue = decision_log_db.WriteBehind(bench)
 
     def add(start: int) -> None:
         for number in range(start, start + 500):

@@ -51,6 +51,7 @@ class Grant(BaseModel):
 
     `*` in `namespaces` is every namespace. In `servers`, `tags` and `collections` None is no
     restriction, an empty set allows nothing. `rate`: requests a process takes, as `service.rate`.
+    `profile` is one of a gateway's `gateway.profiles`; a service takes no notice of it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,6 +63,7 @@ class Grant(BaseModel):
     max_sensitivity: Sensitivity | None = None
     access: Literal["read", "write"] = "read"
     rate: str | None = Field(default=None, pattern=r"^[1-9][0-9]*/(second|minute|hour)$")
+    profile: str | None = Field(default=None, min_length=1, max_length=100)
 
     def scope(self) -> Scope:
         """Scope of tools and collections that a key allows."""

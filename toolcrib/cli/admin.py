@@ -18,7 +18,14 @@ from rich.markup import escape
 from toolcrib import build
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.access.quarantine import LockFile, Quarantine
-from toolcrib.cli.opening import GATEWAY_STORE, remote_crib, service_of
+from toolcrib.cli.opening import (
+    GATEWAY_STORE,
+    gateway_store,
+    remote_crib,
+    require_store,
+    service_of,
+    use_logins,
+)
 from toolcrib.cli.options import (
     Json,
     Servers,
@@ -90,6 +97,9 @@ Write: TypeAlias = Annotated[bool, typer.Option("--write", help="It may also wri
 Days: TypeAlias = Annotated[
     float | None, typer.Option(min=0.001, max=MAX_DAYS, help="Holds for so many days.")
 ]
+Profile: TypeAlias = Annotated[
+    str | None, typer.Option(help="At a gateway: the part that it gets, of gateway.profiles.")
+]
 Rate: TypeAlias = Annotated[
     str | None, typer.Option(help="What it may ask: LIMIT/second, /minute or /hour.")
 ]
@@ -107,6 +117,7 @@ def create(
     write: Write = False,
     expires_days: Days = None,
     rate: Rate = None,
+    profile: Profile = None,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
@@ -119,10 +130,11 @@ def create(
         "max_sensitivity": max_sensitivity,
         "access": "write" if write else None,
         "rate": rate,
+        "profile": profile,
     }
     grant = _grant({field: value for field, value in given.items() if value})
     expires_at = None if expires_days is None else time.time() + expires_days * DAY_S
-    with _ring(context, store) as ring:
+    with _ring(context, store, makes=True) as ring:
         key, text = ring.create(name, grant, expires_at)
     if json:
         print_json({"key": key.as_dict(time.time()), "text": text})
@@ -162,9 +174,15 @@ def revoke(
 
 
 @contextmanager
-def _ring(context: typer.Context, store: str | None) -> Generator[KeyRing]:
-    """The keys of a location: its records database alone, which a running service does not hold."""
+def _ring(context: typer.Context, store: str | None, *, makes: bool = False) -> Generator[KeyRing]:
+    """The keys of a location: its records database alone, which a running service does not hold.
+
+    Raises:
+        StoreError: the named store does not exist, and the command does not make it.
+    """
     settings = load_settings(context.obj)
+    if store is not None and not makes:
+        require_store(store)
     with closing(build.open_records_db(store or settings.store, settings)) as records_db:
         yield KeyRing(records_db)
 
@@ -204,7 +222,8 @@ def _limits(grant: dict[str, Any]) -> str:
     parts = [f"{name}: {', '.join(grant[name])}" for name in named if grant[name] is not None]
     if grant["max_sensitivity"] is not None:
         parts.append(f"up to {grant['max_sensitivity']}")
-    return "; ".join([*parts, *filter(None, [grant["rate"]])])
+    profile = grant["profile"] and f"profile {grant['profile']}"
+    return "; ".join([*parts, *filter(None, [grant["rate"], profile])])
 
 
 def approve(
@@ -252,7 +271,7 @@ def approve(
     if service is not None and lock is not None:
         raise typer.BadParameter("a service has no such file; name a --store", param_hint="--lock")
     if service is None:
-        place = _approval_store(store, settings)
+        place = gateway_store(store, settings)
         reviewing = _in_store(place, namespace or DEFAULT_NAMESPACE, settings)
     else:
         reviewing = _by_service(service, namespace or settings.namespace, settings)
@@ -309,14 +328,6 @@ def _by_service(url: str, namespace: str | None, settings: Settings) -> Generato
             lambda each: crib.approve_tool(each.tool_id, each.digest),
             crib.reject_tool,
         )
-
-
-def _approval_store(store: str | None, settings: Settings) -> str:
-    if store is not None:
-        if not (build.is_url(store) or Path(store).is_dir()):
-            raise StoreError(f"there is no store in {store}; name the one that holds tools back")
-        return store
-    return GATEWAY_STORE if Path(GATEWAY_STORE).is_dir() else settings.store
 
 
 def _held_by_id(ids: Sequence[str], held: Sequence[Held]) -> list[Held]:
@@ -406,6 +417,7 @@ MAX_REASONS = 2
 
 
 def audit(
+    context: typer.Context,
     sources: Annotated[
         list[str],
         typer.Argument(
@@ -422,6 +434,7 @@ def audit(
     Nothing is indexed. The exit code is 1 when a tool would be held back, and when anything could
     not be read.
     """
+    use_logins(load_settings(context.obj))
     with working("reading the sources") as tell:
         found = [item for _, item in read_tools(sources)]
         tools = [item for item in found if isinstance(item, ToolSpec)]

@@ -39,6 +39,7 @@ COMMANDS = {
     "eval": ".evaluate:app",
     "judge": ".judge:judge",
     "train": ".train:train",
+    "top": ".top:top",
     "serve": "toolcrib.serve:serve",
     "keys": ".admin:app",
     "store": ".admin:store_app",

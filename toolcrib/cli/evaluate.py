@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from rich.markup import escape
 
-from toolcrib.cli.opening import open_crib, writing_crib
+from toolcrib.cli.opening import open_crib, service_of, writing_crib
 from toolcrib.cli.options import (
     GroupWithRun,
     Json,
@@ -23,6 +23,7 @@ from toolcrib.cli.options import (
     Seed,
     StoreOption,
     Tools,
+    Url,
     complete_systems,
     load_sets,
     logged_records,
@@ -634,13 +635,20 @@ def report(
     context: typer.Context,
     log: Log = None,
     html: Annotated[Path | None, typer.Option(help="Write a page to look at.")] = None,
+    url: Url = None,
     json: Json = False,
 ) -> None:
-    """Show where turns went, how fast, how often right, and how honestly sure."""
+    """Show where turns went, how fast, how often right, and how honestly sure.
+
+    By --log, or by --url the decisions of a service that its key may see.
+    """
     from toolcrib.cli.output import print_decisions
     from toolcrib.evaluation.decisions import summarise
 
-    path, records = logged_records(context, log)
+    settings = load_settings(context.obj)
+    has_log = log is not None or settings.telemetry.path is not None
+    service = service_of(settings, log and str(log), url) if url or not has_log else None
+    path, records = logged_records(context, log, service)
     summary = summarise(records)
     if not summary.decisions:
         raise SourceError(path, "", "holds records, but no decision that can be read")

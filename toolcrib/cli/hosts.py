@@ -35,7 +35,7 @@ from toolcrib.indexers.readers.mcp_config import (
 )
 from toolcrib.indexers.readers.parsing import parse_json, parse_toml
 from toolcrib.records.codec import is_object
-from toolcrib.router.context.pii import secrets
+from toolcrib.router.context.pii import SECRET_NAME, secrets
 from toolcrib.settings import FILE_NAME
 from toolcrib.store.folder import write_atomically
 
@@ -426,13 +426,6 @@ def _others(held: _ServerFile) -> dict[str, Any]:
 
 
 # -- import ----------------------------------------------------------------------------------------
-
-SECRET_NAME = re.compile(
-    r"(?<!max_)token|secret|passw|pwd|credential|auth(?!ors?(?:_|$))|cookie|private|api_?-?key"
-    r"|(?:^|[_-])(?:key|pat|pass|dsn)(?:$|[_-])|(?:database|postgres|mongo|redis|connection)\w{0,9}ur[il]",
-    re.IGNORECASE,
-)
-"""Name of a variable, header, option or parameter whose value is a secret."""
 
 SWITCHES = ("disabled", "enabled")
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
-from toolcrib.cli.opening import any_crib, service_of
+from toolcrib.cli.opening import any_crib, service_of, use_logins
 from toolcrib.cli.options import (
     EnrichmentFiles,
     Json,
@@ -90,13 +90,14 @@ def index(
     if not sources and not rebuild:
         raise typer.BadParameter("name at least one source", param_hint="SOURCES")
     started = time.perf_counter()
+    settings = load_settings(context.obj)
+    use_logins(settings)
     with index_progress(is_rebuilt=rebuild) as listener:
         # Before anything is opened: sources that cannot be read make no empty index.
         read = ReadSources(read_tools(sources or (), server, format))
         if read.refused is not None:
             report = IndexReport(refused=read.refused)
         else:
-            settings = load_settings(context.obj)
             how: dict[str, Any] = {"create": not rebuild, "rebuild": rebuild, "progress": listener}
             with (
                 any_crib(context, store, url, writes=True, **how) as crib,

@@ -6,13 +6,15 @@ import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import typer
 
 from toolcrib.errors import SettingsError, StoreError
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings, load_settings
+from toolcrib.store.folder import LOGINS_FOLDER
 
 if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
@@ -34,6 +36,50 @@ def service_of(settings: Settings, store: str | None, url: str | None) -> str | 
     if store is not None and url is not None:
         raise typer.BadParameter("name either a store or a service", param_hint="--url")
     return url if store is not None else url or settings.url
+
+
+def gateway_store(store: str | None, settings: Settings) -> str:
+    """The named store, else that of a gateway here, else that of the settings.
+
+    Raises:
+        StoreError: there is no store of this name.
+    """
+    if store is None:
+        return GATEWAY_STORE if Path(GATEWAY_STORE).is_dir() else settings.store
+    require_store(store)
+    return store
+
+
+def use_logins(settings: Settings) -> None:
+    """Let readers of MCP servers use the logins that `toolcrib gateway login` kept."""
+    from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
+    from toolcrib.indexers.readers.mcp_session import Authorisation
+
+    location = gateway_store(None, settings)
+
+    def authorise(target: Target) -> Any:
+        has_any = settings.gateway.logins == "keyring" or (Path(location) / LOGINS_FOLDER).is_dir()
+        if not has_any or not isinstance(target, HttpTarget):
+            return None
+        from toolcrib.access.logins import Logins
+
+        return Logins.open(location, settings.gateway, "toolcrib gateway login {}".format).auth(
+            target
+        )
+
+    Authorisation.of = authorise
+
+
+def require_store(location: str) -> None:
+    """Require that a store exists; a server is taken to.
+
+    Raises:
+        StoreError: there is no such folder.
+    """
+    from toolcrib import build
+
+    if not (build.is_url(location) or Path(location).is_dir()):
+        raise StoreError(f"there is no store in {location}: check the name given as --store")
 
 
 class Opening(TypedDict, total=False):

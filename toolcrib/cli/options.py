@@ -337,18 +337,25 @@ def lines_of(name: str) -> Iterator[str]:
         raise SourceError(name, "", f"is not UTF-8 text: {error.reason}") from error
 
 
-def logged_records(context: typer.Context, log: Path | None) -> tuple[str, list[Mapping[str, Any]]]:
-    """Name of the log, and its records, oldest first.
+def logged_records(
+    context: typer.Context, log: Path | None, url: str | None = None
+) -> tuple[str, list[Mapping[str, Any]]]:
+    """Name of the log, and its records, oldest first; or the service at `url`, and its records.
 
     Raises:
         SettingsError: no log is named and none is set, or its suffix is not known.
         SourceError: there is no such log, or nothing in it.
         StoreDamagedError: it cannot be read.
+        ServiceError: the service does not answer.
     """
     from toolcrib.router.decision_log import open_log
     from toolcrib.router.settings import TelemetrySettings
 
-    path = str(log) if log is not None else load_settings(context.obj).telemetry.path
+    settings = load_settings(context.obj)
+    if url is not None:
+        with remote_crib(url, settings) as crib:
+            return url, list(crib.logged_records())
+    path = str(log) if log is not None else settings.telemetry.path
     opened = open_log(TelemetrySettings(path=path))
     if path is None or opened is None:
         raise SettingsError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -45,6 +46,7 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.records.codec import as_json, in_words
+from toolcrib.records.history import DecisionPage, GatewayActivity
 from toolcrib.records.reports import (
     CheckedTools,
     Held,
@@ -72,6 +74,7 @@ from toolcrib.store.payload import FACET_FIELDS, count_facets
 if TYPE_CHECKING:
     from toolcrib.indexers.enrichment import Enrichments
 
+PAGE_DECISIONS = 200
 PAGE_TOOLS = 500
 """Tools a page of a list: the most that a service gives."""
 
@@ -383,6 +386,21 @@ class RemoteCrib:
         """Recovery policy for an agent's loop; never waits itself."""
         return RecoveryPolicy()
 
+    def logged_records(self) -> list[dict[str, Any]]:
+        """Decisions that the key may see, with feedback and outcomes, as logged, oldest first."""
+        records: list[dict[str, Any]] = []
+        first = path = f"/v1/decisions?limit={PAGE_DECISIONS}&reports=true"
+        while True:
+            page = self._transport.ask(DecisionPage, "GET", path)
+            records += map(as_json, (*page.decisions, *page.feedback, *page.outcomes))
+            if page.next is None:
+                return sorted(records, key=itemgetter("at"))
+            path = f"{first}&cursor={page.next}"
+
+    def gateway_activity(self, limit: int = 50) -> GatewayActivity:
+        """Activity of the gateway that the service reads; empty unless the key sees everything."""
+        return self._transport.ask(GatewayActivity, "GET", f"/v1/activity?limit={limit}")
+
     # -- learning from use --------------------------------------------------------------------
 
     def learning_status(self) -> LearningStatus:
@@ -451,6 +469,8 @@ class RemoteCrib:
     aselect_capabilities = in_thread(select_capabilities, _run)
     aalternates = in_thread(alternates, _run)
     aguidance = in_thread(guidance, _run)
+    alogged_records = in_thread(logged_records, _run)
+    agateway_activity = in_thread(gateway_activity, _run)
     areport_outcome = in_thread(report_outcome, _run)
     afeedback = in_thread(feedback, _run)
 

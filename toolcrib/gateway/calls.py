@@ -21,7 +21,7 @@ from mcp.types import CallToolResult, InputRequiredResult, TextContent
 
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import DeadlineError, ForbiddenError, ServiceError, ToolcribError
-from toolcrib.gateway.auth import granted_scope
+from toolcrib.gateway.auth import granted_scope, has_tool, profile_of
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.connection import PendingCall, UpstreamConnection
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, ClientRequest, conversation_key
@@ -60,10 +60,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class CallBudget:
-    """Budget from one search to the next: the query, and the calls left (None: no limit)."""
+    """Budget from one search to the next: the query, the calls left, the limit (None: none)."""
 
     query: str
     left: int | None
+    limit: int | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def take(self) -> bool:
@@ -84,7 +85,9 @@ class CallBudgets:
 
     def begin(self, key: str, query: str) -> CallBudget:
         """Begin a conversation's next budget, at a search."""
-        self._of[key] = budget = CallBudget(query, self.max_calls)
+        own = profile_of(get_access_token()).max_calls
+        limit = self.max_calls if own is None else own
+        self._of[key] = budget = CallBudget(query, limit, limit)
         return budget
 
     def of(self, key: str) -> CallBudget:
@@ -141,18 +144,19 @@ class Alternatives:
         return "\nOther tools that may do it:\n" + "\n".join(lines)
 
     async def _find(self, failed: CatalogEntry, budget: CallBudget, goal: str) -> list[ToolHit]:
-        tools = self._index.crib.tools
-        return await self._index.work(
+        tools, token = self._index.crib.tools, get_access_token()
+        found: list[ToolHit] = await self._index.work(
             alternates,
             tools.find,
             failed.spec,
             goal or failed.spec.description or failed.spec.name,
             excluded=self._failures.of(budget.id),
-            scope=granted_scope(get_access_token(), self._scope()),
+            scope=granted_scope(token, self._scope()),
             where=Not(AnyOf("server", self._pool.not_up())),
             k=MAX_ALTERNATIVES,
             likeness=tools.settings.recovery.likeness,
         )
+        return [hit for hit in found if has_tool(token, hit.id)]
 
     async def names(self, name: str, goal: str, key: str) -> list[str]:
         """Names of the tools on offer to try instead of a tool, in the conversation of a key.
@@ -305,7 +309,7 @@ class CallRunner:
         budget = self._budgets.of(request.key)
         if not budget.take():
             return failure(
-                f"The call was not made: the limit of {self._budgets.max_calls} calls since the "
+                f"The call was not made: the limit of {budget.limit} calls since the "
                 "last find_tools is reached. Call find_tools with what is still to be done."
             )
         self._budgets.record_call(request.key, entry.spec.id)

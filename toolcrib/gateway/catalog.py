@@ -24,7 +24,7 @@ from mcp.types import ToolAnnotations
 from pydantic import PrivateAttr, ValidationError
 
 from toolcrib.caches import BoundedMap
-from toolcrib.gateway.auth import granted_scope
+from toolcrib.gateway.auth import granted_scope, has_tool
 from toolcrib.integrations.formats import OwnTool, provider_meta, provider_name
 from toolcrib.integrations.providers import fit_definition
 from toolcrib.records import Scope, ToolSpec
@@ -175,7 +175,8 @@ class GatewayTool(Tool):
         schema, about = fit_definition(spec.input_schema, spec.description)
 
         def is_granted(context: AuthContext) -> bool:
-            return entry.fits(from_scope(granted_scope(context.token, scope())))
+            is_in_scope = entry.fits(from_scope(granted_scope(context.token, scope())))
+            return is_in_scope and has_tool(context.token, entry.spec.id)
 
         tool = cls(
             name=entry.name,

@@ -89,9 +89,10 @@ def read_config(
         )
     chosen = tuple(server for server in configs if not only or server.name in only)
     if all(server.target is None for server in chosen):
-        first = chosen[0] if chosen else None
-        reason = first.problem if first else "every server is switched off"
-        raise source.error(reason, first.name if first else "")
+        if len(chosen) == 1:
+            raise source.error(chosen[0].problem, chosen[0].name)
+        problems = [f"{each.name}: {each.problem}" for each in chosen]
+        raise source.error("; ".join(problems) or "every server is switched off")
     return chosen
 
 

@@ -55,7 +55,7 @@ from toolcrib.indexers.readers.mcp_session import (
     list_pages,
     open_session,
 )
-from toolcrib.router.context.pii import secrets
+from toolcrib.router.context.pii import without_secrets
 
 if TYPE_CHECKING:
     import httpx2
@@ -591,9 +591,7 @@ class StderrTail:
         self._read_pipe()
         lines = self._tail.decode("utf-8", "replace").splitlines()
         last = next((line for line in reversed(lines) if line.strip()), "")
-        for each in secrets(last):
-            last = last.replace(each.text, "***")
-        return " ".join(last.split())[:MAX_QUOTE_CHARS]
+        return " ".join(without_secrets(last).split())[:MAX_QUOTE_CHARS]
 
     def _read_pipe(self) -> None:
         with suppress(BlockingIOError):

@@ -23,6 +23,7 @@ from toolcrib import __version__
 from toolcrib.build import MEMORY
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError, StoreError, ToolcribError, did_you_mean, nearest
+from toolcrib.gateway.activity import GatewayRecorder
 from toolcrib.gateway.calls import Alternatives, CallBudgets, CallRunner
 from toolcrib.gateway.catalog import CatalogProvider
 from toolcrib.gateway.config import ConfigFile, ServerConfig
@@ -180,6 +181,8 @@ class Gateway:
         )
         self._tools = CatalogProvider(self.index, self.scope, self.pool.note, self._calls.call)
         self._offers = OffersProvider(self.index, self.scope, self.pool, timeout_s=timeout_s)
+        records_db = storage.records_db
+        self._recorder = GatewayRecorder(records_db, self.index, self.pool, self.scope, chosen)
         self.server = self._make_server(auth)
 
     def scope(self) -> Scope:
@@ -194,7 +197,7 @@ class Gateway:
             lifespan=self._lifespan,
             providers=[self._tools, SkillResources(self._search.skills), self._offers],
             transforms=[self._search],
-            middleware=[UnknownTools(self._search)],
+            middleware=[self._recorder, UnknownTools(self._search)],
             dereference_schemas=False,
             mask_error_details=True,
             experimental_capabilities=LISTING_CAPABILITY,
@@ -213,7 +216,9 @@ class Gateway:
     ) -> ListToolsResult:
         """List tools as FastMCP does, or those that a query or a filter asks for."""
         if params.query is None and params.filter is None:
-            return await server._on_list_tools(context, params)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+            listed = await server._on_list_tools(context, params)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+            await self._recorder.record_list(context.session, listed.tools)
+            return listed
         with bind_request_context(context):
             async with Context(fastmcp=server) as client:
                 return await self._search.tool_list_for(client, params)
@@ -232,6 +237,7 @@ class Gateway:
         self._spawn(self._open())
         self._spawn(self.index.follow_approvals(self.pool.intervals.poll_s))
         self._spawn(self._notifications.follow())
+        self._spawn(self._recorder.follow_state(self.pool.intervals.poll_s))
         for upstream in self.pool:
             self._start(upstream)
         if self._options.config is not None:
@@ -298,6 +304,7 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.pool.close()
         await self.index.close()
+        await asyncio.to_thread(self._recorder.close)
         await self._store.close()
 
     async def _open(self) -> None:

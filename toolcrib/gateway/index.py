@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from toolcrib.access.logins import Logins
 from toolcrib.crib import Crib
 from toolcrib.errors import StoreError, ToolcribError
 from toolcrib.gateway.approval import MARK, Approval, Screening, Specs, is_tool
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.downstream import Reporter
-from toolcrib.gateway.logins import Logins
 from toolcrib.gateway.offers import is_offer, offer_specs
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers
 from toolcrib.indexers.readers.base import is_object
@@ -132,6 +132,11 @@ class GatewayIndex:
     def held(self) -> int:
         """Number of specs that are held back."""
         return sum(len(each.held) for each in self._screened.values())
+
+    def held_of(self, server: str) -> int:
+        """Number of a server's tools that are held back."""
+        screened = self._screened.get(server)
+        return sum(is_tool(each.spec) for each in screened.held) if screened else 0
 
     def knows(self, server: str) -> bool:
         """True once a server's listing was screened."""

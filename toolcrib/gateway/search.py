@@ -35,7 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
 from toolcrib.errors import QueryError, StoreError, did_you_mean, nearest
-from toolcrib.gateway.auth import granted_scope
+from toolcrib.gateway.auth import granted_scope, has_tool, profile_of
 from toolcrib.gateway.calls import CallBudgets
 from toolcrib.gateway.catalog import (
     CALL_TOOLS,
@@ -266,9 +266,12 @@ class GatewaySearch(ToolcribSearchTransform):
         return self._listing(offered, get_access_token())
 
     def _listing(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> list[Tool]:
-        scope = granted_scope(token, self._of_gateway())
+        scope, profile = granted_scope(token, self._of_gateway()), profile_of(token)
         where = from_scope(scope)
-        offered = [tool for tool in tools if tool.entry.fits(where)]
+        inside = (tool for tool in tools if tool.entry.fits(where))
+        offered = [tool for tool in inside if has_tool(token, tool.entry.spec.id)]
+        own = profile.pass_through
+        pass_through = self._pass_through if own is None else own
         knowledge = self._knowledge_tool(scope)
         skills = self.skills.tools(token)
         others = [*([] if knowledge is None else [knowledge]), *skills]
@@ -276,10 +279,11 @@ class GatewaySearch(ToolcribSearchTransform):
             each.health.state in {"down", "unusable"} or self._tools.knows(each.name)
             for each in self._pool
         )
-        if len(offered) <= self._pass_through and is_complete:
+        if len(offered) <= pass_through and is_complete:
             return [*offered, *others]
         by_id = {tool.entry.spec.id: tool for tool in offered}
-        pinned = [by_id[tool_id] for tool_id in self._pinned if tool_id in by_id]
+        ids = self._pinned if profile.pinned is None else profile.pinned
+        pinned = [by_id[tool_id] for tool_id in ids if tool_id in by_id]
         active = [tool for tool in offered if tool.entry.spec.always_active and tool not in pinned]
         behind = server_summary(each.entry.spec for each in offered)
         search = _with_note(self._make_search_tool(), "Here are tools of", behind)
@@ -353,6 +357,10 @@ class GatewaySearch(ToolcribSearchTransform):
     # -- searches and calls ------------------------------------------------------------------
 
     async def _find(self, ctx: Context, query: str | None, options: SearchOptions) -> ToolResult:
+        profile, default = profile_of(get_access_token()), (self._max_results, self._token_budget)
+        if (options.k, options.token_budget) == default:
+            k, budget = profile.k or options.k, profile.token_budget or options.token_budget
+            options = replace(options, k=k, token_budget=budget)
         asked = text_to_search(query, options)
         text = "\n".join([*([] if asked is None else [asked]), *(options.needs or ())])
         if (answer := await self._find_by_words(ctx, text, options)) is not None:

@@ -16,31 +16,28 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from time import monotonic
 
 import uvicorn
-from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
-from fastmcp.tools.base import ToolResult
-from mcp.types import CallToolRequestParams
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from toolcrib import build
 from toolcrib.access.keys import KeyRing
+from toolcrib.access.logins import BrowserLogin, LoginOptions, Logins, may_log_in
 from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.access.tokens import callers_of
 from toolcrib.build import is_url
 from toolcrib.errors import SettingsError, StoreError
+from toolcrib.gateway.activity import CallMetrics
 from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.auth import KeyVerifier
 from toolcrib.gateway.config import ALL_TOOLS, ConfigFile, read_config
+from toolcrib.gateway.connection import UpstreamConnection
 from toolcrib.gateway.downstream import Level, Reporter
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Storage
-from toolcrib.gateway.logins import LoginOptions, Logins, log_in, may_log_in
 from toolcrib.indexers.readers.mcp_config import HttpTarget, ToolFilter
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
-from toolcrib.integrations.formats import RESERVED_NAMES
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings
 from toolcrib.store.records_db import DbRow, RecordsDb
@@ -145,10 +142,27 @@ def _auth(ring: KeyRing, host: str, store: str, settings: Settings) -> KeyVerifi
             f"{host} can be reached by others, and no key was made: run "
             f"`toolcrib keys create NAME --store {store}`, or listen on 127.0.0.1"
         )
-    return KeyVerifier(ring, callers_of(ring, settings.tokens))
+    return KeyVerifier(ring, callers_of(ring, settings.tokens), settings.gateway.profiles)
 
 
 # -- logins --------------------------------------------------------------------------------------
+
+
+async def log_in(target: HttpTarget, logins: Logins, how: LoginOptions) -> bool:
+    """Log in at a server in a browser, and open a session with it.
+
+    False if the server asks for no login.
+
+    Raises:
+        SettingsError: the port is taken.
+        ServiceUnavailableError: the server or its login failed; the text says why.
+        StoreError: the login cannot be kept.
+    """
+    with closing(BrowserLogin(target.url, logins, how)) as auth:
+        connection = UpstreamConnection(target, has_one_caller=True, auth=auth)
+        await connection.open(how.timeout_s)
+        await connection.close()
+        return auth.kept is not None
 
 
 def log_in_at(name: str, serving: ServeOptions, settings: Settings, how: LoginOptions) -> bool:
@@ -268,10 +282,6 @@ class _Server(uvicorn.Server):
 
 # -- monitoring ----------------------------------------------------------------------------------
 
-CALL_BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-SERVER_TOOLS_LABEL = "server"
-"""Label of all tools of servers in metrics, so that labels are few and reveal no name."""
-
 NO_STORE = {"Cache-Control": "no-store"}
 
 
@@ -291,7 +301,7 @@ def _monitor(gateway: Gateway) -> None:
         "Servers whose tools can be called.",
         lambda: len(list(pool)) - len(pool.not_up()),
     )
-    gateway.server.add_middleware(_Calls(metrics))
+    gateway.server.add_middleware(CallMetrics(metrics))
 
     async def healthz(_request: Request) -> Response:
         return JSONResponse({"status": "ok"}, headers=NO_STORE)
@@ -302,33 +312,6 @@ def _monitor(gateway: Gateway) -> None:
 
     gateway.server.custom_route("/healthz", methods=["GET"])(healthz)
     gateway.server.custom_route("/metrics", methods=["GET"])(read_metrics)
-
-
-class _Calls(Middleware):
-    """Counts calls and their durations."""
-
-    def __init__(self, metrics: MetricsRegistry) -> None:
-        text = "Calls: of the gateway's own tools by name, of servers' tools together."
-        self._calls = metrics.counter("gateway_calls", text, "tool", "outcome")
-        self._duration = metrics.histogram(
-            "gateway_call_seconds", "Time of a call.", "tool", CALL_BUCKETS_S
-        )
-
-    async def on_call_tool(
-        self,
-        context: MiddlewareContext[CallToolRequestParams],
-        call_next: CallNext[CallToolRequestParams, ToolResult],
-    ) -> ToolResult:
-        """Count a call at its end, successful or not."""
-        name, began, outcome = context.message.name, monotonic(), "failure"
-        try:
-            result = await call_next(context)
-            outcome = "failure" if result.is_error else "success"
-        finally:
-            tool = name if name in RESERVED_NAMES else SERVER_TOOLS_LABEL
-            self._calls(tool, outcome).inc()
-            self._duration(tool).observe(monotonic() - began)
-        return result
 
 
 # -- reports to the operator -----------------------------------------------------------------------

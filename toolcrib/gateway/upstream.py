@@ -16,11 +16,12 @@ from mcp import ClientSession, MCPError
 from mcp.types import METHOD_NOT_FOUND, PaginatedRequestParams
 from pydantic import ValidationError
 
+from toolcrib.access.logins import Logins
+from toolcrib.caches import BoundedMap
 from toolcrib.errors import OverloadedError, ServiceUnavailableError
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.connection import UpstreamConnection, first_of
 from toolcrib.gateway.downstream import SHARED
-from toolcrib.gateway.logins import Logins
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.indexers.readers.mcp_session import is_closed
 from toolcrib.records.reports import Unready
@@ -36,6 +37,9 @@ Listed: TypeAlias = Callable[[str, list[Any], str, Offers], Awaitable[None]]
 
 MAX_CONNECTING = 8
 """Servers that are being connected at the same time."""
+
+MAX_REMOVED = 100
+"""Servers that are kept after their removal, for calls under way."""
 
 MAX_CONNECTIONS = 64
 MAX_OFFERS = 1_000
@@ -373,7 +377,7 @@ class UpstreamPool:
             logins=logins,
         )
         self._upstreams = {each.name: self._make(each) for each in configs}
-        self._removed: dict[str, Upstream] = {}
+        self._removed: BoundedMap[str, Upstream] = BoundedMap(MAX_REMOVED)
 
     def add(self, config: ServerConfig) -> Upstream:
         """Add a server."""

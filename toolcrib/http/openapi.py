@@ -57,6 +57,7 @@ TAGS = {
     "learning": "What requests that ended in a successful call taught.",
     "quarantine": "Tools that are held back until somebody has looked at them.",
     "reports": "Evaluation reports.",
+    "gateway": "Servers and calls of a gateway.",
     "keys": "Whom the service takes a caller for.",
     "health": "Whether the service answers; without a key.",
 }

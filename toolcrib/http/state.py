@@ -13,6 +13,8 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
+from toolcrib import build
+from toolcrib.access.activity import ActivityReader
 from toolcrib.errors import EncoderError, ServiceUnavailableError
 from toolcrib.http.workers import Shares, Workers
 from toolcrib.indexers.documents.converter import Converters
@@ -40,7 +42,8 @@ class ServiceState:
     """Tenants, threads, processes, telemetry and readiness of one service.
 
     `under_way` counts the admitted requests. While `draining` no request is admitted; if
-    `hurried` the end waits for none. `places` and `bytes` are the shares of owners.
+    `hurried` the end waits for none. `places` and `bytes` are the shares of owners. `activity`
+    reads the calls of a gateway.
     """
 
     def __init__(self, namespaces: Tenants, settings: Settings, telemetry: Telemetry) -> None:
@@ -62,6 +65,9 @@ class ServiceState:
         )
         self.readiness = Readiness(namespaces, self.workers)
         self.switch_interval = SwitchInterval()
+        place = service.gateway
+        self._gateway_db = None if place is None else build.open_records_db(place, settings)
+        self.activity = ActivityReader(self._gateway_db or namespaces.records_db)
         self.under_way = 0
         self.draining = False
         self.hurried = False
@@ -83,6 +89,8 @@ class ServiceState:
         self.workers.close()
         self.converters.close()
         self.telemetry.close()
+        if self._gateway_db is not None:
+            self._gateway_db.close()
 
     @property
     def is_busy(self) -> bool:

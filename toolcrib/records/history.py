@@ -1,4 +1,4 @@
-"""History: records of decisions, and of the outcomes and feedback on them.
+"""History: records of decisions, their outcomes and feedback, and of a gateway's calls.
 
 Words of users, and texts that may quote them, stand under `text` and `note` alone, which are
 there only when asked for.
@@ -6,8 +6,8 @@ there only when asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, TypeAlias
 
 from toolcrib.records.answers import Team, Verdict
 from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, Milliseconds, Score
@@ -169,3 +169,84 @@ class OutcomeRecord:
     outcome: Outcome
     took_ms: Annotated[Milliseconds | None, UNLESS_NONE] = None
     kind: Literal["outcome"] = "outcome"
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionPage:
+    """One page of decisions, newest first; `next` is the cursor of older ones.
+
+    `feedback` and `outcomes` are those on its decisions, if asked for.
+    """
+
+    decisions: tuple[DecisionRecord, ...]
+    next: str | None
+    feedback: Annotated[tuple[FeedbackRecord, ...], UNLESS_EMPTY] = ()
+    outcomes: Annotated[tuple[OutcomeRecord, ...], UNLESS_EMPTY] = ()
+
+
+# -- the gateway -----------------------------------------------------------------------------
+
+ServerState: TypeAlias = Literal[
+    "starting", "up", "down", "unusable", "needs_authorisation", "authorisation_expired"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayCall:
+    """Call at a gateway: of a server's tool by its id, or of the gateway's own by its name.
+
+    `server` is empty for the gateway's own tools. `agent` is the client's name and version, `by`
+    the id of its key. `tokens` estimates the text of the result. `arguments` is JSON without
+    secrets, cut, where it may be kept. A `list` has no tool: `saved` estimates the tokens of
+    definitions that it left out, by server, less (at "") those of the gateway's own.
+    """
+
+    at: str
+    agent: str
+    server: str
+    tool: str
+    outcome: Outcome
+    took_ms: Milliseconds
+    tokens: int = 0
+    by: Annotated[str | None, UNLESS_NONE] = None
+    arguments: Annotated[str | None, UNLESS_NONE] = None
+    saved: Annotated[dict[str, int], UNLESS_EMPTY] = field(default_factory=dict[str, int])
+    kind: Literal["call", "list"] = "call"
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayServer:
+    """Server behind a gateway: its state, the tools it offers and those held back.
+
+    The figures are of the kept calls. `saved`: tokens of its definitions that lists left out.
+    `reason` explains a state other than up; without a running gateway the state is None.
+    """
+
+    name: str
+    state: ServerState | None
+    reason: str = ""
+    tools: int = 0
+    held: int = 0
+    calls: int = 0
+    failures: int = 0
+    tokens: int = 0
+    saved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayActivity:
+    """Activity of the gateways of one store: servers by name, and calls, newest first.
+
+    `gateways` counts those that run; the figures are of the `kept` calls, the oldest made at
+    `since`. `saved`: tokens of definitions that lists left out, less what the gateway's own tools
+    and their answers took.
+    """
+
+    gateways: int = 0
+    servers: tuple[GatewayServer, ...] = ()
+    calls: tuple[GatewayCall, ...] = ()
+    kept: int = 0
+    failures: int = 0
+    tokens: int = 0
+    saved: int = 0
+    since: str | None = None

@@ -81,7 +81,7 @@ class DatabaseLog:
         self._now = now
         self._clock = clock or SystemClock()
         self._next_prune = self._clock()
-        self._queue = _WriteBehind(self._put_decisions)
+        self._queue = WriteBehind(self._put_decisions)
         self._pruning: threading.Thread | None = None
         self._counting = threading.Lock()
         self._dropped = 0
@@ -259,7 +259,7 @@ class DatabaseLog:
             logger.warning("decisions were not logged, %d until now: %s", self._dropped, why)
 
 
-class _WriteBehind:
+class WriteBehind:
     """Queue of rows, which `write` gets a moment later, in order and many at a time.
 
     Rows that `write` fails at with a `StoreError` stay in the queue. Safe for several threads.
@@ -309,7 +309,7 @@ class _WriteBehind:
         try:
             self.flush()
         except StoreError:
-            logger.warning("decisions that were left could not be written", exc_info=True)
+            logger.warning("records that were left could not be written", exc_info=True)
             with self._guard:
                 left, self._waiting = self._waiting, []
             return len(left)
@@ -330,13 +330,13 @@ class _WriteBehind:
             self._is_failing = False
         except StoreError:
             if not self._is_failing:
-                logger.warning("decisions cannot be written now, are tried again", exc_info=True)
+                logger.warning("records cannot be written now, are tried again", exc_info=True)
             self._is_failing = True
             with self._guard:
                 self._start(WRITE_RETRY_S)
         except Exception:
             # A fault of the program costs these rows, and not all that follow.
-            logger.exception("decisions were lost")
+            logger.exception("records were lost")
 
 
 def _seconds(at: str) -> float:

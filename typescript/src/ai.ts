@@ -35,7 +35,7 @@ export async function tools(
   execute?: Execute,
 ): Promise<TurnTools> {
   const decision = await crib.post("/v1/route", { body: { ...turn, shape: "anthropic" } });
-  const defined = decision.tools.items as unknown as readonly Definition[];
+  const defined = decision.tools.tools as unknown as readonly Definition[];
   const made = defined.map(({ name, description, input_schema }) => {
     const id = decision.tools.names?.[name] ?? name;
     const call = execute && reported(crib, decision.id, id, execute);

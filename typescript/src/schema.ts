@@ -200,6 +200,8 @@ export interface DecisionHistory {
 export interface DecisionPage {
   decisions: readonly DecisionRecord[];
   next: string | null;
+  feedback?: readonly FeedbackRecord[];
+  outcomes?: readonly OutcomeRecord[];
 }
 
 export interface DecisionRecord {
@@ -330,6 +332,43 @@ export interface FoundTools {
   filtered?: FilterEffect;
   names?: Readonly<Record<string, string>>;
   left_out?: readonly LeftOut[];
+}
+
+export interface GatewayActivity {
+  gateways: number;
+  servers: readonly GatewayServer[];
+  calls: readonly GatewayCall[];
+  kept: number;
+  failures: number;
+  tokens: number;
+  saved: number;
+  since: string | null;
+}
+
+export interface GatewayCall {
+  at: string;
+  agent: string;
+  server: string;
+  tool: string;
+  outcome: "success" | "failure";
+  took_ms: number;
+  tokens: number;
+  by?: string;
+  arguments?: string;
+  saved?: Readonly<Record<string, number>>;
+  kind: "call" | "list";
+}
+
+export interface GatewayServer {
+  name: string;
+  state: "starting" | "up" | "down" | "unusable" | "needs_authorisation" | "authorisation_expired" | null;
+  reason: string;
+  tools: number;
+  held: number;
+  calls: number;
+  failures: number;
+  tokens: number;
+  saved: number;
 }
 
 export interface Guidance {
@@ -730,7 +769,7 @@ export interface ServiceInfo {
 }
 
 export interface ShapedSelection {
-  items: readonly ToolHit[] | readonly (Readonly<Record<string, unknown>>)[];
+  tools: readonly ToolHit[] | readonly (Readonly<Record<string, unknown>>)[];
   took_ms: Readonly<Record<string, number>>;
   confidence: number | null;
   verdict: "accept" | "fallback" | "abstain";
@@ -957,7 +996,7 @@ export interface paths {
     post: { parameters: {}; requestBody: { content: { "application/json": GuidanceBody } }; responses: { 200: { content: { "application/json": Guidance } } } };
   };
   "/v1/decisions": {
-    get: { parameters: { query?: { limit?: number; cursor?: string | null } }; responses: { 200: { content: { "application/json": DecisionPage } } } };
+    get: { parameters: { query?: { limit?: number; cursor?: string | null; reports?: boolean } }; responses: { 200: { content: { "application/json": DecisionPage } } } };
   };
   "/v1/decisions/{id}": {
     get: { parameters: { path: { id: string } }; responses: { 200: { content: { "application/json": DecisionHistory } } } };
@@ -984,6 +1023,9 @@ export interface paths {
   };
   "/v1/quarantine/{id}": {
     post: { parameters: { path: { id: string } }; requestBody: { content: { "application/json": VerdictBody } }; responses: { 204: { content: never } } };
+  };
+  "/v1/activity": {
+    get: { parameters: { query?: { limit?: number } }; responses: { 200: { content: { "application/json": GatewayActivity } } } };
   };
   "/v1/me": {
     get: { parameters: {}; responses: { 200: { content: { "application/json": Me } } } };

@@ -43,7 +43,7 @@ test("a model is given the definitions of the turn's tools", async () => {
   const { turn, given } = await answered();
   assert.deepEqual(
     given?.map((each) => each.name),
-    turn.decision.tools.items.map((each) => each.name),
+    turn.decision.tools.tools.map((each) => each.name),
   );
   assert.deepEqual(given?.[0], {
     type: "function",

@@ -30,7 +30,7 @@ test("tools are found, best first, with the gate's verdict", async () => {
 
 test("a turn is routed", async () => {
   const decision = await crib.route({ text: "is it going to rain?" });
-  assert.equal(decision.tools.items[0]?.id, "weather/forecast");
+  assert.equal(decision.tools.tools[0]?.id, "weather/forecast");
 });
 
 test("an id may have slashes in its path", async () => {

@@ -12,6 +12,9 @@ export type {
   Facets,
   FeedbackRecord,
   Finding,
+  GatewayActivity,
+  GatewayCall,
+  GatewayServer,
   Held,
   LearnedTool,
   LearningStatus,
@@ -49,7 +52,7 @@ export const ROUTES: readonly RouteKind[] = ["tools", "knowledge", "both", "gene
 /** The page asks for tools in the shape `summary` or `full`, never for a provider's. */
 export type Found = Omit<FoundTools, "tools"> & { readonly tools: readonly ToolHit[] };
 export type Decision = Omit<RoutedTurn, "tools"> & {
-  readonly tools: Omit<ShapedSelection, "items"> & { readonly items: readonly ToolHit[] };
+  readonly tools: Omit<ShapedSelection, "tools"> & { readonly tools: readonly ToolHit[] };
 };
 
 export type FeedbackFields = Omit<FeedbackRecord, "at" | "decision" | "kind">;

@@ -11,6 +11,7 @@ export const VIEWS = [
   "decisions",
   "learning",
   "reports",
+  "activity",
 ] as const;
 export type View = (typeof VIEWS)[number];
 
@@ -23,6 +24,7 @@ export const TITLES: Readonly<Record<View, string>> = {
   decisions: "Decisions",
   learning: "Learning",
   reports: "Reports",
+  activity: "Activity",
 };
 
 export interface Place {

@@ -124,7 +124,7 @@ function ToolsPart({ outcome }: { outcome: Outcome }): VNode {
 }
 
 function ToolsVerdict({ decision }: { decision: Decision }): VNode {
-  const { verdict, confidence, threshold, reason, items } = decision.tools;
+  const { verdict, confidence, threshold, reason, tools } = decision.tools;
   return (
     <p class="verdict-line">
       <span class={`tag verdict-${verdict}`}>{verdict}</span> {TOOL_VERDICTS[verdict]}
@@ -135,7 +135,7 @@ function ToolsVerdict({ decision }: { decision: Decision }): VNode {
       )}
       .{" "}
       <span class="note">
-        {several(items.length, "tool")} given
+        {several(tools.length, "tool")} given
         {confidence !== null && `, confidence ${percent(confidence)}`}
         {threshold !== null && `, threshold ${percent(threshold)}`}.
       </span>

@@ -116,7 +116,7 @@ async function explain(
 }
 
 function inShort({ decision }: Outcome): string {
-  const tools = several(decision.tools.items.length, "tool");
+  const tools = several(decision.tools.tools.length, "tool");
   const passages = several(decision.knowledge.passages.length, "passage");
   return `Route ${decision.route.kind}, ${tools}, ${passages}.`;
 }

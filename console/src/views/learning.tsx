@@ -1,10 +1,11 @@
 /** What use taught of each tool, from whom, what it is worth, and taking it back. */
 
-import type { ComponentChildren, VNode } from "preact";
+import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { call, Trouble } from "../api/call";
 import type { LearnedTool, LearningStatus, ServerReplay, UsedTool } from "../api/types";
 import { Confirm } from "../parts/dialog";
+import { Rows } from "../parts/rows";
 import { TroubleNote } from "../parts/trouble";
 import { Untrusted } from "../parts/untrusted";
 import { Waiting } from "../parts/waiting";
@@ -103,31 +104,6 @@ function Learned({ status, done }: { status: LearningStatus; done: () => void })
         </Confirm>
       )}
     </>
-  );
-}
-
-interface RowsProps {
-  label: string;
-  columns: readonly string[];
-  children: ComponentChildren;
-}
-
-function Rows({ label, columns, children }: RowsProps): VNode {
-  return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={label}>
-      <table>
-        <thead>
-          <tr>
-            {columns.map((name) => (
-              <th scope="col" key={name}>
-                {name}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>{children}</tbody>
-      </table>
-    </div>
   );
 }
 

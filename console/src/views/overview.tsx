@@ -2,7 +2,8 @@
 
 import type { VNode } from "preact";
 import { call } from "../api/call";
-import type { Facets, Held, ReportedCall } from "../api/types";
+import type { Facets, GatewayActivity, Held, ReportedCall } from "../api/types";
+import { Rows } from "../parts/rows";
 import { TroubleNote } from "../parts/trouble";
 import { Untrusted } from "../parts/untrusted";
 import { Waiting } from "../parts/waiting";
@@ -18,16 +19,18 @@ interface Seen {
   facets: Facets;
   held: readonly Held[];
   calls: readonly ReportedCall[];
+  gateway: GatewayActivity;
 }
 
 async function look(signal: AbortSignal): Promise<Seen> {
   const query = new URLSearchParams({ limit: String(CALLS) });
-  const [facets, quarantine, outcomes] = await Promise.all([
+  const [facets, quarantine, outcomes, gateway] = await Promise.all([
     call<Facets>("v1/facets", { signal }),
     call<{ held: Held[] }>("v1/quarantine", { signal }),
     call<{ calls: ReportedCall[] }>("v1/outcomes", { query, signal }),
+    call<GatewayActivity>("v1/activity", { signal }),
   ]);
-  return { facets, held: quarantine.held, calls: outcomes.calls };
+  return { facets, held: quarantine.held, calls: outcomes.calls, gateway };
 }
 
 export function Overview(): VNode {
@@ -39,7 +42,7 @@ export function Overview(): VNode {
         {value && (
           <small>
             {several(value.facets.tools, "tool")}, {count(value.held.length)} held back,{" "}
-            {several(value.calls.length, "call")}
+            {several(value.calls.length + (value.gateway.kept ?? 0), "call")}
           </small>
         )}
       </h1>
@@ -48,7 +51,7 @@ export function Overview(): VNode {
       {value && (
         <>
           <Servers {...value} />
-          <Activity calls={value.calls} />
+          <Activity calls={value.calls} relayed={value.gateway.kept ?? 0} />
         </>
       )}
     </>
@@ -65,51 +68,60 @@ function serverOf(tool: string): string {
   return slash < 0 ? "" : tool.slice(0, slash);
 }
 
-function Servers({ facets, held, calls }: Seen): VNode {
-  const names = [...new Set([...Object.keys(facets.servers), ...held.map((each) => each.server)])];
+function Servers({ facets, held, calls, gateway }: Seen): VNode {
+  const behind = new Map((gateway.servers ?? []).map((each) => [each.name, each]));
+  const own = (list: readonly { server: string }[], name: string): number =>
+    list.filter(({ server }) => server === name).length;
+  const reported = calls.map((each) => ({ ...each, server: serverOf(each.outcome.tool) }));
+  const names = new Set([
+    ...Object.keys(facets.servers),
+    ...held.map((each) => each.server),
+    ...behind.keys(),
+  ]);
+  const columns = ["Server", "Tools", "Held back", "Calls", "Failed"];
   return (
     <section class="part">
       <h2>Servers</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Servers">
-        <table>
-          <thead>
-            <tr>
-              {["Server", "Tools", "Held back", "Calls", "Failed"].map((title) => (
-                <th key={title} scope="col">
-                  {title}
-                </th>
-              ))}
+      <Rows label="Servers" columns={behind.size ? [...columns, "Tokens saved"] : columns}>
+        {[...names].sort().map((name) => {
+          const at = behind.get(name);
+          return (
+            <tr key={name}>
+              <th scope="row">
+                <a href={link("registry", { server: name })}>
+                  <Untrusted text={name || "no server"} />
+                </a>
+                {at && (
+                  <small>
+                    {" "}
+                    {at.state ?? "not running"} <Untrusted text={at.reason ?? ""} />
+                  </small>
+                )}
+              </th>
+              <td>{count(facets.servers[name] ?? at?.tools ?? 0)}</td>
+              <td>{count(own(held, name) || (at?.held ?? 0))}</td>
+              <td>{count(own(reported, name) + (at?.calls ?? 0))}</td>
+              <td>{count(own(reported.filter(failed), name) + (at?.failures ?? 0))}</td>
+              {behind.size > 0 && <td>{at && count(at.saved ?? 0)}</td>}
             </tr>
-          </thead>
-          <tbody>
-            {names.sort().map((name) => {
-              const own = calls.filter(({ outcome }) => serverOf(outcome.tool) === name);
-              return (
-                <tr key={name}>
-                  <th scope="row">
-                    <a href={link("registry", { server: name })}>
-                      <Untrusted text={name || "no server"} />
-                    </a>
-                  </th>
-                  <td>{count(facets.servers[name] ?? 0)}</td>
-                  <td>{count(held.filter(({ server }) => server === name).length)}</td>
-                  <td>{count(own.length)}</td>
-                  <td>{count(own.filter(failed).length)}</td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
-      </div>
+          );
+        })}
+      </Rows>
     </section>
   );
 }
 
-function Activity({ calls }: { calls: readonly ReportedCall[] }): VNode {
+function Activity(props: { calls: readonly ReportedCall[]; relayed: number }): VNode {
+  const { calls, relayed } = props;
   return (
     <section class="part">
       <h2>Activity</h2>
-      {calls.length === 0 && <p class="calm">No call has been reported.</p>}
+      {relayed > 0 && (
+        <p>
+          <a href={link("activity")}>{several(relayed, "call")} at the gateway</a>
+        </p>
+      )}
+      {calls.length + relayed === 0 && <p class="calm">No call has been reported.</p>}
       <ul class="records" onKeyDown={walk} aria-label="Calls">
         {calls.map(({ outcome, by }, place) => (
           <li key={`${outcome.decision} ${place}`}>

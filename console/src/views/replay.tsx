@@ -79,7 +79,7 @@ function compared(record: DecisionRecord, decision: Decision): Row[] {
     both("intent", (from) => from.context.intent ?? "none"),
     both("domain", (from) => from.context.domain ?? "none"),
     both("verdict", (from) => from.tools.verdict),
-    both("tools", (from) => ids(from.tools.items) || "none"),
+    both("tools", ({ tools }) => ids("items" in tools ? tools.items : tools.tools) || "none"),
     both("passages", (from) => ids(from.knowledge.passages) || "none"),
     both("degraded", (from) => from.degraded.join(", ") || "nothing"),
     { name: "time", then: total(record.took_ms), now: total(decision.took_ms), free: true },

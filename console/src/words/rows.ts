@@ -16,9 +16,9 @@ export interface Row {
 /** What came by rule first, then by rank, the general tool last; also what was not given. */
 export function rowsOf(decision: Decision, found: Found | undefined): Row[] {
   const explained = new Map((found?.tools ?? []).map((hit) => [hit.id, hit]));
-  const given = new Map(decision.tools.items.map((hit) => [hit.id, hit]));
+  const given = new Map(decision.tools.tools.map((hit) => [hit.id, hit]));
   const rows: Row[] = [];
-  for (const hit of decision.tools.items) {
+  for (const hit of decision.tools.tools) {
     const rule = ruleOf(hit.legs);
     if (!explained.has(hit.id)) rows.push({ hit, rank: null, given: true, rule });
   }
@@ -34,7 +34,7 @@ export function rowsOf(decision: Decision, found: Found | undefined): Row[] {
 /** Whether the search found what the decision had, with the same probabilities. */
 export function agrees(decision: Decision, found: Found): boolean {
   const explained = new Map(found.tools.map((hit) => [hit.id, hit.probability]));
-  return decision.tools.items.every((hit) => {
+  return decision.tools.tools.every((hit) => {
     const other = explained.get(hit.id);
     if (ruleOf(hit.legs) || other === undefined) return true;
     return Math.abs((hit.probability ?? 0) - (other ?? 0)) < 0.005;

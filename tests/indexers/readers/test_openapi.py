@@ -638,3 +638,23 @@ def test_a_name_that_is_taken_gets_another_that_is_reported(tmp_path: Path) -> N
         ("PUT /a", "the name 'list' is taken by GET /a; it is served as 'put_a'"),
         ("GET /a_b", "the name 'get_a_b' is taken by GET /a-b; it is served as 'get_a_b_2'"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "servers", "wanted"),
+    [
+        ("shop.json", "Other", [], "shop"),
+        ("openapi.json", "Swagger Petstore - OpenAPI 3.0", [], "swagger-petstore-openapi-3.0"),
+        ("api-docs.v2.json", "Shop", [], "shop"),
+        ("openapi.json", "", [{"url": "https://api.shop.example/v1"}], "api.shop.example"),
+        ("openapi.json", "", [{"url": "/v1"}], "openapi"),
+    ],
+)
+def test_a_file_whose_name_says_nothing_is_named_by_title_or_host(
+    tmp_path: Path, name: str, title: str, servers: list[Any], wanted: str
+) -> None:
+    content = document({"/a": {"get": OK}}, servers=servers) | {"info": {"title": title}}
+    path = tmp_path / name
+    path.write_text(json.dumps(content), encoding="utf-8")
+    (tool,) = split(read_source(str(path)))[0]
+    assert tool.server == wanted

@@ -1,4 +1,4 @@
-"""Administration over HTTP: health, the caller's key, quarantine, learning, and reports."""
+"""Administration over HTTP: health, the caller, quarantine, a gateway's activity, learning."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from toolcrib.http.routes.tools import ToolId, is_allowed, write_tools
 from toolcrib.http.routing import Body, Endpoint, Identifier, answer, documented
 from toolcrib.http.state import ServiceState
 from toolcrib.records import Scope, ServiceInfo
+from toolcrib.records.history import GatewayActivity
 from toolcrib.records.reports import Held, HeldTools, LearningStatus, Undone
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 
@@ -182,6 +183,25 @@ def _require_other(context: RequestContext, held: Held) -> None:
         )
 
 
+# -- the gateway -----------------------------------------------------------------------------
+
+MAX_CALLS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityQuery:
+    """Number of calls in the answer."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_CALLS)] = 50
+
+
+async def get_activity(context: RequestContext, query: ActivityQuery) -> Response:
+    """Show servers and calls of a gateway; empty for keys that may not write or see all."""
+    if not (context.caller.may_write and _sees_all(context)):
+        return answer(GatewayActivity())
+    return answer(await context.run(lambda: context.state.activity.read(query.limit)))
+
+
 # -- evaluation reports: untrusted pages -----------------------------------------------------
 
 REPORT_NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_. -]{0,199}\.html\Z"
@@ -244,8 +264,12 @@ def _page(context: RequestContext, name: str) -> bytes:
 def _folder(context: RequestContext) -> Path | None:
     """Folder of reports, for keys that see all tools of the default namespace; else None."""
     folder = context.state.settings.service.reports
-    sees_all = context.namespace == DEFAULT_NAMESPACE and context.scope() == Scope()
-    return Path(folder) if folder is not None and sees_all else None
+    return Path(folder) if folder is not None and _sees_all(context) else None
+
+
+def _sees_all(context: RequestContext) -> bool:
+    """True for a key that sees all tools, in the default namespace."""
+    return context.namespace == DEFAULT_NAMESPACE and context.scope() == Scope()
 
 
 # -- learning --------------------------------------------------------------------------------
@@ -315,6 +339,7 @@ ENDPOINTS = (
     Endpoint(
         "POST", QUARANTINE + "/{id:path}", judge_tool, "quarantine", None, UNLIKE_HELD, writes=True
     ),
+    Endpoint("GET", "/v1/activity", get_activity, "gateway", GatewayActivity),
     Endpoint("GET", "/v1/me", describe_me, "keys", Me),
     Endpoint("GET", "/v1/reports", list_reports, "reports", ReportFiles),
     Endpoint("GET", "/v1/reports/{name}", get_report, "reports", media_type="text/html"),

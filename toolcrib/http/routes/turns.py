@@ -47,7 +47,8 @@ from toolcrib.records import (
     ToolSelection,
     Turn,
 )
-from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord
+from toolcrib.records.answers import TOOLS
+from toolcrib.records.history import DecisionPage, DecisionRecord, FeedbackRecord, OutcomeRecord
 from toolcrib.records.turns import (
     MAX_TRAJECTORY_EVENTS,
     CapabilitySelection,
@@ -207,7 +208,7 @@ class ShapedSelection(ToolSelection):
     """The tools of a turn, in the requested shape."""
 
     tools: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
-        tuple[ToolHit, ...] | tuple[dict[str, Any], ...], Field(alias="items")
+        tuple[ToolHit, ...] | tuple[dict[str, Any], ...], TOOLS
     ]
     names: Annotated[dict[str, str], Field(exclude_if=lambda _: False)] = field(
         default_factory=dict[str, str]
@@ -247,7 +248,7 @@ async def route_turn(context: RequestContext, body: RouteBody) -> Response:
     made = await context.read(work)
     verdict = made.tools.verdict
     context.record_answer(made.took_ms, verdict=verdict, degraded=made.degraded, text=body.text)
-    return shaped(made, made.tools.tools, body.shape, "tools", "items")
+    return shaped(made, made.tools.tools, body.shape, "tools", "tools")
 
 
 async def classify_turn(context: RequestContext, body: ClassifyBody) -> Response:
@@ -297,18 +298,11 @@ async def give_guidance(context: RequestContext, body: GuidanceBody) -> Response
 
 @dataclass(frozen=True, slots=True)
 class DecisionsQuery:
-    """A page of decisions, older than the `cursor`."""
+    """A page of decisions, older than the `cursor`; `reports`: with feedback and outcomes."""
 
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
     cursor: Annotated[str, Field(max_length=200)] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionPage:
-    """One page of decisions, newest first; `next` is the cursor of older ones."""
-
-    decisions: tuple[DecisionRecord, ...]
-    next: str | None
+    reports: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +365,17 @@ class FeedbackBody(Feedback):
 
 async def list_decisions(context: RequestContext, query: DecisionsQuery) -> Response:
     """List decisions, newest first: all of the namespace for a key that may write, else its own."""
-    return answer(await context.run(partial(_recent, context, query.limit, query.cursor)))
+
+    def read() -> dict[str, Any]:
+        page = _recent(context, query.limit, query.cursor)
+        if not query.reports:
+            return page
+        about = [context.log().about(each["id"]) for each in page["decisions"]]
+        feedback = [record for each in about for record in each.feedback]
+        outcomes = [record for each in about for record in each.outcomes]
+        return {**page, "feedback": feedback, "outcomes": outcomes}
+
+    return answer(await context.run(read))
 
 
 def _recent(context: RequestContext, limit: int, before: str | None) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from toolcrib.indexers.readers.mcp_config import (
     servers_of,
 )
 from toolcrib.indexers.readers.mcp_session import (
+    Authorisation,
     Follow,
     SessionState,
     explain,
@@ -277,7 +278,7 @@ async def list_tools(
     """
     import anyio
 
-    state = SessionState(target)
+    state = SessionState(target, Authorisation.of(target))
     failure = ""
     # A file, not a pipe: no one has to read it for the server to go on, and the screen stays clean.
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stderr, quiet_sdk():

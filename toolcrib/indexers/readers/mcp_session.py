@@ -65,6 +65,17 @@ class SessionState:
     content_type: str = ""
 
 
+def _no_login(_target: Target) -> httpx2.Auth | None:
+    """No authorisation."""
+    return None
+
+
+class Authorisation:
+    """Authorisation of readers' requests by kept logins; `of` gives that of a target, if any."""
+
+    of: Callable[[Target], httpx2.Auth | None] = staticmethod(_no_login)
+
+
 Follow: TypeAlias = Callable[[SessionState, TextIO, int], Awaitable[None]]
 """Function that connects to a server and collects every page of a list."""
 
@@ -409,8 +420,8 @@ UNAUTHORISED = (401, 403)
 def _no_mcp_reason(state: SessionState, target: HttpTarget) -> str:
     if state.status in UNAUTHORISED:
         return (
-            f"asks for authorization (HTTP {state.status}): "
-            'put a token under "headers" of its entry in an mcp.json'
+            f'asks for authorization (HTTP {state.status}): put a token under "headers" of its '
+            "entry in an mcp.json, or log in with `toolcrib gateway login NAME`"
         )
     said = f"HTTP {state.status}" + (f" ({state.content_type})" if state.content_type else "")
     if state.status >= SERVER_ERROR:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import chain, count
 from typing import Any, ClassVar
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from toolcrib.indexers.readers.base import (
     Reading,
@@ -17,6 +17,7 @@ from toolcrib.indexers.readers.base import (
     own_fields,
 )
 from toolcrib.indexers.readers.json_schema import References, is_reference, map_schemas
+from toolcrib.records.codec import list_of, object_of
 from toolcrib.records.tools import MCP_DEFAULTS
 
 # -- operations ------------------------------------------------------------------------------------
@@ -30,6 +31,14 @@ HINTS = {
 """Hints of MCP that a method implies."""
 
 VERSION = re.compile(r"2\.0|3\.\d+(\.\d+)?")
+
+
+GENERIC_STEM = re.compile(
+    r"(?:open-?api|swagger|api([-_.]?docs)?|spec(ification)?|schema|index|doc(ument)?s?|-)?"
+    r"(?:[-_.]?v?\d+(?:\.\d+)*)?",
+    re.IGNORECASE,
+)
+"""Stem of a file that is called so whatever the service."""
 
 
 class OpenApiReader:
@@ -50,7 +59,9 @@ class OpenApiReader:
         return isinstance(sample, dict) and ("openapi" in sample or "swagger" in sample)
 
     def read(self, source: Source, server: str | None) -> Reading:
-        """Yield every operation; its server is `server` or else the file's stem.
+        """Yield every operation; its server is `server`, or else the file's stem.
+
+        A stem such as `openapi` names nothing: then the title or the host is the server.
 
         Raises:
             SourceError: the file cannot be read, or says no version that is known.
@@ -64,7 +75,20 @@ class OpenApiReader:
                 f"version {version!r} is not known; 2.0 and 3.x are read",
                 "swagger" if "swagger" in document else "openapi",
             )
-        yield from _Operations(source, document, source.stem if server is None else server).read()
+        named = _server_name(document, source.stem) if server is None else server
+        yield from _Operations(source, document, named).read()
+
+
+def _server_name(document: dict[str, Any], stem: str) -> str:
+    """The stem of a file; where that names nothing, the title or the host of its document."""
+    if not GENERIC_STEM.fullmatch(stem):
+        return stem
+    servers = list_of(document.get("servers"))
+    url = object_of(servers[0]).get("url") if servers else document.get("host")
+    host = urlsplit(url if "://" in str(url) else f"//{url}").hostname if url else None
+    names = (object_of(document.get("info")).get("title"), host)
+    slugs = (re.sub(r"[^\w.]+", "-", str(name)).strip("-.").lower() for name in names if name)
+    return next(filter(None, slugs), stem)
 
 
 class _Operations:

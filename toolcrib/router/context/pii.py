@@ -51,6 +51,13 @@ _NAMED = re.compile(
 )
 """A word for a secret, a sign or `is`, and a value."""
 
+SECRET_NAME = re.compile(
+    r"(?<!max_)token|secret|passw|pwd|credential|auth(?!ors?(?:_|$))|cookie|private|api_?-?key"
+    r"|(?:^|[_-])(?:key|pat|pass|dsn)(?:$|[_-])|(?:database|postgres|mongo|redis|connection)\w{0,9}ur[il]",
+    re.IGNORECASE,
+)
+"""Name of a variable, header, option or parameter whose value is a secret."""
+
 _PLACEHOLDER = re.compile(
     r"\A(?:[$<%{(\[]|\*{3}|x{4}|\.{3}|(?:your|my|the|insert|change|example|placeholder|dummy|some|not"
     r"|os|process|env|self|config|settings|get|none|null|true|false|undefined|string|str|http)"
@@ -81,6 +88,13 @@ def secrets(text: str) -> Iterator[Entity]:
         if _looks_secret(value, in_prose=" is" in found["sign"]):
             start = found.start(group)
             yield Entity("secret", value, start, start + len(value))
+
+
+def without_secrets(text: str) -> str:
+    """Text with asterisks in place of its secrets."""
+    for found in secrets(text):
+        text = text.replace(found.text, "***")
+    return text
 
 
 def _known_formats(text: str) -> Iterator[Entity]:

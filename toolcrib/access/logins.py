@@ -9,7 +9,7 @@ import logging
 import socket
 import webbrowser
 from collections.abc import AsyncGenerator, Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard, cast
@@ -32,7 +32,6 @@ from pydantic import AnyUrl, BaseModel, ConfigDict, ValidationError
 from toolcrib.build import MEMORY, is_url
 from toolcrib.errors import SettingsError, StoreError, StoreUnavailableError
 from toolcrib.extras import import_extra
-from toolcrib.gateway.connection import UpstreamConnection
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.settings import GatewaySettings
 from toolcrib.store.folder import LOGINS_FOLDER, write_atomically
@@ -343,20 +342,3 @@ class BrowserLogin(_LoginKeeper):
     def close(self) -> None:
         """Close the port."""
         self._listener.close()
-
-
-async def log_in(target: HttpTarget, logins: Logins, how: LoginOptions) -> bool:
-    """Log in at a server in a browser, and open a session with it.
-
-    False if the server asks for no login.
-
-    Raises:
-        SettingsError: the port is taken.
-        ServiceUnavailableError: the server or its login failed; the text says why.
-        StoreError: the login cannot be kept.
-    """
-    with closing(BrowserLogin(target.url, logins, how)) as auth:
-        connection = UpstreamConnection(target, has_one_caller=True, auth=auth)
-        await connection.open(how.timeout_s)
-        await connection.close()
-        return auth.kept is not None

@@ -1,0 +1,7 @@
+/** Views whose code is loaded when one of them is first shown. */
+
+export { Activity } from "./activity";
+export { Collections } from "./collections";
+export { Learning } from "./learning";
+export { Quarantine } from "./quarantine";
+export { Reports } from "./reports";

@@ -1,0 +1,180 @@
+"""Activity of a gateway: its calls and the state of its servers, in the records database."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from toolcrib.records.codec import adapter, as_json, is_object
+from toolcrib.records.history import GatewayActivity, GatewayCall, GatewayServer
+from toolcrib.router.context.pii import SECRET_NAME, without_secrets
+from toolcrib.router.decision_log_db import WriteBehind
+from toolcrib.store.records_db import DbRow, RecordsDb
+
+CALLS, GATEWAYS = "gateway/calls", "gateway/running"
+"""Tables: calls, and one row for each gateway with the state of its servers."""
+
+MAX_CALLS = 10_000
+"""Calls that are kept; some 4 MB."""
+
+PRUNE_EVERY_CALLS = 500
+PAGE_CALLS = 200
+
+STATE_EVERY_S = 15.0
+MAX_STATE_AGE_S = 45.0
+"""Age of a state whose gateway was killed, or cannot write."""
+
+MAX_ARGUMENTS_CHARS = 2_000
+MAX_READ_CHARS = 20_000
+"""Length of arguments that is searched for secrets; the rest is not kept."""
+
+
+class ActivityLog:
+    """Log of one gateway's calls and servers; a call is written a moment later.
+
+    The newest `MAX_CALLS` calls of all gateways of a database are kept.
+    """
+
+    def __init__(self, db: RecordsDb, now: Callable[[], float] = time.time) -> None:
+        self._db, self._now = db, now
+        self._id = secrets.token_hex(8)
+        self._queue = WriteBehind(self._put)
+        self._unpruned = 0
+
+    def record(self, call: GatewayCall) -> None:
+        """Record a call; dropped where the database does not keep up."""
+        at = self._now()
+        row_id = f"{time.time_ns():019}-{secrets.token_hex(4)}"
+        self._queue.add(DbRow(row_id, at, as_json(replace(call, at=_iso(at)))))
+
+    def write_state(self, servers: Sequence[GatewayServer]) -> None:
+        """Write the state of the servers, which counts for `MAX_STATE_AGE_S`.
+
+        Raises:
+            StoreError: the database does not take it.
+        """
+        body = {"servers": [as_json(each) for each in servers]}
+        self._db.put(GATEWAYS, DbRow(self._id, self._now(), body))
+
+    def close(self) -> None:
+        """Write the calls that are left, and take the state back.
+
+        Raises:
+            StoreError: the database does not take it.
+        """
+        self._queue.close()
+        self._db.delete(GATEWAYS, self._id)
+
+    def _put(self, rows: list[DbRow]) -> None:
+        self._db.put_all(CALLS, rows)
+        self._unpruned += len(rows)
+        if self._unpruned < PRUNE_EVERY_CALLS:
+            return
+        self._unpruned = 0
+        kept = self._db.newest(CALLS, limit=MAX_CALLS)
+        if len(kept) == MAX_CALLS:
+            self._db.prune(CALLS, before=kept[-1].at)
+        self._db.prune(GATEWAYS, before=self._now() - MAX_STATE_AGE_S)
+
+
+class ActivityReader:
+    """Reader of the activity in a records database; reads what is new each time. Thread-safe."""
+
+    def __init__(self, db: RecordsDb, now: Callable[[], float] = time.time) -> None:
+        self._db, self._now = db, now
+        self._calls: dict[str, GatewayCall] = {}
+        self._lock = threading.Lock()
+
+    def read(self, limit: int = PAGE_CALLS) -> GatewayActivity:
+        """Read servers and totals of all kept calls, and the last calls.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        with self._lock:
+            self._read_new()
+            every = list(self._calls.values())
+        running = self._db.newest(GATEWAYS)
+        live = [row for row in running if row.at > self._now() - MAX_STATE_AGE_S]
+        read = adapter(GatewayServer).validate_python
+        # Of several gateways with one server, the one that wrote last counts.
+        written = (each for row in reversed(live) for each in row.body["servers"])
+        listed = [cast("GatewayServer", read(each)) for each in written]
+        calls = [call for call in every if call.kind == "call"]
+        answers = sum(call.tokens for call in calls if not call.server)
+        servers = _figures({each.name: each for each in listed}, every)
+        return GatewayActivity(
+            len(live),
+            servers,
+            tuple(calls[::-1][:limit]),
+            len(calls),
+            sum(call.outcome == "failure" for call in calls),
+            sum(call.tokens for call in calls),
+            sum(sum(call.saved.values()) for call in every) - answers,
+            every[0].at if every else None,
+        )
+
+    def _read_new(self) -> None:
+        """Read the pages down to the first that holds a known call."""
+        found: dict[str, GatewayCall] = {}
+        mark: tuple[float, str] | None = None
+        read = adapter(GatewayCall).validate_python
+        while page := self._db.newest(CALLS, limit=PAGE_CALLS, before=mark):
+            new = [row for row in page if row.id not in self._calls]
+            found.update((row.id, read(row.body)) for row in new)
+            if len(new) < len(page) or len(found) >= MAX_CALLS:
+                break
+            mark = page[-1].at, page[-1].id
+        if found:
+            both = sorted((self._calls | found).items())[-MAX_CALLS:]
+            self._calls = dict(both)
+
+
+def _figures(
+    servers: Mapping[str, GatewayServer], calls: Sequence[GatewayCall]
+) -> tuple[GatewayServer, ...]:
+    """Servers with the figures of their calls, by name; those without a gateway too."""
+    made, failed, tokens, saved = (Counter[str]() for _ in range(4))
+    for call in calls:
+        saved.update(call.saved)
+        if call.kind == "call":
+            made[call.server] += 1
+            failed[call.server] += call.outcome == "failure"
+            tokens[call.server] += call.tokens
+    names = sorted({*servers, *made} - {""})
+    return tuple(
+        replace(
+            servers.get(name) or GatewayServer(name, None),
+            calls=made[name],
+            failures=failed[name],
+            tokens=tokens[name],
+            saved=saved[name],
+        )
+        for name in names
+    )
+
+
+def shown_arguments(arguments: Mapping[str, Any]) -> str:
+    """Arguments as JSON, without the secrets in them, cut."""
+    text = json.dumps(_without_named(arguments), ensure_ascii=False, default=str)
+    return without_secrets(text[:MAX_READ_CHARS])[:MAX_ARGUMENTS_CHARS]
+
+
+def _without_named(value: Any, name: str = "") -> Any:
+    """Copy of JSON values with asterisks for those whose name is that of a secret."""
+    if is_object(value):
+        return {key: _without_named(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_named(each, name) for each in value]  # pyright: ignore[reportUnknownVariableType]
+    return "***" if SECRET_NAME.search(name) else value
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,138 @@
+"""`toolcrib top`: servers and calls of a gateway, live."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from toolcrib import build
+from toolcrib.access.activity import ActivityReader
+from toolcrib.cli.opening import gateway_store, remote_crib, service_of
+from toolcrib.cli.options import Json, Url
+from toolcrib.cli.output import count_of, out, print_json, print_table, table_of
+from toolcrib.records.codec import as_json
+from toolcrib.records.history import GatewayActivity, GatewayServer
+from toolcrib.settings import load_settings
+
+REFRESH_S = 1.0
+MAX_CALLS = 200
+
+STATE_COLOURS = {"up": "green", "starting": "yellow", None: "dim"}
+"""Colours of states; every other state is red."""
+
+
+def top(
+    context: typer.Context,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Store of the gateway; default: .toolcrib-gateway if there."),
+    ] = None,
+    url: Url = None,
+    calls: Annotated[
+        int, typer.Option(min=0, max=MAX_CALLS, help="Last calls to show at most.")
+    ] = 20,
+    once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
+    json: Json = False,
+) -> None:
+    """Watch a gateway: its servers, their calls, and the tokens that it saves; each second anew.
+
+    Reads the gateway's store, or by --url a service that shows its activity (service.gateway).
+    With --json a line each second; where nobody looks at a terminal, once.
+    """
+    settings = load_settings(context.obj)
+    service = service_of(settings, store, url)
+    if service is None:
+        reading = _in_store(gateway_store(store, settings), context)
+    else:
+        reading = _by_service(service, context)
+    with reading as read, suppress(KeyboardInterrupt):
+        if json:
+            _each_second(lambda: print_json(as_json(read(calls))), once=once)
+        elif once or not out.is_terminal:
+            for table in _tables(read(calls)):
+                print_table(table, headed=True)
+        else:
+            with Live(console=out, screen=True, auto_refresh=False) as live:
+                rows = max(1, out.height // 2)
+
+                def show() -> None:
+                    live.update(_screen(read(min(calls, rows))), refresh=True)
+
+                _each_second(show, once=False)
+
+
+def _each_second(show: Callable[[], None], *, once: bool) -> None:
+    show()
+    while not once:
+        time.sleep(REFRESH_S)
+        show()
+
+
+@contextmanager
+def _in_store(location: str, context: typer.Context) -> Generator[Callable[[int], GatewayActivity]]:
+    with closing(build.open_records_db(location, load_settings(context.obj))) as records_db:
+        yield ActivityReader(records_db).read
+
+
+@contextmanager
+def _by_service(url: str, context: typer.Context) -> Generator[Callable[[int], GatewayActivity]]:
+    with remote_crib(url, load_settings(context.obj)) as crib:
+        yield lambda calls: crib.gateway_activity(max(calls, 1))
+
+
+def _screen(activity: GatewayActivity) -> Group:
+    """All that is shown on a terminal."""
+    running = count_of(activity.gateways, "gateway") if activity.gateways else "no gateway runs"
+    figures = (
+        count_of(activity.kept, "call"),
+        f"{activity.failures:,} failed",
+        f"{activity.tokens:,} tokens of results",
+        f"{activity.saved:,} tokens saved",
+    )
+    since = f" since {_local(activity.since)}" if activity.since else ""
+    head = f"[bold]{running}[/] [dim]·[/] {', '.join(figures)}{since}"
+    return Group(head, "", *_tables(activity))
+
+
+def _tables(activity: GatewayActivity) -> tuple[Table, Table]:
+    servers = table_of(("server",))
+    servers.add_column("state", overflow="fold")
+    for figure in ("tools", "held back", "calls", "failed", "tokens", "saved"):
+        servers.add_column(figure, justify="right")
+    for each in activity.servers:
+        counts = (each.tools, each.held, each.calls, each.failures, each.tokens, each.saved)
+        servers.add_row(escape(each.name), _state(each), *(f"{count:,}" for count in counts))
+    calls = table_of()
+    for name in ("time", "outcome", "tool", "agent"):
+        calls.add_column(name, no_wrap=True)
+    for figure in ("ms", "tokens"):
+        calls.add_column(figure, justify="right")
+    for call in activity.calls:
+        outcome = call.outcome if call.outcome == "success" else f"[red]{call.outcome}[/]"
+        agent = call.agent + (f" ({call.by})" if call.by else "")
+        figures = (f"{call.took_ms:,.0f}", f"{call.tokens:,}")
+        calls.add_row(_local(call.at), outcome, escape(call.tool), escape(agent), *figures)
+    return servers, calls
+
+
+def _state(server: GatewayServer) -> str:
+    """State of a server in its colour, with the reason."""
+    colour = STATE_COLOURS.get(server.state, "red")
+    reason = f" [dim]{escape(server.reason)}[/]" if server.reason else ""
+    return f"[{colour}]{server.state or 'not running'}[/]{reason}"
+
+
+def _local(at: str) -> str:
+    """Time of day, with the day before today."""
+    moment = datetime.fromisoformat(at).astimezone()
+    is_today = moment.date() == datetime.now().astimezone().date()
+    return moment.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M")
