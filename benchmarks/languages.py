@@ -59,7 +59,7 @@ def labelled() -> dict[str, dict[str, Any]]:
     }
 
 
-def texts_of(split: str, known: Mapping[str, Mapping[str, Any]]) -> Texts:
+def texts_of(split: str, known: Mapping[str, Mapping[str, Any]], only: Sequence[str] = ()) -> Texts:
     """The texts of a split; `en` are the originals of those that some language has."""
     found = {
         path.stem: {row["id"]: row["text"] for row in rows(path) if row["split"] == split}
@@ -67,7 +67,8 @@ def texts_of(split: str, known: Mapping[str, Mapping[str, Any]]) -> Texts:
     }
     found = {name: texts for name, texts in found.items() if texts}
     ids = {each for texts in found.values() for each in texts if each in known}
-    return {"en": {each: known[each]["text"] for each in sorted(ids)}, **found}
+    every = {"en": {each: known[each]["text"] for each in sorted(ids)}, **found}
+    return {name: texts for name, texts in every.items() if not only or name in only}
 
 
 def with_encoder(encoder: str) -> Settings:
@@ -161,10 +162,10 @@ def query_ms(encoders: Sequence[str], queries: Sequence[str]) -> dict[str, float
     return {name: median(values[len(queries) :]) for name, values in took.items()}
 
 
-def of_languages(encoder: str, split: str) -> dict[str, Any]:
+def of_languages(encoder: str, split: str, only: Sequence[str]) -> dict[str, Any]:
     """Figures of one encoder, by language."""
     known = labelled()
-    texts = texts_of(split, known)
+    texts = texts_of(split, known, only)
     settings = with_encoder(encoder)
     found: dict[str, dict[str, float]] = {name: {} for name in texts}
     with sample(settings) as crib:
@@ -202,6 +203,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--split", default="test")
     parser.add_argument("--encoders", nargs="+", default=ENCODERS)
+    parser.add_argument("--languages", nargs="+", default=(), help="these alone, such as fr")
     parser.add_argument("--data", type=Path, help="a folder of sets: measure English there instead")
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
@@ -211,7 +213,7 @@ def main() -> None:
             results[encoder] = {"sets": of_sets(encoder, chosen.data)}
             show(results[encoder], encoder)
         else:
-            results[encoder] = of_languages(encoder, chosen.split)
+            results[encoder] = of_languages(encoder, chosen.split, chosen.languages)
             show(results[encoder], encoder)
     if not chosen.data:
         english = [row["text"] for row in rows(DATA / "queries.jsonl")][:100]

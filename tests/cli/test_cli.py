@@ -357,9 +357,11 @@ def test_doctor_says_what_is_off_without_the_extra_context(indexed, monkeypatch)
     there = indexed.json("doctor")["context"]
     monkeypatch.setitem(sys.modules, "phonenumbers", None)
     monkeypatch.setitem(sys.modules, "py3langid", None)
+    monkeypatch.setitem(sys.modules, "stdnum", None)
     off = indexed.json("doctor")
     assert off["healthy"] is True
-    assert list(there) == list(off["context"]) == ["telephone numbers", "language of a turn"]
+    read = ["telephone numbers", "language of a turn", "national and tax numbers"]
+    assert list(there) == list(off["context"]) == read
     assert all("toolcrib[context]" in text for text in off["context"].values())
     assert "toolcrib[context]" not in str(there)
     done = indexed("doctor", "--json", TOOLCRIB_CONTEXT__REGION="DE")

@@ -151,6 +151,7 @@ def _mending_model(error: ToolcribError, without: str) -> str:
 READS_MORE = {
     "phonenumbers": ("telephone numbers", "by every country's rules", "by their form"),
     "py3langid": ("language of a turn", "told", "not told"),
+    "stdnum": ("national and tax numbers", "by their check digits", "by the word beside them"),
 }
 """Effects of the extra `context`, by its modules: the subject, with the module and without."""
 

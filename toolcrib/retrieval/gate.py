@@ -21,7 +21,6 @@ from toolcrib.records import FindResult, ToolHit, Verdict
 from toolcrib.retrieval.calibration import (
     AcceptanceCurve,
     Calibration,
-    default_calibration,
 )
 from toolcrib.retrieval.examples import ExampleHeads
 from toolcrib.retrieval.legs import Head
@@ -235,7 +234,7 @@ class Assessor:
     @property
     def is_shipped(self) -> bool:
         """True for the shipped calibration, which was not fitted on this index."""
-        return self._calibration is default_calibration()
+        return self._calibration is not None and self._calibration.is_shipped
 
     @property
     def by_examples(self) -> bool:

@@ -36,6 +36,12 @@ def test_a_phrase_is_found_on_word_borders_whatever_the_case(phrase, text, expec
     assert found([phrase], text) == expected
 
 
+def test_a_phrase_without_spaces_is_also_found_inside_a_run_of_letters():
+    assert found(["马上"], "请马上发") == []
+    assert found(["马上", "马上发"], "请马上发", inside=True) == ["请马上发"]
+    assert found(["hat"], "what", inside=True) == []
+
+
 def test_of_phrases_that_begin_together_the_longest_is_found():
     assert found(["not", "not urgent", "not urgent at all"], "not urgent at home") == ["not urgent"]
 

@@ -150,8 +150,49 @@ def test_an_address_is_a_number_with_a_street(text, expected):
     assert of_type("address", text) == expected
 
 
+NATIONAL_IDS = [
+    ("Meine Steuer-ID lautet 36 574 261 809", "36 574 261 809"),
+    ("el cliente con DNI 54362315-K", "54362315-K"),
+    ("su NIE es X-2482300W", "X-2482300W"),
+    ("mon numéro de sécu : 2 95 10 99 126 111 93", "2 95 10 99 126 111 93"),
+    ("codice fiscale RCCMNL83S18D969H", "RCCMNL83S18D969H"),
+    ("o NIF dela é 501 964 843", "501 964 843"),
+    ("CPF 390.533.447-05", "390.533.447-05"),
+    ("mijn BSN is 111222333", "111222333"),
+    ("PESEL 44051401359", "44051401359"),
+    ("мой ИНН 123456789047", "123456789047"),
+    ("身份证号360426199101010071", "360426199101010071"),
+    ("マイナンバーは6214 9832 0257", "6214 9832 0257"),
+    ("주민등록번호는 900315-1012340", "900315-1012340"),
+]
+
+
+@pytest.mark.parametrize(("text", "number"), NATIONAL_IDS)
+def test_a_national_number_has_its_check_digit(text, number, monkeypatch):
+    at = next(at for at in range(len(number) - 2, 0, -1) if number[at].isdigit())
+    wrong = number[:at] + str((int(number[at]) + 1) % 10) + number[at + 1 :]
+    assert of_type("national_id", text) == [number]
+    assert of_type("national_id", text.replace(number, wrong)) == []
+    monkeypatch.setitem(sys.modules, "stdnum", None)
+    assert of_type("national_id", text) == [number]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("RCCMNL83S18D969H", ["RCCMNL83S18D969H"]),
+        ("390.533.447-05 was charged", ["390.533.447-05"]),
+        ("RCCMNL83S18D969G", []),
+        ("order 44051401359, part 111222333", []),
+        ("a souvenir 2 95 10 99 126 111 93", []),
+    ],
+)
+def test_without_a_name_a_number_needs_letters_or_marks(text, expected):
+    assert of_type("national_id", text) == expected
+
+
 def test_what_leads_to_a_person_is_personal_and_a_machine_is_not():
-    assert {"email", "phone", "card", "iban", "ssn", "address"} == PERSONAL
+    assert {"email", "phone", "card", "iban", "ssn", "national_id", "address"} == PERSONAL
 
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJlLW9mLW5vdGhpbmc"  # {"alg":"HS256"}

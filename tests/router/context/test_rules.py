@@ -16,6 +16,7 @@ from toolcrib.router.context.rules import (
     HeuristicDetector,
     estimate,
     follow_up_score,
+    meta_of,
     phrase_weights,
     smalltalk_of,
 )
@@ -278,3 +279,119 @@ def test_small_talk_is_told_by_kind(text, kind):
 )
 def test_a_turn_that_asks_for_something_is_none(text):
     assert told(text).label is None
+
+
+SPOKEN = {
+    "de": {
+        "high": "Bitte sofort den Checkout zurückrollen, niemand kann bezahlen",
+        "calm": "Benenn den Ordner um, das eilt nicht",
+        "farewell": "Bis dann, schönen Feierabend!",
+        "meta": "Wobei kannst du mir eigentlich helfen?",
+        "follow_up": "und was ist mit den anderen?",
+    },
+    "fr": {
+        "high": "Redémarre le serveur tout de suite, tous les clients attendent",
+        "calm": "Renomme le dossier, ça ne presse pas",
+        "farewell": "Bonne soirée, à demain !",
+        "meta": "Dis, tu sais faire quoi au juste ?",
+        "follow_up": "et pour les autres ?",
+    },
+    "es": {
+        "high": "Arranca el servidor ahora mismo, está caído",
+        "calm": "Cambia el título cuando tengas un rato, no hay prisa",
+        "farewell": "Hasta mañana, que descanses",
+        "meta": "¿En qué me puedes ayudar?",
+        "follow_up": "¿y los otros?",
+    },
+    "pt": {
+        "high": "Reinicia o servidor imediatamente, ninguém consegue comprar",
+        "calm": "Muda o título quando puder, sem pressa",
+        "farewell": "Até amanhã, bom descanso!",
+        "meta": "O que você sabe fazer?",
+        "follow_up": "e os outros?",
+    },
+    "it": {
+        "high": "Riavvia subito il server, nessuno riesce a pagare",
+        "calm": "Sposta la cartella quando hai tempo, non c'è fretta",
+        "farewell": "Buona serata, a domani!",
+        "meta": "Che cosa sai fare?",
+        "follow_up": "e per gli altri?",
+    },
+    "nl": {
+        "high": "Zet de kassa zo snel mogelijk terug, alles ligt plat",
+        "calm": "Hernoem de map maar, het heeft geen haast",
+        "farewell": "Fijne avond, tot morgen!",
+        "meta": "Waar kun je me mee helpen?",
+        "follow_up": "en dan de andere?",
+    },
+    "pl": {
+        "high": "Uruchom serwer natychmiast, nikt nie może zapłacić",
+        "calm": "Zmień nazwę folderu, nie ma pośpiechu",
+        "farewell": "Dobranoc, do jutra!",
+        "meta": "W czym możesz mi pomóc?",
+        "follow_up": "a co z tym ostatnim?",
+    },
+    "ru": {
+        "high": "Срочно перезапусти сервер, никто не может оплатить",
+        "calm": "Переименуй папку, когда будет время, это не срочно",
+        "farewell": "До завтра, хорошего вечера!",
+        "meta": "А что ты умеешь?",
+        "follow_up": "а остальные?",
+    },
+    "zh": {
+        "high": "请马上重启服务器，所有客户都付不了款",
+        "calm": "把这个文件夹改个名字，不着急",
+        "farewell": "明天见！",
+        "meta": "请问你能帮我什么？",
+        "follow_up": "剩下的呢？",
+    },
+    "ja": {
+        "high": "至急サーバーを再起動してください",
+        "calm": "フォルダの名前を変えておいて、お手すきの際で大丈夫です",
+        "farewell": "お疲れ様でした、また明日",
+        "meta": "あなたは何ができますか？",
+        "follow_up": "残りのは？",
+    },
+    "ko": {
+        "high": "지금 바로 서버 다시 켜 주세요, 결제가 먹통이에요",
+        "calm": "폴더 이름 좀 바꿔 줘, 천천히 해도 돼",
+        "farewell": "내일 봐요",
+        "meta": "너 뭘 할 수 있어?",
+        "follow_up": "그럼 나머지는?",
+    },
+}
+"""Sentences of eleven languages, by what they are."""
+
+
+@pytest.mark.parametrize("language", SPOKEN)
+class TestOtherLanguages:
+    def test_haste_and_leisure_are_cues(self, language):
+        said = SPOKEN[language]
+        assert DETECTOR.detect(said["high"]).urgency == "high"
+        assert DETECTOR.detect(said["calm"]).urgency == "low"
+
+    def test_a_closing_is_small_talk_and_an_order_is_not(self, language):
+        said = SPOKEN[language]
+        assert DETECTOR.detect(said["farewell"]).smalltalk == "farewell"
+        assert DETECTOR.detect(said["high"]).smalltalk is None
+
+    def test_a_question_about_the_assistant_is_marked(self, language):
+        indexes, said = load_cues().indexes, SPOKEN[language]
+        assert meta_of(split_words(said["meta"]), indexes)
+        assert not meta_of(split_words(said["high"]), indexes)
+
+    def test_a_follow_up_leans_on_what_was_said(self, language):
+        said = SPOKEN[language]
+        leaning = follow_up_score(split_words(said["follow_up"]), load_cues())
+        assert leaning > 0.5 > follow_up_score(split_words(said["high"]), load_cues())
+
+
+def test_cues_of_other_languages_leave_english_alone():
+    cues = load_cues()
+    english = cues.model_copy(update={"others": ()})
+    alone = HeuristicDetector(english)
+    for said in (
+        "plan the comment on the leg we met",
+        "please even out the directive, then resume",
+    ):
+        assert DETECTOR.detect(said) == alone.detect(said)

@@ -17,6 +17,8 @@ from toolcrib.text import singular, split_words
 __all__ = ["PRESET", "CueIndexes", "Cues", "IntentCues", "load_cues"]
 
 PRESET = Path(__file__).parent / "presets" / "cues.yaml"
+OTHER_LANGUAGES = PRESET.with_suffix("")
+"""Folder of the cues of other languages, a file a language."""
 
 
 def _findable(phrase: str) -> str:
@@ -106,13 +108,14 @@ class Cues(_CueModel):
     """All cues. `politeness` is passed over to see the verb that leads.
 
     `grounds` name rules that are written down. `entities` are types of entities and the intents
-    and domains that they speak for.
+    and domains that they speak for. `others` are cues of other languages with the same labels:
+    they are looked up beside these, and no fitted model depends on them.
     """
 
     politeness: Phrases = ()
     intents: dict[str, IntentCues]
     entities: dict[str, tuple[str, ...]] = {}
-    domains: dict[str, Phrases]
+    domains: dict[str, Phrases] = {}
     urgency: UrgencyCues = UrgencyCues()
     sensitivity: SensitivityCues = Field(
         default_factory=dict[Sensitivity, Phrases], validate_default=True
@@ -122,6 +125,7 @@ class Cues(_CueModel):
     follow_ups: FollowUpCues = FollowUpCues()
     meta: MetaCues = MetaCues()
     grounds: Phrases = ()
+    others: tuple[Cues, ...] = Field(default=(), exclude=True)
 
     @cached_property
     def indexes(self) -> CueIndexes:
@@ -133,34 +137,41 @@ class CueIndexes:
     """The phrases of `Cues`, one index for each list of labels."""
 
     def __init__(self, cues: Cues) -> None:
-        intents = cues.intents.items()
-        self.politeness = _index({"": cues.politeness})
-        self.openings = _index({label: intent.openings for label, intent in intents})
-        self.leads = _index({label: intent.leads for label, intent in intents})
-        self.weak_leads = _index({label: intent.weak_leads for label, intent in intents})
-        self.intents = _index({label: intent.phrases for label, intent in intents})
-        self.domains = _index(cues.domains)
-        self.urgency = _index(_by_label(cues.urgency))
-        self.sensitivity = _index(cues.sensitivity)
-        self.smalltalk = _index(cues.smalltalk.labels)
-        self.fillers = _index({"": cues.smalltalk.fillers})
-        self.need = _index(_by_label(cues.need))
-        self.openers = _index({"": cues.follow_ups.openers})
-        self.references = _index({"": cues.follow_ups.references})
-        self.meta = _index(_by_label(cues.meta))
-        self.grounds = _index({"": cues.grounds})
+        parts = (cues, *cues.others)
+
+        def by_intent(kind: str) -> Iterator[Mapping[Any, Phrases]]:
+            for part in parts:
+                yield {label: getattr(intent, kind) for label, intent in part.intents.items()}
+
+        self.politeness = _index({"": part.politeness} for part in parts)
+        self.openings = _index(by_intent("openings"))
+        self.leads = _index(by_intent("leads"))
+        self.weak_leads = _index(by_intent("weak_leads"))
+        self.intents = _index(by_intent("phrases"), inside=True)
+        self.domains = _index(part.domains for part in parts)
+        self.urgency = _index((_by_label(part.urgency) for part in parts), inside=True)
+        self.sensitivity = _index((part.sensitivity for part in parts), inside=True)
+        self.smalltalk = _index(part.smalltalk.labels for part in parts)
+        self.fillers = _index({"": part.smalltalk.fillers} for part in parts)
+        self.need = _index((_by_label(part.need) for part in parts), inside=True)
+        self.openers = _index({"": part.follow_ups.openers} for part in parts)
+        self.references = _index(({"": part.follow_ups.references} for part in parts), inside=True)
+        self.meta = _index((_by_label(part.meta) for part in parts), inside=True)
+        self.grounds = _index(({"": part.grounds} for part in parts), inside=True)
 
 
 def _by_label(part: BaseModel) -> dict[str, Phrases]:
     return {label: cast("Phrases", phrases) for label, phrases in part}
 
 
-def _index(labelled: Mapping[Any, Iterable[str]]) -> PhraseIndex:
-    def pairs() -> Iterator[tuple[str, str]]:
-        for label, phrases in labelled.items():
-            yield from ((phrase, label) for phrase in phrases)
-
-    return PhraseIndex(pairs(), fold=singular)
+def _index(parts: Iterable[Mapping[Any, Iterable[str]]], *, inside: bool = False) -> PhraseIndex:
+    pairs = (
+        (phrase, label)
+        for labelled in parts
+        for label, phrases in labelled.items()
+        for phrase in phrases
+    )
+    return PhraseIndex(pairs, fold=singular, inside=inside)
 
 
 def load_cues(file: str | Path | None = None) -> Cues:
@@ -175,4 +186,6 @@ def load_cues(file: str | Path | None = None) -> Cues:
 @cache
 def _preset() -> Cues:
     # `no` and `404` are phrases here.
-    return read_yaml(PRESET, Cues, "the cues", texts_only=True)
+    files = (PRESET, *sorted(OTHER_LANGUAGES.glob("*.yaml")))
+    own, *others = (read_yaml(file, Cues, "the cues", texts_only=True) for file in files)
+    return own.model_copy(update={"others": tuple(others)})

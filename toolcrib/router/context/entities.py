@@ -300,7 +300,7 @@ MAX_READ_CHARS = 8_000
 _MIN_TOOL_NAME_CHARS = 3
 """Shorter names of tools (`q`, `ls`) are letters of a sentence more often than tools."""
 
-_CERTAIN = frozenset({"secret", "card", "iban", "ssn"})
+_CERTAIN = frozenset({"secret", "card", "iban", "ssn", "national_id"})
 """Held against any longer span: a password within a URL is what matters there."""
 
 _ORDER = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any
 import yaml
 
 from toolcrib.text import TextWords, split_words
+
+SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")
+"""Letters of Chinese, Japanese and Korean."""
 
 MAX_WORDS = 12
 """Words and marks of the longest phrase that is looked for; a longer one is never found."""
@@ -41,13 +45,20 @@ class Match:
 class PhraseIndex:
     """Labelled phrases, found on word borders whatever the case and the width of white space.
 
-    `fold` is what a word becomes before it is compared, in phrases and in texts.
+    `fold` is what a word becomes before it is compared, in phrases and in texts. With `inside`,
+    phrases in scripts without spaces are also found within a run of letters, which then counts as
+    their word.
     """
 
     def __init__(
-        self, phrases: Iterable[tuple[str, str]], fold: Callable[[str], str] = str
+        self,
+        phrases: Iterable[tuple[str, str]],
+        fold: Callable[[str], str] = str,
+        *,
+        inside: bool = False,
     ) -> None:
         self._fold = fold
+        self._spaceless: list[str] = []
         self._labels: dict[str, tuple[str, ...]] = {}
         lengths: dict[str, set[int]] = {}
         for phrase, label in phrases:
@@ -58,20 +69,37 @@ class PhraseIndex:
             known = self._labels.get(key, ())
             if label not in known:
                 self._labels[key] = (*known, label)
+            if inside and len(words.bare) == 1 and SPACELESS.match(phrase):
+                self._spaceless.append(key)
             lengths.setdefault(fold(words.bare[0]), set()).add(len(words.bare))
+        self._spaceless.sort(key=len, reverse=True)
         self._lengths = {first: sorted(all_, reverse=True) for first, all_ in lengths.items()}
 
     def find(self, words: TextWords) -> list[Match]:
         """The phrases in a text from left to right, none over another; the longest first."""
         found: list[Match] = []
-        free, first_words = 0, self._lengths
+        free = 0
         bare, glued = words.folded(self._fold)
-        for at in [at for at, word in enumerate(bare) if word in first_words]:
+        for at in [at for at, word in enumerate(bare) if self._may_begin(word)]:
+            if bare[at] not in self._lengths:
+                found += self._within(bare[at], at)
+                continue
             match = self._longest(bare, glued, at) if at >= free else None
             if match is not None:
                 found.append(match)
                 free = match.last
         return found
+
+    def _may_begin(self, word: str) -> bool:
+        is_run = self._spaceless and not word.isascii() and SPACELESS.search(word)
+        return word in self._lengths or bool(is_run)
+
+    def _within(self, word: str, at: int) -> Iterator[Match]:
+        """Phrases inside a run of letters, the longest first, none over another."""
+        for phrase in self._spaceless:
+            if phrase in word:
+                word = word.replace(phrase, " ")
+                yield Match(phrase, self._labels[phrase], at, at + 1)
 
     def at(self, words: TextWords, first: int) -> Match | None:
         """The longest phrase that begins with this word; none is None."""

@@ -9,7 +9,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from toolcrib.records import Entity
 from toolcrib.records.scope import SENSITIVITIES, Sensitivity
@@ -128,7 +129,7 @@ def _entropy(value: str) -> float:
     return -sum(n / len(value) * math.log2(n / len(value)) for n in counts)
 
 
-PERSONAL = frozenset({"email", "phone", "card", "iban", "ssn", "address"})
+PERSONAL = frozenset({"email", "phone", "card", "iban", "ssn", "national_id", "address"})
 """Types of entities that are data of a person wherever they stand."""
 
 MAX_PHONE_CANDIDATES = 40
@@ -154,6 +155,16 @@ _SSN_NAMED = re.compile(
 )
 _GIVEN_SSN = re.compile(r"(?!000|666|9|078051120|457555462|219099999)\d{3}(?!00)\d{2}(?!0000)\d{4}")
 """Areas, groups and serials that are given, without three that advertisements made known."""
+
+_NATIONAL_IDS: dict[str, tuple[str, list[str]]] = word_lists()["national_ids"]
+_NATIONAL_ID = {
+    module: re.compile(
+        rf"(?:(?<![a-z])(?P<name>{'|'.join(map(re.escape, names))})(?![a-z])[^\d\n]{{0,20}}?)?"
+        rf"(?<![a-z0-9.-])(?P<number>{form})(?![\w-])",
+        re.IGNORECASE,
+    )
+    for module, (form, names) in _NATIONAL_IDS.items()
+}
 
 _IPV4 = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2})?(?![\w-]|\.\d)")
 _IPV6 = re.compile(
@@ -209,6 +220,7 @@ def personal_entities(text: str, region: str | None) -> Iterator[Entity]:
         yield from _cards(text)
         yield from _ibans(text)
         yield from _social_security(text)
+        yield from _national_ids(text)
         yield from _machines(text)
         yield from _phones(text, region)
         yield from (_entity("address", found) for found in _ADDRESS.finditer(text))
@@ -252,6 +264,29 @@ def _social_security(text: str) -> Iterator[Entity]:
         group = found.re.groups
         if _GIVEN_SSN.fullmatch(re.sub(r"\D", "", found[group])):
             yield Entity("ssn", found[group], found.start(group), found.end(group))
+
+
+def _national_ids(text: str) -> Iterator[Entity]:
+    """National and tax numbers with the right check digit; mere digits need a word that names them.
+
+    Without the extra `context` a number is known by such a word and its form.
+    """
+    for module, pattern in _NATIONAL_ID.items():
+        for found in pattern.finditer(text):
+            number = found["number"]
+            is_named, is_valid = found["name"] is not None, _has_national_check(module, number)
+            is_plain = number.replace(" ", "").isdigit()
+            if (is_named and is_valid is not False) or (is_valid and not is_plain):
+                yield Entity("national_id", number, *found.span("number"))
+
+
+def _has_national_check(module: str, number: str) -> bool | None:
+    """Validity by the rules of the number's country; None without the extra `context`."""
+    try:
+        rules: Any = import_module(f"stdnum.{module}")
+        return bool(rules.is_valid(number))
+    except ImportError:
+        return None
 
 
 def _machines(text: str) -> Iterator[Entity]:

@@ -96,7 +96,7 @@ def follow_up_score(words: TextWords, cues: Cues) -> float:
     makes the turn stand alone (`and then delete the branch`).
     """
     indexes = cues.indexes
-    count = sum(word[0].isalnum() for word in words.bare)
+    count = sum(spoken_words(word) for word in words.bare if word[0].isalnum())
     if count == 0:
         return 0.0
     opener = indexes.openers.at(words, 0)
