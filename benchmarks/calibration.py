@@ -11,9 +11,6 @@ the lowest that any set asks for, in tenths: it turns away at most 3 % of the an
 of each. Each set is measured on its test split by a calibration of all other sets, without those
 that share its queries or tools. data/unanswerable.jsonl has more requests that nothing answers,
 for five sets: they are only measured.
-
-With `--encoder multilingual` it is fitted for that encoder, also on the training queries of
-data/multilingual over the sample's tools, and `--ship` writes it into the encoder's folder.
 """
 
 from __future__ import annotations
@@ -30,9 +27,6 @@ from typing import Any
 import numpy as np
 
 from toolcrib import Crib, Settings
-from toolcrib.build import make_dense
-from toolcrib.encoders.base import DenseEncoder
-from toolcrib.encoders.onnx import MultilingualEncoder
 from toolcrib.evaluation.calibrate import (
     MIN_TRUE_ACCEPTANCE,
     LabelledEvidence,
@@ -58,8 +52,7 @@ FAMILIES = ({"banking77", "banking77-oos"}, {"toollens", "stabletoolbench"})
 """Sets that share queries or tools."""
 
 RESULTS = Path(__file__).resolve().parent / "results" / "calibration.json"
-SAMPLE = Path(__file__).resolve().parents[1] / "data"
-IN_VAIN = SAMPLE / "unanswerable.jsonl"
+IN_VAIN = Path(__file__).resolve().parents[1] / "data" / "unanswerable.jsonl"
 
 
 @dataclass(frozen=True)
@@ -143,29 +136,6 @@ def with_unanswerable(data: DataSet) -> DataSet:
     return replace(data, queries=(*data.queries, *asked))
 
 
-def translated() -> DataSet:
-    """Training queries of the sample in other languages, over its tools."""
-    rows = map(json.loads, (SAMPLE / "queries.jsonl").read_text(encoding="utf-8").splitlines())
-    known = {f"query:{row['id']}": row for row in rows}
-    queries: list[LabelledQuery] = []
-    for path in sorted((SAMPLE / "multilingual").glob("*.jsonl")):
-        for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
-            if row["split"] == "train" and row["id"] in known:
-                own, name = known[row["id"]], f"{path.stem}:{row['id']}"
-                queries.append(
-                    LabelledQuery(
-                        name,
-                        row["text"],
-                        split="train",
-                        relevant=own["relevant"],
-                        answerable=own["answerable"],
-                    )
-                )
-    with Crib.open(":memory:", settings=Settings()) as crib:
-        crib.index_tools(SAMPLE / "registry", f"{SAMPLE}/registry/home_tools.py:TOOLS")
-        return DataSet("multilingual", tuple(crib.list_tools()), tuple(queries))
-
-
 def related(one: str, other: str) -> bool:
     return one == other or {one, other} in FAMILIES
 
@@ -217,52 +187,30 @@ def fitted(chosen: list[Evidence], identity: Mapping[str, Any], *, words: bool) 
     return made.model_copy(update={"threshold": math.floor(10 * min(least)) / 10})
 
 
-def ship(shipped: Calibration, dense: DenseEncoder, *, words: bool) -> None:
-    """Write a calibration into the package, or into the folder of an encoder of its own."""
-    # Curves of single servers are the public sets', not those of a user's servers.
-    shipped = shipped.model_copy(
-        update={"curves": {"": shipped.curves[""]}, "server_thresholds": {}}
-    )
-    folder = dense.folder if isinstance(dense, MultilingualEncoder) else None
-    before = default_calibration()
-    whole = (
-        before.model_copy(update={"lexical": shipped})
-        if words
-        else shipped.model_copy(update={"lexical": None if folder else before.lexical})
-    )
-    target = (folder or Path(calibration.__file__).parent) / calibration.CALIBRATION_FILE
-    target.write_text(whole.model_dump_json(indent=None) + "\n", encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--data", type=Path, nargs="+", required=True)
     parser.add_argument("--ship", action="store_true", help="renew the calibration shipped")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, default=RESULTS)
     parser.add_argument("--words", action="store_true", help="fit and ship that of words alone")
-    parser.add_argument("--encoder", default="bundled")
     options = parser.parse_args()
-    settings = Settings.model_validate({"encoder": {"dense": options.encoder}})
-    dense = make_dense(settings)
     folders = [one for data in options.data for one in sorted(data.iterdir()) if one.is_dir()]
     loaded = [with_unanswerable(load(str(one))) for one in folders]
-    if options.encoder == "multilingual":
-        loaded.append(translated())
     sets = {data.name: with_shots(data, SHOTS, SEED) for data in loaded}
     fitting: dict[str, Evidence] = {}
     testing: dict[str, Evidence] = {}
     for name, data in sets.items():
-        with Crib.open(":memory:", settings=settings) as crib:
+        with Crib.open(":memory:", settings=Settings()) as crib:
             crib.index_tools(data.tools)
             for seed, (split, into) in enumerate((("train", fitting), ("test", testing))):
                 foreign = strangers(sets, name, seed)
                 known = gather(crib, data, foreign, split, words=options.words)
                 if known.answerable:
                     into[name] = known
-        of_fit, of_test = (len(at[name].own) if name in at else 0 for at in (fitting, testing))
-        print(f"{name}: {of_fit} to fit, {of_test} to test")
-    with Crib.open(":memory:", settings=settings) as crib:
-        identity = {**crib.tools.calibration_fingerprint(), "dense": dense.name}
+        of_fit = len(fitting[name].own) if name in fitting else 0
+        print(f"{name}: {of_fit} to fit, {len(testing[name].own)} to test")
+    with Crib.open(":memory:", settings=Settings()) as crib:
+        identity = crib.tools.calibration_fingerprint()
 
     def fit(names: list[str]) -> Calibration:
         chosen = [fitting[name] for name in names]
@@ -279,11 +227,20 @@ def main() -> None:
     shipped = fit(list(fitting))
     print(f"fitted on all: {shipped.figures}, threshold {shipped.threshold}")
     if options.ship:
-        ship(shipped, dense, words=options.words)
-    own = "" if options.encoder == "bundled" else f" --encoder {options.encoder}"
+        target = Path(calibration.__file__).with_name("calibration.json")
+        # Curves of single servers are the public sets', not those of a user's servers.
+        shipped = shipped.model_copy(
+            update={"curves": {"": shipped.curves[""]}, "server_thresholds": {}},
+        )
+        before = default_calibration()
+        whole = (
+            before.model_copy(update={"lexical": shipped})
+            if options.words
+            else shipped.model_copy(update={"lexical": before.lexical})
+        )
+        target.write_text(whole.model_dump_json(indent=None) + "\n", encoding="utf-8")
     result = {
-        "command": "python benchmarks/calibration.py --data DATA/tools DATA/intents OWN --ship"
-        + own,
+        "command": "python benchmarks/calibration.py --data DATA/tools DATA/intents OWN --ship",
         "measure": (
             "a calibration of all other sets, on the test split of each, up to 300 queries; "
             "errors at one unanswerable query in ten"
@@ -291,9 +248,7 @@ def main() -> None:
         "sets": rows,
         "macro": macro,
     }
-    name = f"calibration-{options.encoder}" if own else "calibration"
-    target = options.json or RESULTS.with_stem(name)
-    target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

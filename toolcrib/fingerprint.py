@@ -7,7 +7,7 @@ from dataclasses import asdict
 from toolcrib.encoders.base import DenseEncoder, space_of
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.points import PASSAGE_VERSION, RENDER_VERSION
-from toolcrib.retrieval.calibration import FEATURES_VERSION, differences, encoder_calibration
+from toolcrib.retrieval.calibration import FEATURES_VERSION, differences
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers
 from toolcrib.settings import Settings
@@ -52,8 +52,7 @@ def calibration_fingerprint(
         second = {"name": reranker.name, "weight": settings.rerank.weight}
     return {
         **{key: index[key] for key in ("lexical", "fields")},
-        # A calibration of the encoder's own counts before that of the space that it shares.
-        "dense": dense.name if encoder_calibration(dense) else space_of(dense),
+        "dense": space_of(dense),
         "features": FEATURES_VERSION,
         "fusion": _fusion(settings.fusion),
         "reranker": second,

@@ -22,7 +22,6 @@ from toolcrib.retrieval.assembly import arrange, widen_for_budget
 from toolcrib.retrieval.calibration import (
     CALIBRATION_KEY,
     Calibration,
-    encoder_calibration,
     lexical_calibration,
     load_calibration,
     save_calibration,
@@ -79,7 +78,7 @@ class ToolIndex:
         self._is_signed = False
         self._heads = ExampleHeads(store)
         self._learned = NOTHING_LEARNED
-        self.use_calibration(self.usable_calibration())
+        self.use_calibration(usable_calibration(store, self.calibration_fingerprint()))
 
     # -- tools in ----------------------------------------------------------------------------
 
@@ -307,13 +306,7 @@ class ToolIndex:
         Raises:
             CalibrationError: the index's own calibration is damaged or for other models.
         """
-        shipped = encoder_calibration(self.dense)
-        return load_calibration(self.store, self.calibration_fingerprint(), shipped)
-
-    def usable_calibration(self) -> Calibration | None:
-        """Calibration of the index; one that is damaged or for other models is None, and logged."""
-        shipped = encoder_calibration(self.dense)
-        return usable_calibration(self.store, self.calibration_fingerprint(), shipped)
+        return load_calibration(self.store, self.calibration_fingerprint())
 
     def save_calibration(self, calibration: Calibration | None) -> None:
         """Store a calibration with the index and use it; None restores the shipped calibration.
@@ -323,7 +316,7 @@ class ToolIndex:
         """
         with self._writing:
             save_calibration(self.store, self.calibration_fingerprint(), calibration)
-        self.use_calibration(self.usable_calibration())
+        self.use_calibration(usable_calibration(self.store, self.calibration_fingerprint()))
 
     def use_calibration(self, calibration: Calibration | None) -> None:
         """Use this calibration until the index is closed; None gives no confidence."""
@@ -404,7 +397,7 @@ class ToolIndex:
         """
         self.check()
         self._heads.forget()
-        self.use_calibration(self.usable_calibration())
+        self.use_calibration(usable_calibration(self.store, self.calibration_fingerprint()))
 
     def close(self) -> None:
         """Close the store; a second call does nothing."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -16,11 +15,9 @@ from hypothesis import strategies as st
 
 from tests.retrieval.calibrations import calibration, flat
 from toolcrib import Crib, Settings, ToolSpec, build
-from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
 from toolcrib.errors import CalibrationError
 from toolcrib.indexers.points import layout
 from toolcrib.retrieval.calibration import (
-    CALIBRATION_FILE,
     FEATURES,
     NO_TOOL_SCORE,
     RANKED_COMPETITORS,
@@ -191,20 +188,6 @@ class TestShipped:
         with Crib.open(":memory:", settings=Settings()) as crib:
             assert default_calibration().mismatch(crib.tools.calibration_fingerprint()) == ""
             assert crib.tools.calibration() == default_calibration()
-
-    def test_that_of_an_encoder_counts_before_it(self, tmp_path: Path) -> None:
-        folder = shutil.copytree(MODELS / DEFAULT_MODEL, tmp_path / "model")
-        own = default_calibration().model_copy(update={"threshold": 0.123})
-        (folder / CALIBRATION_FILE).write_text(own.model_dump_json(), encoding="utf-8")
-        settings = Settings.model_validate({"encoder": {"dense": f"bundled:{folder}"}})
-        with Crib.open(":memory:", settings=settings) as crib:
-            found = crib.tools.calibration()
-            assert found is not None
-            assert (found.threshold, found.is_shipped) == (0.123, True)
-            crib.tools.save_calibration(found.model_copy(update={"threshold": 0.2}))
-            kept = crib.tools.calibration()
-        assert kept is not None
-        assert (kept.threshold, kept.is_shipped) == (0.2, False)
 
     def test_it_can_answer_all_that_a_gate_may_ask(self) -> None:
         shipped = default_calibration()

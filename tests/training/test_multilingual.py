@@ -18,7 +18,6 @@ from toolcrib.encoders.base import space_of
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.onnx import BundledEncoder, MultilingualEncoder
 from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
-from toolcrib.retrieval.calibration import default_calibration
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.labels import label_sets
 from toolcrib.router.context.model import identity_of, model_beside, read_context
@@ -241,16 +240,6 @@ class TestShippedModel:
         cues, content = load_cues(), model_beside(shipped)
         assert content is not None
         assert read_context(content, cues).identity == identity_of(label_sets({}), cues, shipped)
-
-    @pytest.mark.usefixtures("shipped")
-    def test_its_calibration_is_its_own(self) -> None:
-        settings = Settings.model_validate({"encoder": {"dense": "multilingual"}})
-        with Crib.open(":memory:", settings=settings) as crib:
-            found, identity = crib.tools.calibration(), crib.tools.calibration_fingerprint()
-        assert found is not None
-        assert found.is_shipped
-        assert found.mismatch(identity) == ""
-        assert default_calibration().mismatch(identity) != ""
 
     def test_it_is_small_and_taught_the_english_encoder(self, shipped: MultilingualEncoder) -> None:
         sizes = [path.stat().st_size for path in shipped.folder.iterdir()]

@@ -42,9 +42,9 @@ from toolcrib.retrieval.calibration import (
     Calibration,
     Figures,
     default_calibration,
-    encoder_calibration,
     lexical_calibration,
     probabilities,
+    usable_calibration,
 )
 from toolcrib.retrieval.hybrid import Evidence
 from toolcrib.retrieval.legs import Head, pack
@@ -690,7 +690,7 @@ def learn(
         progress=lambda done, _: progress(done, total),
     )
     identity = crib.tools.calibration_fingerprint()
-    start = encoder_calibration(crib.tools.dense) or default_calibration()
+    start = default_calibration()
     # A head changes all scores: what was fitted without it is nothing to start from. Nor is the
     # index's own calibration, which may have been fitted on these very queries.
     plain = by_examples and crib.tools.example_head() is None
@@ -713,10 +713,10 @@ def _current_figures(
     made: Calibration,
 ) -> Figures | None:
     """Figures of the calibration in use; a calibration fitted on these queries keeps its own."""
-    current = crib.tools.usable_calibration()
+    current = usable_calibration(crib.tools.store, crib.tools.calibration_fingerprint())
     if current is None or current.data_digest == made.data_digest:
         return current and current.figures
-    by_examples = current.by_examples or current.is_shipped
+    by_examples = current.by_examples or current is default_calibration()
     if (current.head, by_examples) != (made.head, made.by_examples):
         evidence = gather_evidence(crib, queries, head=current.head, by_examples=by_examples)
     return figures_of(current, evidence)

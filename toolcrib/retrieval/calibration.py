@@ -19,8 +19,6 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from toolcrib.encoders.base import DenseEncoder
-from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import CalibrationError
 from toolcrib.numerics import Floats, sigmoid
 from toolcrib.records.codec import in_words
@@ -59,8 +57,7 @@ RANKED_COMPETITORS = 20
 """Candidates that share the softmax; a fixed number, so that the depth of the legs changes none."""
 
 _CLIP = 1e-6
-CALIBRATION_FILE = "calibration.json"
-_DEFAULT = Path(__file__).with_name(CALIBRATION_FILE)
+_DEFAULT = Path(__file__).with_name("calibration.json")
 
 
 def features(scores: Sequence[float], legs: Sequence[LegScores], terms: int) -> Floats:
@@ -223,8 +220,7 @@ class Calibration(BaseModel):
     server; "" is over all servers. `needed`: for each answerable labelled query the least
     probability of a needed tool, ascending, and 0 for a tool that was not found. `head`: the
     classifier whose scores the calibration was fitted on. `by_examples`: the scores contained a
-    head over examples. `lexical`: calibration of answers by the lexical leg alone. `is_shipped`:
-    read from a package, not fitted on the index.
+    head over examples. `lexical`: calibration of answers by the lexical leg alone.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -245,7 +241,6 @@ class Calibration(BaseModel):
     head: Head | None = None
     by_examples: bool = False
     lexical: Calibration | None = None
-    is_shipped: bool = Field(default=False, exclude=True)
 
     def confidence(self, known: Floats, query: Floats) -> float | None:
         """Probability that any tool answers, from `query_features`; None without candidates.
@@ -290,33 +285,15 @@ def read_calibration(fields: Mapping[str, Any], where: str) -> Calibration:
 @cache
 def default_calibration() -> Calibration:
     """Calibration that ships with the package, fitted on public development splits."""
-    return _read_shipped(_DEFAULT)
-
-
-def encoder_calibration(dense: DenseEncoder) -> Calibration | None:
-    """Calibration in an encoder's own folder, fitted as the shipped one; None without one."""
-    if not isinstance(dense, BundledEncoder):
-        return None
-    path = dense.folder / CALIBRATION_FILE
-    return _read_shipped(path) if path.exists() else None
-
-
-@cache
-def _read_shipped(path: Path) -> Calibration:
-    made = Calibration.model_validate_json(path.read_bytes())
-    return made.model_copy(update={"is_shipped": True})
+    return Calibration.model_validate_json(_DEFAULT.read_bytes())
 
 
 CALIBRATION_KEY = "calibration"
 """Key of the calibration in the store's metadata."""
 
 
-def load_calibration(
-    store: Store, identity: Mapping[str, Any], of_encoder: Calibration | None = None
-) -> Calibration | None:
+def load_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration | None:
     """Load the index's own calibration, or else the shipped calibration where it holds.
-
-    `of_encoder`: the calibration in the encoder's folder, which counts in place of the shipped one.
 
     Raises:
         CalibrationError: the own calibration cannot be read, or its models or settings differ
@@ -324,7 +301,7 @@ def load_calibration(
     """
     fields = store.read_meta().get(CALIBRATION_KEY)
     if fields is None:
-        shipped = of_encoder or default_calibration()
+        shipped = default_calibration()
         return None if shipped.mismatch(identity) else shipped
     own = read_calibration(fields, "the calibration of this index")
     _require_match(own, identity)
@@ -344,12 +321,10 @@ def lexical_calibration(own: Calibration | None, identity: Mapping[str, Any]) ->
     return shipped.lexical
 
 
-def usable_calibration(
-    store: Store, identity: Mapping[str, Any], of_encoder: Calibration | None = None
-) -> Calibration | None:
+def usable_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration | None:
     """Load as `load_calibration`; an error becomes a warning and None."""
     try:
-        return load_calibration(store, identity, of_encoder)
+        return load_calibration(store, identity)
     except CalibrationError as error:
         logger.warning("%s; answers have no confidence until then", error)
         return None

@@ -21,6 +21,7 @@ from toolcrib.records import FindResult, ToolHit, Verdict
 from toolcrib.retrieval.calibration import (
     AcceptanceCurve,
     Calibration,
+    default_calibration,
 )
 from toolcrib.retrieval.examples import ExampleHeads
 from toolcrib.retrieval.legs import Head
@@ -234,7 +235,7 @@ class Assessor:
     @property
     def is_shipped(self) -> bool:
         """True for the shipped calibration, which was not fitted on this index."""
-        return self._calibration is not None and self._calibration.is_shipped
+        return self._calibration is default_calibration()
 
     @property
     def by_examples(self) -> bool:
