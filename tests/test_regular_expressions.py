@@ -47,6 +47,7 @@ MADE_OF_DATA = {
     "toolcrib.guidance.classifiers",
     "toolcrib.indexers.audit.audit",
     "toolcrib.indexers.audit.rules",
+    "toolcrib.router.context.pii",
     "toolcrib.router.probes",
     "toolcrib.router.recovery",
 }

@@ -88,7 +88,7 @@ def test_every_metric_and_label_that_is_looked_at_is_told(told):
 
 def test_every_metric_of_the_service_is_on_the_dashboard_and_explained(told):
     shown = " ".join(EXPRESSIONS[panel["title"]] for panel in PANELS)
-    explained = (DEPLOY.parent / "docs" / "how-to" / "operate.md").read_text("utf-8")
+    explained = (DEPLOY.parent / "docs" / "how-to" / "watch.md").read_text("utf-8")
     base = {re.sub(r"_(bucket|sum|count|total|created)$", "", n) for n in told if "toolcrib" in n}
     assert {name for name in base if name not in shown} == set()
     assert {name for name in base if f"| `{name}" not in explained} == set()

@@ -13,6 +13,7 @@ import faulthandler
 import json
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -223,11 +224,21 @@ def serve(memory_bytes: int) -> None:
         while True:
             request = json.loads(_receive(receiving))
             content = _receive(receiving)
-            # If the requester is gone, nothing else ends this; needs no interpreter lock.
-            faulthandler.dump_traceback_later(request.pop("timeout_s") + 1, exit=True)
+            _end_after(request.pop("timeout_s") + 1)
             answer = _answer(content, request, memory_bytes)
-            faulthandler.cancel_dump_traceback_later()
+            _end_after(0)
             _send(sending, json.dumps(answer).encode())
+
+
+def _end_after(seconds: float) -> None:
+    """End this process then, whatever it does: its requester may be gone. 0 takes that back."""
+    if sys.platform != "win32":  # by no thread, whose stack would count as memory
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+    elif seconds:
+        faulthandler.dump_traceback_later(seconds, exit=True)
+    else:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _answer(content: bytes, request: dict[str, Any], memory_bytes: int) -> dict[str, Any]:
