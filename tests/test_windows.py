@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +12,6 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
-from toolcrib import serve
-from toolcrib.errors import SettingsError
 from toolcrib.store import folder
 
 WITHOUT_POSIX = """
@@ -49,13 +46,6 @@ def test_no_module_needs_what_windows_lacks():
     )
     assert done.stderr == ""
     assert done.returncode == 0
-
-
-def test_several_processes_are_refused_where_they_cannot_share_connections(monkeypatch, tmp_path):
-    monkeypatch.delattr(socket, "send_fds")
-    work = serve._Work(None, str(tmp_path), asks_for_keys=False)
-    with socket.socket() as listening, pytest.raises(SettingsError, match="--workers"):
-        serve._serve_by_several(work, listening, 2, lambda: None)
 
 
 def test_files_are_flushed_by_a_handle_that_may_write_and_folders_are_not_opened(

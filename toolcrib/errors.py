@@ -36,7 +36,6 @@ ToolcribError
 └── StoreError               (RuntimeError)  the store cannot do what was asked
     ├── StoreLockedError                     another process holds the folder
     ├── StoreUnavailableError                the server does not answer
-    │   └── ReplicaError                     only the process that owns the store can do it
     ├── StoreDamagedError                    the folder cannot be read
     ├── StoreWriteError                      disk full, or read-only
     ├── StoreReadOnlyError                   the server's key may not write
@@ -70,7 +69,6 @@ __all__ = [
     "QuestionError",
     "QuestionRenderError",
     "RateLimitedError",
-    "ReplicaError",
     "ServiceError",
     "ServiceUnavailableError",
     "SettingsError",
@@ -312,10 +310,6 @@ class StoreLockedError(StoreError):
 
 class StoreUnavailableError(StoreError):
     """The server does not answer; nothing was half done."""
-
-
-class ReplicaError(StoreUnavailableError):
-    """A process that only has replicas cannot do this; the one that owns the store can."""
 
 
 class StoreDamagedError(StoreError):

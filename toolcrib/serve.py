@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
-import signal
-import socket
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, replace
-from errno import ECONNREFUSED
+from contextlib import ExitStack, closing
 from functools import partial
-from multiprocessing import parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -43,21 +33,13 @@ from toolcrib.indexers.readers.mcp_config import ToolFilter
 from toolcrib.problems import exit_code
 from toolcrib.records import Sensitivity
 from toolcrib.settings import ProfileSettings, Settings, load_settings
-from toolcrib.store.folder import REPLICAS_FOLDER, folders_opened_by
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
     from starlette.applications import Starlette
 
-    from toolcrib.telemetry import Metrics
-    from toolcrib.tenants import Revisions, Tenants
+    from toolcrib.tenants import Tenants
 
 __all__ = ["gateway", "gateway_app", "serve"]
-
-FOLDER_PREFIX = "toolcrib-serve-"
-LIVE_SOCKET = "held.sock"
-"""Socket that accepts connections while the folder is in use."""
 
 
 def serve(
@@ -70,12 +52,6 @@ def serve(
         typer.Option(min=0, max=65_535, help="Default: service.port; 0: any that is free."),
     ] = None,
     store: StoreOption = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Processes that answer (experimental); default: service.processes."
-        ),
-    ] = None,
     insecure_local: Annotated[
         bool, typer.Option("--insecure-local", help="No keys; on a loopback address only.")
     ] = False,
@@ -94,174 +70,19 @@ def serve(
     else:
         _require_key(location, settings)
     wanted = settings.service.port if port is None else port
-    processes = workers or settings.service.processes
     with closing(server.bind(address, wanted)) as listening:
         ready = partial(_say, server.url_of(listening), location, json=json)
-        if processes > 1:
-            _serve_by_several(
-                _Work(context.obj, location, not insecure_local), listening, processes, ready
-            )
-            return
         with _open(location, settings) as opened:
             app = _app(opened, settings, asks_for_keys=not insecure_local)
-            server.serve(app, [listening], ready)
+            server.serve(app, listening, ready)
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """Work of each of several processes.
-
-    `folder` is where their sockets are, `replicas` where their replicas are; by `token` they know
-    each other.
-    """
-
-    file: Path | None
-    location: str
-    asks_for_keys: bool
-    folder: str = ""
-    replicas: str = ""
-    token: str = ""
-
-
-def _serve_by_several(
-    work: _Work, listening: socket.socket, processes: int, ready: Callable[[], None]
-) -> None:
-    """Answer as the one of several processes that owns the store, and starts the others."""
-    from toolcrib.http import server
-    from toolcrib.http.processes import OWNER, Dispatcher, Processes, SharedMetrics, bind_path
-
-    if not hasattr(socket, "send_fds"):
-        raise SettingsError("this system cannot share connections: leave --workers at 1")
-    if work.location == build.MEMORY:
-        raise SettingsError("a store in memory is one process's: name a folder or a Qdrant server")
-    settings = load_settings(work.file)
-    # Until the server takes it: what was made by then is removed.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX))
-        stack.enter_context(closing(_hold_folder(Path(folder))))
-        _sweep(Path(folder).parent)
-        work = replace(work, folder=folder, replicas=folder, token=secrets.token_hex(16))
-        publisher = None
-        if not build.is_url(work.location):
-            from toolcrib.store.replication import Publisher
-
-            replicas = _replicas_folder(Path(work.location), Path(folder))
-            stack.callback(shutil.rmtree, replicas, ignore_errors=True)
-            work = replace(work, replicas=str(replicas))
-            publisher = Publisher(replicas)
-            stack.enter_context(folders_opened_by(publisher.open))
-        opened = stack.enter_context(_open(work.location, settings, publisher))
-        metrics = SharedMetrics(Path(folder), work.token)
-        app = _app(opened, settings, asks_for_keys=work.asks_for_keys, metrics=metrics)
-        own = stack.enter_context(closing(bind_path(Path(folder) / OWNER)))
-        source = Dispatcher(listening)
-        others = Processes(
-            processes - 1, _serve_beside, (work,), app.state.service, source, publisher
-        )
-        stack.callback(others.close)
-        server.serve(app, [own], ready, source)
-
-
-def _replicas_folder(store: Path, folder: Path) -> Path:
-    """Make a folder of replicas in that of the store; return `folder` if nothing is written there.
-
-    It has the name of `folder`; those whose namesake is gone belonged to killed processes.
-    """
-    place = store / REPLICAS_FOLDER
-    try:
-        (place / folder.name).mkdir(parents=True)
-    except OSError:
-        return folder
-    for other in place.iterdir():
-        if not (folder.parent / other.name).exists():
-            shutil.rmtree(other, ignore_errors=True)
-    return place / folder.name
-
-
-def _hold_folder(folder: Path) -> socket.socket:
-    """A socket that listens in a folder for as long as this process lives."""
-    from toolcrib.http.processes import bind_path
-
-    held = bind_path(folder / f".{LIVE_SOCKET}")
-    held.listen()
-    # Nobody finds it before it listens.
-    (folder / f".{LIVE_SOCKET}").rename(folder / LIVE_SOCKET)
-    return held
-
-
-def _sweep(place: Path) -> None:
-    """Remove the folders of those that were killed, and could not."""
-    for folder in place.glob(f"{FOLDER_PREFIX}*"):
-        with suppress(OSError), closing(socket.socket(socket.AF_UNIX)) as asking:
-            asking.settimeout(1)
-            if asking.connect_ex(str(folder / LIVE_SOCKET)) == ECONNREFUSED:
-                shutil.rmtree(folder)
-
-
-def _serve_beside(number: int, connection: Connection, channel: socket.socket, work: _Work) -> None:
-    """Answer as one of several processes that does not own the store; until the owner ends."""
-    # The owner hears of a Ctrl-C, and tells.
-    os.setpgrp()
-    try:
-        _answer_beside(number, connection, channel, work)
-    except ToolcribError as error:
-        err.print(f"worker {number}: {escape(str(error))}")
-        sys.exit(exit_code(error))
-    finally:
-        owner = parent_process()
-        if owner is not None and not owner.is_alive():
-            # It was killed, and could not clean up.
-            for each in (work.folder, work.replicas):
-                shutil.rmtree(each, ignore_errors=True)
-
-
-def _answer_beside(
-    number: int, connection: Connection, channel: socket.socket, work: _Work
-) -> None:
-    from toolcrib.http import server
-    from toolcrib.http.processes import READY, Forwarder, Receiver, bind_path
-
-    settings, folder = load_settings(work.file), Path(work.folder)
-    with ExitStack() as stack:
-        follow: Callable[[], object] = partial(connection.poll, None)
-        replicas = None
-        if not build.is_url(work.location):
-            from toolcrib.store.replication import Replicas
-
-            replicas = Replicas(connection)
-            stack.enter_context(folders_opened_by(replicas.open))
-            follow = replicas.follow
-
-        def follow_to_the_end() -> None:
-            try:
-                follow()
-            except (ToolcribError, OSError) as error:
-                err.print(f"worker {number} starts again: {escape(str(error))}")
-            finally:
-                # Also where a write failed: what it searches is no longer what the others have.
-                os.kill(os.getpid(), signal.SIGTERM)
-
-        threading.Thread(target=follow_to_the_end, name="toolcrib-follow", daemon=True).start()
-        opened = stack.enter_context(_open(work.location, settings, replicas))
-        app = _app(opened, settings, asks_for_keys=work.asks_for_keys)
-        app.add_middleware(Forwarder, folder=folder, token=work.token)
-        own = stack.enter_context(closing(bind_path(folder / f"worker{number}.sock")))
-        ready = partial(connection.send_bytes, READY)
-        server.serve(app, [own], ready, Receiver(channel))
-
-
-def _open(location: str, settings: Settings, revisions: Revisions | None = None) -> Tenants:
+def _open(location: str, settings: Settings) -> Tenants:
     """All namespaces of a location, ready to answer."""
     from toolcrib.tenants import Tenants
 
     with index_progress() as progress, ExitStack() as undo:
-        opened = Tenants.open(
-            location,
-            settings=settings,
-            progress=progress,
-            revisions=revisions,
-        )
+        opened = Tenants.open(location, settings=settings, progress=progress)
         undo.enter_context(opened)
         # Models load, and what the settings name is fitted, before anybody waits for it.
         opened.crib().turns.warm_up()
@@ -269,21 +90,13 @@ def _open(location: str, settings: Settings, revisions: Revisions | None = None)
     return opened
 
 
-def _app(
-    namespaces: Tenants,
-    settings: Settings,
-    *,
-    asks_for_keys: bool,
-    metrics: Metrics | None = None,
-) -> Starlette:
+def _app(namespaces: Tenants, settings: Settings, *, asks_for_keys: bool) -> Starlette:
     from toolcrib.access.keys import KeyRing
     from toolcrib.access.tokens import callers_of
     from toolcrib.http import Anyone, make_app
     from toolcrib.telemetry import Telemetry, log_everything
 
     telemetry = Telemetry.of(settings.service)
-    if metrics is not None:
-        telemetry = replace(telemetry, metrics=metrics)
     log_everything(telemetry.logs)
     ring = KeyRing(namespaces.records_db)
     callers = callers_of(ring, settings.tokens) if asks_for_keys else Anyone()

@@ -208,11 +208,11 @@ class DocumentSettings(_Section):
 class ServiceSettings(_Section):
     """Service of `toolcrib serve`.
 
-    The service runs `processes`, each with `workers` threads that search. At most `concurrent`
-    requests run or wait at once, further requests are refused; each has `timeout_s`. A namespace
-    may use a `share` of the requests and bytes that other namespaces leave, and a key the same
-    share of its namespace's. A body has `body_s` to arrive, and more with every byte received.
-    `rate` limits the requests of a key in each process, as `LIMIT/second`, `/minute` or `/hour`.
+    `workers` threads search. At most `concurrent` requests run or wait at once, further
+    requests are refused; each has `timeout_s`. A namespace may use a `share` of the requests
+    and bytes that other namespaces leave, and a key the same share of its namespace's. A body
+    has `body_s` to arrive, and more with every byte received. `rate` limits the requests of a
+    key in each process, as `LIMIT/second`, `/minute` or `/hour`.
     `drain_s`: time for running requests when the service stops. Decisions are kept for
     `keep_days`. `approve_own`: a key may approve tools that it sent itself, for single users.
     `trace_text`: user's words in traces. `reports`: folder of evaluation reports for the console.
@@ -223,7 +223,6 @@ class ServiceSettings(_Section):
     port: int = Field(default=8642, ge=0, le=65_535)
     concurrent: int = Field(default=64, ge=1)
     workers: int = Field(default=2, ge=1)
-    processes: int = Field(default=1, ge=1)
     share: float = Field(default=0.75, gt=0, le=1)
     timeout_s: float = Field(default=10.0, gt=0)
     body_s: float = Field(default=5.0, gt=0)

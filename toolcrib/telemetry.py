@@ -6,7 +6,6 @@ They hold no words of a user, unless the settings allow them in traces.
 from __future__ import annotations
 
 import logging
-import operator
 import os
 import sys
 import time
@@ -15,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from types import SimpleNamespace
 from typing import Any, BinaryIO, Literal
 
 from pydantic_core import to_json
@@ -145,32 +143,6 @@ class Metrics(MetricsRegistry):
         self._tokens(*of, "input").inc(usage.input_tokens)
         self._tokens(*of, "output").inc(usage.output_tokens)
         self._cost(*of).inc(usage.cost or 0.0)
-
-
-SHARED_METRICS = ("toolcrib_tools", "process_start_time_seconds", "process_max_fds", "_created")
-"""Endings of names whose values are not summed over processes: the maximum stands for all."""
-
-
-def merge_metrics(texts: Sequence[bytes]) -> bytes:
-    """Merge the metrics of several processes, in Prometheus' text format."""
-    library = import_extra("prometheus_client", FEATURE, EXTRA)
-    parser = import_extra("prometheus_client.parser", FEATURE, EXTRA)
-    families: dict[str, Any] = {}
-    samples: dict[str, dict[tuple[Any, ...], Any]] = {}
-    for text in texts:
-        for family in parser.text_string_to_metric_families(text.decode()):
-            families.setdefault(family.name, family)
-            known = samples.setdefault(family.name, {})
-            for sample in family.samples:
-                key = sample.name, *sample.labels.items()
-                value = sample.value
-                if before := known.get(key):
-                    together = max if sample.name.endswith(SHARED_METRICS) else operator.add
-                    value = together(before.value, value)
-                known[key] = sample._replace(value=value)
-    for name, family in families.items():
-        family.samples = list(samples[name].values())
-    return library.generate_latest(SimpleNamespace(collect=families.values))
 
 
 class _Family:

@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from toolcrib import build
 from toolcrib.crib import Crib
@@ -45,29 +45,22 @@ STALE_AFTER_S = 1.0
 """Longest time after which a process sees another process's write."""
 
 
-class Revisions(Protocol):
-    """Revision of each namespace, changed by every write, by which processes notice writes."""
-
-    def revision(self, namespace: str) -> str | None:
-        """Revision after the last write; None before the first."""
-        ...
-
-    def revise(self, namespace: str) -> str:
-        """Give a namespace another revision after a write, and return it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class _StoredRevisions(Revisions):
-    """Revisions in the records database of a server, which orders writes."""
+class Revisions:
+    """Revision of each namespace, changed by every write, by which processes notice writes.
+
+    It is in the records database of a server, which orders writes.
+    """
 
     records_db: RecordsDb
 
     def revision(self, namespace: str) -> str | None:
+        """Revision after the last write; None before the first."""
         entry = self.records_db.get(REVISION_TABLE, namespace)
         return entry.body["revision"] if entry else None
 
     def revise(self, namespace: str) -> str:
+        """Give a namespace another revision after a write, and return it."""
         revision = uuid.uuid4().hex
         self.records_db.put(REVISION_TABLE, DbRow(namespace, time.time(), {"revision": revision}))
         return revision
@@ -115,11 +108,8 @@ class Tenants:
         *,
         settings: Settings | None = None,
         progress: Listener | None = None,
-        revisions: Revisions | None = None,
     ) -> Self:
-        """Open a location as `Crib.open`, for all namespaces.
-
-        A folder has one process, unless several share `revisions`.
+        """Open a location as `Crib.open`, for all namespaces; a folder has one process.
 
         Raises:
             StoreError: as `Crib.open`.
@@ -131,8 +121,7 @@ class Tenants:
         with ExitStack() as undo:
             undo.callback(records_db.close)
             reranker = load_reranker(build.make_reranker(settings), settings.rerank)
-            if build.is_url(where):
-                revisions = _StoredRevisions(records_db)
+            revisions = Revisions(records_db) if build.is_url(where) else None
             opened = cls(where, settings, dense, reranker, records_db, revisions=revisions)
             opened._open_default(progress)
             undo.pop_all()
@@ -386,4 +375,4 @@ def announce(location: str, settings: Settings, namespaces: Iterable[str]) -> No
         return
     with closing(build.open_records_db(location, settings)) as records_db:
         for name in namespaces:
-            _StoredRevisions(records_db).revise(name)
+            Revisions(records_db).revise(name)

@@ -225,8 +225,7 @@ class _Admission:
             if context.route == UNMATCHED:
                 # Refused before routing, but its address may be known.
                 context.route = template_of(self._routes, scope) or UNMATCHED
-            if not context.is_elsewhere:
-                self._state.telemetry.record(context)
+            self._state.telemetry.record(context)
 
     async def _guarded(
         self, scope: Scope, receive: Receive, send: Send, context: RequestContext

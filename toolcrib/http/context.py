@@ -38,15 +38,13 @@ class RequestContext(RequestSummary):
     """A request, with the facts for metrics, traces and logs.
 
     `caller` and `namespace` are known once it is admitted. Once `is_over`, nobody waits for its
-    work. `meter` adds up the usage of language models. `is_elsewhere`: the process that owns the
-    store must answer it.
+    work. `meter` adds up the usage of language models.
     """
 
     state: ServiceState = field(kw_only=True)
     caller: Caller = ANYONE
     deadline: asyncio.Timeout | None = None
     is_over: bool = False
-    is_elsewhere: bool = False
     meter: UsageMeter = field(default_factory=UsageMeter)
 
     @classmethod

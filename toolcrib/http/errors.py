@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolcrib.errors import QueryError, ReplicaError, UnauthenticatedError
+from toolcrib.errors import QueryError, UnauthenticatedError
 from toolcrib.http.context import context_of
 from toolcrib.problems import problem_of, public_text, retry_after, slug_of
 from toolcrib.records.codec import UNLESS_NONE, dump
@@ -107,7 +107,6 @@ def problem_response(error: Exception, request_id: str, challenge: str = "") -> 
 async def on_error(request: Request, error: Exception) -> Response:
     """Answer an error that an endpoint raised, and log it."""
     context = context_of(request.scope)
-    context.is_elsewhere = isinstance(error, ReplicaError)
     context.state.telemetry.log_fault(context.request_id, error)
     return problem_response(error, context.request_id)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -86,14 +86,12 @@ def url_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def make_server(
-    app: Starlette, ready: Callable[[], None] = lambda: None, source: Acceptor | None = None
-) -> uvicorn.Server:
+def make_server(app: Starlette, ready: Callable[[], None] = lambda: None) -> uvicorn.Server:
     """A server whose `run([socket])` answers on that socket until a signal ends it.
 
-    `ready` is called once the server can be reached, and stopped. It answers on the connections
-    of `source` too. After the first SIGTERM or SIGINT no request is admitted, and requests under
-    way are finished within `service.drain_s`; a second signal does not wait for them.
+    `ready` is called once the server can be reached, and stopped. After the first SIGTERM or SIGINT
+    no request is admitted, and requests under way are finished within `service.drain_s`; a second
+    signal does not wait for them.
     """
     head_s = app.state.service.settings.service.timeout_s
     config = uvicorn.Config(
@@ -110,81 +108,32 @@ def make_server(
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=LAST_ANSWERS_S,
     )
-    return _Server(config, app.state.service, ready, source)
+    return _Server(config, app.state.service, ready)
 
 
-def serve(
-    app: Starlette,
-    listening: list[socket.socket],
-    ready: Callable[[], None],
-    source: Acceptor | None = None,
-) -> None:
-    """Run a server (`make_server`) on sockets until a signal ends it."""
+def serve(app: Starlette, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """Run a server (`make_server`) on a socket until a signal ends it."""
     # Objects loaded by now live until the end: exclude them from garbage collection.
     gc.collect()
     gc.freeze()
-    make_server(app, ready, source).run(listening)
-
-
-class Acceptor(Protocol):
-    """Source of connections that another socket accepted."""
-
-    def start(self, take: Callable[[socket.socket], None]) -> None:
-        """Pass each connection to `take`, in the running event loop."""
-        ...
-
-    def drain(self) -> None:
-        """Prepare for the end; called repeatedly while the server drains."""
-        ...
-
-    def stop(self) -> None:
-        """Pass no more connections."""
-        ...
+    make_server(app, ready).run([listening])
 
 
 class _Server(uvicorn.Server):
     """A server that drains its requests before it ends."""
 
     def __init__(
-        self,
-        config: uvicorn.Config,
-        state: ServiceState,
-        ready: Callable[[], None],
-        source: Acceptor | None,
+        self, config: uvicorn.Config, state: ServiceState, ready: Callable[[], None]
     ) -> None:
         super().__init__(config)
         self._state = state
         self._ready = ready
-        self._source = source
-        self._beginning: set[asyncio.Task[Any]] = set()
         self._until: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and call `ready`."""
         await super().startup(sockets)
-        if self._source is not None:
-            self._source.start(self._take)
         self._ready()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop the source, then uvicorn."""
-        if self._source is not None:
-            self._source.stop()
-        await super().shutdown(sockets)
-
-    def _take(self, connection: socket.socket) -> None:
-        """Serve a connection that was accepted elsewhere."""
-
-        def protocol() -> asyncio.Protocol:
-            kind: Any = self.config.http_protocol_class
-            return kind(
-                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-            )
-
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(loop.connect_accepted_socket(protocol, connection))
-        self._beginning.add(task)
-        task.add_done_callback(self._beginning.discard)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Drain at the first signal, stop at the second, drop connections at the third."""
@@ -198,8 +147,6 @@ class _Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """True when it is time to end; called ten times a second."""
-        if self._until is not None and self._source is not None:
-            self._source.drain()
         is_late = self._until is not None and time.monotonic() > self._until
         if is_late or (self._until is not None and not self._state.is_busy):
             self.should_exit = True

@@ -16,8 +16,8 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -49,10 +49,7 @@ UNLOCKED_FOLDER_S = 60
 LOGINS_FOLDER = "logins"
 """Folder of the gateway's logins at servers."""
 
-REPLICAS_FOLDER = "replicas"
-"""Folder of the replicas that several serving processes search."""
-
-NEIGHBOUR_NAMES = re.compile(rf"library|tenants|{LOGINS_FOLDER}|{REPLICAS_FOLDER}|ledger\.db.*")
+NEIGHBOUR_NAMES = re.compile(rf"library|tenants|{LOGINS_FOLDER}|ledger\.db.*")
 """Names beside a store of tools that may exist before the store."""
 
 
@@ -469,22 +466,8 @@ class LazyStore:
                 self._store.close()
 
 
-_opener: Callable[..., Store] | None = None
-
-
 def open_folder(path: Path, layout: Layout, *, survives_power_cut: bool) -> Store:
-    """Open the store in a folder: embedded, or by the opener of `folders_opened_by`."""
+    """Open the embedded store in a folder."""
     from toolcrib.store.qdrant_edge import EdgeStore
 
-    return (_opener or EdgeStore.open)(path, layout, survives_power_cut=survives_power_cut)
-
-
-@contextmanager
-def folders_opened_by(opener: Callable[..., Store]) -> Generator[None]:
-    """Make all threads open folders by `opener`, which has the parameters of `open_folder`."""
-    global _opener  # noqa: PLW0603 -- later openers must use the same function
-    _opener = opener
-    try:
-        yield
-    finally:
-        _opener = None
+    return EdgeStore.open(path, layout, survives_power_cut=survives_power_cut)
