@@ -29,7 +29,6 @@ from toolcrib.cli.output import err, out, print_either, print_json
 from toolcrib.cli.progress import index_progress
 from toolcrib.errors import SettingsError, ToolcribError
 from toolcrib.extras import import_extra
-from toolcrib.indexers.readers.mcp_config import ToolFilter
 from toolcrib.problems import exit_code
 from toolcrib.records import Sensitivity
 from toolcrib.settings import ProfileSettings, Settings, load_settings
@@ -176,6 +175,7 @@ def gateway(
     Standard output belongs to the protocol; whatever there is to say goes to standard error.
     """
     import_extra("fastmcp", "the gateway", "gateway")
+    from toolcrib.gateway.config import profile_filter
     from toolcrib.gateway.gateway import GatewayOptions
     from toolcrib.gateway.serve import ServeOptions, serve_gateway, stderr_reporter
 
@@ -190,7 +190,7 @@ def gateway(
             store=store,
             lock=lock,
             servers=tuple(server or part.servers),
-            tools=ToolFilter((part.include,) if part.include else (), part.exclude),
+            tools=profile_filter(part),
             strict=strict,
         )
         options = GatewayOptions(

@@ -9,12 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, cast
 
 from toolcrib.records.codec import adapter, as_json, is_object
 from toolcrib.records.history import GatewayActivity, GatewayCall, GatewayServer
 from toolcrib.router.context.pii import SECRET_NAME, without_secrets
+from toolcrib.router.decision_log import iso_time
 from toolcrib.router.decision_log_db import WriteBehind
 from toolcrib.store.records_db import DbRow, RecordsDb
 
@@ -52,7 +52,7 @@ class ActivityLog:
         """Record a call; dropped where the database does not keep up."""
         at = self._now()
         row_id = f"{time.time_ns():019}-{secrets.token_hex(4)}"
-        self._queue.add(DbRow(row_id, at, as_json(replace(call, at=_iso(at)))))
+        self._queue.add(DbRow(row_id, at, as_json(replace(call, at=iso_time(at)))))
 
     def write_state(self, servers: Sequence[GatewayServer]) -> None:
         """Write the state of the servers, which counts for `MAX_STATE_AGE_S`.
@@ -174,7 +174,3 @@ def _without_named(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
         return [_without_named(each, name) for each in value]  # pyright: ignore[reportUnknownVariableType]
     return "***" if SECRET_NAME.search(name) else value
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")

@@ -23,7 +23,7 @@ from toolcrib.access.keys import Grant, KeyRing, within
 from toolcrib.access.tokens import KeysAndTokens
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import ServiceError, ServiceUnavailableError, StoreError
-from toolcrib.indexers.readers.mcp_config import fits_any
+from toolcrib.gateway.config import profile_filter
 from toolcrib.records import Scope
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import ProfileSettings
@@ -190,9 +190,7 @@ def profile_of(token: AccessToken | None) -> ProfileSettings:
 
 def has_tool(token: AccessToken | None, tool_id: str) -> bool:
     """True unless the profile of a key leaves a tool out, by id."""
-    profile = profile_of(token)
-    is_in = not profile.include or fits_any(tool_id, profile.include)
-    return is_in and not fits_any(tool_id, profile.exclude)
+    return profile_filter(profile_of(token)).allows(tool_id)
 
 
 def granted_scope(token: AccessToken | None, scope: Scope) -> Scope:

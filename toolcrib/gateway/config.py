@@ -21,8 +21,14 @@ from toolcrib.indexers.readers.mcp_config import (
 )
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import faults, is_object
+from toolcrib.settings import ProfileSettings
 
 ALL_TOOLS = ToolFilter()
+
+
+def profile_filter(profile: ProfileSettings) -> ToolFilter:
+    """Filter of ids that a profile stands for."""
+    return ToolFilter((profile.include,) if profile.include else (), profile.exclude)
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, A
     ]
     known = {
         **made,
-        "at": _iso(at),
+        "at": iso_time(at),
         "context": {**made["context"], "entities": [each["type"] for each in entities]},
         "tools": {**made["tools"], "items": items},
         "signals": _without_quotes(decision, _signals(decision)),
@@ -179,14 +179,14 @@ def feedback_record(
 ) -> dict[str, Any]:
     """Record of feedback on a decision at `at` (Unix time); the note only with `text`."""
     given = feedback.model_dump(exclude=None if text else {"note"})
-    return as_json(FeedbackRecord(decision_id, _iso(at), **given))
+    return as_json(FeedbackRecord(decision_id, iso_time(at), **given))
 
 
 def outcome_record(
     decision_id: str, tool: str, outcome: Outcome, *, at: float, took_ms: float | None = None
 ) -> dict[str, Any]:
     """Record of the outcome of a call of a tool, by its id, at `at` (Unix time)."""
-    return as_json(OutcomeRecord(decision_id, _iso(at), tool, outcome, took_ms))
+    return as_json(OutcomeRecord(decision_id, iso_time(at), tool, outcome, took_ms))
 
 
 def _text_fields(decision: Decision, made: dict[str, Any]) -> dict[str, Any]:
@@ -230,7 +230,8 @@ def _without_quotes(decision: Decision, signals: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(filter(None, blanked)))
 
 
-def _iso(at: float) -> str:
+def iso_time(at: float) -> str:
+    """Time of a record in seconds, as text that sorts as times do."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 

@@ -519,19 +519,6 @@ class EdgeStore(Store):
                 if self._on_close is not None:
                     self._on_close()
 
-    def copy_to(self, folder: Path) -> None:
-        """Copy all that is stored into a new folder, where another process can open it.
-
-        Raises:
-            StoreWriteError: the new folder cannot be written to.
-        """
-        with self._writing, guard(self._path):
-            self._open_shard().flush()
-            folder.mkdir(parents=True, exist_ok=True)
-            require_space(folder, MIN_FREE_BYTES + allocated(self._generation))
-            copy_sparsely(self._generation, folder / self._generation.name)
-            Generations(folder).make_current(folder / self._generation.name)
-
     def _end_generation(self, points: int) -> None:
         """Flush names and write checksums of a closed shard."""
         if self._copy is not None:
