@@ -8,8 +8,10 @@ import pytest
 
 from tests.router.conftest import free_of_models
 from toolcrib import Crib, ToolSpec
+from toolcrib.access import quarantine as quarantine_module
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.errors import ToolChangedError, UnknownToolError
+from toolcrib.indexers.audit import audit, audit_all, blocks
 from toolcrib.records import Enrichment
 from toolcrib.records.codec import as_json
 from toolcrib.records.tools import Skill
@@ -197,3 +199,49 @@ def test_a_server_is_remembered_as_it_was_first_met(quarantine):
     quarantine.keep_first_digests("mail", [CLEAN])
     assert quarantine.first_digests("mail") == {CLEAN.id: CLEAN.digest}
     assert quarantine.first_digests("sums") is None
+
+
+# -- audits that are remembered --------------------------------------------------------------------
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """Ids of the tools whose texts were audited."""
+    ids = []
+
+    def watched(spec):
+        ids.append(spec.id)
+        return audit(spec)
+
+    monkeypatch.setattr(quarantine_module, "audit", watched)
+    return ids
+
+
+def test_a_tool_that_was_audited_is_not_read_again_and_has_the_same_findings(
+    quarantine, records_db, read
+):
+    first = quarantine.audit([CLEAN, POISONED])
+    again = Quarantine(records_db, "acme").audit([CLEAN, POISONED])
+    assert again == first == audit_all([CLEAN, POISONED])
+    assert sorted(read) == sorted([CLEAN.id, POISONED.id])
+
+
+def test_a_tool_that_changed_is_audited_anew(quarantine, read):
+    quarantine.audit([CLEAN])
+    changed = CLEAN.model_copy(update={"description": POISONED.description})
+    assert blocks(quarantine.audit([changed]))
+    assert read == [CLEAN.id] * 2
+
+
+def test_other_rules_audit_everything_anew(quarantine, read, monkeypatch):
+    quarantine.audit([CLEAN])
+    monkeypatch.setattr(quarantine_module, "audit_identity", lambda: "other rules")
+    quarantine.audit([CLEAN])
+    assert read == [CLEAN.id] * 2
+
+
+def test_what_tools_are_beside_is_compared_every_time(quarantine):
+    copy = CLEAN.model_copy(update={"id": "evil/" + CLEAN.name, "server": "evil"})
+    quarantine.audit([CLEAN])
+    quarantine.audit([copy])
+    assert quarantine.audit([CLEAN, copy]) == audit_all([CLEAN, copy]) != []

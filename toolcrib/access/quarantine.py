@@ -12,7 +12,7 @@ from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.errors import SourceError, StoreWriteError, ToolChangedError, UnknownToolError
-from toolcrib.indexers.audit import audit_all, blocks
+from toolcrib.indexers.audit import audit, audit_all, audit_identity, blocks
 from toolcrib.indexers.sync import Entry
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import adapter, as_json, in_words
@@ -20,6 +20,7 @@ from toolcrib.records.reports import Finding, Held
 from toolcrib.store.folder import write_atomically
 from toolcrib.store.records_db import DbRow, RecordsDb
 
+_FINDINGS = adapter(list[Finding])
 _DANGEROUS = "its text is dangerous to a model"
 
 
@@ -38,6 +39,7 @@ class Quarantine:
         self._approved = f"approved/{namespace}"
         self._met = f"met/{namespace}"
         self._locked = f"locked/{namespace}"
+        self._audited = f"audited/{namespace}"
         self._now = now
 
     def screen(
@@ -73,6 +75,34 @@ class Quarantine:
                     self.hold(spec, _DANGEROUS, findings, written_by=written_by, replaces=old)
                 )
         return passed, held
+
+    def audit(self, specs: Iterable[ToolSpec]) -> list[Finding]:
+        """Audit what servers list; a specification that was audited before is not read again.
+
+        Findings are kept by server, and count while specification and rules are the same.
+        """
+        by_server: dict[str, list[ToolSpec]] = {}
+        for spec in specs:
+            by_server.setdefault(spec.server, []).append(spec)
+        found: dict[tuple[str, str], list[Finding]] = {}
+        for server, given in by_server.items():
+            row, rules = self._records.get(self._audited, server), audit_identity()
+            current = row.body if row and row.body["rules"] == rules else {"tools": {}}
+            known: dict[str, tuple[str, Any]] = current["tools"]
+            for spec in given:
+                digest, findings = known.get(spec.id, ("", ()))
+                found[server, spec.id] = (
+                    _FINDINGS.validate_python(findings) if digest == spec.digest else audit(spec)
+                )
+            tools = {
+                s.id: [s.digest, _FINDINGS.dump_python(found[server, s.id], mode="json")]
+                for s in given
+            }
+            if tools != known:
+                fresh = {"rules": rules, "tools": tools}
+                self._records.put(self._audited, DbRow(server, self._now(), fresh))
+        every = [spec for given in by_server.values() for spec in given]
+        return audit_all(every, own=lambda spec: found[spec.server, spec.id])
 
     def _is_approved(self, spec: ToolSpec, findings: Iterable[Finding]) -> bool:
         """True if the tool was approved as it is, or apart from a harmless enrichment."""

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.errors import UnknownToolError
-from toolcrib.indexers.audit import audit_all, blocks, is_warning
+from toolcrib.indexers.audit import blocks, is_warning
 from toolcrib.records import ToolSpec
 from toolcrib.records.reports import Finding, Held
 
@@ -79,7 +79,8 @@ class Approval:
                 return {name: Screening(tuple(specs)) for name, specs in listings.items()}
             held_before = self._quarantine.list()
             findings: dict[str, list[Finding]] = {}
-            for finding in audit_all(spec for specs in listings.values() for spec in specs):
+            listed = (spec for specs in listings.values() for spec in specs)
+            for finding in self._quarantine.audit(listed):
                 findings.setdefault(finding.tool, []).append(finding)
             locked = self._ever_locked()
             screened = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolcrib.indexers.audit.audit import audit, audit_all
+from toolcrib.indexers.audit.audit import audit, audit_all, audit_identity
 from toolcrib.indexers.audit.findings import Finding, Severity, blocks, is_warning
 
-__all__ = ["Finding", "Severity", "audit", "audit_all", "blocks", "is_warning"]
+__all__ = ["Finding", "Severity", "audit", "audit_all", "audit_identity", "blocks", "is_warning"]
