@@ -87,8 +87,9 @@ class Quarantine:
         found: dict[tuple[str, str], list[Finding]] = {}
         for server, given in by_server.items():
             row, rules = self._records.get(self._audited, server), audit_identity()
-            current = row.body if row and row.body["rules"] == rules else {"tools": {}}
-            known: dict[str, tuple[str, Any]] = current["tools"]
+            known: dict[str, tuple[str, Any]] = {}
+            if row is not None and row.body["rules"] == rules:
+                known = row.body["tools"]
             for spec in given:
                 digest, findings = known.get(spec.id, ("", ()))
                 found[server, spec.id] = (
