@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.numerics import softmax
 from toolcrib.router.context.classifier import STRETCH, TURNS, TurnClassifier
 from toolcrib.router.context.labels import label_sets
@@ -60,7 +61,7 @@ def main() -> None:
         for name, axis in (("intent.weights", 1), ("intent.bias", 0)):
             head[name] = np.delete(head[name], at, axis)
     texts = chosen.texts()
-    turns = TurnClassifier(TURNS)
+    turns = TurnClassifier(BundledEncoder(TURNS))
     vectors = np.stack([turns.vector(text) for text, _ in texts]) * STRETCH
     belongs = np.array([label == intent for _, label in texts])
     weights, bias = fitted_class(vectors, belongs, head["intent.weights"], head["intent.bias"])

@@ -3,7 +3,7 @@
     python scripts/fit_context.py [--check] [--folder FOLDER]
 
 With `--folder` it is fitted for the encoder of a model folder, and lies in there. What the
-classifier of turns tells (scripts/fit_turns.py, first) is not fitted again.
+classifier of turns tells (scripts/fit_turns.py, first, with the same folder) is not fitted again.
 Run it whenever a file in toolcrib/router/context/presets or an encoder changes; a test fails
 until then. `--check` only says whether it must be run.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from toolcrib.build import make_dense
 from toolcrib.encoders.onnx import BundledEncoder
-from toolcrib.router.context.classifier import shipped_turns
+from toolcrib.router.context.classifier import shipped_turns, turns_beside
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.labels import label_sets
@@ -37,10 +37,10 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     cues, sets = load_cues(), label_sets({})
-    # The classifier of turns reads English: other encoders need all fields of their own.
-    dense, told = make_dense(Settings()), shipped_turns().digests
-    if options.folder:
-        dense, told = BundledEncoder(options.folder), {}
+    dense = BundledEncoder(options.folder) if options.folder else make_dense(Settings())
+    turns = turns_beside(dense) if options.folder else shipped_turns()
+    # The classifier of turns that ships reads English: other encoders need all fields of their own.
+    told = turns.digests if turns else {}
     path: Path = options.folder / BESIDE_ENCODER if options.folder else SHIPPED
     if options.check:
         known = read_context(path.read_bytes(), cues).identity

@@ -1,11 +1,14 @@
 """Train the classifier of turns that ships with the package, on the shipped labels and encoder.
 
     python scripts/fit_turns.py [--bug-titles FILE]
+    python scripts/fit_turns.py --folder FOLDER
 
 Run it whenever labels in toolcrib/router/context/presets change; a test fails until then. It takes
 the extra `train`. First it is trained on each half of the texts, to learn from the other half how
 sure it may be; then on all. `--bug-titles` names titles of public bug reports, one a line, as turns
 of intent `debug` (those that ship: 375 of four repositories of the NLBSE 2024 issue reports).
+With `--folder` the encoder in there stays as it is: its tokens are pooled, by queries that are
+learned together with the heads, also from the training turns of data/multilingual.
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ from network import Epoch, Network, pruned
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
-from toolcrib.encoders.onnx import DEFAULT_MODEL
-from toolcrib.router.context.classifier import STRETCH, TURNS
+from toolcrib.encoders.onnx import DEFAULT_MODEL, BundledEncoder
+from toolcrib.router.context.classifier import HEAD, STRETCH, TURNS
 from toolcrib.router.context.labels import CONTEXT_FIELDS, LabelSet, label_sets
 from toolcrib.training.export import export
 
@@ -38,6 +41,15 @@ KEPT = ("intent", "sensitivity", "need")
 """The fields that are told; the others are only trained on. Of development turns the domain, which
 is what a text is about, was told better by vector and words, and urgency as well, in other
 languages better; small talk is left to a classifier that depends more on what else is said."""
+
+
+QUERIES, WIDTH, DROPOUT = 8, 128, 0.2
+POOLED_BATCH, POOLED_EPOCHS, POOLED_RATE = 64, 7, 2e-3
+TOKENS_SCALE = 8.0
+"""What the encoder's vectors are stretched by, so that the first weights are of use."""
+
+ROUTE_NEEDS = {"tools": "act", "knowledge": "know", "both": "both", "general": "neither"}
+"""Need of a turn that has a route as its label."""
 
 
 def half_of(text: str) -> int:
@@ -64,6 +76,10 @@ def wanted(
     return found
 
 
+def _texts_of(sets: Mapping[str, LabelSet]) -> list[str]:
+    return list(dict.fromkeys(text for chosen in sets.values() for text, _ in chosen.texts()))
+
+
 def requests() -> list[str]:
     """What people ask of tools: words that turns have, and utterances may not."""
     files = sorted((ROOT / "data" / "requests").glob("*.jsonl"))
@@ -78,6 +94,148 @@ def fit(sets: Mapping[str, LabelSet], texts: Sequence[str], bug_titles: Sequence
     shown = [*texts, *bug_titles]
     network.train([Epoch(shown, wanted(sets, shown, bug_titles))] * EPOCHS, rate=RATE)
     return network
+
+
+class PooledNetwork:
+    """Pools the tokens of an encoder that stays as it is; a softmax for each field."""
+
+    def __init__(self, encoder: BundledEncoder, widths: Mapping[str, int]) -> None:
+        torch.manual_seed(0)
+        self._encoder, size = encoder, encoder.dimensions
+        self._read: dict[str, tuple[Any, Any]] = {}
+        self._queries = torch.nn.Linear(size, QUERIES, bias=False)
+        self._values = torch.nn.Linear(size, WIDTH)
+        self._whole = torch.nn.Linear(size, WIDTH)
+        self._drop = torch.nn.Dropout(DROPOUT)
+        inputs = (QUERIES + 1) * WIDTH
+        self._heads = {name: torch.nn.Linear(inputs, count) for name, count in widths.items()}
+        self._layers = (self._queries, self._values, self._whole, *self._heads.values())
+
+    def logits(self, texts: Sequence[str]) -> dict[str, torch.Tensor]:
+        """Logits of each field: float32 [texts, classes]."""
+        read = [self._tokens(text) for text in texts]
+        tokens = torch.nn.utils.rnn.pad_sequence([each for _, each in read], batch_first=True)
+        absent = torch.tensor([[n >= len(t) for n in range(tokens.shape[1])] for _, t in read])
+        shares = self._queries(tokens).masked_fill(absent[..., None], -1e9).softmax(1)
+        values = torch.relu(self._values(self._drop(tokens)))
+        pooled = torch.einsum("btq,btw->bqw", shares, values).flatten(1)
+        whole = torch.relu(self._whole(self._drop(torch.stack([each for each, _ in read]))))
+        inputs = self._drop(torch.cat([pooled, whole], 1))
+        return {name: head(inputs) for name, head in self._heads.items()}
+
+    def _tokens(self, text: str) -> tuple[Any, Any]:
+        if text not in self._read:
+            # Float16: all texts lie in memory.
+            parts = (torch.from_numpy(part).half() for part in self._encoder.encode_tokens(text))
+            self._read[text] = (next(parts), next(parts))
+        vector, tokens = self._read[text]
+        return vector.float() * TOKENS_SCALE, tokens.float() * TOKENS_SCALE
+
+    def train(self, texts: Sequence[str], right: Mapping[str, Sequence[int]]) -> None:
+        """Train on texts with the class of each in each field, -1 where it is not known."""
+        weights = [weight for layer in self._layers for weight in layer.parameters()]
+        optimizer = torch.optim.AdamW(weights, lr=POOLED_RATE, weight_decay=0.05)
+        rng, step = np.random.default_rng(0), 0
+        steps = POOLED_EPOCHS * -(-len(texts) // POOLED_BATCH)
+        self._drop.train()
+        for _ in range(POOLED_EPOCHS):
+            sizes = [len(text) + 30 * rng.random() for text in texts]
+            order = np.argsort(sizes)
+            batches = [order[at : at + POOLED_BATCH] for at in range(0, len(order), POOLED_BATCH)]
+            for number in rng.permutation(len(batches)):
+                batch, step = batches[number], step + 1
+                rate = POOLED_RATE * min(step / 50, max(0.02, 1 - step / steps))
+                optimizer.param_groups[0]["lr"] = rate
+                found = self.logits([texts[row] for row in batch])
+                losses = []
+                for name, logits in found.items():
+                    classes = torch.tensor([right[name][row] for row in batch])
+                    losses.append(
+                        torch.nn.functional.cross_entropy(
+                            logits, classes, ignore_index=-1, label_smoothing=0.05, reduction="sum"
+                        )
+                    )
+                loss = torch.stack(losses).sum() / len(batch)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        self._drop.eval()
+
+    def told(self, texts: Sequence[str]) -> dict[str, Any]:
+        """Logits of each field: float32 [texts, classes]."""
+        with torch.no_grad():
+            parts = [self.logits([text]) for text in texts]
+        return {name: np.concatenate([part[name].numpy() for part in parts]) for name in parts[0]}
+
+    def arrays(self, temperatures: Mapping[str, float]) -> dict[str, Any]:
+        """Weights as `TurnClassifier` reads them."""
+        found: dict[str, Any] = {
+            "queries": _of(self._queries.weight).T * TOKENS_SCALE,
+            "values": np.vstack(
+                [_of(self._values.weight).T * TOKENS_SCALE, _of(self._values.bias)]
+            ),
+            "whole": np.vstack([_of(self._whole.weight).T * TOKENS_SCALE, _of(self._whole.bias)]),
+        }
+        for name, head in self._heads.items():
+            # Rounded to float16: half the file.
+            found[f"{name}.weights"] = _of(head.weight).T / (STRETCH * temperatures[name])
+            found[f"{name}.bias"] = _of(head.bias) / temperatures[name]
+        return found
+
+
+def _of(weights: Any) -> Any:
+    return weights.detach().numpy()
+
+
+def translations(sets: Mapping[str, LabelSet]) -> dict[str, dict[str, str | None]]:
+    """Training turns in other languages, with the labels that they have in English."""
+    turns = {f"turn:{row['id']}": row["labels"] for row in _rows("turns.jsonl")}
+    found: dict[str, dict[str, str | None]] = {}
+    for path in sorted((ROOT / "data" / "multilingual").glob("*.jsonl")):
+        for row in _rows(f"multilingual/{path.name}"):
+            if row["split"] == "train" and row["id"] in turns:
+                labels = turns[row["id"]]
+                known = labels | {"need": ROUTE_NEEDS.get(labels["route"], "")}
+                found[row["text"]] = {field: known[field] for field in sets if field in known}
+    return found
+
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    lines = (ROOT / "data" / name).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def fit_beside(folder: Path, sets: Mapping[str, LabelSet]) -> None:
+    """Fit heads over the tokens of the encoder in a folder, and write them beside it."""
+    encoder, others = BundledEncoder(folder), translations(sets)
+    texts = [*_texts_of(sets), *others]
+    right = wanted(sets, texts)
+    for field, chosen in sets.items():
+        known = {label: at for at, label in enumerate(classes(chosen))}
+        own = [known.get(labels.get(field, ""), -1) for labels in others.values()]
+        right[field][-len(own) :] = own
+    halves = [[row for row, text in enumerate(texts) if half_of(text) == half] for half in (0, 1)]
+    widths = {field: len(classes(chosen)) for field, chosen in sets.items()}
+
+    def fitted(rows: Sequence[int]) -> PooledNetwork:
+        network = PooledNetwork(encoder, widths)
+        chosen = {field: [each[row] for row in rows] for field, each in right.items()}
+        network.train([texts[row] for row in rows], chosen)
+        return network
+
+    unseen = [*halves[1], *halves[0]]
+    told = [
+        fitted(half).told([texts[row] for row in other])
+        for half, other in zip(halves, halves[::-1], strict=True)
+    ]
+    scales: dict[str, float] = {}
+    for field in sets:
+        logits = np.concatenate([part[field] for part in told])
+        classes_of = [right[field][row] for row in unseen]
+        scales[field] = temperature(logits, classes_of)
+        report(field, logits, classes_of, scales[field])
+    arrays = fitted(range(len(texts))).arrays(scales)
+    write_head(folder, sets, {name: np.float16(each) for name, each in arrays.items()})
 
 
 def temperature(logits: Any, right: Sequence[int]) -> float:
@@ -102,26 +260,42 @@ def write(
     card = {"name": "toolcrib-turns", "max_tokens": READ_TOKENS, "base": DEFAULT_MODEL}
     kept = pruned(network.weights(), words, least=2, positions=READ_TOKENS)
     export(kept, out, card)
-    told = {f: {"labels": classes(sets[f]), "digest": sets[f].digest} for f in KEPT}
     arrays: dict[str, Any] = {}
     for field in KEPT:
         weights, bias = network.head(field)
         arrays[f"{field}.weights"] = weights / temperatures[field]
         arrays[f"{field}.bias"] = bias / temperatures[field]
+    write_head(out, {field: sets[field] for field in KEPT}, arrays)
+
+
+def write_head(folder: Path, sets: Mapping[str, LabelSet], arrays: Mapping[str, Any]) -> None:
+    """Write the heads of fields into the folder of their encoder."""
+    told = {f: {"labels": classes(chosen), "digest": chosen.digest} for f, chosen in sets.items()}
     fields = np.frombuffer(json.dumps(told, sort_keys=True).encode(), dtype=np.uint8)
-    np.savez_compressed(out / "head.npz", fields=fields, **arrays)
+    np.savez_compressed(folder / HEAD, fields=fields, **arrays)
+
+
+def report(field: str, logits: Any, right: Sequence[int], scale: float) -> None:
+    """Print how often the texts that were not trained on are told right."""
+    places = np.flatnonzero(np.array(right) >= 0)
+    hits = logits.argmax(1)[places] == np.array(right)[places]
+    print(f"{field}: {hits.mean():.3f} of unseen texts, temperature {scale:.2f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--bug-titles", type=Path)
     parser.add_argument("--out", type=Path, default=TURNS)
+    parser.add_argument("--folder", type=Path, help="fit heads over the encoder in there instead")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     found = label_sets({})
     sets = {field: found[field] for field in CONTEXT_FIELDS}
-    texts = list(dict.fromkeys(text for chosen in sets.values() for text, _ in chosen.texts()))
+    if options.folder:
+        fit_beside(options.folder, {f: chosen for f, chosen in sets.items() if f != "smalltalk"})
+        return
+    texts = _texts_of(sets)
     titles: list[str] = []
     if options.bug_titles:
         titles = options.bug_titles.read_text(encoding="utf-8").splitlines()
@@ -134,9 +308,7 @@ def main() -> None:
     right = wanted(sets, [*halves[1], *halves[0]])
     scales = {field: temperature(told[field], right[field]) for field in KEPT}
     for field in KEPT:
-        places = np.flatnonzero(np.array(right[field]) >= 0)
-        hits = told[field].argmax(1)[places] == np.array(right[field])[places]
-        print(f"{field}: {hits.mean():.3f} of unseen texts, temperature {scales[field]:.2f}")
+        report(field, told[field], right[field], scales[field])
     write(fit(sets, texts, titles), sets, scales, words, options.out)
 
 

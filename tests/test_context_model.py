@@ -46,7 +46,8 @@ def types_of(detector, text):
 
 
 def detector_of(settings, dense, names=()):
-    return make_detector(settings.context, make_context_model(settings.context, dense), names)
+    model = make_context_model(settings.context, dense)
+    return make_detector(settings.context, model, dense, names)
 
 
 def test_by_cues_alone_no_text_is_encoded():

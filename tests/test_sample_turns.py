@@ -173,6 +173,7 @@ def first_tool(decision):
     return next((hit.id for hit in decision.tools.tools if not hit.tool.always_active), None)
 
 
+@pytest.mark.slow
 def test_turns_of_a_conversation_drop_the_old_subject_answer_what_was_asked_and_close(own):
     right, alone = Counter(), Counter()
     for row in read("conversations.jsonl"):

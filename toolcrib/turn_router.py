@@ -425,13 +425,13 @@ class TurnRouter:
         records = [r.payload for r in tools.store.scroll(fields=("name", "server"))]
         names = (each["name"] for each in records if _is_identifier(each["name"]))
         servers = sorted({each["server"] for each in records if each["server"]})
-        detector = make_detector(settings.context, model, names, servers)
+        detector = make_detector(settings.context, model, tools.dense, names, servers)
         return Router(
             ToolStage(
                 tools.retriever, ToolSelector(tools.store, settings.tools), settings.interleave
             ),
             detector,
-            public_detector=make_detector(settings.context, model, ()),
+            public_detector=make_detector(settings.context, model, tools.dense, ()),
             dense=tools.dense,
             limits=settings.limits,
             clock=self._clock,
@@ -501,7 +501,7 @@ def make_context_model(
     Raises:
         SettingsError: labels or cues cannot be read.
     """
-    from toolcrib.router.context.classifier import shipped_turns
+    from toolcrib.router.context.classifier import shipped_turns, turns_beside
     from toolcrib.router.context.cues import load_cues
     from toolcrib.router.context.entities import EntityFinder
     from toolcrib.router.context.labels import label_sets
@@ -528,9 +528,11 @@ def make_context_model(
         if own.identity == identity_of(sets, cues, dense):
             return own
     finder = EntityFinder(settings.gazetteers)
-    # An encoder of the user's own may read languages that the classifier of turns does not.
-    reads = shipped.identity["encoder"] == dense.name
-    digests = shipped_turns().digests if reads else dict[str, str]()
+    turns = turns_beside(dense)
+    if turns is None and shipped.identity["encoder"] == dense.name:
+        # Another encoder may read languages that the classifier of turns does not.
+        turns = shipped_turns()
+    digests = turns.digests if turns else dict[str, str]()
     return fit_context(sets, cues, finder, dense, shipped, digests)
 
 
@@ -545,6 +547,7 @@ def is_shipped(model: ContextModel) -> bool:
 def make_detector(
     settings: ContextSettings,
     model: ContextModel | None,
+    dense: DenseEncoder,
     names: Iterable[str],
     services: Iterable[str] = (),
 ) -> Detector:
@@ -552,7 +555,7 @@ def make_detector(
 
     `names` are the names of tools, `services` the names of servers.
     """
-    from toolcrib.router.context.classifier import shipped_turns
+    from toolcrib.router.context.classifier import shipped_turns, turns_beside
     from toolcrib.router.context.cues import load_cues
     from toolcrib.router.context.entities import EntityFinder
     from toolcrib.router.context.model import SemanticDetector
@@ -561,4 +564,6 @@ def make_detector(
     given = {"service": tuple(services), **settings.gazetteers}
     finder = EntityFinder(given, names, region=settings.region)
     by_cues = HeuristicDetector(load_cues(settings.cues), finder)
-    return by_cues if model is None else SemanticDetector(model, finder, by_cues, shipped_turns())
+    if model is None:
+        return by_cues
+    return SemanticDetector(model, finder, by_cues, shipped_turns(), turns_beside(dense))

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import rounds
 from toolcrib import Collection, Passage, Scope, Settings, ToolSpec, Turn
 from toolcrib.errors import ToolcribError
 from toolcrib.indexers.sync import ReadSources
@@ -249,7 +250,7 @@ def stores():
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(TENANTS), actions), min_size=4, max_size=25))
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=rounds(4, 60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_tenant_is_answered_as_though_it_were_alone(service, stores, steps):
     number = next(NUMBERS)
     names = {tenant: f"{tenant}-{number}" for tenant in TENANTS}

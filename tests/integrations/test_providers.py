@@ -7,6 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
+from tests.conftest import rounds
 from toolcrib import ToolSpec
 from toolcrib.integrations.formats import Definitions, export, restore_arguments
 from toolcrib.integrations.providers import (
@@ -404,7 +405,7 @@ def typed(draw, depth):
     return {"type": "string"}, draw(st.text("ab", max_size=2))
 
 
-@settings(max_examples=300)
+@settings(max_examples=rounds(40, 1000))
 @given(objects())
 def test_arguments_survive_the_way_there_and_back(pair):
     schema, arguments = pair

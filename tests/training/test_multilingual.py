@@ -18,6 +18,7 @@ from toolcrib.encoders.base import space_of
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.onnx import BundledEncoder, MultilingualEncoder
 from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
+from toolcrib.router.context.classifier import turns_beside
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.labels import label_sets
 from toolcrib.router.context.model import identity_of, model_beside, read_context
@@ -219,6 +220,13 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> MultilingualEncoder:
     return MultilingualEncoder.from_setting("", 1)
 
 
+TURNS = [
+    ("produzione ferma, clienti senza pagamenti: riavvia subito il gateway", "high", "internal"),
+    ("de pomp in kamer 4 stopt niet, patiënt krijgt te veel insuline", "high", "safety_critical"),
+    ("czym różni się REST od GraphQL?", "low", "public"),
+]
+
+
 @pytest.mark.slow
 class TestShippedModel:
     """The weights of the package."""
@@ -240,6 +248,22 @@ class TestShippedModel:
         cues, content = load_cues(), model_beside(shipped)
         assert content is not None
         assert read_context(content, cues).identity == identity_of(label_sets({}), cues, shipped)
+
+    def test_its_classifier_of_turns_knows_the_shipped_labels(
+        self, shipped: MultilingualEncoder
+    ) -> None:
+        turns, sets = turns_beside(shipped), label_sets({})
+        assert turns is not None
+        assert turns.digests == {f: chosen.digest for f, chosen in sets.items() if f != "smalltalk"}
+
+    @pytest.mark.parametrize(("text", "urgency", "sensitivity"), TURNS)
+    def test_turns_of_languages_without_a_training_text_are_told(
+        self, shipped: MultilingualEncoder, text: str, urgency: str, sensitivity: str
+    ) -> None:
+        turns = turns_beside(shipped)
+        assert turns is not None
+        told = turns.tell(text)
+        assert (told["urgency"].label, told["sensitivity"].label) == (urgency, sensitivity)
 
     def test_it_is_small_and_taught_the_english_encoder(self, shipped: MultilingualEncoder) -> None:
         sizes = [path.stat().st_size for path in shipped.folder.iterdir()]

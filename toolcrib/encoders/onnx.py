@@ -146,6 +146,19 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound, SpaceSharing):
         rows = np.vstack([whole, *pooled])
         return unit_rows(rows, len(rows), self.dimensions, self.name)
 
+    def encode_tokens(self, text: str) -> tuple[FloatArray, FloatArray]:
+        """Encode a text and each of its tokens: float32 [dimensions] and [tokens, dimensions].
+
+        Tokens have the length that the graph gives them. Its graph has both outputs.
+
+        Raises:
+            TypeError, EncoderError: as `encode_query`.
+        """
+        model = self._model()
+        ids = model.tokenizer.encode(readable(text)).ids
+        whole, tokens = model.run(ids, [VECTOR_OUTPUT, TOKENS_OUTPUT])
+        return unit_rows(whole, 1, self.dimensions, self.name)[0], tokens[0]
+
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
         documents = readable_all(texts)
         vectors = np.empty((len(documents), self.dimensions), dtype=np.float32)

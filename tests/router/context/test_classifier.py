@@ -7,14 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
 from toolcrib.router.context.classifier import (
     MAX_KEPT_TEXTS,
     MIN_HELD_OUT_LABELS,
     OUTSIDE,
+    TokenPooling,
     TurnClassifier,
     fit_classifier,
     shipped_turns,
+    turns_beside,
 )
 from toolcrib.router.context.labels import label_sets
 
@@ -158,6 +161,19 @@ def test_every_field_of_any_text_is_told_with_shares_of_its_labels(text):
         assert told.label is None or told.confidence == max(told.shares)
 
 
+def test_tokens_are_pooled_by_the_queries_that_they_are_like():
+    queries = np.array([[0, 0], [0, 50]], dtype=np.float32)
+    values, whole = np.zeros((3, 1), np.float32), np.zeros((3, 1), np.float32)
+    values[0], whole[-1] = 1.0, 3.0
+    tokens = np.array([[4, 0], [2, 1], [-9, 0]], dtype=np.float32)
+    pooled = TokenPooling(queries, values, whole)(np.zeros(2, np.float32), tokens)
+    assert pooled.tolist() == pytest.approx([2.0, 2.0, 3.0])
+
+
+def test_an_encoder_without_a_classifier_of_turns_has_none_beside_it():
+    assert turns_beside(BundledEncoder()) is None
+
+
 def test_a_folder_without_a_model_is_named(tmp_path):
     with pytest.raises(EncoderError, match=r"card\.json"):
-        TurnClassifier(tmp_path)
+        TurnClassifier(BundledEncoder(tmp_path))

@@ -16,14 +16,15 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from dataclasses import fields as parts_of
+from functools import cache, lru_cache
 from pathlib import Path
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from toolcrib.encoders.base import FloatArray
+from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import EncoderError
 from toolcrib.numerics import fit_logistic, sigmoid, softmax
@@ -288,28 +289,56 @@ STRETCH = 12.0
 READ_CHARS = 320
 
 
+HEAD = "head.npz"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenPooling:
+    """Pooling of a text's tokens by learned queries (structured self-attention, Lin et al. 2017).
+
+    `queries`: float32 [dimensions, queries]; `values`, of each token, and `whole`, of the text:
+    float32 [dimensions + 1, width], the offsets last.
+    """
+
+    queries: FloatArray
+    values: FloatArray
+    whole: FloatArray
+
+    def __call__(self, vector: FloatArray, tokens: FloatArray) -> FloatArray:
+        """Pool: `vector` float32 [dimensions], `tokens` [n, dimensions]; [(queries + 1) width]."""
+        values = np.maximum(tokens @ self.values[:-1] + self.values[-1], 0)
+        pooled = softmax((tokens @ self.queries).T) @ values
+        whole = np.maximum(vector @ self.whole[:-1] + self.whole[-1], 0)
+        return np.concatenate([pooled.ravel(), whole])
+
+
 class TurnClassifier:
     """Tells fields of a turn by a small transformer; safe for several threads.
 
-    It was trained from the encoder that ships (`scripts/fit_turns.py`): the mean of its tokens'
-    vectors, then a softmax for each field. The folder holds the transformer as `BundledEncoder`
-    reads it, and `head.npz`: `fields`, as JSON the labels (null: outside of all) of each field
-    with the digest of its label set, and by field `weights` float32 [dimensions, classes] and
-    `bias` float32 [classes].
+    The one that ships was trained from the encoder that ships: the mean of its tokens' vectors,
+    then a softmax for each field. An encoder that stays as it is has its tokens pooled before
+    (`TokenPooling`). Both are of `scripts/fit_turns.py`. The encoder's folder holds `head.npz`:
+    `fields`, as JSON the labels (null: outside of all) of each field with the digest of its label
+    set, by field `weights` float32 [inputs, classes] and `bias` float32 [classes], and the
+    pooling, if any.
 
     Raises:
-        EncoderError: the folder cannot be read.
+        EncoderError: the head cannot be read.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._encoder = BundledEncoder(folder)
+    def __init__(self, encoder: BundledEncoder) -> None:
+        self._encoder = encoder
+        path = encoder.folder / HEAD
         try:
-            with np.load(folder / "head.npz", allow_pickle=False) as head:
+            with np.load(path, allow_pickle=False) as head:
                 fields = json.loads(bytes(head["fields"]))
-                self._weights = np.hstack([head[f"{name}.weights"] for name in fields])
-                self._bias = np.concatenate([head[f"{name}.bias"] for name in fields])
-        except (OSError, ValueError, KeyError, BadZipFile) as error:
-            raise EncoderError(f"{folder / 'head.npz'} cannot be read: {error}") from error
+                kept = {name: head[name].astype(np.float32) for name in head if name != "fields"}
+            self._weights = np.hstack([kept[f"{name}.weights"] for name in fields])
+            self._bias = np.concatenate([kept[f"{name}.bias"] for name in fields])
+            pooling = [kept[each.name] for each in parts_of(TokenPooling) if each.name in kept]
+            self._pooling = TokenPooling(*pooling) if pooling else None
+        except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+            raise EncoderError(f"{path} cannot be read: {error}") from error
         self._classes = {name: tuple(told["labels"]) for name, told in fields.items()}
         self._ends = np.cumsum([len(each) for each in self._classes.values()])[:-1]
         self.digests: Mapping[str, str] = {name: told["digest"] for name, told in fields.items()}
@@ -329,9 +358,14 @@ class TurnClassifier:
         }
 
     def vector(self, text: str) -> FloatArray:
-        """Encode a text, float32 [dimensions]; of a long text the beginning and the end."""
+        """Encode a text, float32 [inputs]; of a long text the beginning and the end."""
         ends = [text] if len(text) <= 2 * READ_CHARS else [text[:READ_CHARS], text[-READ_CHARS:]]
-        return np.mean([self._encoder.encode_query(each) for each in ends], axis=0)
+        return np.mean([self._read(each) for each in ends], axis=0)
+
+    def _read(self, text: str) -> FloatArray:
+        if self._pooling is None:
+            return self._encoder.encode_query(text)
+        return self._pooling(*self._encoder.encode_tokens(text))
 
 
 def _likeliest(labels: Sequence[str | None], shares: FloatArray) -> Prediction:
@@ -342,4 +376,16 @@ def _likeliest(labels: Sequence[str | None], shares: FloatArray) -> Prediction:
 @cache
 def shipped_turns() -> TurnClassifier:
     """The classifier of turns that comes with the package."""
-    return TurnClassifier(TURNS)
+    return TurnClassifier(BundledEncoder(TURNS))
+
+
+@lru_cache(maxsize=2)
+def turns_beside(dense: DenseEncoder) -> TurnClassifier | None:
+    """The classifier of turns in an encoder's own folder; None without one.
+
+    Raises:
+        EncoderError: it cannot be read.
+    """
+    if not isinstance(dense, BundledEncoder) or not (dense.folder / HEAD).exists():
+        return None
+    return TurnClassifier(dense)

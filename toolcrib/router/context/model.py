@@ -454,8 +454,9 @@ ASSISTANT_WORDS = frozenset(["you", "your", "yours", "yourself", "u", "ur"])
 class SemanticDetector:
     """Tells a turn's kind by a fitted model; without a vector it falls back to the cues alone.
 
-    What that was not fitted for is told by `turns`. So are English texts where both know the same
-    labels: a transformer trained for turns is more often right than a head over vectors.
+    What that was not fitted for is told by `beside`, the classifier of turns in the encoder's own
+    folder, or by `turns`. English texts are told by `turns` where both know the same labels: a
+    transformer trained for turns is more often right than heads over vectors.
     """
 
     def __init__(
@@ -464,11 +465,12 @@ class SemanticDetector:
         finder: EntityFinder,
         otherwise: HeuristicDetector,
         turns: TurnClassifier,
+        beside: TurnClassifier | None = None,
     ) -> None:
         self._model = model
         self._finder = finder
         self._otherwise = otherwise
-        self._turns = turns
+        self._turns, self._beside = turns, beside
         self._told = {
             field
             for field, digest in turns.digests.items()
@@ -554,6 +556,8 @@ class SemanticDetector:
 
     def _predict(self, vector: FloatArray, reading: ReadText) -> dict[str, Prediction]:
         own = self._model.predict(vector, reading)
+        if self._beside is not None:
+            own = self._beside.tell(reading.letters) | own
         if self._told <= own.keys() and not (self._told and is_english(reading.letters)):
             return own
         told = self._turns.tell(reading.letters)
