@@ -2,7 +2,8 @@
 
     python scripts/ship_model.py toolcrib-encoder
 
-The folder's name is the model's; what was there of that name is replaced.
+The folder's name is the model's; what was there of that name is replaced. Passages belong to every
+retraining: tests/test_knowledge_sample.py has the lower bound of the right collection first.
 """
 
 from __future__ import annotations

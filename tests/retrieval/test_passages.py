@@ -105,6 +105,19 @@ def test_half_as_good_words_are_worth_a_quarter(shelf):
     assert far.score == pytest.approx(near.score / 4)
 
 
+def test_of_a_long_question_the_words_that_no_passage_has_cost_nothing(shelf):
+    strange = [f"strange{n}" for n in range(100)]
+    short, long = (" ".join(["water", "tomatoes", *strange[:n]]) for n in (6, 100))
+    by_words = retriever(shelf, lexical=1)
+    assert by_words.find(ask(long), 1)[0].score == by_words.find(ask(short), 1)[0].score > 0
+
+
+def test_a_word_that_a_question_repeats_counts_once(shelf):
+    by_words = retriever(shelf, lexical=1)
+    [once], [often] = (by_words.find(ask("carrots " * n), 1) for n in (1, 4))
+    assert often.score == once.score > 0
+
+
 @given(
     st.lists(st.sampled_from(["water", "tomatoes", "zebra", "the", "pie", "7", "?"]), min_size=1),
     st.floats(0, 1),

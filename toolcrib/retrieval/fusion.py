@@ -69,7 +69,7 @@ class PassageWeights:
     """Weights of a passage's legs, fitted as docs/explanation/knowledge.md describes.
 
     `lexical`: share of the lexical leg; the rest is the dense leg's. `term_scale`: BM25 score for
-    each term of the question at which the lexical leg counts its whole share.
+    each of the question's first six terms at which the lexical leg counts its whole share.
     """
 
     lexical: Annotated[float, Field(ge=0, le=1)] = 0.2

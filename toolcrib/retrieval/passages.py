@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from toolcrib.records import Passage
 from toolcrib.retrieval.fusion import LegScores, PassageWeights, by_score
@@ -13,6 +16,9 @@ from toolcrib.store.payload import read_passage
 
 MIN_LEG_PASSAGES = 50
 """Least candidates of a leg: collections are judged by all candidates, not only by the shown."""
+
+MAX_SCALE_TERMS = 6
+"""Terms of a question up to which its BM25 scale grows: no passage has most words of a report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +48,13 @@ class PassageRetriever:
         Raises:
             StoreError: the store does not answer.
         """
-        # A passage answers a whole question, not a clause.
-        whole = replace(query, clauses=None)
+        # A passage answers a whole question, not a clause. A word counts once: logs repeat words.
+        once = replace(query.lexical, values=np.minimum(query.lexical.values, 1))
+        whole = replace(query, clauses=None, lexical=once)
         legs = Legs(self._store, whole, where, where, max(MIN_LEG_PASSAGES, k), hints=False)
         candidates = legs.candidates()
-        terms = max(1, query.lexical.indices.size)
-        fused = {point: self._fused(scores, terms) for point, scores in candidates.items()}
+        scale = self._word_scale(query, candidates.values())
+        fused = {point: self._fused(scores, scale) for point, scores in candidates.items()}
         # Passages that tie with the last are fetched too: the id breaks the tie, not the point.
         least = min(sorted(fused.values(), reverse=True)[:k], default=0.0)
         wanted = [point for point, score in fused.items() if score >= least]
@@ -57,14 +64,18 @@ class PassageRetriever:
         ]
         return by_score(found)[:k]
 
-    def _fused(self, scores: LegScores, terms: int) -> float:
-        """Convex score; the lexical part is the square of the mean BM25 for each term, at most 1.
+    def _word_scale(self, query: EncodedQuery, candidates: Iterable[LegScores]) -> float:
+        """BM25 that is worth the whole share of the words; that of no candidate is higher."""
+        terms = min(max(1, query.lexical.indices.size), MAX_SCALE_TERMS)
+        return max(self._weights.term_scale * terms, *(each.lexical for each in candidates), 0.0)
+
+    def _fused(self, scores: LegScores, word_scale: float) -> float:
+        """Convex score; the lexical part is the square of the share of the scale of BM25.
 
         Squared, because a passage that shares a few words of a question is hardly better than a
         passage that shares none: with the bound of tools (`1 - exp(-bm25 / scale)`) the fusion fell
         below the dense leg on one of two development sets.
         """
-        weights = self._weights
-        words = min(1.0, scores.lexical / (terms * weights.term_scale)) ** 2
-        score = (1 - weights.lexical) * scores.dense + weights.lexical * words
+        share = self._weights.lexical
+        score = (1 - share) * scores.dense + share * (scores.lexical / word_scale) ** 2
         return min(1.0, max(0.0, score))
