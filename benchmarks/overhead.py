@@ -30,7 +30,7 @@ def main() -> None:
     queries = [query.text for query in data.queries]
     with Crib.open(":memory:", settings=Settings()) as judged:
         judged.index_tools(data.tools)
-        plain = Crib.over(judged._store, judged._dense, Settings())  # noqa: SLF001 -- the same index
+        plain = Crib.over(judged.tools.store, judged.tools.dense, Settings())  # the same index
         plain.tools.use_calibration(None)
         times: dict[str, list[float]] = {"judged": [], "plain": []}
         cribs = {"judged": judged, "plain": plain}
