@@ -42,6 +42,14 @@ async def test_calls_that_fail_or_name_no_tool_are_failures(behind):
     }
 
 
+async def test_a_call_that_another_call_tool_must_make_is_a_failure(behind):
+    servers = {"post": behind.entry("post", ECHO)}
+    async with behind.client(servers, call_tools="by_risk") as client:
+        await said(client, "call_tool_read", name="post__echo", arguments={"text": "hi"})
+        (call,) = (await recorded(behind, 1)).calls
+    assert (call.tool, call.outcome) == ("post/echo", "failure")
+
+
 async def test_arguments_are_kept_where_asked_for_without_secrets(behind):
     servers = {"post": behind.entry("post", ECHO)}
     async with behind.client(servers, activity="arguments") as client:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from time import monotonic
 from typing import Any
 
@@ -41,6 +42,9 @@ MAX_TOOL_CHARS = 200
 MAX_COUNTED_TOOLS = 20_000
 """Tools whose tokens are cached."""
 
+_CALLS_WITHIN: ContextVar[list[str]] = ContextVar("calls_within")
+"""Names of the calls that were made within the current call."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -73,15 +77,18 @@ class GatewayRecorder(Middleware):
             name = str(arguments.get("name"))
         client, began = context.fastmcp_context, monotonic()
         result: ToolResult | None = None
+        outer, inner = _CALLS_WITHIN.get([]), list[str]()
+        calls_within = _CALLS_WITHIN.set(inner)
         try:
             result = await call_next(context)
             return result
         finally:
+            _CALLS_WITHIN.reset(calls_within)
+            outer.append(name)
             # A call that waits for its client's answer is recorded at its end, and a server's tool
             # in place of the tool that called it.
             is_over = not isinstance(result, InputRequiredToolResult)
-            is_twice = is_calling and self._index.catalog.named(name) is not None
-            if client is not None and self._is_on and is_over and not is_twice:
+            if client is not None and self._is_on and is_over and not (is_calling and inner):
                 self._record(client.session, name, _facts(result, began), arguments)
 
     def _record(
