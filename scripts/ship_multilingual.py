@@ -32,6 +32,8 @@ CARD = {
     "licence": "MIT",
     "changed": "two layers and the pieces of other languages left out, taught the vectors of "
     f"{DEFAULT_MODEL}, weights and activations quantised to int8",
+    # Mean difference to the encoder that ships, on the English training turns of data/turns.jsonl.
+    "english_excess": 1.6,
 }
 
 

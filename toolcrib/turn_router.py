@@ -467,6 +467,7 @@ class TurnRouter:
             detector.aliases,
             second,
             self.learned,
+            self._tools.dense,
         )
 
     def _model(self) -> ContextModel | None:

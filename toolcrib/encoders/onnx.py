@@ -122,6 +122,10 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound, SpaceSharing):
     def reads(self, text: str) -> bool:
         return not self._card.english or is_english(text)
 
+    def excess(self, text: str) -> float:
+        """Log-odds by which a collection seems to fit this text too well."""
+        return self._card.english_excess if is_english(text) else 0.0
+
     def encode_query(self, text: str) -> FloatArray:
         return self._encode(readable(text))
 
@@ -263,7 +267,8 @@ class Card:
     """Facts of a model in its `card.json`; `digest` is the SHA-256 of its weights.
 
     `english`: its `languages` are English alone. A card may lack them: nothing is known then.
-    `space`: identity of the encoder whose vectors it was taught to give, if any.
+    `space`: identity of the encoder whose vectors it was taught to give, if any. `english_excess`:
+    by how much its similarities raise the log-odds that a collection fits an English text.
     """
 
     name: str
@@ -272,6 +277,7 @@ class Card:
     digest: str
     english: bool = False
     space: str | None = None
+    english_excess: float = 0.0
 
     @property
     def identity(self) -> str:
@@ -332,6 +338,7 @@ def read_card(folder: Path) -> Card:
             digest=str(card["sha256"]["model.onnx"]),
             english=card.get("languages") == ["en"],
             space=card.get("space"),
+            english_excess=float(card.get("english_excess", 0.0)),
         )
     except (OSError, ValueError, OverflowError) as error:
         raise EncoderError(

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
+from toolcrib.encoders.base import DenseEncoder
+from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import distinct_numbers
 from toolcrib.numerics import exclusive_probabilities, sigmoid
 from toolcrib.records import Collection, CollectionHit, Context, KnowledgeResult, PassageHit
@@ -81,11 +83,15 @@ def collection_probabilities(
     )
 
 
-def _fit(weights: Sequence[float], *known: float) -> float:
-    """Probability that any collection fits."""
-    return sigmoid(
-        sum(weight * value for weight, value in zip(weights, (*known, 1.0), strict=True))
-    )
+def _fit(weights: Sequence[float], *known: float, excess: float = 0.0) -> float:
+    """Probability that any collection fits; `excess` are log-odds that the encoder adds."""
+    odds = sum(weight * value for weight, value in zip(weights, (*known, 1.0), strict=True))
+    return sigmoid(odds - excess)
+
+
+def _no_excess(text: str) -> float:
+    del text
+    return 0.0
 
 
 VERSION_WORD_SHARE = 0.85
@@ -154,7 +160,7 @@ class KnowledgeRouter:
 
     `aliases` are other words for intents in the map, by alias. A `reranker` orders the passages of
     the chosen collections again. `learned` examples order collections, and leave out none that
-    passes the settings' threshold.
+    passes the settings' threshold. `dense` encoded the questions.
     """
 
     def __init__(
@@ -165,7 +171,9 @@ class KnowledgeRouter:
         aliases: Mapping[str, str] = MappingProxyType({}),
         reranker: PassageReranker | None = None,
         learned: LearnedChoices | None = None,
+        dense: DenseEncoder | None = None,
     ) -> None:
+        self._excess = dense.excess if isinstance(dense, BundledEncoder) else _no_excess
         self._retriever = retriever
         self.catalogue = catalogue
         self._settings = settings
@@ -251,7 +259,8 @@ class KnowledgeRouter:
             return likely, _fit(FIT_WEIGHTS_BY_WORDS, *known)
         scores = [each.score for each in best[:FIT_PASSAGES]]
         mean = sum(scores) / len(scores)
-        return likely, _fit(FIT_WEIGHTS, scores[0], mean, shares[first], similarity[first])
+        known = scores[0], mean, shares[first], similarity[first]
+        return likely, _fit(FIT_WEIGHTS, *known, excess=self._excess(query.text))
 
     def _by_map_entries(
         self, context: Context | None, reach: Sequence[Collection]
