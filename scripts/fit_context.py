@@ -3,8 +3,8 @@
     python scripts/fit_context.py [--check] [--folder FOLDER]
 
 With `--folder` it is fitted for the encoder of a model folder, also on the small talk of the
-training turns of data/multilingual, and lies in there. What the
-classifier of turns tells (scripts/fit_turns.py, first, with the same folder) is not fitted again.
+training turns of data/multilingual, and lies in there. What the classifier of turns tells
+(scripts/fit_turns.py, first, with the same folder) is not fitted again.
 Run it whenever a file in toolcrib/router/context/presets or an encoder changes; a test fails
 until then. `--check` only says whether it must be run.
 """

@@ -102,7 +102,7 @@ class PooledNetwork:
     def __init__(self, encoder: BundledEncoder, widths: Mapping[str, int]) -> None:
         torch.manual_seed(0)
         self._encoder, size = encoder, encoder.dimensions
-        self._read: dict[str, tuple[Any, Any]] = {}
+        self._encoded: dict[str, tuple[Any, Any]] = {}
         self._queries = torch.nn.Linear(size, QUERIES, bias=False)
         self._values = torch.nn.Linear(size, WIDTH)
         self._whole = torch.nn.Linear(size, WIDTH)
@@ -124,11 +124,11 @@ class PooledNetwork:
         return {name: head(inputs) for name, head in self._heads.items()}
 
     def _tokens(self, text: str) -> tuple[Any, Any]:
-        if text not in self._read:
+        if text not in self._encoded:
             # Float16: all texts lie in memory.
             parts = (torch.from_numpy(part).half() for part in self._encoder.encode_tokens(text))
-            self._read[text] = (next(parts), next(parts))
-        vector, tokens = self._read[text]
+            self._encoded[text] = (next(parts), next(parts))
+        vector, tokens = self._encoded[text]
         return vector.float() * TOKENS_SCALE, tokens.float() * TOKENS_SCALE
 
     def train(self, texts: Sequence[str], right: Mapping[str, Sequence[int]]) -> None:

@@ -87,18 +87,16 @@ class Quarantine:
         found: dict[tuple[str, str], list[Finding]] = {}
         for server, given in by_server.items():
             row, rules = self._records.get(self._audited, server), audit_identity()
-            known: dict[str, tuple[str, Any]] = {}
+            known: dict[str, list[Any]] = {}
             if row is not None and row.body["rules"] == rules:
                 known = row.body["tools"]
+            tools: dict[str, list[Any]] = {}
             for spec in given:
-                digest, findings = known.get(spec.id, ("", ()))
-                found[server, spec.id] = (
-                    _FINDINGS.validate_python(findings) if digest == spec.digest else audit(spec)
-                )
-            tools = {
-                s.id: [s.digest, _FINDINGS.dump_python(found[server, s.id], mode="json")]
-                for s in given
-            }
+                entry = known.get(spec.id)
+                if entry is None or entry[0] != spec.digest:
+                    entry = [spec.digest, _FINDINGS.dump_python(audit(spec), mode="json")]
+                tools[spec.id] = entry
+                found[server, spec.id] = _FINDINGS.validate_python(entry[1])
             if tools != known:
                 fresh = {"rules": rules, "tools": tools}
                 self._records.put(self._audited, DbRow(server, self._now(), fresh))

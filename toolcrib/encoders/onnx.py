@@ -124,7 +124,8 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound, SpaceSharing):
 
     def excess(self, text: str) -> float:
         """Log-odds by which a collection seems to fit this text too well."""
-        return self._card.english_excess if is_english(text) else 0.0
+        added = self._card.english_excess
+        return added if added and is_english(text) else 0.0
 
     def encode_query(self, text: str) -> FloatArray:
         return self._encode(readable(text))

@@ -89,11 +89,6 @@ def _fit(weights: Sequence[float], *known: float, excess: float = 0.0) -> float:
     return sigmoid(odds - excess)
 
 
-def _no_excess(text: str) -> float:
-    del text
-    return 0.0
-
-
 VERSION_WORD_SHARE = 0.85
 """Share of common words from which a passage is a version of a higher one."""
 
@@ -173,7 +168,7 @@ class KnowledgeRouter:
         learned: LearnedChoices | None = None,
         dense: DenseEncoder | None = None,
     ) -> None:
-        self._excess = dense.excess if isinstance(dense, BundledEncoder) else _no_excess
+        self._dense = dense if isinstance(dense, BundledEncoder) else None
         self._retriever = retriever
         self.catalogue = catalogue
         self._settings = settings
@@ -260,7 +255,8 @@ class KnowledgeRouter:
         scores = [each.score for each in best[:FIT_PASSAGES]]
         mean = sum(scores) / len(scores)
         known = scores[0], mean, shares[first], similarity[first]
-        return likely, _fit(FIT_WEIGHTS, *known, excess=self._excess(query.text))
+        excess = self._dense.excess(query.text) if self._dense else 0.0
+        return likely, _fit(FIT_WEIGHTS, *known, excess=excess)
 
     def _by_map_entries(
         self, context: Context | None, reach: Sequence[Collection]

@@ -360,9 +360,9 @@ class TurnClassifier:
     def vector(self, text: str) -> FloatArray:
         """Encode a text, float32 [inputs]; of a long text the beginning and the end."""
         ends = [text] if len(text) <= 2 * READ_CHARS else [text[:READ_CHARS], text[-READ_CHARS:]]
-        return np.mean([self._read(each) for each in ends], axis=0)
+        return np.mean([self._encode(each) for each in ends], axis=0)
 
-    def _read(self, text: str) -> FloatArray:
+    def _encode(self, text: str) -> FloatArray:
         if self._pooling is None:
             return self._encoder.encode_query(text)
         return self._pooling(*self._encoder.encode_tokens(text))
