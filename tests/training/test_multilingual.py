@@ -271,7 +271,7 @@ class TestShippedModel:
     ) -> None:
         turns, sets = turns_beside(shipped), label_sets({})
         assert turns is not None
-        assert turns.digests.items() <= {f: chosen.digest for f, chosen in sets.items()}.items()
+        assert turns.digests == {field: chosen.digest for field, chosen in sets.items()}
 
     @pytest.mark.parametrize(("text", "urgency", "sensitivity"), TURNS)
     def test_turns_of_languages_without_a_training_text_are_told(
