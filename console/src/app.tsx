@@ -38,6 +38,7 @@ const SHOWN: Readonly<Record<View, () => VNode>> = {
   learning: later("Learning"),
   reports: later("Reports"),
   activity: later("Activity"),
+  keys: later("Keys"),
 };
 
 export function App(): VNode {

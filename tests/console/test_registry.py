@@ -32,6 +32,62 @@ def test_facets_narrow_the_list_and_stand_in_the_address(browse):
     expect(page.locator(".spec-line")).not_to_have_count(12)
 
 
+def test_categories_and_ceilings_narrow_the_list_too(browse, service):
+    name = service.fresh()
+    crib = service.namespaces.crib(name)
+    crib.index_tools(
+        [
+            ToolSpec(name="plain", category="data"),
+            ToolSpec(name="secret", category="data", sensitivity="pii"),
+            ToolSpec(name="other", category="mail"),
+        ]
+    )
+    page = browse(f"#/registry?ns={name}&category=data")
+    expect(page.locator(".spec-line b")).to_have_text(["plain", "secret"])
+    page.get_by_text("Ceiling").click()
+    page.get_by_label("public").check()
+    expect(page.locator(".spec-line b")).to_have_text(["plain"])
+
+
+def test_it_is_sorted_by_keys_alone_and_the_order_stands_in_the_address(browse, namespace):
+    page = browse(f"#/registry?ns={namespace}")
+    expect(page.locator(".spec-line")).to_have_count(50)
+    page.get_by_label("Order").focus()
+    page.keyboard.type("name")
+    expect(page.locator(".spec-line b").first).to_have_text("job_000")
+    assert names(page) == [f"job_{n:03}" for n in range(50)]
+    assert "order=name" in page.url
+    page.get_by_role("button", name="Next 50").press("Enter")
+    expect(page.locator(".spec-line b").first).to_have_text("job_050")
+    page.reload()
+    expect(page.locator(".spec-line b").first).to_have_text("job_050")
+    page.get_by_label("Order").select_option("server")
+    expect(page.locator(".spec-line .server").first).to_have_text("s0")
+    assert set(page.locator(".spec-line .server").all_inner_texts()) == {"s0", "s1"}
+
+
+def test_tools_that_are_called_come_first_with_their_calls(browse, service, namespace):
+    crib = service.namespaces.crib(namespace)
+    decision = crib.route("do job 7").id
+    for _ in range(2):
+        crib.report_outcome(decision, "s1/job_007", "success")
+    page = browse(f"#/registry?ns={namespace}&order=use")
+    expect(page.locator(".spec-line").first).to_contain_text("job_007")
+    expect(page.locator(".spec-line .figure")).to_have_text(["2\u00a0calls"])
+
+
+def test_tools_are_listed_by_their_state(browse, service, namespace):
+    service.namespaces.crib(namespace).index_tools(
+        [ToolSpec(name="job_001", server="s1", enabled=False)]
+    )
+    page = browse(f"#/registry?ns={namespace}")
+    page.get_by_label("State").select_option("off")
+    expect(page.locator(".spec-line b")).to_have_text(["job_001"])
+    expect(page.locator(".spec-line .tag")).to_have_text(["disabled"])
+    page.get_by_label("State").select_option("deprecated")
+    expect(page.get_by_text("No tool is like this.")).to_be_visible()
+
+
 def test_it_is_searched_while_words_are_typed(browse):
     page = browse("#/registry")
     page.get_by_label("Search the registry").press_sequentially("pay money back flurbish")

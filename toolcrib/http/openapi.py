@@ -58,7 +58,7 @@ TAGS = {
     "quarantine": "Tools that are held back until somebody has looked at them.",
     "reports": "Evaluation reports.",
     "gateway": "Servers and calls of a gateway.",
-    "keys": "Whom the service takes a caller for.",
+    "keys": "The caller, and the keys of the service.",
     "health": "Whether the service answers; without a key.",
 }
 

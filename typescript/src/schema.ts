@@ -377,6 +377,28 @@ export interface GatewayServer {
   saved: number;
 }
 
+export interface GrantInput {
+  namespaces?: readonly string[];
+  servers?: readonly string[] | null;
+  tags?: readonly string[] | null;
+  collections?: readonly string[] | null;
+  max_sensitivity?: "public" | "internal" | "pii" | "safety_critical" | null;
+  access?: "read" | "write" | "admin";
+  rate?: string | null;
+  profile?: string | null;
+}
+
+export interface Grant {
+  namespaces: readonly string[];
+  servers: readonly string[] | null;
+  tags: readonly string[] | null;
+  collections: readonly string[] | null;
+  max_sensitivity: "public" | "internal" | "pii" | "safety_critical" | null;
+  access: "read" | "write" | "admin";
+  rate: string | null;
+  profile: string | null;
+}
+
 export interface Guidance {
   injections: readonly GuidanceInjection[];
   patterns: readonly TrajectoryPattern[];
@@ -437,6 +459,16 @@ export interface IndexReport {
   dropped?: readonly Refusal[];
   copies?: readonly Refusal[];
   ids: OutcomeIds;
+}
+
+export interface KeyBody {
+  name: string;
+  grant?: GrantInput;
+  expires_days?: number | null;
+}
+
+export interface KeyList {
+  keys: readonly ListedKey[];
 }
 
 export interface KnowledgeBody {
@@ -513,6 +545,17 @@ export interface ListBody {
   cursor?: string | null;
   where?: EqualsJson | AnyOfJson | RangeJson | NotJson | AllJson | AnyJson | null;
   scope?: ScopeInput | null;
+  order?: "store" | "name" | "server" | "use";
+}
+
+export interface ListedKey {
+  id: string;
+  name: string;
+  state: "active" | "expired" | "revoked";
+  grant: Grant;
+  created_at: string;
+  expires_at: string | null;
+  revoked_at: string | null;
 }
 
 export interface LoopState {
@@ -532,7 +575,7 @@ export interface LoopState {
 
 export interface Me {
   name: string;
-  access: "read" | "write";
+  access: "read" | "write" | "admin";
   namespaces: readonly string[];
   namespace: string;
   scope: Scope;
@@ -562,6 +605,11 @@ export interface NeedResult {
   text: string;
   verdict: "accept" | "fallback" | "abstain";
   confidence: number | null;
+}
+
+export interface NewKey {
+  key: ListedKey;
+  text: string;
 }
 
 export interface NotJson {
@@ -844,6 +892,7 @@ export interface ToolLinks {
 export interface ToolPage {
   tools: readonly ToolSpec[];
   next: string | null;
+  calls?: Readonly<Record<string, number>>;
 }
 
 export interface ToolReadiness {
@@ -1038,6 +1087,13 @@ export interface paths {
   };
   "/v1/me": {
     get: { parameters: {}; responses: { 200: { content: { "application/json": Me } } } };
+  };
+  "/v1/keys": {
+    get: { parameters: {}; responses: { 200: { content: { "application/json": KeyList } } } };
+    post: { parameters: {}; requestBody: { content: { "application/json": KeyBody } }; responses: { 200: { content: { "application/json": NewKey } } } };
+  };
+  "/v1/keys/{id}": {
+    delete: { parameters: { path: { id: string } }; responses: { 204: { content: never } } };
   };
   "/v1/reports": {
     get: { parameters: {}; responses: { 200: { content: { "application/json": ReportFiles } } } };

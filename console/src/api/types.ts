@@ -15,11 +15,16 @@ export type {
   GatewayActivity,
   GatewayCall,
   GatewayServer,
+  Grant,
   Held,
+  KeyBody,
+  KeyList,
   LearnedTool,
   LearningStatus,
+  ListedKey,
   KnowledgeResult as Knowledge,
   Me,
+  NewKey,
   OutcomeRecord,
   PassageHit,
   ReportedCall,
@@ -31,6 +36,7 @@ export type {
   ToolHit as Hit,
   ToolLink as Link,
   ToolLinks as Links,
+  ToolPage,
   ToolSpec as Spec,
   UsedTool,
 } from "../../../typescript/src/schema";
@@ -52,7 +58,7 @@ export const ROUTES: readonly RouteKind[] = ["tools", "knowledge", "both", "gene
 /** The page asks for tools in the shape `summary` or `full`, never for a provider's. */
 export type Found = Omit<FoundTools, "tools"> & { readonly tools: readonly ToolHit[] };
 export type Decision = Omit<RoutedTurn, "tools"> & {
-  readonly tools: Omit<ShapedSelection, "tools"> & { readonly tools: readonly ToolHit[] };
+  readonly tools: Omit<ShapedSelection, "tools" | "items"> & { readonly tools: readonly ToolHit[] };
 };
 
 export type FeedbackFields = Omit<FeedbackRecord, "at" | "decision" | "kind">;

@@ -12,8 +12,12 @@ export const VIEWS = [
   "learning",
   "reports",
   "activity",
+  "keys",
 ] as const;
 export type View = (typeof VIEWS)[number];
+
+/** Views of what a key with the access admin may do. */
+export const ADMIN_VIEWS: ReadonlySet<View> = new Set(["keys"]);
 
 export const TITLES: Readonly<Record<View, string>> = {
   ask: "Ask",
@@ -25,6 +29,7 @@ export const TITLES: Readonly<Record<View, string>> = {
   learning: "Learning",
   reports: "Reports",
   activity: "Activity",
+  keys: "Keys",
 };
 
 export interface Place {

@@ -1,10 +1,11 @@
-"""Administration over HTTP: health, the caller, quarantine, a gateway's activity, learning."""
+"""Administration over HTTP: health, keys, quarantine, a gateway's activity, learning."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from toolcrib.access.keys import DAY_S, MAX_DAYS, Access, Grant, KeyRing, ListedKey
 from toolcrib.crib import Crib
 from toolcrib.errors import (
     ForbiddenError,
@@ -33,7 +35,6 @@ from toolcrib.http.state import ServiceState
 from toolcrib.records import Scope, ServiceInfo
 from toolcrib.records.history import GatewayActivity
 from toolcrib.records.reports import Held, HeldTools, LearningStatus, Undone
-from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 READINESS_TIMEOUT_S = 1.0
 """Wait of the metrics for the number of tools."""
@@ -89,7 +90,7 @@ class Me:
     """The caller's key and its grant; `namespace` is that of this request."""
 
     name: str
-    access: Literal["read", "write"]
+    access: Access
     namespaces: tuple[str, ...]
     namespace: str
     scope: Scope
@@ -99,6 +100,66 @@ async def describe_me(context: RequestContext) -> Response:
     """Describe the caller's key and its grant."""
     grant, name = context.caller.grant, context.caller.name
     return answer(Me(name, grant.access, grant.namespaces, context.namespace, context.scope()))
+
+
+# -- keys ------------------------------------------------------------------------------------
+
+BY_COMMAND = "a key with the access admin is made by `toolcrib keys create NAME --admin` alone"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyList:
+    """Keys, oldest first, expired and revoked keys too."""
+
+    keys: tuple[ListedKey, ...]
+
+
+class KeyBody(Body):
+    """A key to make: whose it is, for people, and what it allows."""
+
+    model_config = documented(examples=[{"name": "reader", "grant": {"servers": ["mail"]}}])
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    grant: Grant = Grant()
+    expires_days: Annotated[float, Field(gt=0, le=MAX_DAYS)] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """New key, and the `text` that callers send: it is stored nowhere, and shown this once."""
+
+    key: ListedKey
+    text: str
+
+
+async def list_keys(context: RequestContext) -> Response:
+    """List the service's keys, never their texts."""
+    keys = await context.run(_ring(context).list)
+    return answer(KeyList(tuple(key.listed(time.time()) for key in keys)))
+
+
+async def create_key(context: RequestContext, body: KeyBody) -> Response:
+    """Make a key that reads or writes."""
+    if body.grant.access == "admin":
+        # Else a stolen key could make others that outlive it.
+        raise ForbiddenError(BY_COMMAND)
+    days = body.expires_days
+    expires_at = None if days is None else time.time() + days * DAY_S
+    make = partial(_ring(context).create, body.name, body.grant, expires_at)
+    key, text = await context.run(make)
+    return answer(NewKey(key.listed(time.time()), text))
+
+
+async def revoke_key(
+    context: RequestContext, key_id: Annotated[str, Field(max_length=100)]
+) -> None:
+    """Revoke a key for good; it stops within two seconds."""
+    if not await context.run(partial(_ring(context).revoke, key_id)):
+        raise HTTPException(404, "there is no such key")
+
+
+def _ring(context: RequestContext) -> KeyRing:
+    return KeyRing(context.state.namespaces.records_db)
 
 
 # -- quarantine ------------------------------------------------------------------------------
@@ -197,7 +258,7 @@ class ActivityQuery:
 
 async def get_activity(context: RequestContext, query: ActivityQuery) -> Response:
     """Show servers and calls of a gateway; empty for keys that may not write or see all."""
-    if not (context.caller.may_write and _sees_all(context)):
+    if not context.sees_activity:
         return answer(GatewayActivity())
     return answer(await context.run(lambda: context.state.activity.read(query.limit)))
 
@@ -264,12 +325,7 @@ def _page(context: RequestContext, name: str) -> bytes:
 def _folder(context: RequestContext) -> Path | None:
     """Folder of reports, for keys that see all tools of the default namespace; else None."""
     folder = context.state.settings.service.reports
-    return Path(folder) if folder is not None and _sees_all(context) else None
-
-
-def _sees_all(context: RequestContext) -> bool:
-    """True for a key that sees all tools, in the default namespace."""
-    return context.namespace == DEFAULT_NAMESPACE and context.scope() == Scope()
+    return Path(folder) if folder is not None and context.sees_everything else None
 
 
 # -- learning --------------------------------------------------------------------------------
@@ -324,7 +380,7 @@ def _require_all(context: RequestContext) -> None:
         raise ForbiddenError("what was learned tells of all tools, and this key sees some only")
 
 
-LEARNING, QUARANTINE = "/v1/learning", "/v1/quarantine"
+LEARNING, QUARANTINE, KEYS = "/v1/learning", "/v1/quarantine", "/v1/keys"
 OFF = (LearningOffError,)
 UNLIKE_HELD = (UnknownToolError, ToolChangedError)
 
@@ -341,6 +397,9 @@ ENDPOINTS = (
     ),
     Endpoint("GET", "/v1/activity", get_activity, "gateway", GatewayActivity),
     Endpoint("GET", "/v1/me", describe_me, "keys", Me),
+    Endpoint("GET", KEYS, list_keys, "keys", KeyList, administers=True),
+    Endpoint("POST", KEYS, create_key, "keys", NewKey, administers=True),
+    Endpoint("DELETE", KEYS + "/{id}", revoke_key, "keys", administers=True),
     Endpoint("GET", "/v1/reports", list_reports, "reports", ReportFiles),
     Endpoint("GET", "/v1/reports/{name}", get_report, "reports", media_type="text/html"),
     Endpoint("GET", "/healthz", is_alive, "health", Alive, HEALTH_ERRORS),
