@@ -90,6 +90,7 @@ class Opening(TypedDict, total=False):
     rebuild: bool
     ranks: bool
     tools_only: bool
+    reads_only: bool
     may_lack_index: bool
     progress: Listener | None
 
@@ -116,6 +117,7 @@ def any_crib(
         with remote_crib(service, settings) as crib:
             yield crib
         return
+    how["reads_only"] = not writes
     opened = writing_crib if writes else open_crib
     with opened(context, store or settings.store, **how) as crib:
         yield crib
@@ -145,13 +147,14 @@ def open_crib(
     rebuild: bool = False,
     ranks: bool = True,
     tools_only: bool = False,
+    reads_only: bool = False,
     may_lack_index: bool = False,
     progress: Listener | None = None,
 ) -> Crib:
     """The crib of a store, for commands that need the index itself; without `ranks`, no reranker.
 
-    With `tools_only` its passages stay closed. With `may_lack_index`, a crib in memory stands for a
-    missing index if there are targets.
+    With `tools_only` its passages stay closed. With `reads_only` the command opens no store after
+    it. With `may_lack_index`, a crib in memory stands for a missing index if there are targets.
 
     Raises:
         SettingsError: the settings name a service, and no store is named instead.
@@ -183,7 +186,7 @@ def open_crib(
         settings,
         rebuild=rebuild,
         progress=progress,
-        ends_with_process=Process.runs_one_command,
+        ends_with_process=reads_only and Process.runs_one_command,
         tools_only=tools_only,
     )
     return Crib(*parts, decides=settings.learning.enabled)
