@@ -39,6 +39,7 @@ const SHOWN: Readonly<Record<View, () => VNode>> = {
   reports: later("Reports"),
   activity: later("Activity"),
   keys: later("Keys"),
+  servers: later("Servers"),
 };
 
 export function App(): VNode {

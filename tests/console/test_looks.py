@@ -31,9 +31,14 @@ PLACES = {
     "reports": ".record, .empty",
     "activity": ".record",
     "keys": ".entry",
+    "servers": ".entry",
 }
-DARK = [*[*PLACES][:3], "registry?server=desk&order=use&state=on", "keys"]
-DIALOGS = {"keys": "Make a key"}
+DARK = [*[*PLACES][:3], "registry?server=desk&order=use&state=on", "keys", "servers"]
+DIALOGS = {
+    "keys": "Make a key",
+    "servers": "Add servers",
+    "registry?server=desk&order=use&state=on": "Add tools",
+}
 """Button of a view that opens a dialog."""
 
 

@@ -150,7 +150,58 @@ def test_a_tool_is_deleted_after_a_question(browse, service, namespace):
     assert gone.status_code == 404
 
 
+def test_tools_are_pasted_and_all_of_a_server_are_taken_out(browse, service):
+    name = service.fresh()
+    page = browse(f"#/registry?ns={name}")
+    page.get_by_role("button", name="Add tools").press("Enter")
+    dialog = page.get_by_role("dialog")
+    lines = '{"name": "send_mail", "server": "mail"}\n{"name": "read_mail", "server": "mail"}'
+    dialog.get_by_role("textbox", name="JSON, or a tool a line").fill(lines)
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_role("dialog")).to_contain_text("2 added")
+    page.keyboard.press("Escape")
+    expect(page.locator(".spec-line")).to_have_count(2)
+    page.get_by_label("mail").check()
+    page.get_by_role("button", name="Remove all of mail").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(page.get_by_role("heading", name="The index is empty")).to_be_visible()
+
+
+def test_a_file_takes_the_place_of_a_servers_tools(browse, service, namespace, tmp_path):
+    file = tmp_path / "tools.json"
+    file.write_text('{"tools": [{"name": "job_001"}, {"name": "new", "description": 3}]}')
+    page = browse(f"#/registry?ns={namespace}")
+    page.get_by_role("button", name="Add tools").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("or from a file").set_input_files(file)
+    dialog.get_by_role("textbox", name="in place of the one").fill("s1")
+    dialog.get_by_label("Remove the server's other tools").check()
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    expect(dialog).to_contain_text("0 removed, 2 refused")
+    expect(dialog).to_contain_text("mend those and prune again")
+    page.keyboard.press("Escape")
+    file.write_text('{"tools": [{"name": "job_001"}]}')
+    page.get_by_role("button", name="Add tools").click()
+    dialog.get_by_label("or from a file").set_input_files(file)
+    dialog.get_by_role("textbox", name="in place of the one").fill("s1")
+    dialog.get_by_label("Remove the server's other tools").check()
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    expect(dialog).to_contain_text("39 removed, 0 refused")
+    page.keyboard.press("Escape")
+    expect(page.locator("h1 small")).to_have_text("81 tools")
+
+
+def test_a_text_that_is_no_json_is_said(browse, service):
+    page = browse(f"#/registry?ns={service.fresh()}")
+    page.get_by_role("button", name="Add tools").click()
+    page.get_by_role("textbox", name="JSON, or a tool a line").fill("/etc/passwd")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.locator("dialog .trouble")).to_contain_text("This is no JSON")
+
+
 def test_who_may_only_read_is_offered_nothing_else(browse, service):
     page = browse("#/registry?tool=payments/refundPayment", key=service.key())
     expect(page.locator(".description")).to_be_visible()
     expect(page.get_by_role("button", name="Delete this tool")).to_have_count(0)
+    page.go_back()
+    expect(page.get_by_role("button", name="Add tools")).to_have_count(0)

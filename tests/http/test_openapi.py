@@ -117,4 +117,6 @@ def test_examples_of_bodies_are_taken(document, operations, service):
             body = operation["requestBody"]["content"]["application/json"]["schema"]
             for example in resolve(document, body).get("examples", ()):
                 answer = client.request(method, path, json=example)
-                assert answer.status_code in {200, 204, 404, 409}, (path, answer.text)
+                # Without their setting, no key changes servers.
+                fine = {403} if path == "/v1/servers" else {200, 204, 404, 409}
+                assert answer.status_code in fine, (path, answer.text)

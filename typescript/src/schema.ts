@@ -1,5 +1,12 @@
 /** What the service takes and answers. Written by scripts/typescript_types.py; do not edit. */
 
+export interface AddedServers {
+  added: readonly string[];
+  same: readonly string[];
+  variables: Readonly<Record<string, readonly string[]>>;
+  notes: readonly string[];
+}
+
 export interface AgentDecision {
   target: string;
   confidence: number;
@@ -136,6 +143,14 @@ export interface CollectionList {
 
 export interface CollectionsBody {
   collections: readonly CollectionBody[];
+}
+
+export interface ConfiguredServer {
+  name: string;
+  target: string;
+  state: "on" | "off" | "unusable";
+  problem: string;
+  variables?: readonly string[];
 }
 
 export interface ContextInput {
@@ -804,6 +819,11 @@ export interface SearchBody {
   shape?: "summary" | "full" | "mcp" | "openai" | "openai-namespaces" | "anthropic" | "anthropic-deferred" | "tool_reference" | "signature" | "typescript" | "python-stub";
 }
 
+export interface ServerList {
+  editable: boolean;
+  servers: readonly ConfiguredServer[];
+}
+
 export interface ServerReplay {
   server: string;
   requests: number;
@@ -814,6 +834,10 @@ export interface ServerReplay {
   strength: number;
   verdict: "live" | "shadow";
   choice?: string;
+}
+
+export interface ServersBody {
+  document: Readonly<Record<string, unknown>>;
 }
 
 export interface ServiceInfo {
@@ -1081,6 +1105,14 @@ export interface paths {
   };
   "/v1/quarantine/{id}": {
     post: { parameters: { path: { id: string } }; requestBody: { content: { "application/json": VerdictBody } }; responses: { 204: { content: never } } };
+  };
+  "/v1/servers": {
+    get: { parameters: {}; responses: { 200: { content: { "application/json": ServerList } } } };
+    post: { parameters: {}; requestBody: { content: { "application/json": ServersBody } }; responses: { 200: { content: { "application/json": AddedServers } } } };
+  };
+  "/v1/servers/{name}": {
+    post: { parameters: { path: { name: string } }; requestBody: { content: { "application/json": SwitchBody } }; responses: { 204: { content: never } } };
+    delete: { parameters: { path: { name: string } }; responses: { 204: { content: never } } };
   };
   "/v1/activity": {
     get: { parameters: { query?: { limit?: number } }; responses: { 200: { content: { "application/json": GatewayActivity } } } };

@@ -3,7 +3,9 @@
 import type { FeedbackRecord, FoundTools, Route, RoutedTurn, ShapedSelection, ToolHit, ToolSpec } from "../../../typescript/src/schema";
 
 export type {
+  AddedServers,
   CollectionHit as Asked,
+  ConfiguredServer,
   Context,
   CountedCollection as Collection,
   DecisionHistory as DecisionPage,
@@ -31,12 +33,14 @@ export type {
   ReportFile as Report,
   Route,
   Scope,
+  ServerList,
   ServerReplay,
   ServiceInfo as Ready,
   ToolHit as Hit,
   ToolLink as Link,
   ToolLinks as Links,
   ToolPage,
+  ToolReport,
   ToolSpec as Spec,
   UsedTool,
 } from "../../../typescript/src/schema";

@@ -13,11 +13,12 @@ export const VIEWS = [
   "reports",
   "activity",
   "keys",
+  "servers",
 ] as const;
 export type View = (typeof VIEWS)[number];
 
 /** Views of what a key with the access admin may do. */
-export const ADMIN_VIEWS: ReadonlySet<View> = new Set(["keys"]);
+export const ADMIN_VIEWS: ReadonlySet<View> = new Set(["keys", "servers"]);
 
 export const TITLES: Readonly<Record<View, string>> = {
   ask: "Ask",
@@ -30,6 +31,7 @@ export const TITLES: Readonly<Record<View, string>> = {
   reports: "Reports",
   activity: "Activity",
   keys: "Keys",
+  servers: "Servers",
 };
 
 export interface Place {

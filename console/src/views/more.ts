@@ -6,3 +6,4 @@ export { Keys } from "./keys";
 export { Learning } from "./learning";
 export { Quarantine } from "./quarantine";
 export { Reports } from "./reports";
+export { Servers } from "./servers";

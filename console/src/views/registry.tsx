@@ -13,9 +13,10 @@ import { announce } from "../state/announce";
 import { useAnswer, useSettled } from "../state/answers";
 import { toResults, walk } from "../state/arrows";
 import { adjust, link, place } from "../state/place";
-import { asked } from "../state/session";
+import { asked, mayWrite } from "../state/session";
 import { firstLine, percent, several } from "../words/figures";
 import { EmptyIndex } from "./empty";
+import { Sources } from "./sources";
 import { Tool } from "./tool";
 
 /** Where facets stand above the list instead of beside it, they are folded away. */
@@ -53,7 +54,8 @@ export function Registry(): VNode {
 
 function Shelves(): VNode {
   const { params } = place.value;
-  const facets = useAnswer((signal) => call<Facets>("v1/facets", { signal }), [asked.value]);
+  const [turn, setTurn] = useState(0);
+  const facets = useAnswer((signal) => call<Facets>("v1/facets", { signal }), [asked.value, turn]);
   const q = params.get("q") ?? "";
   const [typed, setTyped] = useState(q);
   const words = useSettled(typed.trim(), 180);
@@ -64,10 +66,12 @@ function Shelves(): VNode {
     if (q !== words) setTyped(q);
   }, [q]);
   const none = facets.value?.tools === 0;
+  const sources = mayWrite.value && <Sources done={() => setTurn(turn + 1)} />;
   if (none || facets.trouble) {
     return (
       <>
         <h1>Registry</h1>
+        {none && sources}
         {none && <EmptyIndex />}
         {facets.trouble && <TroubleNote trouble={facets.trouble} again={facets.again} />}
       </>
@@ -78,6 +82,7 @@ function Shelves(): VNode {
       <h1>
         Registry {facets.value && <small>{several(facets.value.tools, "tool")}</small>}
       </h1>
+      {sources}
       <label class="shelf-search">
         <span class="unseen">Search the registry</span>
         <input
@@ -91,7 +96,7 @@ function Shelves(): VNode {
       </label>
       <div class="shelves">
         <Narrowing facets={facets.value} />
-        <div class="shelf">{words ? <Matches words={words} /> : <Pages />}</div>
+        <div class="shelf">{words ? <Matches words={words} /> : <Pages turn={turn} />}</div>
       </div>
     </>
   );
@@ -115,7 +120,7 @@ function Narrowing({ facets }: { facets: Facets | undefined }): VNode {
   );
 }
 
-function Pages(): VNode {
+function Pages({ turn }: { turn: number }): VNode {
   const { params } = place.value;
   const cursor = params.get("after") ?? "";
   const [trail, setTrail] = useState<readonly string[]>([]);
@@ -128,7 +133,7 @@ function Pages(): VNode {
   };
   const { value, trouble, again } = useAnswer(
     (signal) => call<ToolPage>("v1/tools/list", { method: "POST", body, signal }),
-    [asked.value, JSON.stringify(body)],
+    [asked.value, turn, JSON.stringify(body)],
   );
   if (trouble) return <TroubleNote trouble={trouble} again={again} />;
   if (value === undefined) return <Waiting what="Reading" />;

@@ -6,22 +6,26 @@ import asyncio
 import os
 import re
 import time
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from toolcrib.access.keys import DAY_S, MAX_DAYS, Access, Grant, KeyRing, ListedKey
+from toolcrib.access.server_file import ServerFile, ServerImport, listed_servers
 from toolcrib.crib import Crib
 from toolcrib.errors import (
     ForbiddenError,
     LearningOffError,
+    QueryError,
     ServiceUnavailableError,
+    SourceError,
     StoreError,
     StoreUnavailableError,
     ToolChangedError,
@@ -32,8 +36,10 @@ from toolcrib.http.context import RequestContext
 from toolcrib.http.routes.tools import ToolId, is_allowed, write_tools
 from toolcrib.http.routing import Body, Endpoint, Identifier, answer, documented
 from toolcrib.http.state import ServiceState
+from toolcrib.indexers.readers.base import Source
+from toolcrib.indexers.readers.mcp_config import servers_of, variables_of
 from toolcrib.records import Scope, ServiceInfo
-from toolcrib.records.history import GatewayActivity
+from toolcrib.records.history import ConfiguredServer, GatewayActivity
 from toolcrib.records.reports import Held, HeldTools, LearningStatus, Undone
 
 READINESS_TIMEOUT_S = 1.0
@@ -246,6 +252,15 @@ def _require_other(context: RequestContext, held: Held) -> None:
 
 # -- the gateway -----------------------------------------------------------------------------
 
+
+class SwitchBody(Body):
+    """Switch: on or off."""
+
+    on: bool
+
+
+ServerId = Annotated[Identifier, Field(description="Name of a server, slashes and all.")]
+
 MAX_CALLS = 1_000
 
 
@@ -261,6 +276,113 @@ async def get_activity(context: RequestContext, query: ActivityQuery) -> Respons
     if not context.sees_activity:
         return answer(GatewayActivity())
     return answer(await context.run(lambda: context.state.activity.read(query.limit)))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerList:
+    """Servers of a gateway's `mcp.json`; none where they are not `editable` here."""
+
+    editable: bool
+    servers: tuple[ConfiguredServer, ...] = ()
+
+
+class ServersBody(Body):
+    """Servers to add: an `mcp.json`, a host's file, or a `server.json` of the MCP registry."""
+
+    model_config = documented(
+        examples=[{"document": {"mcpServers": {"docs": {"url": "https://docs.example.com/mcp"}}}}]
+    )
+
+    document: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AddedServers:
+    """Names of servers that were added, and of those that were the `same` before.
+
+    Secrets became `variables`, each with its places: the gateway needs them in its environment.
+    """
+
+    added: tuple[str, ...]
+    same: tuple[str, ...]
+    variables: dict[str, tuple[str, ...]]
+    notes: tuple[str, ...]
+
+
+async def list_servers(context: RequestContext) -> Response:
+    """List the servers of the gateway's `mcp.json`, without what may be secret."""
+    if context.state.settings.service.gateway_config is None:
+        return answer(ServerList(editable=False))
+
+    def read() -> ServerList:
+        servers = _server_file(context).servers
+        # The gateway has the variables of its environment, not of this one.
+        env = dict.fromkeys(variables_of(servers), "")
+        return ServerList(editable=True, servers=tuple(listed_servers(servers, env)))
+
+    return answer(await context.run(read))
+
+
+async def add_servers(context: RequestContext, body: ServersBody) -> Response:
+    """Add servers to the gateway's `mcp.json`; a running gateway starts them a moment later."""
+    source = Source.parsed("the request", body.document)
+
+    def add() -> AddedServers:
+        servers = servers_of(source)
+        if not servers:
+            raise QueryError("the document names no MCP servers; put them under 'mcpServers'")
+        with _editing(context) as file:
+            found = ServerImport(file.servers)
+            for name, raw in servers.items():
+                found.take("the request", name, raw)
+            file.write(file.edited(found.added), private=True)
+        variables = {name: tuple(places) for name, places in found.variables.items()}
+        return AddedServers(tuple(found.added), tuple(found.same), variables, tuple(found.notes))
+
+    return answer(await context.run(add))
+
+
+async def switch_server(context: RequestContext, name: ServerId, body: SwitchBody) -> None:
+    """Switch a server of the gateway's `mcp.json` on or off."""
+
+    def switch() -> None:
+        with _editing(context, name) as file:
+            file.write(file.switched(name, on=body.on))
+
+    await context.run(switch)
+
+
+async def remove_server(context: RequestContext, name: ServerId) -> None:
+    """Remove a server from the gateway's `mcp.json`."""
+
+    def remove() -> None:
+        with _editing(context, name) as file:
+            file.write(file.edited({name: None}))
+
+    await context.run(remove)
+
+
+@contextmanager
+def _editing(context: RequestContext, name: str | None = None) -> Generator[ServerFile]:
+    """The gateway's file of servers, for one writer at a time.
+
+    Raises:
+        ForbiddenError: the settings name none.
+        HTTPException: it has no server of this name.
+    """
+    # No namespace has this name.
+    with context.state.lock("/servers"):
+        file = _server_file(context)
+        if name is not None and name not in file.servers:
+            raise HTTPException(404, "there is no such server")
+        yield file
+
+
+def _server_file(context: RequestContext) -> ServerFile:
+    path = context.state.settings.service.gateway_config
+    if path is None:
+        raise ForbiddenError("the servers of a gateway are changed here by service.gateway_config")
+    return ServerFile.read(Path(path))
 
 
 # -- evaluation reports: untrusted pages -----------------------------------------------------
@@ -331,12 +453,6 @@ def _folder(context: RequestContext) -> Path | None:
 # -- learning --------------------------------------------------------------------------------
 
 
-class SwitchBody(Body):
-    """Switch of learning: on if lessons re-order answers."""
-
-    on: bool
-
-
 class UndoBody(Body):
     """Lessons to undo: of a day (`2026-01-31`), of a key or of a tool, by id."""
 
@@ -381,6 +497,7 @@ def _require_all(context: RequestContext) -> None:
 
 
 LEARNING, QUARANTINE, KEYS = "/v1/learning", "/v1/quarantine", "/v1/keys"
+SERVERS, BROKEN = "/v1/servers", (SourceError,)
 OFF = (LearningOffError,)
 UNLIKE_HELD = (UnknownToolError, ToolChangedError)
 
@@ -394,6 +511,14 @@ ENDPOINTS = (
     Endpoint("GET", QUARANTINE, list_quarantine, "quarantine", HeldTools),
     Endpoint(
         "POST", QUARANTINE + "/{id:path}", judge_tool, "quarantine", None, UNLIKE_HELD, writes=True
+    ),
+    Endpoint("GET", SERVERS, list_servers, "gateway", ServerList, BROKEN, administers=True),
+    Endpoint("POST", SERVERS, add_servers, "gateway", AddedServers, BROKEN, administers=True),
+    Endpoint(
+        "POST", SERVERS + "/{name:path}", switch_server, "gateway", None, BROKEN, administers=True
+    ),
+    Endpoint(
+        "DELETE", SERVERS + "/{name:path}", remove_server, "gateway", None, BROKEN, administers=True
     ),
     Endpoint("GET", "/v1/activity", get_activity, "gateway", GatewayActivity),
     Endpoint("GET", "/v1/me", describe_me, "keys", Me),
