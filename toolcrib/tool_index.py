@@ -236,6 +236,12 @@ class ToolIndex:
         for record in self.store.scroll(allowed, ("spec",), after=first):
             yield read_tool(record.payload)
 
+    def has_exactly(self, specs: Sequence[ToolSpec], where: Filter) -> bool:
+        """True if these are the tools that pass a filter, in their current texts."""
+        from toolcrib.indexers.sync import is_current
+
+        return is_current(self.store, specs, where)
+
     def settings_warnings(self) -> Iterator[str]:
         """Warning about `gate.fallback`, if that tool is unknown or disabled and tools exist."""
         general = self.settings.gate.fallback

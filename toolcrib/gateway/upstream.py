@@ -74,8 +74,9 @@ class Intervals:
     out after `pong_s`. `refresh_s`: between listings of a server that announces no changes, or
     whose last listing was incomplete. `poll_s`: between looks at approvals. `patience_s`: of a
     search for tools that cannot be found yet. `opening_s`: of a search of known tools for the index
-    to open. `idle_s`: after which a conversation's connections
-    and open questions are closed. `handshake_s`: of a handshake for servers never met before.
+    to open. `first_search_s`: of known servers for a first search, which goes before their start.
+    `idle_s`: after which a conversation's connections and open questions are closed. `handshake_s`:
+    of a handshake for servers never met before.
     """
 
     connect_s: float = 20.0
@@ -85,7 +86,8 @@ class Intervals:
     refresh_s: float = 60.0
     poll_s: float = 1.0
     patience_s: float = 10.0
-    opening_s: float = 1.0
+    opening_s: float = 0.5
+    first_search_s: float = 0.25
     idle_s: float = 600.0
     handshake_s: float = 2.0
     offers_s: float = 5.0
