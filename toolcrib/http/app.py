@@ -222,6 +222,7 @@ class _Admission:
         finally:
             context.took_ms = (time.perf_counter() - started) * 1000
             context.key_id, context.usage = context.caller.key_id, context.meter.usage
+            context.model_requests = context.meter.requests
             if context.route == UNMATCHED:
                 # Refused before routing, but its address may be known.
                 context.route = template_of(self._routes, scope) or UNMATCHED
