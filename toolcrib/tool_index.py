@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import IndexMismatchError, UnknownToolError, nearest
+from toolcrib.errors import IndexMismatchError, UnknownToolError, nearest, require_text
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
 from toolcrib.indexers.points import Draft, draft, layout
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolLinks, ToolSpec
@@ -173,6 +173,7 @@ class ToolIndex:
         Raises:
             UnknownToolError: no tool in scope has this id; the nearest ids are named.
         """
+        require_text(tool_id, "id")
         allowed = from_scope(scope)
         for record in self.store.retrieve([point_id(tool_id)]):
             if record.payload["id"] != tool_id:

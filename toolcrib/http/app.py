@@ -32,6 +32,7 @@ from toolcrib.errors import (
     TooLargeError,
     ToolcribError,
 )
+from toolcrib.http import docs_page
 from toolcrib.http.authenticator import Authenticator, Callers, RateLimiter
 from toolcrib.http.context import RequestContext, header, is_upload
 from toolcrib.http.errors import on_error, on_http, problem_response
@@ -92,6 +93,7 @@ def make_app(
         routes=[
             *routes,
             Route("/openapi.json", _openapi),
+            Route("/docs", _docs),
             *_token_metadata(callers),
             *_console(),
         ],
@@ -119,6 +121,16 @@ def openapi() -> bytes:
 
 async def _openapi(request: Request) -> Response:  # noqa: ARG001 -- as Starlette calls it
     return Response(openapi(), media_type=JSON)
+
+
+async def _docs(request: Request) -> Response:  # noqa: ARG001 -- as Starlette calls it
+    headers = {**PAGE_HEADERS, "Content-Security-Policy": docs_page.POLICY}
+    return Response(_docs_page(), media_type="text/html", headers=headers)
+
+
+@cache
+def _docs_page() -> str:
+    return docs_page.docs_page(document(ENDPOINTS))
 
 
 def _token_metadata(callers: Callers) -> list[Route]:
