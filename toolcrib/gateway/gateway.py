@@ -129,6 +129,8 @@ class StoreThread:
 class Gateway:
     """Gateway in front of servers; `server` is the MCP server that clients use."""
 
+    _loop: asyncio.AbstractEventLoop | None = None
+
     def __init__(
         self,
         configs: Sequence[ServerConfig],
@@ -148,7 +150,6 @@ class Gateway:
 
         self._tasks: set[asyncio.Task[Any]] = set()
         self._runs: dict[str, asyncio.Task[Any]] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_greeted = asyncio.Event()
         self._notifications = Notifications(self._leave, self._lists_of)
         self._store = StoreThread(storage.location, settings, self._report, options.progress)

@@ -32,11 +32,10 @@ from toolcrib.errors import (
     TooLargeError,
     ToolcribError,
 )
-from toolcrib.http import docs_page
 from toolcrib.http.authenticator import Authenticator, Callers, RateLimiter
 from toolcrib.http.context import RequestContext, header, is_upload
 from toolcrib.http.errors import on_error, on_http, problem_response
-from toolcrib.http.openapi import document
+from toolcrib.http.openapi import DOCS_POLICY, docs_page, document
 from toolcrib.http.routes import admin, knowledge, tools, turns
 from toolcrib.http.routing import GUARDED_PREFIX, JSON, Endpoint, make_routes, template_of
 from toolcrib.http.state import UPLOAD_FACTOR, ServiceState
@@ -124,13 +123,13 @@ async def _openapi(request: Request) -> Response:  # noqa: ARG001 -- as Starlett
 
 
 async def _docs(request: Request) -> Response:  # noqa: ARG001 -- as Starlette calls it
-    headers = {**PAGE_HEADERS, "Content-Security-Policy": docs_page.POLICY}
+    headers = {**PAGE_HEADERS, "Content-Security-Policy": DOCS_POLICY}
     return Response(_docs_page(), media_type="text/html", headers=headers)
 
 
 @cache
 def _docs_page() -> str:
-    return docs_page.docs_page(document(ENDPOINTS))
+    return docs_page(document(ENDPOINTS))
 
 
 def _token_metadata(callers: Callers) -> list[Route]:
