@@ -108,6 +108,11 @@ class ChatModel(Protocol):
         ...
 
     @property
+    def provider(self) -> str:
+        """Name of the provider's protocol, as OpenTelemetry has it."""
+        ...
+
+    @property
     def server(self) -> str:
         """Address of the server: all models of a server share a limit."""
         ...
@@ -136,6 +141,7 @@ class SdkChatModel(ABC):
     """Chat model by a provider's SDK; a subclass writes the request and reads the response."""
 
     modes: Sequence[Mode] = ("tool", "schema", "text")
+    provider: str
     _create: Callable[..., Awaitable[Any]]
 
     def __init__(
