@@ -108,11 +108,6 @@ class ChatModel(Protocol):
         ...
 
     @property
-    def provider(self) -> str:
-        """Name of the provider's protocol, as OpenTelemetry has it."""
-        ...
-
-    @property
     def server(self) -> str:
         """Address of the server: all models of a server share a limit."""
         ...
@@ -138,7 +133,10 @@ class ChatModel(Protocol):
 
 
 class SdkChatModel(ABC):
-    """Chat model by a provider's SDK; a subclass writes the request and reads the response."""
+    """Chat model by a provider's SDK; a subclass writes the request and reads the response.
+
+    `provider` is the name of the protocol as OpenTelemetry has it.
+    """
 
     modes: Sequence[Mode] = ("tool", "schema", "text")
     provider: str

@@ -377,7 +377,9 @@ class _Call:
             tokens = reply.input_tokens, reply.output_tokens
             cost = model.price.of(*tokens) if model.price else None
             usage = ModelUsage(self.use, model.name, 1, 0, *tokens, cost)
-        request = ModelRequest(usage, time.monotonic() - began, model.chat.provider)
+        # A user's own chat model need not name a provider.
+        provider = getattr(model.chat, "provider", type(model.chat).__name__)
+        request = ModelRequest(usage, time.monotonic() - began, provider)
         for meter in (model.meter, *_METERS.get()):
             meter.add(request)
 
