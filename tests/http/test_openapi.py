@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from toolcrib.http.app import ENDPOINTS
@@ -35,6 +37,20 @@ def resolve(document, value):
 def test_every_endpoint_is_in_it(operations):
     told = {(each.method, each.path.replace(":path", "")) for each in ENDPOINTS}
     assert set(operations) == told
+
+
+def test_a_page_shows_every_operation_and_asks_no_other_address(service, operations, document):
+    with service.anonymous() as client:
+        answer = client.get("/docs")
+    page = answer.text
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    for method, path in operations:
+        assert f"<code>{method} {path}</code>" in page
+    linked = set(re.findall(r'href="#([^"]+)"', page))
+    assert linked <= set(re.findall(r'id="([^"]+)"', page))
+    assert {f"schema-{name}" for name in document["components"]["schemas"]} & linked
+    assert re.findall(r"<script|\bsrc=|<link|url\(|href=\"(?:https?:)?//", page) == []
 
 
 def test_operations_have_names_of_their_own(operations):

@@ -167,7 +167,10 @@ def _notes(title: str, held: ServerFile, needed: Sequence[str]) -> list[str]:
     if needed:
         notes.append(f"its servers need {', '.join(needed)}: name them with --env to hand them on")
     if others := sorted(held.servers.keys() - {GATEWAY_ENTRY}):
-        notes.append(f"{title} still starts {', '.join(others)} itself: take them out of its file")
+        notes.append(
+            f"{title} still starts {', '.join(others)} itself: remove from its file the servers "
+            "that the gateway has"
+        )
     return notes
 
 

@@ -46,7 +46,7 @@ class RequestContext(RequestSummary):
     caller: Caller = ANYONE
     deadline: asyncio.Timeout | None = None
     is_over: bool = False
-    meter: UsageMeter = field(default_factory=UsageMeter)
+    meter: UsageMeter = field(default_factory=partial(UsageMeter, keeps=True))
 
     @classmethod
     def begin(cls, state: ServiceState, scope: MutableMapping[str, Any]) -> RequestContext:

@@ -68,10 +68,12 @@ async def is_ready(context: RequestContext) -> Response:
 def watch(state: ServiceState) -> None:
     """Register gauges of the service's state."""
     metrics = state.telemetry.metrics
-    metrics.watch("requests_under_way", "Requests under way.", lambda: state.under_way)
-    metrics.watch("abandoned_work", "Work that nobody waits for.", lambda: state.workers.abandoned)
-    metrics.watch("decisions_dropped", "Decisions that were not logged.", state.dropped)
-    metrics.watch("tools", "Tools of the default namespace.", state.readiness.tools)
+    metrics.watch("toolcrib_requests_under_way", "Requests under way.", lambda: state.under_way)
+    metrics.watch(
+        "toolcrib_abandoned_work", "Work that nobody waits for.", lambda: state.workers.abandoned
+    )
+    metrics.watch("toolcrib_decisions_dropped", "Decisions that were not logged.", state.dropped)
+    metrics.watch("toolcrib_tools", "Tools of the default namespace.", state.readiness.tools)
 
 
 async def read_metrics(context: RequestContext) -> Response:
