@@ -38,7 +38,11 @@ def ids(result) -> list[str]:
         (lambda crib: crib.find_knowledge(["a"]), "question .* not list"),
         (lambda crib: crib.find_tools("rain", kk=2), "no option 'kk'.*'k'"),
         (lambda crib: crib.find_tools("rain", k="two"), "k is 'two'"),
+        (lambda crib: crib.find_tools("rain", scope={}), "scope must be a Scope, not dict"),
+        (lambda crib: crib.find_tools("rain", where="x"), "filter .* not str"),
+        (lambda crib: crib.get_tool(5), "id .* not int"),
         (lambda _: Crib.open(5), "location .* not int"),
+        (lambda _: Crib.open(":memory:", settings="toolcrib.yaml"), "settings .* not str"),
     ],
 )
 def test_a_value_of_another_type_is_an_error_in_words(sample_crib, call, words):

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.base import DenseEncoder
@@ -61,6 +61,17 @@ RECORDS = "ledger"
 # -- the parts of a crib ---------------------------------------------------------------------
 
 
+class Use(TypedDict, total=False):
+    """Use of a crib by a command.
+
+    `ends_with_process`: the process opens no store after it. `tools_only`: the passages stay
+    closed, as if there were none.
+    """
+
+    ends_with_process: bool
+    tools_only: bool
+
+
 def open_parts(
     location: str,
     settings: Settings,
@@ -71,6 +82,7 @@ def open_parts(
     models: Models = NO_MODELS,
     rebuild: bool = False,
     progress: Listener | None = None,
+    **use: Unpack[Use],
 ) -> Parts:
     """Open or make the index and the knowledge base of a location.
 
@@ -78,10 +90,11 @@ def open_parts(
         StoreError: as `Crib.open`.
     """
     dense = dense or make_dense(settings)
-    store = open_store(location, layout(dense.dimensions), settings)
+    how: StoreOptions = {"ends_with_process": use.get("ends_with_process", False)}
+    store = open_store(location, layout(dense.dimensions), settings, **how)
     passages = LazyStore(
-        lambda: open_passages(location, passage_layout(dense.dimensions), settings),
-        lambda: has_passages(location, settings),
+        lambda: open_passages(location, passage_layout(dense.dimensions), settings, **how),
+        lambda: not use.get("tools_only") and has_passages(location, settings),
     )
     try:
         second = load_reranker(reranker or make_reranker(settings, models), settings.rerank)
@@ -236,11 +249,11 @@ def has_passages(location: str, settings: Settings) -> bool:
 
 
 def open_passages(
-    location: str, layout: Layout, settings: Settings, *, shared: bool = False
+    location: str, layout: Layout, settings: Settings, **how: Unpack[StoreOptions]
 ) -> Store:
     """The store of passages that belongs to a location: a folder in its folder, or beside it."""
     place, own = part_of(location, settings, LIBRARY)
-    return open_store(place, layout, own, shared=shared)
+    return open_store(place, layout, own, **how)
 
 
 def part_of(location: str, settings: Settings, part: str) -> tuple[str, Settings]:
@@ -286,7 +299,21 @@ def has_index(location: str) -> bool:
     return is_url(location) or holds_store(Path(location))
 
 
-def open_store(location: str, layout: Layout, settings: Settings, *, shared: bool = False) -> Store:
+class StoreOptions(TypedDict, total=False):
+    """Options of `open_store`."""
+
+    shared: bool
+    ends_with_process: bool
+
+
+def open_store(
+    location: str,
+    layout: Layout,
+    settings: Settings,
+    *,
+    shared: bool = False,
+    ends_with_process: bool = False,
+) -> Store:
     """Open the store at a location: a folder, a server's URL, or `:memory:`; `shared` by tenants.
 
     Raises:
@@ -312,7 +339,12 @@ def open_store(location: str, layout: Layout, settings: Settings, *, shared: boo
 
         folder, remove = temporary_folder()
         return EdgeStore.open(folder, layout, survives_power_cut=False, on_close=remove)
-    return open_folder(Path(location), layout, survives_power_cut=settings.durability == "disk")
+    return open_folder(
+        Path(location),
+        layout,
+        survives_power_cut=settings.durability == "disk",
+        ends_with_process=ends_with_process,
+    )
 
 
 # -- models ----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from toolcrib import build
 from toolcrib.awaitable import in_thread, run_in_thread
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder
-from toolcrib.errors import UnknownQuestionError, nearest, require_text
+from toolcrib.errors import UnknownQuestionError, nearest, require_text, require_type
 from toolcrib.records import (
     Collection,
     Context,
@@ -121,9 +121,10 @@ class Crib:
             StoreLockedError: another process has the folder open.
             StoreUnavailableError: the server does not answer.
             IndexMismatchError: other models, settings or format made the index.
-            QueryError: `location` is neither a text nor a path.
+            QueryError: `location` is neither a text nor a path, or `settings` are none.
         """
         settings = settings or load_settings()
+        require_type(settings, Settings, "settings", "Settings")
         if not isinstance(location, Path | None):
             require_text(location, "location")
         where = str(location if location is not None else settings.store)

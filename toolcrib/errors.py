@@ -338,5 +338,15 @@ def require_text(value: object, name: str) -> None:
     Raises:
         QueryError: the value is of another type.
     """
-    if not isinstance(value, str):
-        raise QueryError(f"the {name} must be a text, not {type(value).__name__}: {value!r:.80}")
+    require_type(value, str, name, "a text")
+
+
+def require_type(value: object, kind: type, name: str, expected: str) -> None:
+    """Require a value of a type, `expected` in words.
+
+    Raises:
+        QueryError: the value is of another type.
+    """
+    if not isinstance(value, kind):
+        found = f"{type(value).__name__}: {value!r:.80}"
+        raise QueryError(f"the {name} must be {expected}, not {found}")

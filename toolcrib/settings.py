@@ -217,6 +217,8 @@ class ServiceSettings(_Section):
     `keep_days`. `approve_own`: a key may approve tools that it sent itself, for single users.
     `trace_text`: user's words in traces. `reports`: folder of evaluation reports for the console.
     `gateway`: store of a gateway whose activity is shown; default: the service's own store.
+    `gateway_config`: the `mcp.json` of a gateway, to which keys with the access admin may add
+    servers, and so commands that the gateway starts.
     """
 
     host: str = "127.0.0.1"
@@ -235,6 +237,7 @@ class ServiceSettings(_Section):
     log_format: Literal["json", "text"] = "json"
     reports: str | None = None
     gateway: str | None = None
+    gateway_config: str | None = None
 
 
 class TokenSettings(_Section):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from pydantic_core import to_json
 
@@ -23,6 +23,9 @@ from toolcrib.extras import import_extra
 from toolcrib.problems import problem_of
 from toolcrib.records.turns import ModelUsage
 from toolcrib.settings import ServiceSettings
+
+if TYPE_CHECKING:
+    from toolcrib.language_models import ModelRequest
 
 SERVER_ERROR_STATUS = 500
 
@@ -37,7 +40,7 @@ class RequestSummary:
     `route` is the template, never the path, which may name a tool. `stages` are milliseconds by
     stage, in their order. `turned_away` is the reason for which a request was not worked on.
     `text` is the user's, for traces alone, if the settings allow it. `traceparent` came with the
-    request.
+    request. `usage` sums up the `model_requests`.
     """
 
     request_id: str
@@ -51,6 +54,7 @@ class RequestSummary:
     verdict: str | None = None
     degraded: tuple[str, ...] = ()
     usage: tuple[ModelUsage, ...] = ()
+    model_requests: tuple[ModelRequest, ...] = ()
     turned_away: str | None = None
     text: str | None = None
     traceparent: str | None = None
@@ -60,15 +64,22 @@ class RequestSummary:
 
 FEATURE, EXTRA = "toolcrib serve", "service"
 
+OTHER = "_OTHER"
+"""Value of a label for whatever has no value of its own, by the conventions."""
+
 LABELLED_METHODS = frozenset({"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"})
 """Methods with a label of their own; clients can make others up."""
 
 REQUEST_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 STAGE_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
+MODEL_BUCKETS_S = tuple(0.01 * 2**power for power in range(14))
+"""As the conventions have them."""
 
 
 class MetricsRegistry:
     """Registry of metrics and their text; safe for several threads.
+
+    A metric of OpenTelemetry's conventions has its name there, in Prometheus' spelling.
 
     Raises:
         MissingExtraError: the extra that the feature needs is not installed.
@@ -81,19 +92,16 @@ class MetricsRegistry:
 
     def counter(self, name: str, says: str, *labels: str) -> Any:
         """Create a counter; call the result with values of the labels."""
-        made = self._library.Counter(f"toolcrib_{name}", says, labels, registry=self._registry)
-        return _Family(made)
+        return _Family(self._library.Counter(name, says, labels, registry=self._registry))
 
-    def histogram(self, name: str, says: str, label: str, buckets: tuple[float, ...]) -> Any:
-        """Create a histogram; call the result with a value of the label."""
-        made = self._library.Histogram(
-            f"toolcrib_{name}", says, (label,), registry=self._registry, buckets=buckets
-        )
+    def histogram(self, name: str, says: str, buckets: tuple[float, ...], *labels: str) -> Any:
+        """Create a histogram; call the result with values of the labels."""
+        made = self._library.Histogram(name, says, labels, registry=self._registry, buckets=buckets)
         return _Family(made)
 
     def watch(self, name: str, says: str, value: Callable[[], float]) -> None:
         """Register a value that is read with the metrics, and left out if reading it fails."""
-        self._registry.register(_Watched(f"toolcrib_{name}", says, value))
+        self._registry.register(_Watched(name, says, value))
 
     def text(self) -> tuple[bytes, str]:
         """Write all metrics in Prometheus' text format; also its content type."""
@@ -106,25 +114,45 @@ class Metrics(MetricsRegistry):
     def __init__(self) -> None:
         super().__init__()
         counter, histogram = self.counter, self.histogram
-        self._requests = counter("requests", "Requests answered.", "method", "route", "status")
-        self._turned_away = counter("turned_away", "Requests not worked on.", "reason")
-        self._verdicts = counter("verdicts", "What the gate made of answers.", "verdict")
-        self._degraded = counter("degraded", "Answers that lack something.", "stage")
-        model_labels = "use", "model"
-        self._calls = counter("model_calls", "Calls of language models.", *model_labels)
-        self._failed = counter("model_failures", "Those without an answer.", *model_labels)
-        self._tokens = counter("model_tokens", "Tokens asked and said.", *model_labels, "direction")
-        self._cost = counter("model_cost", "By the prices of the settings.", *model_labels)
-        self._took = histogram("request_seconds", "Time to an answer.", "route", REQUEST_BUCKETS_S)
-        self._stages = histogram("stage_seconds", "Time of a stage.", "stage", STAGE_BUCKETS_S)
+        self._requests = histogram(
+            "http_server_request_duration_seconds",
+            "Time to an answer.",
+            REQUEST_BUCKETS_S,
+            "http_request_method",
+            "http_route",
+            "http_response_status_code",
+        )
+        self._turned_away = counter("toolcrib_turned_away", "Requests not worked on.", "reason")
+        self._verdicts = counter("toolcrib_verdicts", "What the gate made of answers.", "verdict")
+        self._degraded = counter("toolcrib_degraded", "Answers that lack something.", "stage")
+        self._stages = histogram(
+            "toolcrib_stage_seconds", "Time of a stage.", STAGE_BUCKETS_S, "stage"
+        )
+        model = "gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model"
+        inference = "gen_ai_client_inference"
+        self._models = histogram(
+            f"{inference}_duration_seconds",
+            "Time of a request to a language model.",
+            MODEL_BUCKETS_S,
+            *model,
+            "toolcrib_use",
+            "error_type",
+        )
+        self._input = counter(
+            f"{inference}_usage_input_tokens", "Tokens asked.", *model, "toolcrib_use"
+        )
+        self._output = counter(
+            f"{inference}_usage_output_tokens", "Tokens said.", *model, "toolcrib_use"
+        )
+        self._cost = counter(
+            "toolcrib_model_cost", "By the prices of the settings.", *model, "toolcrib_use"
+        )
 
     def count(self, summary: RequestSummary) -> None:
         """Count a request."""
-        method = summary.method if summary.method in LABELLED_METHODS else "OTHER"
-        self._requests(method, summary.route, str(summary.status)).inc()
-        # A request refused at once says nothing of the time that work takes.
-        if summary.route != UNMATCHED and summary.turned_away in {None, "deadline"}:
-            self._took(summary.route).observe(summary.took_ms / 1000)
+        method = summary.method if summary.method in LABELLED_METHODS else OTHER
+        route = "" if summary.route == UNMATCHED else summary.route
+        self._requests(method, route, str(summary.status)).observe(summary.took_ms / 1000)
         if summary.turned_away is not None:
             self._turned_away(summary.turned_away).inc()
         if summary.verdict is not None:
@@ -133,15 +161,15 @@ class Metrics(MetricsRegistry):
             self._degraded(stage).inc()
         for stage, took_ms in summary.stages.items():
             self._stages(stage).observe(took_ms / 1000)
-        for each in summary.usage:
-            self._use(each)
+        for each in summary.model_requests:
+            self._count_model(each)
 
-    def _use(self, usage: ModelUsage) -> None:
-        of = usage.use, usage.model
-        self._calls(*of).inc(usage.calls)
-        self._failed(*of).inc(usage.failed)
-        self._tokens(*of, "input").inc(usage.input_tokens)
-        self._tokens(*of, "output").inc(usage.output_tokens)
+    def _count_model(self, request: ModelRequest) -> None:
+        usage = request.usage
+        of = "chat", request.provider, usage.model, usage.use
+        self._models(*of, OTHER if usage.failed else "").observe(request.took_s)
+        self._input(*of).inc(usage.input_tokens)
+        self._output(*of).inc(usage.output_tokens)
         self._cost(*of).inc(usage.cost or 0.0)
 
 
@@ -249,7 +277,8 @@ class Traces:
 
 # Names of OpenTelemetry's conventions for generative AI and MCP, which are in development:
 # github.com/open-telemetry/semantic-conventions-genai
-OPERATION, TOOL_CALL_METHOD = "gen_ai.operation.name", "tools/call"
+OPERATION, EXECUTE_TOOL = "gen_ai.operation.name", "execute_tool"
+TOOL_CALL_METHOD = "tools/call"
 
 
 def _retrieval(summary: RequestSummary, *, text: bool) -> dict[str, Any]:
@@ -295,7 +324,7 @@ def tool_call_spans() -> Any:
         def on_start(self, span: Any, parent_context: Any = None) -> None:  # noqa: ARG002
             known: Mapping[str, Any] = span.attributes or {}
             if known.get("mcp.method.name") == TOOL_CALL_METHOD:
-                span.set_attribute(OPERATION, "execute_tool")
+                span.set_attribute(OPERATION, EXECUTE_TOOL)
                 if TOOL_CALL_METHOD in span.name:  # `MCP send tools/call NAME` of the SDK's client
                     name = span.name.partition(TOOL_CALL_METHOD)[2].strip()
                     span.set_attributes({"gen_ai.tool.name": name} if name else {})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import IndexMismatchError, UnknownToolError, nearest
+from toolcrib.errors import IndexMismatchError, UnknownToolError, nearest, require_text
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
 from toolcrib.indexers.points import Draft, draft, layout
 from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolLinks, ToolSpec
@@ -173,6 +173,7 @@ class ToolIndex:
         Raises:
             UnknownToolError: no tool in scope has this id; the nearest ids are named.
         """
+        require_text(tool_id, "id")
         allowed = from_scope(scope)
         for record in self.store.retrieve([point_id(tool_id)]):
             if record.payload["id"] != tool_id:
@@ -235,6 +236,12 @@ class ToolIndex:
         allowed = all_of(from_scope(scope), where)
         for record in self.store.scroll(allowed, ("spec",), after=first):
             yield read_tool(record.payload)
+
+    def has_exactly(self, specs: Sequence[ToolSpec], where: Filter) -> bool:
+        """True if these are the tools that pass a filter, in their current texts."""
+        from toolcrib.indexers.sync import is_current
+
+        return is_current(self.store, specs, where)
 
     def settings_warnings(self) -> Iterator[str]:
         """Warning about `gate.fallback`, if that tool is unknown or disabled and tools exist."""

@@ -38,6 +38,8 @@ const SHOWN: Readonly<Record<View, () => VNode>> = {
   learning: later("Learning"),
   reports: later("Reports"),
   activity: later("Activity"),
+  keys: later("Keys"),
+  servers: later("Servers"),
 };
 
 export function App(): VNode {

@@ -53,6 +53,16 @@ def test_every_option_narrows_or_widens_the_grant(shell, ring):
     assert ring.list()[0].expires_at - ring.list()[0].created_at == pytest.approx(30 * 86_400)
 
 
+def test_an_admin_key_is_for_everything(shell, ring):
+    made = shell.json("keys", "create", "ann", "--admin")
+    caller = ring.verify(made["text"])
+    assert (caller.may_administer, caller.may_write) == (True, True)
+    assert caller.grant.namespaces == ("*",)
+    done = shell("keys", "create", "bob", "--admin", "--server", "mail")
+    assert done.returncode == 2
+    assert "the access admin is for all namespaces (*), without other limits" in done.stderr
+
+
 def test_a_revoked_key_stays_listed_and_holds_no_longer(shell, ring):
     made = shell.json("keys", "create", "ann")
     key_id = made["key"]["id"]

@@ -71,7 +71,10 @@ def serving(location: str = ":memory:", **settings: Any) -> Iterator[Service]:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """Four servers' tools and one collection, the shipped model and calibration."""
     reports = tmp_path_factory.mktemp("reports")
-    with serving(service={"reports": str(reports)}) as started:
+    servers = tmp_path_factory.mktemp("gateway") / "mcp.json"
+    servers.write_text('{"mcpServers": {"post": {"command": "${MAILER}"}}}', encoding="utf-8")
+    paths = {"reports": str(reports), "gateway_config": str(servers)}
+    with serving(service=paths) as started:
         crib = started.namespaces.crib()
         crib.index_tools(*(DATA / "registry" / name for name in TOOLS))
         crib.index_docs(DATA / "collections" / "agile", collection="agile")

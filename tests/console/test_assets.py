@@ -20,7 +20,7 @@ from toolcrib.retrieval.rerank import RerankSettings
 CONSOLE = Path(__file__).parents[2] / "console"
 SOURCES = ("build.mjs", "package.json", "package-lock.json", "tsconfig.json", "src")
 MAX_BYTES = 125_000
-MAX_LATER_BYTES = 20_000
+MAX_LATER_BYTES = 25_000
 """Of views that are loaded when one of them is first shown."""
 
 CHUNKS = ("more-", "chunk-")

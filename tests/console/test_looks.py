@@ -20,7 +20,7 @@ PLACES = {
     "ask?q=refund order 8812 and mail ana@example.com, please": ".hit",
     "ask?q=How long is our stand-up?&budget=0.001": ".warning",
     "overview": "td",
-    "registry?server=desk": ".spec-line",
+    "registry?server=desk&order=use&state=on": ".spec-line",
     "registry?server=desk&q=pay": ".spec-line",
     "registry?tool=payments/refundPayment": ".description",
     "registry?tool=nothing": ".trouble",
@@ -30,10 +30,25 @@ PLACES = {
     "learning": ".calm",
     "reports": ".record, .empty",
     "activity": ".record",
+    "keys": ".entry",
+    "servers": ".entry",
 }
+DARK = [*[*PLACES][:3], "registry?server=desk&order=use&state=on", "keys", "servers"]
+DIALOGS = {
+    "keys": "Make a key",
+    "servers": "Add servers",
+    "registry?server=desk&order=use&state=on": "Add tools",
+}
+"""Button of a view that opens a dialog."""
 
 
 LONG = "a-very-long-word-without-any-place-to-break-it" * 4
+
+
+@pytest.fixture(scope="module")
+def admin(service):
+    """A key that every view is shown to."""
+    return service.key(access="admin", namespaces=("*",))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,12 +64,14 @@ def decided(service):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_stands_out_beyond_a_phone(browse, service, scheme):
-    page = browse(color_scheme=scheme, viewport={"width": 400, "height": 800})
+def test_nothing_stands_out_beyond_a_phone(browse, service, admin, scheme):
+    page = browse(color_scheme=scheme, key=admin, viewport={"width": 400, "height": 800})
     for place, there in PLACES.items():
         page.goto(f"{service.url}/#/{place}")
         page.locator(there).first.wait_for()
         page.locator("main details").evaluate_all(OPEN)
+        if place in DIALOGS:
+            page.get_by_role("button", name=DIALOGS[place]).click()
         beyond = page.evaluate(
             """[...document.querySelectorAll("body *:not(.unseen, .unseen *, option, bdi)")]
             .filter(e => e.getBoundingClientRect().right > 400.5).map(e => e.outerHTML)"""
@@ -89,15 +106,18 @@ def test_who_wants_no_motion_gets_none(browse):
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm ci in console/")
-@pytest.mark.parametrize(("scheme", "places"), [("light", len(PLACES)), ("dark", 3)])
-def test_an_accessibility_checker_finds_nothing(browse, scheme, places):
-    page = browse(color_scheme=scheme)
+@pytest.mark.parametrize(("scheme", "places"), [("light", [*PLACES]), ("dark", DARK)])
+def test_an_accessibility_checker_finds_nothing(browse, admin, scheme, places):
+    page = browse(color_scheme=scheme, key=admin)
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    for place, there in [*PLACES.items()][:places]:
+    for place in places:
         page.evaluate("to => location.hash = to", f"/{place}")
-        page.locator(there).first.wait_for()
+        page.locator(PLACES[place]).first.wait_for()
         page.locator("main details").evaluate_all(OPEN)
+        if place in DIALOGS:
+            page.get_by_role("button", name=DIALOGS[place]).click()
         found = page.evaluate(f"axe.run(document, {{runOnly: {RULES}}})")
         assert len(found["passes"]) > 20
         told = [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
         assert told == [], place
+        page.keyboard.press("Escape")

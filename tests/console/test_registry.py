@@ -32,6 +32,62 @@ def test_facets_narrow_the_list_and_stand_in_the_address(browse):
     expect(page.locator(".spec-line")).not_to_have_count(12)
 
 
+def test_categories_and_ceilings_narrow_the_list_too(browse, service):
+    name = service.fresh()
+    crib = service.namespaces.crib(name)
+    crib.index_tools(
+        [
+            ToolSpec(name="plain", category="data"),
+            ToolSpec(name="secret", category="data", sensitivity="pii"),
+            ToolSpec(name="other", category="mail"),
+        ]
+    )
+    page = browse(f"#/registry?ns={name}&category=data")
+    expect(page.locator(".spec-line b")).to_have_text(["plain", "secret"])
+    page.get_by_text("Ceiling").click()
+    page.get_by_label("public").check()
+    expect(page.locator(".spec-line b")).to_have_text(["plain"])
+
+
+def test_it_is_sorted_by_keys_alone_and_the_order_stands_in_the_address(browse, namespace):
+    page = browse(f"#/registry?ns={namespace}")
+    expect(page.locator(".spec-line")).to_have_count(50)
+    page.get_by_label("Order").focus()
+    page.keyboard.type("name")
+    expect(page.locator(".spec-line b").first).to_have_text("job_000")
+    assert names(page) == [f"job_{n:03}" for n in range(50)]
+    assert "order=name" in page.url
+    page.get_by_role("button", name="Next 50").press("Enter")
+    expect(page.locator(".spec-line b").first).to_have_text("job_050")
+    page.reload()
+    expect(page.locator(".spec-line b").first).to_have_text("job_050")
+    page.get_by_label("Order").select_option("server")
+    expect(page.locator(".spec-line .server").first).to_have_text("s0")
+    assert set(page.locator(".spec-line .server").all_inner_texts()) == {"s0", "s1"}
+
+
+def test_tools_that_are_called_come_first_with_their_calls(browse, service, namespace):
+    crib = service.namespaces.crib(namespace)
+    decision = crib.route("do job 7").id
+    for _ in range(2):
+        crib.report_outcome(decision, "s1/job_007", "success")
+    page = browse(f"#/registry?ns={namespace}&order=use")
+    expect(page.locator(".spec-line").first).to_contain_text("job_007")
+    expect(page.locator(".spec-line .figure")).to_have_text(["2\u00a0calls"])
+
+
+def test_tools_are_listed_by_their_state(browse, service, namespace):
+    service.namespaces.crib(namespace).index_tools(
+        [ToolSpec(name="job_001", server="s1", enabled=False)]
+    )
+    page = browse(f"#/registry?ns={namespace}")
+    page.get_by_label("State").select_option("off")
+    expect(page.locator(".spec-line b")).to_have_text(["job_001"])
+    expect(page.locator(".spec-line .tag")).to_have_text(["disabled"])
+    page.get_by_label("State").select_option("deprecated")
+    expect(page.get_by_text("No tool is like this.")).to_be_visible()
+
+
 def test_it_is_searched_while_words_are_typed(browse):
     page = browse("#/registry")
     page.get_by_label("Search the registry").press_sequentially("pay money back flurbish")
@@ -94,7 +150,58 @@ def test_a_tool_is_deleted_after_a_question(browse, service, namespace):
     assert gone.status_code == 404
 
 
+def test_tools_are_pasted_and_all_of_a_server_are_taken_out(browse, service):
+    name = service.fresh()
+    page = browse(f"#/registry?ns={name}")
+    page.get_by_role("button", name="Add tools").press("Enter")
+    dialog = page.get_by_role("dialog")
+    lines = '{"name": "send_mail", "server": "mail"}\n{"name": "read_mail", "server": "mail"}'
+    dialog.get_by_role("textbox", name="JSON, or a tool a line").fill(lines)
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_role("dialog")).to_contain_text("2 added")
+    page.keyboard.press("Escape")
+    expect(page.locator(".spec-line")).to_have_count(2)
+    page.get_by_label("mail").check()
+    page.get_by_role("button", name="Remove all of mail").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(page.get_by_role("heading", name="The index is empty")).to_be_visible()
+
+
+def test_a_file_takes_the_place_of_a_servers_tools(browse, service, namespace, tmp_path):
+    file = tmp_path / "tools.json"
+    file.write_text('{"tools": [{"name": "job_001"}, {"name": "new", "description": 3}]}')
+    page = browse(f"#/registry?ns={namespace}")
+    page.get_by_role("button", name="Add tools").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("or from a file").set_input_files(file)
+    dialog.get_by_role("textbox", name="in place of the one").fill("s1")
+    dialog.get_by_label("Remove the server's other tools").check()
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    expect(dialog).to_contain_text("0 removed, 2 refused")
+    expect(dialog).to_contain_text("mend those and prune again")
+    page.keyboard.press("Escape")
+    file.write_text('{"tools": [{"name": "job_001"}]}')
+    page.get_by_role("button", name="Add tools").click()
+    dialog.get_by_label("or from a file").set_input_files(file)
+    dialog.get_by_role("textbox", name="in place of the one").fill("s1")
+    dialog.get_by_label("Remove the server's other tools").check()
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    expect(dialog).to_contain_text("39 removed, 0 refused")
+    page.keyboard.press("Escape")
+    expect(page.locator("h1 small")).to_have_text("81 tools")
+
+
+def test_a_text_that_is_no_json_is_said(browse, service):
+    page = browse(f"#/registry?ns={service.fresh()}")
+    page.get_by_role("button", name="Add tools").click()
+    page.get_by_role("textbox", name="JSON, or a tool a line").fill("/etc/passwd")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.locator("dialog .trouble")).to_contain_text("This is no JSON")
+
+
 def test_who_may_only_read_is_offered_nothing_else(browse, service):
     page = browse("#/registry?tool=payments/refundPayment", key=service.key())
     expect(page.locator(".description")).to_be_visible()
     expect(page.get_by_role("button", name="Delete this tool")).to_have_count(0)
+    page.go_back()
+    expect(page.get_by_role("button", name="Add tools")).to_have_count(0)

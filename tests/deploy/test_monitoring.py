@@ -17,6 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from toolcrib.http.app import make_app
 from toolcrib.http.authenticator import Anyone
+from toolcrib.language_models import ModelRequest
+from toolcrib.records.turns import ModelUsage
 from toolcrib.settings import EncoderSettings, Settings
 from toolcrib.telemetry import RequestSummary
 from toolcrib.tenants import Tenants
@@ -35,6 +37,9 @@ EXPRESSIONS = {
     **{rule["alert"]: rule["expr"] for rule in RULES},
     **{panel["title"]: " + ".join(t["expr"] for t in panel["targets"]) for panel in PANELS},
 }
+
+OURS = r"\b(?:toolcrib|http_server_request|gen_ai_client)_\w+"
+"""Names of metrics of the service."""
 
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
@@ -57,6 +62,7 @@ def service(tmp_path_factory) -> Any:
                 verdict="accept",
                 degraded=("dense",),
                 turned_away="deadline",
+                model_requests=(ModelRequest(ModelUsage("rerank", "small"), 0.1, "openai"),),
             )
         )
         yield app
@@ -80,16 +86,16 @@ def told(service) -> dict[str, set[str]]:
 def test_every_metric_and_label_that_is_looked_at_is_told(told):
     everywhere = {"instance", "job"}
     for name, expression in EXPRESSIONS.items():
-        wanted = set(re.findall(r"\b(?:toolcrib|process)_\w+", expression))
+        wanted = set(re.findall(rf"{OURS}|\bprocess_\w+", expression)) - {"toolcrib_use"}
         assert wanted - set(told) == set(), name
-        for metric, matchers in re.findall(r"\b(toolcrib_\w+)\{([^}]*)\}", expression):
+        for metric, matchers in re.findall(rf"({OURS})\{{([^}}]*)\}}", expression):
             assert set(re.findall(r"(\w+)\s*[=!]~?", matchers)) <= told[metric] | everywhere, name
 
 
 def test_every_metric_of_the_service_is_on_the_dashboard_and_explained(told):
     shown = " ".join(EXPRESSIONS[panel["title"]] for panel in PANELS)
     explained = (DEPLOY.parent / "docs" / "how-to" / "watch.md").read_text("utf-8")
-    base = {re.sub(r"_(bucket|sum|count|total|created)$", "", n) for n in told if "toolcrib" in n}
+    base = {re.sub(r"_(bucket|sum|count|total|created)$", "", n) for n in told if re.match(OURS, n)}
     assert {name for name in base if name not in shown} == set()
     assert {name for name in base if f"| `{name}" not in explained} == set()
 
@@ -111,7 +117,7 @@ async def test_every_reason_that_is_looked_at_is_given(service):
 def test_every_route_that_is_looked_at_exists(service):
     routes = {route.path for route in service.routes}
     for expression in EXPRESSIONS.values():
-        for operator, pattern in re.findall(r'route(=~?)"([^"]+)"', expression):
+        for operator, pattern in re.findall(r'http_route(=~?)"([^"]+)"', expression):
             known = [
                 r for r in routes if (re.fullmatch(pattern, r) if "~" in operator else r == pattern)
             ]
@@ -165,19 +171,19 @@ def test_prometheus_understands_every_question_of_the_dashboard(tmp_path):
     promtool("check", "rules", file)
 
 
-TOTAL = 'toolcrib_requests_total{instance="a", route="/v1/route", status="200"}'
+DURATION = "http_server_request_duration_seconds"
+HEADS = 'job="toolcrib", instance="a", http_route="{}", http_response_status_code="{}"'
+TOTAL = f"{DURATION}_count{{{HEADS.format('/v1/route', 200)}}}"
 CASES: dict[str, list[tuple[str, str]]] = {
     "ToolcribAway": [('up{job="toolcrib", instance="a"}', "0x40")],
-    "ToolcribNotReady": [
-        ('toolcrib_requests_total{instance="a", route="/readyz", status="503"}', "0+6x40")
-    ],
+    "ToolcribNotReady": [(f"{DURATION}_count{{{HEADS.format('/readyz', 503)}}}", "0+6x40")],
     "ToolcribFails": [(TOTAL, "0+900x40"), (TOTAL.replace("200", "500"), "0+20x40")],
     "ToolcribOverloaded": [
         (TOTAL, "0+900x40"),
         ('toolcrib_turned_away_total{instance="a", reason="overload"}', "0+90x40"),
     ],
     "ToolcribSlow": [
-        (f'toolcrib_request_seconds_bucket{{route="/v1/route", le="{le}"}}', f"0+{n}x40")
+        (f'{DURATION}_bucket{{{HEADS.format("/v1/route", 200)}, le="{le}"}}', f"0+{n}x40")
         for le, n in (("0.5", 90), ("1.0", 100), ("+Inf", 100))
     ],
     "ToolcribDegraded": [
@@ -194,9 +200,9 @@ WELL = [
     ('up{job="toolcrib", instance="a"}', "1x40"),
     ('up{job="qdrant", instance="q"}', "1x40"),
     (TOTAL, "0+900x40"),
-    ('toolcrib_requests_total{instance="a", route="/readyz", status="200"}', "0+6x40"),
-    ('toolcrib_request_seconds_bucket{route="/v1/route", le="0.5"}', "0+900x40"),
-    ('toolcrib_request_seconds_bucket{route="/v1/route", le="+Inf"}', "0+900x40"),
+    (f"{DURATION}_count{{{HEADS.format('/readyz', 200)}}}", "0+6x40"),
+    (f'{DURATION}_bucket{{{HEADS.format("/v1/route", 200)}, le="0.5"}}', "0+900x40"),
+    (f'{DURATION}_bucket{{{HEADS.format("/v1/route", 200)}, le="+Inf"}}', "0+900x40"),
     ('toolcrib_verdicts_total{verdict="accept"}', "0+900x40"),
     ('haproxy_backend_active_servers{proxy="nodes"}', "3x40"),
     ('toolcrib_decisions_dropped{instance="a"}', "7x40"),

@@ -25,10 +25,11 @@ from toolcrib.telemetry import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = "\n".join(
-    (ROOT / "docs" / "how-to" / f"{page}.md").read_text("utf-8")
-    for page in ("operate", "backup", "watch")
+    (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    for page in ("how-to/operate", "how-to/secure", "how-to/backup", "how-to/watch")
 )
 ERRORS = (ROOT / "docs" / "reference" / "errors.md").read_text("utf-8")
+SIZES = (ROOT / "docs" / "explanation" / "measured.md").read_text("utf-8")
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 ALERTS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text("utf-8"))
 
@@ -87,7 +88,9 @@ def test_every_metric_of_requests_has_a_row_with_its_labels():
             assert rows[name] == ", ".join(metric._labelnames)
 
 
-@pytest.mark.parametrize("row", table("what | measured"), ids=lambda row: row[0].lstrip("| "))
+@pytest.mark.parametrize(
+    "row", table("what | measured", SIZES), ids=lambda row: row[0].lstrip("| ")
+)
 def test_a_figure_is_what_the_file_says(row):
     _, measured, source = row
     name, _, path = source.partition(": ")

@@ -41,6 +41,7 @@ from toolcrib.retrieval.calibration import (
     Answerability,
     Calibration,
     Figures,
+    lexical_calibration,
     read_calibration,
 )
 
@@ -607,3 +608,21 @@ def test_without_a_head_learning_is_calibrating(settings: Settings) -> None:
         fitted = learn(crib, _queries()).calibration
     assert fitted.head is None
     assert fitted.queries == 35
+
+
+def test_a_calibration_by_words_that_stays_is_measured_on_these_queries(
+    settings: Settings,
+) -> None:
+    """With too few queries that share a word with a tool, the shipped calibration stays."""
+    foreign = [
+        LabelledQuery(f"f-{n}", f"qux{n} zork{n}", "dev", {"bank/block": 1.0}) for n in range(40)
+    ]
+    with Crib.open(":memory:", settings=settings) as crib:
+        crib.index_tools(_tools(1))
+        identity = crib.tools.calibration_fingerprint()
+        shipped = lexical_calibration(None, identity)
+        fitted = learn(crib, [*foreign, *_queries()[:20]]).calibration.lexical
+    assert shipped is not None
+    assert fitted is not None
+    assert fitted.weights == shipped.weights
+    assert 0 < fitted.figures.queries <= 20 < shipped.figures.queries

@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
@@ -140,13 +141,17 @@ async def test_it_says_that_it_is_alive_and_how_it_goes(anyones):
     assert samples["toolcrib_gateway_tools",] == 1
     assert samples["toolcrib_gateway_servers",] == samples["toolcrib_gateway_servers_up",] == 1
     assert samples["toolcrib_gateway_tools_held",] == 0
-    for tool, outcome in (
-        ("find_tools", "success"),
-        ("server", "success"),
-        ("call_tool", "failure"),
-    ):
-        assert samples["toolcrib_gateway_calls_total", *sorted((tool, outcome))] >= 1
-    assert samples["toolcrib_gateway_call_seconds_count", "server"] >= 1
+    counted = Counter[tuple[str, ...]]()
+    for family in text_string_to_metric_families(told.text):
+        for each in family.samples:
+            if each.name.endswith("_operation_duration_seconds_count"):
+                side, labels = each.name.split("_")[1], each.labels
+                kept = (labels["mcp_method_name"], labels["gen_ai_tool_name"], labels["error_type"])
+                counted[side, *kept] += int(each.value)
+    assert counted["server", "tools/call", "find_tools", ""] >= 1
+    assert counted["server", "tools/call", "call_tool", "tool_error"] == 1
+    assert counted["server", "tools/list", "", ""] >= 1
+    assert counted["client", "tools/call", "_OTHER", ""] >= 1
     assert "process_resident_memory_bytes" in told.text
     assert not {"post", "echo", "nobody"} & set(re.findall(r"[a-z]+", told.text))
     assert foreign == [421, 421]

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from tests.gateway.conftest import (
     ECHO,
     FAX,
+    QUICK,
     Behind,
     found,
     names,
@@ -66,6 +68,26 @@ async def test_what_is_known_is_not_encoded_again(behind: Behind):
         assert len((await found(client))["tools"]) == 2
 
     assert written == []
+
+
+async def test_known_servers_start_after_the_searches_that_are_under_way(behind: Behind):
+    servers = {"post": behind.entry("post", ECHO)}
+    async with behind.client(servers):
+        pass
+    gateway = behind.make(servers, intervals=replace(QUICK, first_search_s=0.0))
+    gateway._search.is_idle.clear()
+
+    async with behind.client(gateway, settled=False) as client:
+        gateway._search._under_way = 1
+        await gateway.index.is_open.wait()
+        answer = await found(client)
+        assert gateway._runs == {}
+        gateway._search._under_way = 0
+        await found(client)
+        await ready(gateway)
+
+    assert [tool["name"] for tool in answer["tools"]] == ["post__echo"]
+    assert [each["state"] for each in answer["missing"]] == ["is still being connected to"]
 
 
 async def test_a_server_that_is_configured_no_more_leaves_nothing_behind_and_others_tools_stay(

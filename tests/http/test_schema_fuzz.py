@@ -14,7 +14,7 @@ SEED = 1
 def fuzzed(start, tmp_path_factory):
     reports = tmp_path_factory.mktemp("reports")
     (reports / "monday.html").write_text("<h1>Monday</h1>", encoding="utf-8")
-    with start(reports=str(reports)) as started:
+    with start(reports=str(reports), gateway_config=str(reports / "mcp.json")) as started:
         yield started
 
 
@@ -22,10 +22,10 @@ def fuzzed(start, tmp_path_factory):
 @pytest.mark.parametrize(
     ("grant", "phases", "examples"),
     [
-        ({"namespaces": ("*",), "access": "write"}, ("examples", "fuzzing", "stateful"), 2),
+        ({"namespaces": ("*",), "access": "admin"}, ("examples", "fuzzing", "stateful"), 2),
         ({"servers": frozenset({"mail"}), "max_sensitivity": "public"}, ("fuzzing",), 1),
     ],
-    ids=["a key that may write", "a key that sees little"],
+    ids=["a key that may do everything", "a key that sees little"],
 )
 def test_no_answer_is_a_fault_or_other_than_documented(fuzzed, tmp_path, grant, phases, examples):
     with fuzzed.client() as client:

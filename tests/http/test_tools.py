@@ -84,3 +84,47 @@ def test_links_say_who_needs_whom_and_what_replaces_what(tenant):
         "replaced_by": "shop/track",
     }
     assert tenant.post("/v1/tools/links", json={"id": "shop/none"}).status_code == 404
+
+
+def listed(client, **body):
+    """Ids of a list, page by page, in its order."""
+    found, cursor = [], None
+    while True:
+        page = client.post("/v1/tools/list", json={"limit": 2, "cursor": cursor, **body}).json()
+        found += [tool["id"] for tool in page["tools"]]
+        cursor = page["next"]
+        if cursor is None:
+            return found
+
+
+def test_a_list_is_sorted_by_name_or_server(stocked):
+    names = ["sql/drop_table", "files/read_file", "mail/read_mail", "mail/send_mail"]
+    assert listed(stocked, order="name") == names
+    servers = ["files/read_file", "mail/read_mail", "mail/send_mail", "sql/drop_table"]
+    assert listed(stocked, order="server") == servers
+    where = {"not": {"field": "server", "equals": "mail"}}
+    assert listed(stocked, order="name", where=where) == names[:2]
+
+
+def test_a_list_by_use_begins_with_what_was_called_most(stocked):
+    decision = stocked.post("/v1/route", json={"text": "mail Ana"}).json()["id"]
+    for tool in ("sql/drop_table", "mail/send_mail", "sql/drop_table"):
+        call = {"decision_id": decision, "tool": tool, "outcome": "success"}
+        assert stocked.post("/v1/outcomes", json=call).status_code == 204
+    page = stocked.post("/v1/tools/list", json={"order": "use"}).json()
+    assert [tool["id"] for tool in page["tools"]][:2] == ["sql/drop_table", "mail/send_mail"]
+    assert page["calls"] == {"sql/drop_table": 2, "mail/send_mail": 1}
+
+
+def test_calls_of_others_are_no_use_for_a_key_that_reads(service, stocked):
+    decision = stocked.post("/v1/route", json={"text": "mail Ana"}).json()["id"]
+    call = {"decision_id": decision, "tool": "sql/drop_table", "outcome": "success"}
+    stocked.post("/v1/outcomes", json=call)
+    namespace = stocked.get("/v1/me").json()["namespace"]
+    with service.client(namespace, access="read") as reader:
+        assert "calls" not in reader.post("/v1/tools/list", json={"order": "use"}).json()
+
+
+def test_a_sorted_list_whose_mark_is_gone_says_so(stocked):
+    answer = stocked.post("/v1/tools/list", json={"order": "name", "cursor": "mail/gone"})
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:toolcrib:problem:query")

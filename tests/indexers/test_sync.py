@@ -12,10 +12,11 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import StoreError
 from toolcrib.indexers.name_prefixes import NamePrefixes
 from toolcrib.indexers.points import TOOL_TERMS, FieldWeights, draft, layout, passage_layout
-from toolcrib.indexers.sync import Entry, PassageSync, ToolSync
+from toolcrib.indexers.sync import Entry, PassageSync, ToolSync, is_current
 from toolcrib.indexers.writer import ITEMS_PER_PAGE
 from toolcrib.records import Enrichment, IndexProgress, Passage, Refusal, ToolSpec
 from toolcrib.store.base import LegQuery, Point, point_id
+from toolcrib.store.filters import Equals
 from toolcrib.store.payload import read_passage, read_tool
 from toolcrib.store.qdrant_edge import EdgeStore
 
@@ -76,6 +77,16 @@ def test_a_second_run_over_the_same_tools_encodes_nothing(bench):
     second = bench.run(*tools)
     assert (len(first.added), len(second.unchanged)) == (10, 10)
     assert bench.encoder.encoded_documents == 10
+
+
+def test_tools_are_current_while_all_of_a_filter_are_stored_as_they_are(bench):
+    a, b = spec("a", "one", server="x"), spec("b", "two", server="x")
+    bench.run(a, b, spec("c", server="y"))
+    of_x = Equals("server", "x")
+
+    assert is_current(bench.store, [a, b], of_x)
+    for others in ([a], [a, spec("b", "two, mended", server="x")], [a, b, spec("d", server="x")]):
+        assert not is_current(bench.store, others, of_x)
 
 
 def test_only_what_changed_is_encoded_again(bench):
@@ -253,6 +264,7 @@ def test_a_run_that_was_broken_off_is_finished_by_the_next(bench, monkeypatch):
         with pytest.raises(InterruptedRunError):
             bench.run(*new)
     assert bench.prefixes.stale
+    assert not is_current(bench.store, [], Equals("server", "t"))
     other = bench.run(spec("mail", server="t"))
     assert other.added == ("t/mail",)
     assert not bench.prefixes.stale

@@ -283,7 +283,7 @@ def test_only_what_is_about_the_way_of_asking_is_asked_another_way(status, body,
 class Double:
     """A chat model that does as it is told."""
 
-    name, server, modes = "double", "here", ("tool",)
+    name, provider, server, modes = "double", "none", "here", ("tool",)
 
     def __init__(self, complete):
         self.complete = complete

@@ -195,3 +195,56 @@ def test_a_failed_optimisation_leaves_the_index_as_it_was(tmp_path, monkeypatch)
             store.optimise()
         assert store.count() == 5
         assert len(list(tmp_path.glob("g*"))) == 1
+
+
+READER = """
+import os, sys
+from pathlib import Path
+from toolcrib.indexers.points import layout
+from toolcrib.store.qdrant_edge import EdgeStore
+
+with EdgeStore.open(Path(sys.argv[1]), layout(4), ends_with_process=True) as store:
+    assert store.count() == 1
+    if sys.argv[2] == "killed":
+        os._exit(0)
+"""
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Bytes of the files of the live generation, but for the config that each load rewrites."""
+    files = (file for file in folder.glob("g*/**/*") if file.is_file())
+    return {str(file): file.read_bytes() for file in files if file.name != "edge_config.json"}
+
+
+def read_in_process(folder: Path, end: str) -> None:
+    """Open and read a store in a process of its own, which is then closed or killed."""
+    subprocess.run([sys.executable, "-c", READER, str(folder), end], check=True)
+
+
+def test_a_process_that_only_reads_leaves_the_files_as_they_were(tmp_path):
+    with EdgeStore.open(tmp_path, layout(4)) as store:
+        store.upsert([Point(point_id("a"), {}, {"dense": GOOD})])
+    read_in_process(tmp_path, "closed")
+    before = contents(tmp_path)
+    read_in_process(tmp_path, "closed")
+    assert contents(tmp_path) == before
+    with EdgeStore.open(tmp_path, layout(4)) as store:
+        store.upsert([Point(point_id("b"), {}, {"dense": GOOD})])
+        assert store.count() == 2
+
+
+def test_a_reader_that_was_killed_leaves_a_store_that_opens(tmp_path):
+    with EdgeStore.open(tmp_path, layout(4)) as store:
+        store.upsert([Point(point_id("a"), {}, {"dense": GOOD})])
+    for end in ("killed", "closed", "killed", "closed"):
+        read_in_process(tmp_path, end)
+    with EdgeStore.open(tmp_path, layout(4)) as store:
+        assert store.count() == 1
+
+
+def test_a_write_by_a_process_that_ends_is_closed_like_any_other(tmp_path):
+    EdgeStore.open(tmp_path, layout(4)).close()
+    with EdgeStore.open(tmp_path, layout(4), ends_with_process=True) as store:
+        store.upsert([Point(point_id("a"), {}, {"dense": GOOD})])
+    with EdgeStore.open(tmp_path, layout(4)) as store:
+        assert store.count() == 1

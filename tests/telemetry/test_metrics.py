@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from toolcrib.language_models import ModelRequest
 from toolcrib.records.turns import ModelUsage
 from toolcrib.telemetry import UNMATCHED, Metrics, RequestSummary
 
@@ -23,29 +24,34 @@ def test_made_up_methods_are_one():
     for method in ("FOO", "BAR"):
         metrics.count(RequestSummary("r", method, UNMATCHED, 405, 1.0))
     found = values(metrics)
-    assert found["toolcrib_requests_total", "405", "OTHER", UNMATCHED] == 2
-    assert ("toolcrib_request_seconds_count", UNMATCHED) not in found
+    assert found["http_server_request_duration_seconds_count", "", "405", "_OTHER"] == 2
 
 
 def test_a_watched_value_is_that_of_now_and_left_out_where_it_fails():
     metrics, now = Metrics(), [1, 2]
     metrics.watch("falling", "Falls.", now.pop)
-    assert [values(metrics).get(("toolcrib_falling",)) for _ in range(3)] == [2, 1, None]
+    assert [values(metrics).get(("falling",)) for _ in range(3)] == [2, 1, None]
 
 
 def test_two_services_in_a_process_count_apart():
     one, other = Metrics(), Metrics()
     one.count(RequestSummary("r", "GET", "/v1/me", 200, 1.0))
-    assert ("toolcrib_requests_total", "/v1/me", "200", "GET") not in values(other)
+    counted = "http_server_request_duration_seconds_count", "/v1/me", "200", "GET"
+    assert counted in values(one)
+    assert counted not in values(other)
 
 
-def test_what_language_models_were_asked_is_counted_by_use():
+def test_requests_to_language_models_are_counted_by_model_and_use():
     metrics = Metrics()
-    used = (ModelUsage("rerank", "small", 2, 1, 30, 4, 0.5), ModelUsage("agents", "large", 1))
-    metrics.count(RequestSummary("r", "POST", "/v1/route", 200, 1.0, usage=used))
-    text = metrics.text()[0].decode()
-    assert 'toolcrib_model_calls_total{model="small",use="rerank"} 2.0' in text
-    assert 'toolcrib_model_failures_total{model="small",use="rerank"} 1.0' in text
-    assert 'tokens_total{direction="input",model="small",use="rerank"} 30.0' in text
-    assert 'toolcrib_model_cost_total{model="small",use="rerank"} 0.5' in text
-    assert 'toolcrib_model_calls_total{model="large",use="agents"} 1.0' in text
+    requests = (
+        ModelRequest(ModelUsage("rerank", "small", 1, 0, 30, 4, 0.5), 0.2, "openai"),
+        ModelRequest(ModelUsage("rerank", "small", 1, 1), 0.1, "openai"),
+    )
+    metrics.count(RequestSummary("r", "POST", "/v1/route", 200, 1.0, model_requests=requests))
+    found, of = values(metrics), ("chat", "openai", "rerank", "small")
+    inference = "gen_ai_client_inference"
+    assert found[f"{inference}_duration_seconds_count", "", *of] == 1
+    assert found[f"{inference}_duration_seconds_count", "_OTHER", *of] == 1
+    assert found[f"{inference}_usage_input_tokens_total", *of] == 30
+    assert found[f"{inference}_usage_output_tokens_total", *of] == 4
+    assert found["toolcrib_model_cost_total", *of] == 0.5

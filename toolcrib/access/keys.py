@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from toolcrib.caches import BoundedMap
 from toolcrib.clock import Clock, SystemClock
@@ -37,8 +37,13 @@ callers are cached once more."""
 KEY_TEXT = re.compile(r"tc_([0-9a-f]{12})_([0-9a-f]{64})")
 
 State = Literal["active", "expired", "revoked"]
+Access = Literal["read", "write", "admin"]
 
 EVERY = "*"
+
+DAY_S = 86_400
+MAX_DAYS = 36_500
+"""Longest time until a key expires."""
 
 Namespace = Annotated[str, Field(pattern=r"^(\*|[a-z0-9][a-z0-9_.-]{0,62})$")]
 
@@ -51,7 +56,8 @@ class Grant(BaseModel):
 
     `*` in `namespaces` is every namespace. In `servers`, `tags` and `collections` None is no
     restriction, an empty set allows nothing. `rate`: requests a process takes, as `service.rate`.
-    `profile` is one of a gateway's `gateway.profiles`; a service takes no notice of it.
+    `profile` is one of a gateway's `gateway.profiles`; a service takes no notice of it. The access
+    `admin` manages keys and servers too, so it has no limits.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,9 +67,16 @@ class Grant(BaseModel):
     tags: Names | None = None
     collections: Names | None = None
     max_sensitivity: Sensitivity | None = None
-    access: Literal["read", "write"] = "read"
+    access: Access = "read"
     rate: str | None = Field(default=None, pattern=r"^[1-9][0-9]*/(second|minute|hour)$")
     profile: str | None = Field(default=None, min_length=1, max_length=100)
+
+    @model_validator(mode="after")
+    def _admin_has_no_limits(self) -> Grant:
+        is_limited = self.namespaces != (EVERY,) or self.scope() != Scope() or self.profile
+        if self.access == "admin" and is_limited:
+            raise ValueError("the access admin is for all namespaces (*), without other limits")
+        return self
 
     def scope(self) -> Scope:
         """Scope of tools and collections that a key allows."""
@@ -90,7 +103,12 @@ class Caller:
     @property
     def may_write(self) -> bool:
         """True if the caller may change anything."""
-        return self.grant.access == "write"
+        return self.grant.access != "read"
+
+    @property
+    def may_administer(self) -> bool:
+        """True if the caller may manage keys and servers."""
+        return self.grant.access == "admin"
 
     def namespace(self, name: str | None) -> str:
         """Namespace of a request; without a name the key's only namespace, or the default one.
@@ -137,6 +155,19 @@ def _common(one: frozenset[str] | None, other: frozenset[str] | None) -> frozens
 # -- keys ---------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class ListedKey:
+    """Key as lists show it, without its secret; times are ISO 8601 in UTC."""
+
+    id: str
+    name: str
+    state: State
+    grant: Grant
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+
+
 class Key(BaseModel):
     """Key without its secret; times are Unix times in seconds."""
 
@@ -155,17 +186,12 @@ class Key(BaseModel):
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= now else "active"
 
-    def as_dict(self, now: float) -> dict[str, Any]:
-        """JSON values with the state at a time; times as ISO 8601 in UTC."""
-        return {
-            "id": self.id,
-            "name": self.name,
-            "state": self.state(now),
-            "grant": self.grant.model_dump(mode="json"),
-            "created_at": _iso(self.created_at),
-            "expires_at": _iso(self.expires_at),
-            "revoked_at": _iso(self.revoked_at),
-        }
+    def listed(self, now: float) -> ListedKey:
+        """The key with its state at a time."""
+        times = self.expires_at, self.revoked_at
+        expires, revoked = (None if at is None else _iso(at) for at in times)
+        state, created = self.state(now), _iso(self.created_at)
+        return ListedKey(self.id, self.name, state, self.grant, created, expires, revoked)
 
 
 class _StoredKey(Key):
@@ -303,5 +329,5 @@ def _stored_key(entry: DbRow) -> _StoredKey:
         ) from error
 
 
-def _iso(at: float | None) -> str | None:
-    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

@@ -5,7 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["main"]
+__all__ = ["Process", "main"]
+
+
+class Process:
+    """Process of the command line; `runs_one_command` where it ends after that command."""
+
+    runs_one_command = False
 
 
 def main() -> None:

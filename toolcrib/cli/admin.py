@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from toolcrib import build
-from toolcrib.access.keys import Grant, KeyRing
+from toolcrib.access.keys import DAY_S, EVERY, MAX_DAYS, Grant, KeyRing
 from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.cli.opening import (
     GATEWAY_STORE,
@@ -61,16 +61,13 @@ from toolcrib.indexers.audit import audit_all, blocks
 from toolcrib.indexers.points import layout, passage_layout
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import SENSITIVITIES, Refusal, ToolSpec
-from toolcrib.records.codec import as_json
+from toolcrib.records.codec import as_json, in_words
 from toolcrib.records.reports import Finding, Held
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from toolcrib.store.qdrant_server import ServerStore
-
-DAY_S = 86_400
-MAX_DAYS = 36_500
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API keys of a service.")
 
@@ -94,6 +91,9 @@ Ceiling: TypeAlias = Annotated[
     ),
 ]
 Write: TypeAlias = Annotated[bool, typer.Option("--write", help="It may also write.")]
+Admin: TypeAlias = Annotated[
+    bool, typer.Option("--admin", help="It may do everything, also make keys; without limits.")
+]
 Days: TypeAlias = Annotated[
     float | None, typer.Option(min=0.001, max=MAX_DAYS, help="Holds for so many days.")
 ]
@@ -115,6 +115,7 @@ def create(
     collection: Collections = None,
     max_sensitivity: Ceiling = None,
     write: Write = False,
+    admin: Admin = False,
     expires_days: Days = None,
     rate: Rate = None,
     profile: Profile = None,
@@ -123,12 +124,12 @@ def create(
 ) -> None:
     """Make a key; its text is shown this once and kept nowhere."""
     given = {
-        "namespaces": tuple(dict.fromkeys(namespace or ())),
+        "namespaces": tuple(dict.fromkeys(namespace or (EVERY,) * admin)),
         "servers": server,
         "tags": tag,
         "collections": collection,
         "max_sensitivity": max_sensitivity,
-        "access": "write" if write else None,
+        "access": "admin" if admin else "write" if write else None,
         "rate": rate,
         "profile": profile,
     }
@@ -137,7 +138,7 @@ def create(
     with _ring(context, store, makes=True) as ring:
         key, text = ring.create(name, grant, expires_at)
     if json:
-        print_json({"key": key.as_dict(time.time()), "text": text})
+        print_json({"key": as_json(key.listed(time.time())), "text": text})
     else:
         err.print(f"key {key.id} for {escape(key.name)}; it is shown this once:")
         out.print(text)
@@ -147,7 +148,7 @@ def create(
 def list_keys(context: typer.Context, store: StoreOption = None, json: Json = False) -> None:
     """List all keys, those that no longer hold too; never their texts."""
     with _ring(context, store) as ring:
-        keys = [key.as_dict(time.time()) for key in ring.list()]
+        keys = [as_json(key.listed(time.time())) for key in ring.list()]
     if json:
         print_json({"keys": keys})
     else:
@@ -192,6 +193,8 @@ def _grant(given: dict[str, Any]) -> Grant:
         return Grant.model_validate(given)
     except ValidationError as error:
         fault = error.errors()[0]
+        if not fault["loc"]:
+            raise QueryError(f"--admin: {in_words(error, '')}") from error
         place = str(fault["loc"][0]).replace("_", "-").removesuffix("s")
         raise QueryError(f"--{place} {fault['input']!r}: {fault['msg']}") from error
 

@@ -262,7 +262,7 @@ def list_tools(
     json: Json = False,
 ) -> None:
     """List the tools of the index, by id."""
-    with any_crib(context, store, url, ranks=False) as crib:
+    with any_crib(context, store, url, ranks=False, tools_only=True) as crib:
         found = sorted(crib.list_tools(where=narrowing(server, tag)), key=lambda tool: tool.id)
     if json:
         print_json({"tools": export(found[:limit], "json")})
@@ -280,7 +280,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show everything that is known of one tool."""
-    with any_crib(context, store, url, ranks=False) as crib:
+    with any_crib(context, store, url, ranks=False, tools_only=True) as crib:
         spec, links = crib.get_tool(tool), crib.tool_links(tool)
     if json:
         print_json({**spec.model_dump(mode="json"), "links": as_json(links)})
@@ -310,7 +310,7 @@ def check_tools(
     """
     ids = list(dict.fromkeys(id for each in tools for id in _listed(each) if id))
     own = Scope(servers=frozenset(server) if server else None, tags=frozenset(tag) if tag else None)
-    with any_crib(context, store, url, ranks=False) as crib:
+    with any_crib(context, store, url, ranks=False, tools_only=True) as crib:
         found = crib.check_tools(*ids, scope=own)
         if any(each.reason == "unknown" for each in found):
             found = crib.check_tools(*ids, scope=own, held=_held_specs(context, store, url))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import typer
 
+from toolcrib.cli import Process
 from toolcrib.errors import SettingsError, StoreError
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings, load_settings
@@ -88,6 +89,8 @@ class Opening(TypedDict, total=False):
     create: bool
     rebuild: bool
     ranks: bool
+    tools_only: bool
+    reads_only: bool
     may_lack_index: bool
     progress: Listener | None
 
@@ -114,6 +117,7 @@ def any_crib(
         with remote_crib(service, settings) as crib:
             yield crib
         return
+    how["reads_only"] = not writes
     opened = writing_crib if writes else open_crib
     with opened(context, store or settings.store, **how) as crib:
         yield crib
@@ -142,12 +146,15 @@ def open_crib(
     create: bool = False,
     rebuild: bool = False,
     ranks: bool = True,
+    tools_only: bool = False,
+    reads_only: bool = False,
     may_lack_index: bool = False,
     progress: Listener | None = None,
 ) -> Crib:
     """The crib of a store, for commands that need the index itself; without `ranks`, no reranker.
 
-    With `may_lack_index`, a crib in memory stands for a missing index if there are targets.
+    With `tools_only` its passages stay closed. With `reads_only` the command opens no store after
+    it. With `may_lack_index`, a crib in memory stands for a missing index if there are targets.
 
     Raises:
         SettingsError: the settings name a service, and no store is named instead.
@@ -174,7 +181,15 @@ def open_crib(
             f"`toolcrib index SOURCE... --store {location}`"
         )
     logger.info("in the store %s", location)
-    return Crib.open(location, settings=settings, rebuild=rebuild, progress=progress)
+    parts = build.open_parts(
+        location,
+        settings,
+        rebuild=rebuild,
+        progress=progress,
+        ends_with_process=reads_only and Process.runs_one_command,
+        tools_only=tools_only,
+    )
+    return Crib(*parts, decides=settings.learning.enabled)
 
 
 @contextmanager

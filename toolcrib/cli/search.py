@@ -148,7 +148,7 @@ def search(
     }
     wanted = _count(k)
     shown = _Shown(as_, enriched, explain, json)
-    with any_crib(context, store, url) as crib:
+    with any_crib(context, store, url, tools_only=True) as crib:
         ask = partial(crib.find_tools, k=wanted, **options)
         if batch is None:
             shown.print(ask(query))

@@ -18,7 +18,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -700,8 +699,12 @@ def learn(
         crib, queries, words=True, progress=lambda done, _: progress(len(queries) + done, total)
     )
     lexical = lexical_calibration(None, identity)
-    with suppress(CalibrationError):
+    try:
         lexical = calibrate(by_words, identity, seed=seed, start=lexical)
+    except CalibrationError:
+        # The shipped calibration stays, with figures of these queries and not of its own.
+        if lexical is not None and any(not one.hidden for one in by_words):
+            lexical = lexical.model_copy(update={"figures": figures_of(lexical, by_words)})
     made = fitted.model_copy(update={"head": head, "by_examples": by_examples, "lexical": lexical})
     return Learned(made, _current_figures(crib, queries, evidence, made))
 

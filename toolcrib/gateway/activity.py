@@ -22,6 +22,7 @@ from toolcrib.caches import BoundedMap
 from toolcrib.errors import StoreError
 from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CALL_TOOLS, CatalogEntry
+from toolcrib.gateway.connection import TOOL_ERROR, error_name
 from toolcrib.gateway.guidance import text_of_content
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import Upstream, UpstreamPool
@@ -32,7 +33,7 @@ from toolcrib.records.definitions import CHARS_A_MARK, definition_tokens, estima
 from toolcrib.records.history import GatewayCall, GatewayServer, ServerState
 from toolcrib.settings import GatewaySettings
 from toolcrib.store.records_db import RecordsDb
-from toolcrib.telemetry import MetricsRegistry
+from toolcrib.telemetry import EXECUTE_TOOL, OTHER, TOOL_CALL_METHOD, MetricsRegistry
 
 CALLING = frozenset({OwnTool.CALL_TOOL, *CALL_TOOLS})
 """Tools of the gateway that call a server's tool, which is recorded in their place."""
@@ -186,33 +187,66 @@ def _facts(result: ToolResult | None, began: float) -> dict[str, Any]:
 
 # -- metrics ---------------------------------------------------------------------------------
 
-CALL_BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-SERVER_TOOLS_LABEL = "server"
-"""Label of all tools of servers in metrics, so that labels are few and reveal no name."""
+OPERATION_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+"""As OpenTelemetry's conventions have them."""
+
+OPERATION_LABELS = (
+    "mcp_method_name",
+    "gen_ai_operation_name",
+    "gen_ai_tool_name",
+    "network_transport",
+    "error_type",
+)
+
+_IS_WITHIN: ContextVar[bool] = ContextVar("is_within", default=False)
+"""True within a client's request, which may call a tool in turn."""
 
 
-class CallMetrics(Middleware):
-    """Counts calls and their durations."""
+class OperationMetrics(Middleware):
+    """Durations of clients' requests, and of the calls that the gateway sends to servers.
+
+    Names of servers' tools are in no label, so that labels are few and reveal nothing.
+    """
 
     def __init__(self, metrics: MetricsRegistry) -> None:
-        text = "Calls: of the gateway's own tools by name, of servers' tools together."
-        self._calls = metrics.counter("gateway_calls", text, "tool", "outcome")
-        self._duration = metrics.histogram(
-            "gateway_call_seconds", "Time of a call.", "tool", CALL_BUCKETS_S
+        self._received, self._sent = (
+            metrics.histogram(
+                f"mcp_{side}_operation_duration_seconds",
+                says,
+                OPERATION_BUCKETS_S,
+                *OPERATION_LABELS,
+            )
+            for side, says in (
+                ("server", "Time of a client's request."),
+                ("client", "Time of a server's tool."),
+            )
         )
 
-    async def on_call_tool(
-        self,
-        context: MiddlewareContext[CallToolRequestParams],
-        call_next: CallNext[CallToolRequestParams, ToolResult],
-    ) -> ToolResult:
-        """Count a call at its end, successful or not."""
-        name, began, outcome = context.message.name, monotonic(), "failure"
+    async def on_request(
+        self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]
+    ) -> Any:
+        """Observe a request at its end, successful or not."""
+        if _IS_WITHIN.get():
+            return await call_next(context)
+        began, error_type, within = monotonic(), "", _IS_WITHIN.set(True)
         try:
             result = await call_next(context)
-            outcome = "failure" if result.is_error else "success"
+        except BaseException as error:
+            error_type = error_name(error)
+            raise
+        else:
+            error_type = TOOL_ERROR if getattr(result, "is_error", False) else ""
+            return result
         finally:
-            tool = name if name in RESERVED_NAMES else SERVER_TOOLS_LABEL
-            self._calls(tool, outcome).inc()
-            self._duration(tool).observe(monotonic() - began)
-        return result
+            _IS_WITHIN.reset(within)
+            method, operation, tool = context.method or OTHER, "", ""
+            if method == TOOL_CALL_METHOD:
+                name = context.message.name
+                operation, tool = EXECUTE_TOOL, name if name in RESERVED_NAMES else OTHER
+            labels = method, operation, tool, "tcp", error_type
+            self._received(*labels).observe(monotonic() - began)
+
+    def observe_call(self, transport: str, took_s: float, error_type: str) -> None:
+        """Observe a call that a server has answered, or not."""
+        labels = TOOL_CALL_METHOD, EXECUTE_TOOL, OTHER, transport, error_type
+        self._sent(*labels).observe(took_s)

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self, TextIO, cast
+from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, cast
 
 import anyio
 from mcp import ClientSession, MCPError
@@ -88,7 +88,22 @@ CHANGES = (
 SDK_HTTP_ERRORS = ("Server returned an error response", "Not Found", "Session terminated")
 """Messages that the SDK makes for a server that answers with an HTTP status only."""
 
+TOOL_ERROR = "tool_error"
+"""Type of the error of a call that a tool itself answered with an error, by the conventions."""
+
+ObservedCall: TypeAlias = Callable[[str, float, str], None]
+"""Observer of a call at its end: the transport, the seconds, the type of its error or nothing."""
+
 logger = logging.getLogger(__name__)
+
+
+def unobserved(transport: str, took_s: float, error_type: str) -> None:
+    """Observe nothing."""
+
+
+def error_name(error: BaseException) -> str:
+    """Type of an error, as OpenTelemetry's conventions name it."""
+    return str(error.code) if isinstance(error, MCPError) else type(error).__qualname__
 
 
 async def first_of(timeout_s: float, *events: asyncio.Event) -> None:
@@ -228,7 +243,7 @@ class UpstreamConnection:
 
     The protocol does not say to which call a server's question or notification belongs. If all
     calls have one caller (`has_one_caller`), it is the youngest call's; else there must be only
-    one call. `auth` authorises the requests over HTTP.
+    one call. `auth` authorises the requests over HTTP. `observe_call` is called after each call.
 
     `changed` is set when a list of the server has changed; `ended` when the session is over, for
     the `reason`. `instructions` are the server's own. `used_at` is when the last call began or
@@ -236,14 +251,19 @@ class UpstreamConnection:
     """
 
     def __init__(
-        self, target: Target, *, has_one_caller: bool, auth: httpx2.Auth | None = None
+        self,
+        target: Target,
+        *,
+        has_one_caller: bool,
+        auth: httpx2.Auth | None = None,
+        observe_call: ObservedCall = unobserved,
     ) -> None:
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
         self.reason = ""
         self.instructions = ""
         self.used_at, self.reads = monotonic(), 0
-        self._has_one_caller = has_one_caller
+        self._has_one_caller, self._observe_call = has_one_caller, observe_call
         self._calls: list[PendingCall] = []
         self._state = SessionState(target, auth)
         self._stderr = StderrTail()
@@ -478,14 +498,14 @@ class UpstreamConnection:
         answers: dict[str, InputResponse] | None = None
         state: str | None = None
         for _ in range(MAX_INPUT_ROUNDS):
-            result = await session.call_tool(
+            result = await self._send_call(
+                session,
                 name,
                 arguments,
                 progress_callback=progress,
                 input_responses=answers,
                 request_state=state,
                 meta=cast("Any", dict(meta) if meta else None),
-                allow_input_required=True,
             )
             if not isinstance(result, InputRequiredResult):
                 return result
@@ -498,6 +518,25 @@ class UpstreamConnection:
             if not answers:
                 await asyncio.sleep(INPUT_ROUND_PAUSE_S)
         raise ServiceUnavailableError(f"it asks for more input after {MAX_INPUT_ROUNDS} rounds")
+
+    async def _send_call(
+        self, session: ClientSession, name: str, arguments: dict[str, Any], **how: Any
+    ) -> CallToolResult | InputRequiredResult:
+        """Send one request of a call, and observe its end."""
+        began, error_type = monotonic(), ""
+        result: Any
+        try:
+            result = await session.call_tool(name, arguments, allow_input_required=True, **how)
+        except BaseException as error:
+            error_type = error_name(error)
+            raise
+        else:
+            if isinstance(result, CallToolResult) and result.is_error:
+                error_type = TOOL_ERROR
+            return result
+        finally:
+            transport = "pipe" if isinstance(self._state.target, StdioTarget) else "tcp"
+            self._observe_call(transport, monotonic() - began, error_type)
 
     async def is_alive(self, timeout_s: float) -> bool:
         """True if the server answers at all."""

@@ -45,6 +45,8 @@ from toolcrib.records import Scope, Sensitivity
 from toolcrib.settings import Settings
 from toolcrib.tenants import Tenants
 
+WARM_UP_TEXT = "search"
+
 logger = logging.getLogger(__name__)
 
 
@@ -104,12 +106,15 @@ class StoreThread:
         with self._progress() as listener:
             opened = partial(Tenants.open, settings=self._settings, progress=listener)
             try:
-                return opened(self._location)
+                tenants = opened(self._location)
             except StoreError as error:
                 if self._location == MEMORY:
                     raise
                 self._report("warning", f"the index is kept in memory, for this run alone: {error}")
-                return opened(MEMORY)
+                tenants = opened(MEMORY)
+        # The encoder loads before anybody waits for it.
+        tenants.crib().tools.encode_query(WARM_UP_TEXT)
+        return tenants
 
     async def close(self) -> None:
         """Close the index, after its opening has ended; a second call does nothing."""
@@ -123,6 +128,8 @@ class StoreThread:
 
 class Gateway:
     """Gateway in front of servers; `server` is the MCP server that clients use."""
+
+    _loop: asyncio.AbstractEventLoop | None = None
 
     def __init__(
         self,
@@ -143,7 +150,7 @@ class Gateway:
 
         self._tasks: set[asyncio.Task[Any]] = set()
         self._runs: dict[str, asyncio.Task[Any]] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_greeted = asyncio.Event()
         self._notifications = Notifications(self._leave, self._lists_of)
         self._store = StoreThread(storage.location, settings, self._report, options.progress)
         self.index = GatewayIndex(
@@ -250,7 +257,7 @@ class Gateway:
     async def _start_servers(self) -> None:
         """Start new servers; then known ones, whose tools are found before they are there.
 
-        A dozen starting processes would take the processors that the index needs to open.
+        A dozen starting processes would take the processors that the first search needs.
         """
         await self.index.is_recalled.wait()
         for upstream in self.pool:
@@ -259,6 +266,10 @@ class Gateway:
         with suppress(TimeoutError):
             async with asyncio.timeout(self.pool.intervals.patience_s):
                 await self.index.is_open.wait()
+                if self._options.is_shared:
+                    await self._is_greeted.wait()
+                    await asyncio.sleep(self.pool.intervals.first_search_s)
+                await self._search.is_idle.wait()
         for upstream in self.pool:
             self._start(upstream)
 
@@ -325,8 +336,7 @@ class Gateway:
         await self._store.close()
 
     async def _open(self) -> None:
-        await self.index.recall()
-        crib = await self._store.open()
+        _, crib = await asyncio.gather(self.index.recall(), self._store.open())
         await self.index.work(self._search.open, crib)
         await self.index.open(crib)
         await self.pool.settled()
@@ -373,6 +383,7 @@ class Gateway:
                 await self.index.is_recalled.wait()
                 new = (each for each in self.pool if not self.index.knows(each.name))
                 await asyncio.gather(*(each.settled.wait() for each in new))
+        self._is_greeted.set()
         return self._search.instructions(key)
 
     async def _leave(self, key: str) -> None:

@@ -25,7 +25,7 @@ from toolcrib.indexers.writer import ListenerScope
 from toolcrib.integrations.formats import provider_name
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.reports import Unready
-from toolcrib.store.filters import And, Equals, Filter
+from toolcrib.store.filters import And, Equals, Filter, Not
 from toolcrib.store.payload import tool_payload
 from toolcrib.store.records_db import DbRow, RecordsDb
 from toolcrib.text import LETTERS_OR_DIGITS, name_words
@@ -218,7 +218,9 @@ class GatewayIndex:
         async with self._one_at_a_time:
             self._crib = crib
             for server in self._screened:
-                await self._index(server, [entry.spec for entry in self.catalog.of(server)])
+                specs = [entry.spec for entry in self.catalog.of(server)]
+                if not await self.work(self._has, server, specs):
+                    await self._index(server, specs)
                 self._settle(server)
             for server in self._removed_servers:
                 await self.work(self._forget, server)
@@ -359,6 +361,13 @@ class GatewayIndex:
         except StoreError as error:
             self._unindexed.add(server)
             self._report("error", f"{server}: its tools can be called, but not all found: {error}")
+
+    def _has(self, server: str, specs: Sequence[ToolSpec]) -> bool:
+        """True if the index has exactly these tools of a server."""
+        try:
+            return self.crib.tools.has_exactly(specs, And(Equals("server", server), Not(IS_SKILL)))
+        except StoreError:
+            return False
 
     def _replace(self, server: str, specs: Sequence[ToolSpec]) -> None:
         """Replace a server's tools in the index. Skills belong to no server, and keep their ids."""

@@ -158,7 +158,8 @@ class ListToolsParams(PaginatedRequestParams):
 class GatewaySearch(ToolcribSearchTransform):
     """Lists a few tools as they are; of many tools lists the search, pinned and always active ones.
 
-    `scope` is the gateway's, which a key narrows. `pinned` are ids of tools.
+    `scope` is the gateway's, which a key narrows. `pinned` are ids of tools. `is_idle` is set while
+    no search is under way.
     """
 
     def __init__(
@@ -186,6 +187,8 @@ class GatewaySearch(ToolcribSearchTransform):
         self._tools, self._pool, self._budgets, self._guidance = index, pool, budgets, guidance
         self._of_gateway, self._pinned = scope, pinned
         self._pass_through = settings.pass_through
+        self.is_idle, self._under_way = asyncio.Event(), 0
+        self.is_idle.set()
         self._crib: Crib | None = None
         self._sent_instructions: BoundedMap[str, set[str]] = BoundedMap(MAX_CONVERSATIONS)
         self._with_passages = frozenset[str]()
@@ -357,6 +360,16 @@ class GatewaySearch(ToolcribSearchTransform):
     # -- searches and calls ------------------------------------------------------------------
 
     async def _find(self, ctx: Context, query: str | None, options: SearchOptions) -> ToolResult:
+        self._under_way += 1
+        self.is_idle.clear()
+        try:
+            return await self._answer(ctx, query, options)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self.is_idle.set()
+
+    async def _answer(self, ctx: Context, query: str | None, options: SearchOptions) -> ToolResult:
         profile, default = profile_of(get_access_token()), (self._max_results, self._token_budget)
         if (options.k, options.token_budget) == default:
             k, budget = profile.k or options.k, profile.token_budget or options.token_budget

@@ -28,7 +28,7 @@ from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.access.tokens import callers_of
 from toolcrib.build import is_url
 from toolcrib.errors import SettingsError, StoreError
-from toolcrib.gateway.activity import CallMetrics
+from toolcrib.gateway.activity import OperationMetrics
 from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.auth import KeyVerifier
 from toolcrib.gateway.config import ALL_TOOLS, ConfigFile, read_config
@@ -298,15 +298,22 @@ def _monitor(gateway: Gateway) -> None:
     """
     metrics = MetricsRegistry("the gateway's metrics", "gateway")
     watch, index, pool = metrics.watch, gateway.index, gateway.pool
-    watch("gateway_tools", "Tools on offer.", lambda: len(index.catalog))
-    watch("gateway_tools_held", "Tools held back until they are approved.", lambda: index.held)
-    watch("gateway_servers", "Servers behind the gateway.", lambda: len(list(pool)))
+    watch("toolcrib_gateway_tools", "Tools on offer.", lambda: len(index.catalog))
     watch(
-        "gateway_servers_up",
+        "toolcrib_gateway_tools_held",
+        "Tools held back until they are approved.",
+        lambda: index.held,
+    )
+    watch("toolcrib_gateway_servers", "Servers behind the gateway.", lambda: len(list(pool)))
+    watch(
+        "toolcrib_gateway_servers_up",
         "Servers whose tools can be called.",
         lambda: len(list(pool)) - len(pool.not_up()),
     )
-    gateway.server.add_middleware(CallMetrics(metrics))
+    operations = OperationMetrics(metrics)
+    # Outermost: it sees what clients get.
+    gateway.server.middleware.insert(0, operations)
+    pool.observe_call = operations.observe_call
 
     async def healthz(_request: Request) -> Response:
         return JSONResponse({"status": "ok"}, headers=NO_STORE)

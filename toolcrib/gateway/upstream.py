@@ -20,7 +20,7 @@ from toolcrib.access.logins import Logins
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import OverloadedError, ServiceUnavailableError
 from toolcrib.gateway.config import ServerConfig
-from toolcrib.gateway.connection import UpstreamConnection, first_of
+from toolcrib.gateway.connection import ObservedCall, UpstreamConnection, first_of, unobserved
 from toolcrib.gateway.downstream import SHARED
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.indexers.readers.mcp_session import is_closed
@@ -74,8 +74,9 @@ class Intervals:
     out after `pong_s`. `refresh_s`: between listings of a server that announces no changes, or
     whose last listing was incomplete. `poll_s`: between looks at approvals. `patience_s`: of a
     search for tools that cannot be found yet. `opening_s`: of a search of known tools for the index
-    to open. `idle_s`: after which a conversation's connections
-    and open questions are closed. `handshake_s`: of a handshake for servers never met before.
+    to open. `first_search_s`: of known servers for a first search, which goes before their start.
+    `idle_s`: after which a conversation's connections and open questions are closed. `handshake_s`:
+    of a handshake for servers never met before.
     """
 
     connect_s: float = 20.0
@@ -85,7 +86,8 @@ class Intervals:
     refresh_s: float = 60.0
     poll_s: float = 1.0
     patience_s: float = 10.0
-    opening_s: float = 1.0
+    opening_s: float = 0.5
+    first_search_s: float = 0.25
     idle_s: float = 600.0
     handshake_s: float = 2.0
     offers_s: float = 5.0
@@ -116,7 +118,7 @@ class Upstream:
     gets the server's name, its tools as they came, its instructions, and its prompts and
     resources, whenever they may have changed. `changed` is called when the health has. `settled`
     is set once it was connected to, or tried. `login` is the command line that logs in, empty for
-    a server that takes no login.
+    a server that takes no login. `observe_call` is called after each call.
     """
 
     def __init__(
@@ -129,12 +131,13 @@ class Upstream:
         is_shared: bool = False,
         connecting: asyncio.Semaphore | None = None,
         logins: Logins | None = None,
+        observe_call: ObservedCall = unobserved,
     ) -> None:
         self.config = config
         self.settled = asyncio.Event()
         self._tried = asyncio.Event()
         self._listed, self._changed, self._intervals = listed, changed, intervals
-        self._is_shared = is_shared
+        self._is_shared, self._observe_call = is_shared, observe_call
         self._connecting = connecting or asyncio.Semaphore(1)
         self._auth = logins and logins.auth(config.target)
         self.login = logins.command(self.name) if logins and self._auth else ""
@@ -210,7 +213,12 @@ class Upstream:
         return up_at
 
     def _connection(self, target: Target, *, has_one_caller: bool) -> UpstreamConnection:
-        return UpstreamConnection(target, has_one_caller=has_one_caller, auth=self._auth)
+        return UpstreamConnection(
+            target,
+            has_one_caller=has_one_caller,
+            auth=self._auth,
+            observe_call=self._observe_call,
+        )
 
     def _refusal(self, connection: UpstreamConnection) -> tuple[str, Unready]:
         """Reason why a connection ended, in words and for programs."""
@@ -354,7 +362,10 @@ class Upstream:
 
 
 class UpstreamPool:
-    """All servers behind the gateway. Its texts contain none of the servers' own words."""
+    """All servers behind the gateway. Its texts contain none of the servers' own words.
+
+    `observe_call` is called after each call of a server's tool.
+    """
 
     def __init__(
         self,
@@ -367,6 +378,7 @@ class UpstreamPool:
         logins: Logins | None = None,
     ) -> None:
         self.intervals, self.is_shared = intervals, is_shared
+        self.observe_call: ObservedCall = unobserved
         self._make = partial(
             Upstream,
             listed=listed,
@@ -375,9 +387,13 @@ class UpstreamPool:
             is_shared=is_shared,
             connecting=asyncio.Semaphore(MAX_CONNECTING),
             logins=logins,
+            observe_call=self._call_ended,
         )
         self._upstreams = {each.name: self._make(each) for each in configs}
         self._removed: BoundedMap[str, Upstream] = BoundedMap(MAX_REMOVED)
+
+    def _call_ended(self, transport: str, took_s: float, error_type: str) -> None:
+        self.observe_call(transport, took_s, error_type)
 
     def add(self, config: ServerConfig) -> Upstream:
         """Add a server."""

@@ -35,7 +35,7 @@ from toolcrib.errors import (
 from toolcrib.http.authenticator import Authenticator, Callers, RateLimiter
 from toolcrib.http.context import RequestContext, header, is_upload
 from toolcrib.http.errors import on_error, on_http, problem_response
-from toolcrib.http.openapi import document
+from toolcrib.http.openapi import DOCS_POLICY, docs_page, document
 from toolcrib.http.routes import admin, knowledge, tools, turns
 from toolcrib.http.routing import GUARDED_PREFIX, JSON, Endpoint, make_routes, template_of
 from toolcrib.http.state import UPLOAD_FACTOR, ServiceState
@@ -92,6 +92,7 @@ def make_app(
         routes=[
             *routes,
             Route("/openapi.json", _openapi),
+            Route("/docs", _docs),
             *_token_metadata(callers),
             *_console(),
         ],
@@ -119,6 +120,16 @@ def openapi() -> bytes:
 
 async def _openapi(request: Request) -> Response:  # noqa: ARG001 -- as Starlette calls it
     return Response(openapi(), media_type=JSON)
+
+
+async def _docs(request: Request) -> Response:  # noqa: ARG001 -- as Starlette calls it
+    headers = {**PAGE_HEADERS, "Content-Security-Policy": DOCS_POLICY}
+    return Response(_docs_page(), media_type="text/html", headers=headers)
+
+
+@cache
+def _docs_page() -> str:
+    return docs_page(document(ENDPOINTS))
 
 
 def _token_metadata(callers: Callers) -> list[Route]:
@@ -222,6 +233,7 @@ class _Admission:
         finally:
             context.took_ms = (time.perf_counter() - started) * 1000
             context.key_id, context.usage = context.caller.key_id, context.meter.usage
+            context.model_requests = context.meter.requests
             if context.route == UNMATCHED:
                 # Refused before routing, but its address may be known.
                 context.route = template_of(self._routes, scope) or UNMATCHED

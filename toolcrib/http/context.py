@@ -21,6 +21,7 @@ from toolcrib.http.workers import Owner
 from toolcrib.indexers.documents.sources import RawDocument
 from toolcrib.language_models import UsageMeter, metered
 from toolcrib.records import Passage, Refusal, Scope
+from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.telemetry import RequestSummary
 
@@ -45,7 +46,7 @@ class RequestContext(RequestSummary):
     caller: Caller = ANYONE
     deadline: asyncio.Timeout | None = None
     is_over: bool = False
-    meter: UsageMeter = field(default_factory=UsageMeter)
+    meter: UsageMeter = field(default_factory=partial(UsageMeter, keeps=True))
 
     @classmethod
     def begin(cls, state: ServiceState, scope: MutableMapping[str, Any]) -> RequestContext:
@@ -69,6 +70,29 @@ class RequestContext(RequestSummary):
         """
         if not self.caller.may_write:
             raise ForbiddenError("this key may only read; writing needs a key made with --write")
+
+    def require_admin(self) -> None:
+        """Require a key that may manage keys and servers.
+
+        Raises:
+            ForbiddenError: the key may not.
+        """
+        if not self.caller.may_administer:
+            raise ForbiddenError("this needs a key made with `toolcrib keys create NAME --admin`")
+
+    def sees_decision(self, record: Mapping[str, Any]) -> bool:
+        """True for the caller's own decisions, and for all if its key may write."""
+        return self.caller.may_write or record.get("by") == self.caller.key_id
+
+    @property
+    def sees_everything(self) -> bool:
+        """True for a key that sees all tools, in the default namespace."""
+        return self.namespace == DEFAULT_NAMESPACE and self.scope() == Scope()
+
+    @property
+    def sees_activity(self) -> bool:
+        """True for a key that may see the calls of a gateway: it writes, and sees everything."""
+        return self.caller.may_write and self.sees_everything
 
     def scope(self, requested: Scope | None = None) -> Scope:
         """The caller's scope, narrowed to the requested one."""

@@ -87,7 +87,7 @@ class Endpoint:
     returns None for an answer of 204. `upload` handles a body of JSON Lines, and takes its query
     and the request. `answer` is the type of a good answer; None without a body, or for another
     `media_type` than JSON. `errors` come beside those of every endpoint. `writes` requires a key
-    that may write.
+    that may write, `administers` a key with the access `admin`.
     """
 
     method: Literal["GET", "POST", "DELETE"]
@@ -97,6 +97,7 @@ class Endpoint:
     answer: Any = None
     errors: tuple[type[ToolcribError], ...] = ()
     writes: bool = False
+    administers: bool = False
     upload: Call | None = None
     media_type: str = JSON
 
@@ -193,6 +194,8 @@ async def _respond(endpoint: Endpoint, context: RequestContext, request: Request
         _require_acceptable(request)
     if endpoint.writes:
         context.require_write()
+    if endpoint.administers:
+        context.require_admin()
     if endpoint.upload is not None and is_upload(request.scope):
         call, query = endpoint.upload, endpoint.upload_query
         given: list[Any] = [_query(query, request), request]

@@ -201,6 +201,13 @@ def _stored_tools(store: Store, filters: Iterable[Filter | None]) -> dict[str, _
     }
 
 
+def is_current(store: Store, specs: Sequence[ToolSpec], where: Filter) -> bool:
+    """True if the stored tools that pass a filter are these, and no run was cut off."""
+    stored = {tool_id: tool.digest for tool_id, tool in _stored_tools(store, [where]).items()}
+    given = {spec.id: _state(spec.digest, spec.all_safety_tags) for spec in specs}
+    return stored == given and not NamePrefixes.from_meta(store.read_meta()).stale
+
+
 IDS_PER_REQUEST, GROUPS_PER_REQUEST = 1_000, 64
 
 MAX_SETTLING_PASSES = 10

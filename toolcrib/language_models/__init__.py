@@ -1,7 +1,13 @@
 """Language models: one small protocol, clients for it, structured answers and their accounting."""
 
 from toolcrib.language_models.base import ChatFailure, ChatModel, ChatReply
-from toolcrib.language_models.model import FieldwiseAnswer, LanguageModel, UsageMeter, metered
+from toolcrib.language_models.model import (
+    FieldwiseAnswer,
+    LanguageModel,
+    ModelRequest,
+    UsageMeter,
+    metered,
+)
 
 __all__ = [
     "ChatFailure",
@@ -9,6 +15,7 @@ __all__ = [
     "ChatReply",
     "FieldwiseAnswer",
     "LanguageModel",
+    "ModelRequest",
     "UsageMeter",
     "metered",
 ]

@@ -22,6 +22,8 @@ class AnthropicChatModel(SdkChatModel):
         MissingExtraError: the extra `llm` is not installed.
     """
 
+    provider = "anthropic"
+
     def __init__(
         self,
         model: str,

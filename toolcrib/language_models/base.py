@@ -133,9 +133,13 @@ class ChatModel(Protocol):
 
 
 class SdkChatModel(ABC):
-    """Chat model by a provider's SDK; a subclass writes the request and reads the response."""
+    """Chat model by a provider's SDK; a subclass writes the request and reads the response.
+
+    `provider` is the name of the protocol as OpenTelemetry has it.
+    """
 
     modes: Sequence[Mode] = ("tool", "schema", "text")
+    provider: str
     _create: Callable[..., Awaitable[Any]]
 
     def __init__(

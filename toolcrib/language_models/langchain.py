@@ -31,6 +31,7 @@ class LangChainChatModel:
         self._chat = chat
         given_name = getattr(chat, "model_name", None) or getattr(chat, "model", None)
         self.name = given_name if isinstance(given_name, str) else type(chat).__name__
+        self.provider = "langchain"
         self.server = f"{type(chat).__name__}:{getattr(chat, 'openai_api_base', None) or self.name}"
 
     async def complete(

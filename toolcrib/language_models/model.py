@@ -60,17 +60,32 @@ MAX_QUOTED_CHARS = 4_000
 """Part of a wrong answer that the model is shown again."""
 
 
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One request to a model: its usage, its time, and the provider's protocol."""
+
+    usage: ModelUsage
+    took_s: float
+    provider: str
+
+
 class UsageMeter:
-    """Sum of calls, tokens and costs, by use and model; safe for several threads."""
+    """Sum of calls, tokens and costs, by use and model; safe for several threads.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    A short-lived meter `keeps` each request, too.
+    """
+
+    def __init__(self, *, keeps: bool = False) -> None:
+        self._lock, self._keeps = threading.Lock(), keeps
         self.usage: tuple[ModelUsage, ...] = ()
+        self.requests: tuple[ModelRequest, ...] = ()
 
-    def add(self, usage: ModelUsage) -> None:
-        """Count one more call."""
+    def add(self, request: ModelRequest) -> None:
+        """Count one more request."""
         with self._lock:
-            self.usage = totals((*self.usage, usage))
+            self.usage = totals((*self.usage, request.usage))
+            if self._keeps:
+                self.requests = (*self.requests, request)
 
 
 _METERS: ContextVar[tuple[UsageMeter, ...]] = ContextVar("toolcrib_usage_meters", default=())
@@ -343,26 +358,30 @@ class _Call:
     ) -> ChatReply:
         model = self.model
         async with model.free:
+            began = time.monotonic()
             try:
                 reply = await model.chat.complete(messages, schema, mode)
             except BaseException:
-                self._meter(None)
+                self._meter(None, began)
                 raise
-        self._meter(reply)
+        self._meter(reply, began)
         if model.log_text:
             prompt = [f"{each.role}: {each.content}" for each in messages]
             logger.info("%s for %s: %s -> %s", model.name, self.use, prompt, reply.text)
         return reply
 
-    def _meter(self, reply: ChatReply | None) -> None:
+    def _meter(self, reply: ChatReply | None, began: float) -> None:
         model = self.model
         usage = ModelUsage(self.use, model.name, calls=1, failed=int(reply is None))
         if reply is not None:
             tokens = reply.input_tokens, reply.output_tokens
             cost = model.price.of(*tokens) if model.price else None
             usage = ModelUsage(self.use, model.name, 1, 0, *tokens, cost)
+        # A user's own chat model need not name a provider.
+        provider = getattr(model.chat, "provider", type(model.chat).__name__)
+        request = ModelRequest(usage, time.monotonic() - began, provider)
         for meter in (model.meter, *_METERS.get()):
-            meter.add(usage)
+            meter.add(request)
 
 
 # -- reading answers -------------------------------------------------------------------------

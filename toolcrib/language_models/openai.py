@@ -30,6 +30,8 @@ class OpenAIChatModel(SdkChatModel):
         MissingExtraError: the extra `llm` is not installed.
     """
 
+    provider = "openai"
+
     def __init__(
         self,
         model: str,

@@ -212,7 +212,11 @@ class ToolLinks:
 
 @dataclass(frozen=True, slots=True)
 class ToolPage:
-    """Page of a list of tools; `next` is the cursor of the next page, None at the end."""
+    """Page of a list of tools; `next` is the cursor of the next page, None at the end.
+
+    In the order `use`, `calls` counts the newest calls of each tool, by its id.
+    """
 
     tools: tuple[ToolSpec, ...]
     next: str | None
+    calls: Annotated[dict[str, int], UNLESS_EMPTY] = field(default_factory=dict[str, int])

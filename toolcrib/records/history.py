@@ -236,6 +236,20 @@ class GatewayServer:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfiguredServer:
+    """Server of an `mcp.json`; `target` is its command, or the host of its URL.
+
+    `problem` says why it is unusable. `variables` are those of the environment that it refers to.
+    """
+
+    name: str
+    target: str
+    state: Literal["on", "off", "unusable"]
+    problem: str = ""
+    variables: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class GatewayActivity:
     """Activity of the gateways of one store: servers by name, and calls, newest first.
 

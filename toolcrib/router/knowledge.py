@@ -104,10 +104,12 @@ def select_passages(
     taken: Counter[str] = Counter()
     left = token_budget
     for each in found:
+        full = taken[each.passage.collection] == per_collection if k is None else len(kept) == k
+        if full:
+            continue
         own = frozenset(each.passage.text.casefold().split())
         cost = estimated_tokens(each.passage.text)
-        full = taken[each.passage.collection] == per_collection if k is None else len(kept) == k
-        if full or (kept and cost > left):
+        if kept and cost > left:
             continue
         if any(_is_version(own, other) for other in words):
             continue

@@ -27,7 +27,7 @@ from pydantic import (
 from pydantic_core import core_schema
 
 from toolcrib.caches import BoundedMap
-from toolcrib.errors import QueryError
+from toolcrib.errors import QueryError, require_type
 from toolcrib.records import Scope, Sensitivity
 from toolcrib.records.scope import MAX_NAMES, bytes_of, levels_above
 
@@ -190,9 +190,14 @@ SCOPE_FIELDS = ("server", "tags", "category", "safety_tags", "sensitivity")
 
 
 def from_scope(scope: Scope | None) -> Filter | None:
-    """The filter that keeps a search within what a caller may use; None for no restriction."""
+    """The filter that keeps a search within what a caller may use; None for no restriction.
+
+    Raises:
+        QueryError: the scope is of another type.
+    """
     if scope is None:
         return None
+    require_type(scope, Scope, "scope", "a Scope")
     allowed = (("server", scope.servers), ("tags", scope.tags), ("category", scope.categories))
     parts: list[Filter] = [
         AnyOf(field, _sorted_names(frozenset(values)))
@@ -240,7 +245,7 @@ def validate(where: Filter) -> None:
                 _require(field, KEYWORD_FIELDS, "an equality")
                 values += len(_values_of(part))
             case _:
-                pass
+                require_type(part, HasId, "filter", "one of toolcrib.store.filters")
     if values > MAX_NAMES:
         raise QueryError(
             f"the filter has {values} values, and may have {MAX_NAMES}; filter by what they have "

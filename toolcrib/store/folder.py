@@ -8,7 +8,6 @@ Long work happens in a new generation, which is swapped in by one rename. A clos
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -16,6 +15,7 @@ import shutil
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -33,7 +33,10 @@ POINTER_FILE = "current"
 NEXT_FOLDER = "next"
 META_FILE = "meta.json"
 LAYOUT_FILE = "layout.json"
-CHECKSUMS_FILE = "checksums.json"
+CHECKSUMS_FILE, CHECKSUM_METHOD = "checksums.json", "crc32"
+
+ENGINE_CONFIG_FILE = "edge_config.json"
+"""File that the engine writes anew, its keys in any order, whenever it loads a shard."""
 
 BLOCK_BYTES = 2**16
 """Bytes that are copied or digested at once; a block of zeros becomes a hole."""
@@ -264,7 +267,9 @@ class Checksums:
 
     @classmethod
     def check(cls, generation: Path) -> Checksums | None:
-        """Check that a generation has not changed since it was closed; None where it never was.
+        """Check that a generation has not changed since it was closed.
+
+        None where it was never closed, or by another way to digest files.
 
         Raises:
             StoreDamagedError: it is not; the error names the first file that differs.
@@ -273,6 +278,8 @@ class Checksums:
         if not path.exists():
             return None
         kept = read_json(path)
+        if kept.get("method") != CHECKSUM_METHOD:
+            return None
         try:
             found = cls.of(generation, int(kept["points"]), kept["written"])
             files = dict(kept["files"])
@@ -294,7 +301,7 @@ class Checksums:
         Raises:
             StoreWriteError: the disk refuses.
         """
-        kept = {"points": self.points, "written": self.written, "files": self.files}
+        kept = {"method": CHECKSUM_METHOD} | asdict(self)
         write_atomically(generation / CHECKSUMS_FILE, json.dumps(kept, sort_keys=True))
 
     @staticmethod
@@ -309,12 +316,16 @@ class Checksums:
 
 
 def _digest(file: Path) -> str:
-    """Digest of a file's size and bytes; holes count as zeros."""
-    digest = hashlib.blake2b(digest_size=16)
+    """CRC-32 of a file's bytes, and its size; holes count as zeros.
+
+    Six times as fast as a cryptographic digest: damage is looked for, not forgery.
+    """
+    digest = position = 0
+    if file.name == ENGINE_CONFIG_FILE:
+        text = json.dumps(json.loads(file.read_bytes()), sort_keys=True)
+        return f"{zlib.crc32(text.encode()):08x}"
     with file.open("rb", buffering=0) as reading:
         size = os.fstat(reading.fileno()).st_size
-        digest.update(size.to_bytes(8))
-        position = 0
         while position < size:
             try:
                 start = os.lseek(reading.fileno(), position, os.SEEK_DATA)
@@ -323,10 +334,9 @@ def _digest(file: Path) -> str:
             position = start - start % BLOCK_BYTES
             block = os.pread(reading.fileno(), BLOCK_BYTES, position)
             if block != ZEROS[: len(block)]:
-                digest.update(position.to_bytes(8))
-                digest.update(block)
+                digest = zlib.crc32(block, zlib.crc32(position.to_bytes(8), digest))
             position += BLOCK_BYTES
-    return digest.hexdigest()
+    return f"{digest:08x}-{size:x}"
 
 
 def holds_store(folder: Path) -> bool:
@@ -466,8 +476,15 @@ class LazyStore:
                 self._store.close()
 
 
-def open_folder(path: Path, layout: Layout, *, survives_power_cut: bool) -> Store:
+def open_folder(
+    path: Path, layout: Layout, *, survives_power_cut: bool, ends_with_process: bool = False
+) -> Store:
     """Open the embedded store in a folder."""
     from toolcrib.store.qdrant_edge import EdgeStore
 
-    return EdgeStore.open(path, layout, survives_power_cut=survives_power_cut)
+    return EdgeStore.open(
+        path,
+        layout,
+        survives_power_cut=survives_power_cut,
+        ends_with_process=ends_with_process,
+    )

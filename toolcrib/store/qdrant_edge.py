@@ -116,12 +116,14 @@ class EdgeStore(Store):
         generation: Path,
         *,
         survives_power_cut: bool,
+        ends_with_process: bool,
         on_close: Callable[[], None] | None,
         written: int | None,
     ) -> None:
         self._lock = lock
         self._generations = Generations(generation.parent)
         self._survives_power_cut = survives_power_cut
+        self._ends_with_process = ends_with_process
         self._on_close = on_close
         self._writing = threading.RLock()
         self._shard: engine.EdgeShard | None = None
@@ -139,12 +141,15 @@ class EdgeStore(Store):
         layout: Layout,
         *,
         survives_power_cut: bool = True,
+        ends_with_process: bool = False,
         on_close: Callable[[], None] | None = None,
     ) -> EdgeStore:
         """Open the folder with the layout that it has, or make it with `layout`.
 
         An acknowledged write survives the end of the process, and a power cut unless
-        `survives_power_cut` is off. `on_close` is called once, after the store is closed.
+        `survives_power_cut` is off. With `ends_with_process` the process opens no store after
+        this one, and files that were only read are left as they are. `on_close` is called once,
+        after the store is closed.
 
         Raises:
             StoreLockedError: another process has it open.
@@ -171,6 +176,7 @@ class EdgeStore(Store):
                 lock,
                 generation,
                 survives_power_cut=survives_power_cut,
+                ends_with_process=ends_with_process,
                 on_close=on_close,
                 written=written,
             )
@@ -195,15 +201,15 @@ class EdgeStore(Store):
                 f"{generation} held {closed.points} points when it was closed, and holds {points} "
                 f"now; {REINDEX_HINT}"
             )
-        if copy is None:
-            # On a full disk the shard is read without indexes.
-            with suppress(StoreWriteError), guard(self._path):
-                require_space(self._path, MIN_FREE_BYTES)
-                index_fields(shard)
         # An old shard is dropped, not closed: another thread may be about to search it.
         self._generation, self._layout, self._shard = generation, layout, shard
         self._search = EdgeSearch(layout)
         self._copy = copy
+        self._unchanged = closed
+        if copy is None and missing_indexes(shard):
+            # On a full disk the shard is read without indexes.
+            with suppress(StoreWriteError), guard(self._path):
+                index_fields(self._require_writable())
         # Number of points ever written; unknown for a generation that was not closed.
         self._written = closed.written if closed is not None else written
         self._logs: set[Path] = set()
@@ -305,6 +311,7 @@ class EdgeStore(Store):
             raise StoreWriteError(
                 f"{self._path} was opened when its disk was full, to be read alone; open it again"
             )
+        self._unchanged = None
         return shard
 
     def _sync(self) -> None:
@@ -509,8 +516,13 @@ class EdgeStore(Store):
             try:
                 with guard(self._path):
                     points = shard.info().points_count
-                    shard.flush()
-                    shard.close()
+                    if self._ends_with_process and self._unchanged is not None:
+                        # Flushing and closing would only write the same files anew.
+                        keep_for_good(shard)
+                    else:
+                        self._unchanged = None
+                        shard.flush()
+                        shard.close()
                     # The engine writes once more when it is dropped.
                     del shard
                     self._end_generation(points)
@@ -524,12 +536,14 @@ class EdgeStore(Store):
         if self._copy is not None:
             self._copy.cleanup()
             return
-        if self._survives_power_cut:
+        found = Checksums.of(self._generation, points, self._written)
+        is_same = self._unchanged is not None and self._unchanged.files == found.files
+        if self._survives_power_cut and not is_same:
             # The engine has synced its files, but not the removal of others.
             sync_tree(self._generation, names_only=True)
         # Without room, the next process opens the store without checksums.
         with suppress(StoreWriteError):
-            Checksums.of(self._generation, points, self._written).write(self._generation)
+            found.write(self._generation)
 
     def __enter__(self) -> Self:
         return self
@@ -545,13 +559,17 @@ class EdgeStore(Store):
     def leave_to_parent(self) -> None:
         """Stop work in a forked child: its writes would be lost, or damage the parent's files."""
         if self._shard is not None:
-            # Kept for good: an engine that is dropped writes to the parent's files.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._shard))
+            keep_for_good(self._shard)
             self._shard, self._why_not = None, _FORKED
         self._writing = threading.RLock()
 
 
 # -- shards -------------------------------------------------------------------------------------
+
+
+def keep_for_good(shard: engine.EdgeShard) -> None:
+    """Keep a shard until the process ends: the engine writes to its files when it is dropped."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(shard))
 
 
 def _no_payloads() -> BoundedMap[int, Mapping[str, Any]]:

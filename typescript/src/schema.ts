@@ -1,5 +1,12 @@
 /** What the service takes and answers. Written by scripts/typescript_types.py; do not edit. */
 
+export interface AddedServers {
+  added: readonly string[];
+  same: readonly string[];
+  variables: Readonly<Record<string, readonly string[]>>;
+  notes: readonly string[];
+}
+
 export interface AgentDecision {
   target: string;
   confidence: number;
@@ -136,6 +143,14 @@ export interface CollectionList {
 
 export interface CollectionsBody {
   collections: readonly CollectionBody[];
+}
+
+export interface ConfiguredServer {
+  name: string;
+  target: string;
+  state: "on" | "off" | "unusable";
+  problem: string;
+  variables?: readonly string[];
 }
 
 export interface ContextInput {
@@ -377,6 +392,28 @@ export interface GatewayServer {
   saved: number;
 }
 
+export interface GrantInput {
+  namespaces?: readonly string[];
+  servers?: readonly string[] | null;
+  tags?: readonly string[] | null;
+  collections?: readonly string[] | null;
+  max_sensitivity?: "public" | "internal" | "pii" | "safety_critical" | null;
+  access?: "read" | "write" | "admin";
+  rate?: string | null;
+  profile?: string | null;
+}
+
+export interface Grant {
+  namespaces: readonly string[];
+  servers: readonly string[] | null;
+  tags: readonly string[] | null;
+  collections: readonly string[] | null;
+  max_sensitivity: "public" | "internal" | "pii" | "safety_critical" | null;
+  access: "read" | "write" | "admin";
+  rate: string | null;
+  profile: string | null;
+}
+
 export interface Guidance {
   injections: readonly GuidanceInjection[];
   patterns: readonly TrajectoryPattern[];
@@ -437,6 +474,16 @@ export interface IndexReport {
   dropped?: readonly Refusal[];
   copies?: readonly Refusal[];
   ids: OutcomeIds;
+}
+
+export interface KeyBody {
+  name: string;
+  grant?: GrantInput;
+  expires_days?: number | null;
+}
+
+export interface KeyList {
+  keys: readonly ListedKey[];
 }
 
 export interface KnowledgeBody {
@@ -513,6 +560,17 @@ export interface ListBody {
   cursor?: string | null;
   where?: EqualsJson | AnyOfJson | RangeJson | NotJson | AllJson | AnyJson | null;
   scope?: ScopeInput | null;
+  order?: "store" | "name" | "server" | "use";
+}
+
+export interface ListedKey {
+  id: string;
+  name: string;
+  state: "active" | "expired" | "revoked";
+  grant: Grant;
+  created_at: string;
+  expires_at: string | null;
+  revoked_at: string | null;
 }
 
 export interface LoopState {
@@ -532,7 +590,7 @@ export interface LoopState {
 
 export interface Me {
   name: string;
-  access: "read" | "write";
+  access: "read" | "write" | "admin";
   namespaces: readonly string[];
   namespace: string;
   scope: Scope;
@@ -562,6 +620,11 @@ export interface NeedResult {
   text: string;
   verdict: "accept" | "fallback" | "abstain";
   confidence: number | null;
+}
+
+export interface NewKey {
+  key: ListedKey;
+  text: string;
 }
 
 export interface NotJson {
@@ -756,6 +819,11 @@ export interface SearchBody {
   shape?: "summary" | "full" | "mcp" | "openai" | "openai-namespaces" | "anthropic" | "anthropic-deferred" | "tool_reference" | "signature" | "typescript" | "python-stub";
 }
 
+export interface ServerList {
+  editable: boolean;
+  servers: readonly ConfiguredServer[];
+}
+
 export interface ServerReplay {
   server: string;
   requests: number;
@@ -766,6 +834,10 @@ export interface ServerReplay {
   strength: number;
   verdict: "live" | "shadow";
   choice?: string;
+}
+
+export interface ServersBody {
+  document: Readonly<Record<string, unknown>>;
 }
 
 export interface ServiceInfo {
@@ -844,6 +916,7 @@ export interface ToolLinks {
 export interface ToolPage {
   tools: readonly ToolSpec[];
   next: string | null;
+  calls?: Readonly<Record<string, number>>;
 }
 
 export interface ToolReadiness {
@@ -1033,11 +1106,26 @@ export interface paths {
   "/v1/quarantine/{id}": {
     post: { parameters: { path: { id: string } }; requestBody: { content: { "application/json": VerdictBody } }; responses: { 204: { content: never } } };
   };
+  "/v1/servers": {
+    get: { parameters: {}; responses: { 200: { content: { "application/json": ServerList } } } };
+    post: { parameters: {}; requestBody: { content: { "application/json": ServersBody } }; responses: { 200: { content: { "application/json": AddedServers } } } };
+  };
+  "/v1/servers/{name}": {
+    post: { parameters: { path: { name: string } }; requestBody: { content: { "application/json": SwitchBody } }; responses: { 204: { content: never } } };
+    delete: { parameters: { path: { name: string } }; responses: { 204: { content: never } } };
+  };
   "/v1/activity": {
     get: { parameters: { query?: { limit?: number } }; responses: { 200: { content: { "application/json": GatewayActivity } } } };
   };
   "/v1/me": {
     get: { parameters: {}; responses: { 200: { content: { "application/json": Me } } } };
+  };
+  "/v1/keys": {
+    get: { parameters: {}; responses: { 200: { content: { "application/json": KeyList } } } };
+    post: { parameters: {}; requestBody: { content: { "application/json": KeyBody } }; responses: { 200: { content: { "application/json": NewKey } } } };
+  };
+  "/v1/keys/{id}": {
+    delete: { parameters: { path: { id: string } }; responses: { 204: { content: never } } };
   };
   "/v1/reports": {
     get: { parameters: {}; responses: { 200: { content: { "application/json": ReportFiles } } } };

@@ -3,7 +3,9 @@
 import type { FeedbackRecord, FoundTools, Route, RoutedTurn, ShapedSelection, ToolHit, ToolSpec } from "../../../typescript/src/schema";
 
 export type {
+  AddedServers,
   CollectionHit as Asked,
+  ConfiguredServer,
   Context,
   CountedCollection as Collection,
   DecisionHistory as DecisionPage,
@@ -15,22 +17,30 @@ export type {
   GatewayActivity,
   GatewayCall,
   GatewayServer,
+  Grant,
   Held,
+  KeyBody,
+  KeyList,
   LearnedTool,
   LearningStatus,
+  ListedKey,
   KnowledgeResult as Knowledge,
   Me,
+  NewKey,
   OutcomeRecord,
   PassageHit,
   ReportedCall,
   ReportFile as Report,
   Route,
   Scope,
+  ServerList,
   ServerReplay,
   ServiceInfo as Ready,
   ToolHit as Hit,
   ToolLink as Link,
   ToolLinks as Links,
+  ToolPage,
+  ToolReport,
   ToolSpec as Spec,
   UsedTool,
 } from "../../../typescript/src/schema";
@@ -52,7 +62,7 @@ export const ROUTES: readonly RouteKind[] = ["tools", "knowledge", "both", "gene
 /** The page asks for tools in the shape `summary` or `full`, never for a provider's. */
 export type Found = Omit<FoundTools, "tools"> & { readonly tools: readonly ToolHit[] };
 export type Decision = Omit<RoutedTurn, "tools"> & {
-  readonly tools: Omit<ShapedSelection, "tools"> & { readonly tools: readonly ToolHit[] };
+  readonly tools: Omit<ShapedSelection, "tools" | "items"> & { readonly tools: readonly ToolHit[] };
 };
 
 export type FeedbackFields = Omit<FeedbackRecord, "at" | "decision" | "kind">;

@@ -11,8 +11,6 @@ interface Props {
   title: string;
   name: string;
   counts: Counts;
-  /** What to know before one is chosen. */
-  note?: string;
   open?: boolean;
   /** In this order, not by how many there are. */
   order?: readonly string[];
@@ -21,7 +19,7 @@ interface Props {
 
 const SHOWN = 8;
 
-export function FacetList({ title, name, counts, note, open, order, single }: Props): VNode | null {
+export function FacetList({ title, name, counts, open, order, single }: Props): VNode | null {
   const [all, setAll] = useState(false);
   const chosen = place.value.params.getAll(name);
   const entries = Object.entries(counts).sort(
@@ -41,7 +39,6 @@ export function FacetList({ title, name, counts, note, open, order, single }: Pr
       <summary>
         {title} <small>{count(entries.length)}</small>
       </summary>
-      {note && <p class="note">{note}</p>}
       <ul>
         {shown.map(([value, n]) => (
           <li key={value}>

@@ -9,6 +9,7 @@ import { asTrouble } from "../state/answers";
 import { asFeedback, clear, type Draft, draftOf, inWords } from "../state/draft";
 import type { Signal } from "../state/signal";
 import { several, when } from "../words/figures";
+import { Choice } from "./choice";
 import { ToolPicker } from "./picker";
 import { TroubleNote } from "./trouble";
 import { Untrusted } from "./untrusted";
@@ -161,17 +162,13 @@ function Others({ draft }: { draft: Signal<Draft> }): VNode {
           onInput={(event) => set({ domain: label(event.currentTarget.value) })}
         />
       </label>
-      <label class="field">
-        What became of it
-        <select
-          value={outcome ?? ""}
-          onChange={(event) => set({ outcome: (event.currentTarget.value || undefined) as Draft["outcome"] })}
-        >
-          <option value="">not said</option>
-          <option value="success">success</option>
-          <option value="failure">failure</option>
-        </select>
-      </label>
+      <Choice
+        label="What became of it"
+        value={outcome ?? ""}
+        options={["success", "failure"]}
+        none="not said"
+        set={(value) => set({ outcome: (value || undefined) as Draft["outcome"] })}
+      />
       <label class="field">
         Note <small>kept only where the service keeps texts (`telemetry.text`)</small>
         <input value={note} onInput={(event) => set({ note: event.currentTarget.value })} />

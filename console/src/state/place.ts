@@ -12,8 +12,13 @@ export const VIEWS = [
   "learning",
   "reports",
   "activity",
+  "keys",
+  "servers",
 ] as const;
 export type View = (typeof VIEWS)[number];
+
+/** Views of what a key with the access admin may do. */
+export const ADMIN_VIEWS: ReadonlySet<View> = new Set(["keys", "servers"]);
 
 export const TITLES: Readonly<Record<View, string>> = {
   ask: "Ask",
@@ -25,6 +30,8 @@ export const TITLES: Readonly<Record<View, string>> = {
   learning: "Learning",
   reports: "Reports",
   activity: "Activity",
+  keys: "Keys",
+  servers: "Servers",
 };
 
 export interface Place {

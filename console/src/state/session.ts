@@ -15,7 +15,8 @@ export const refusal = signal<Trouble | null>(null);
 
 /** The namespace that is asked for; empty for the key's own. */
 export const asked = computed(() => place.value.params.get("ns") ?? "");
-export const mayWrite = computed(() => me.value?.access === "write");
+export const mayWrite = computed(() => me.value !== null && me.value.access !== "read");
+export const mayAdminister = computed(() => me.value?.access === "admin");
 
 callAs(() => ({ key: key.value, namespace: asked.value }));
 

@@ -2,12 +2,13 @@
 
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
-import type { Me, Scope } from "../api/types";
+import type { Me } from "../api/types";
 import { Dialog } from "../parts/dialog";
 import { Fact } from "../parts/spec";
 import { TroubleNote } from "../parts/trouble";
 import { Untrusted } from "../parts/untrusted";
 import { asked, changeKey, chooseNamespace, identify, key, me, refusal, useKey } from "../state/session";
+import { limits } from "../words/limits";
 import { Command } from "./empty";
 
 /** In place of everything else, as long as the service does not know who asks. */
@@ -97,37 +98,31 @@ export function AccessDialog({ close }: { close: () => void }): VNode {
   );
 }
 
+const MAY: Readonly<Record<Me["access"], string>> = {
+  read: "read only",
+  write: "read and write",
+  admin: "read, write, and manage keys and servers",
+};
+
 function Whoami({ who }: { who: Me }): VNode {
+  const found = limits(who.scope);
+  const held = found.length > 0 ? found : [["limits", "none"] as const];
   return (
     <dl class="facts">
       <Fact name="name">
         <Untrusted text={who.name} />
       </Fact>
-      <Fact name="may">{who.access === "write" ? "read and write" : "read only"}</Fact>
+      <Fact name="may">{MAY[who.access]}</Fact>
       <Fact name="namespaces">
         {who.namespaces.includes("*") ? "all" : <Untrusted text={who.namespaces.join(", ")} />}
       </Fact>
-      {limits(who.scope).map(([name, text]) => (
+      {held.map(([name, text]) => (
         <Fact key={name} name={name}>
           <Untrusted text={text} />
         </Fact>
       ))}
     </dl>
   );
-}
-
-/** What the key is held to, in words; nothing for no limit. */
-function limits(scope: Scope): [string, string][] {
-  const found: [string, string][] = [];
-  const add = (name: string, values: readonly string[] | null | undefined): void => {
-    if (values) found.push([`${name} only`, values.join(", ") || "none"]);
-  };
-  add("servers", scope.servers);
-  add("tags", scope.tags);
-  add("categories", scope.categories);
-  add("collections", scope.collections);
-  if (scope.max_sensitivity) found.push(["sensitivity up to", scope.max_sensitivity]);
-  return found.length > 0 ? found : [["limits", "none"]];
 }
 
 function Namespaces({ who, close }: { who: Me; close: () => void }): VNode {

@@ -3,6 +3,7 @@
 import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { SENSITIVITIES } from "../api/types";
+import { Choice } from "../parts/choice";
 import { toResults } from "../state/arrows";
 import { hasMore, type Message, type Question } from "./question";
 
@@ -127,14 +128,18 @@ function Around({ draft, set }: AroundProps): VNode {
           onInput={(event) => set({ attachments: event.currentTarget.value })}
         />
       </label>
-      <Ceiling
+      <Choice
         label="Ceiling of who asks"
         value={draft.caller}
+        options={SENSITIVITIES}
+        none="none"
         set={(caller) => set({ caller })}
       />
-      <Ceiling
+      <Choice
         label="Ceiling of where it goes"
         value={draft.destination}
+        options={SENSITIVITIES}
+        none="none"
         set={(destination) => set({ destination })}
       />
       <label class="field">
@@ -159,27 +164,5 @@ function Around({ draft, set }: AroundProps): VNode {
         />
       </label>
     </fieldset>
-  );
-}
-
-interface CeilingProps {
-  label: string;
-  value: string;
-  set: (value: string) => void;
-}
-
-function Ceiling({ label, value, set }: CeilingProps): VNode {
-  return (
-    <label class="field">
-      {label}
-      <select value={value} onChange={(event) => set(event.currentTarget.value)}>
-        <option value="">none</option>
-        {SENSITIVITIES.map((level) => (
-          <option key={level} value={level}>
-            {level}
-          </option>
-        ))}
-      </select>
-    </label>
   );
 }

@@ -4,6 +4,7 @@ import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api/call";
 import type { Collection, Knowledge } from "../api/types";
+import { Choice } from "../parts/choice";
 import { Collections as Ranked, KnowledgeVerdict, Passages } from "../parts/passages";
 import { Fact } from "../parts/spec";
 import { TroubleNote } from "../parts/trouble";
@@ -89,20 +90,13 @@ function AskOne(props: { all: readonly Collection[]; chosen: string; q: string }
           onKeyDown={toResults}
         />
       </label>
-      <label class="field">
-        to
-        <select
-          value={chosen}
-          onChange={(event) => adjust({ collection: event.currentTarget.value })}
-        >
-          <option value="">whichever fits</option>
-          {all.map((each) => (
-            <option key={each.name} value={each.name}>
-              {each.name}
-            </option>
-          ))}
-        </select>
-      </label>
+      <Choice
+        label="to"
+        value={chosen}
+        options={all.map((each) => each.name)}
+        none="whichever fits"
+        set={(collection) => adjust({ collection })}
+      />
       <button type="submit" class="strong">
         Ask
       </button>

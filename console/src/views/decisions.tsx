@@ -4,6 +4,7 @@ import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import type { DecisionRecord, RouteKind } from "../api/types";
 import { ROUTES } from "../api/types";
+import { Choice } from "../parts/choice";
 import { TroubleNote } from "../parts/trouble";
 import { Untrusted } from "../parts/untrusted";
 import { Waiting } from "../parts/waiting";
@@ -79,16 +80,18 @@ function Filters({ words, setWords, recent }: FiltersProps): VNode {
           onInput={(event) => setWords(event.currentTarget.value)}
         />
       </label>
-      <Select
+      <Choice
         label="Route"
         value={params.get("route") ?? ""}
         options={ROUTES}
+        none="all"
         set={(route) => adjust({ route }, true)}
       />
-      <Select
+      <Choice
         label="Tools"
         value={params.get("verdict") ?? ""}
         options={["accept", "fallback", "abstain", "degraded"]}
+        none="all"
         set={(verdict) => adjust({ verdict }, true)}
       />
       <Live recent={recent} />
@@ -114,29 +117,6 @@ function Live({ recent }: { recent: Recent }): VNode {
       />
       <span>live</span>
       <span class={recent.live && !recent.trouble ? "dot on" : "dot"} aria-hidden="true" />
-    </label>
-  );
-}
-
-interface SelectProps {
-  label: string;
-  value: string;
-  options: readonly string[];
-  set: (value: string) => void;
-}
-
-function Select({ label, value, options, set }: SelectProps): VNode {
-  return (
-    <label class="field">
-      {label}
-      <select value={value} onChange={(event) => set(event.currentTarget.value)}>
-        <option value="">all</option>
-        {options.map((option) => (
-          <option key={option} value={option}>
-            {option}
-          </option>
-        ))}
-      </select>
     </label>
   );
 }

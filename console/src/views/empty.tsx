@@ -26,11 +26,21 @@ export function EmptyIndex(): VNode {
   );
 }
 
-export function Command({ text }: { text: string }): VNode {
+/** In place of what a key with the access admin may do alone. */
+export function AdminOnly({ what }: { what: string }): VNode {
+  return (
+    <section class="empty">
+      <p>{what} by a key that may do everything. Who runs the service makes one:</p>
+      <Command text="toolcrib keys create my-name --admin" />
+    </section>
+  );
+}
+
+export function Command({ text, what = "the command" }: { text: string; what?: string }): VNode {
   return (
     <div class="command">
       <code>{text}</code>
-      <CopyButton text={text} what="the command" />
+      <CopyButton text={text} what={what} />
     </div>
   );
 }

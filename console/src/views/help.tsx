@@ -5,6 +5,9 @@ import { Dialog } from "../parts/dialog";
 import { TITLES, VIEWS } from "../state/place";
 import { allowShortcuts, shortcuts } from "../state/shortcuts";
 
+/** Views that a digit leads to. */
+const NUMBERED = VIEWS.slice(0, 9);
+
 const KEYS: readonly (readonly [string, string])[] = [
   ["/", "to the question or search of the view"],
   ["↓ ↑", "through the results, from the question too; Home and End to their ends"],
@@ -15,7 +18,7 @@ const KEYS: readonly (readonly [string, string])[] = [
 ];
 
 export function Help({ close }: { close: () => void }): VNode {
-  const views = VIEWS.map((view, place) => [String(place + 1), TITLES[view]] as const);
+  const views = NUMBERED.map((view, place) => [String(place + 1), TITLES[view]] as const);
   return (
     <Dialog title="Keys" close={close}>
       <dl class="keys">
@@ -36,7 +39,7 @@ export function Help({ close }: { close: () => void }): VNode {
           checked={shortcuts.value}
           onChange={(event) => allowShortcuts(event.currentTarget.checked)}
         />
-        Single keys work (/, ?, 1 to {VIEWS.length})
+        Single keys work (/, ?, 1 to {NUMBERED.length})
       </label>
     </Dialog>
   );

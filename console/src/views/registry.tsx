@@ -3,7 +3,8 @@
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api/call";
-import { type Counts, type Facets, type Found, SENSITIVITIES, type Sensitivity, type Spec } from "../api/types";
+import { type Counts, type Facets, type Found, SENSITIVITIES, type Spec, type ToolPage } from "../api/types";
+import { Choice } from "../parts/choice";
 import { FacetList } from "../parts/facets";
 import { TroubleNote } from "../parts/trouble";
 import { Untrusted } from "../parts/untrusted";
@@ -12,15 +13,39 @@ import { announce } from "../state/announce";
 import { useAnswer, useSettled } from "../state/answers";
 import { toResults, walk } from "../state/arrows";
 import { adjust, link, place } from "../state/place";
-import { asked } from "../state/session";
+import { asked, mayWrite } from "../state/session";
 import { firstLine, percent, several } from "../words/figures";
 import { EmptyIndex } from "./empty";
+import { Sources } from "./sources";
 import { Tool } from "./tool";
 
 /** Where facets stand above the list instead of beside it, they are folded away. */
 const isWide = matchMedia("(min-width: 56rem)").matches;
 const PAGE = 50;
 const FOUND = 30;
+
+const ORDERS = ["name", "server", "use"];
+const STATES: Readonly<Record<string, object>> = {
+  on: { field: "enabled", equals: true },
+  off: { field: "enabled", equals: false },
+  "always given": { field: "always_active", equals: true },
+  deprecated: { field: "deprecated", equals: true },
+};
+
+/** What the choices beside the list leave over. */
+function scope(): object {
+  const { params } = place.value;
+  const all = (name: string): string[] | null => {
+    const values = params.getAll(name);
+    return values.length > 0 ? values : null;
+  };
+  return {
+    servers: all("server"),
+    tags: all("tag"),
+    categories: all("category"),
+    max_sensitivity: params.get("ceiling"),
+  };
+}
 
 export function Registry(): VNode {
   const tool = place.value.params.get("tool");
@@ -29,19 +54,24 @@ export function Registry(): VNode {
 
 function Shelves(): VNode {
   const { params } = place.value;
-  const facets = useAnswer((signal) => call<Facets>("v1/facets", { signal }), [asked.value]);
+  const [turn, setTurn] = useState(0);
+  const facets = useAnswer((signal) => call<Facets>("v1/facets", { signal }), [asked.value, turn]);
   const q = params.get("q") ?? "";
   const [typed, setTyped] = useState(q);
   const words = useSettled(typed.trim(), 180);
-  useEffect(() => adjust({ q: words, after: undefined }, true), [words]);
+  useEffect(() => {
+    if (words !== q) adjust({ q: words, after: undefined }, true);
+  }, [words]);
   useEffect(() => {
     if (q !== words) setTyped(q);
   }, [q]);
   const none = facets.value?.tools === 0;
+  const sources = mayWrite.value && <Sources done={() => setTurn(turn + 1)} />;
   if (none || facets.trouble) {
     return (
       <>
         <h1>Registry</h1>
+        {none && sources}
         {none && <EmptyIndex />}
         {facets.trouble && <TroubleNote trouble={facets.trouble} again={facets.again} />}
       </>
@@ -52,6 +82,7 @@ function Shelves(): VNode {
       <h1>
         Registry {facets.value && <small>{several(facets.value.tools, "tool")}</small>}
       </h1>
+      {sources}
       <label class="shelf-search">
         <span class="unseen">Search the registry</span>
         <input
@@ -64,46 +95,45 @@ function Shelves(): VNode {
         />
       </label>
       <div class="shelves">
-        <Narrowing facets={facets.value} searching={words !== ""} />
-        <div class="shelf">{words ? <Matches words={words} /> : <Pages />}</div>
+        <Narrowing facets={facets.value} />
+        <div class="shelf">{words ? <Matches words={words} /> : <Pages turn={turn} />}</div>
       </div>
     </>
   );
 }
 
-function Narrowing(props: { facets: Facets | undefined; searching: boolean }): VNode {
-  const { facets, searching } = props;
+function Narrowing({ facets }: { facets: Facets | undefined }): VNode {
   const none: Counts = {};
-  const note = searching ? "" : "narrow a search; type some words";
   return (
     <aside class="narrowing" aria-label="Narrow by">
       <FacetList title="Server" name="server" counts={facets?.servers ?? none} open={isWide} />
       <FacetList title="Tag" name="tag" counts={facets?.tags ?? none} />
-      <FacetList title="Category" name="category" counts={facets?.categories ?? none} note={note} />
+      <FacetList title="Category" name="category" counts={facets?.categories ?? none} />
       <FacetList
         title="Ceiling"
         name="ceiling"
         counts={facets?.sensitivities ?? none}
         order={SENSITIVITIES}
-        note={note}
         single
       />
     </aside>
   );
 }
 
-function Pages(): VNode {
+function Pages({ turn }: { turn: number }): VNode {
   const { params } = place.value;
   const cursor = params.get("after") ?? "";
   const [trail, setTrail] = useState<readonly string[]>([]);
-  const query = new URLSearchParams({ limit: String(PAGE) });
-  if (cursor) query.set("cursor", cursor);
-  for (const name of ["server", "tag"]) {
-    for (const value of params.getAll(name)) query.append(name, value);
-  }
+  const body = {
+    limit: PAGE,
+    cursor: cursor || null,
+    scope: scope(),
+    where: STATES[params.get("state") ?? ""] ?? null,
+    order: params.get("order") ?? "store",
+  };
   const { value, trouble, again } = useAnswer(
-    (signal) => call<{ tools: Spec[]; next: string | null }>("v1/tools", { query, signal }),
-    [asked.value, query.toString()],
+    (signal) => call<ToolPage>("v1/tools/list", { method: "POST", body, signal }),
+    [asked.value, turn, JSON.stringify(body)],
   );
   if (trouble) return <TroubleNote trouble={trouble} again={again} />;
   if (value === undefined) return <Waiting what="Reading" />;
@@ -118,9 +148,26 @@ function Pages(): VNode {
   };
   return (
     <>
+      <div class="filters">
+        <Choice
+          label="Order"
+          value={params.get("order") ?? ""}
+          options={ORDERS}
+          none="as stored"
+          words={{ use: "calls, most first" }}
+          set={(order) => adjust({ order, after: undefined })}
+        />
+        <Choice
+          label="State"
+          value={params.get("state") ?? ""}
+          options={Object.keys(STATES)}
+          none="any"
+          set={(state) => adjust({ state, after: undefined })}
+        />
+      </div>
       <ul class="specs" onKeyDown={walk} aria-label="Tools">
         {value.tools.map((spec) => (
-          <Line key={spec.id} tool={spec} off={!spec.enabled} />
+          <Line key={spec.id} tool={spec} off={!spec.enabled} calls={value.calls?.[spec.id]} />
         ))}
       </ul>
       {value.tools.length === 0 && <p class="note">No tool is like this.</p>}
@@ -135,25 +182,13 @@ function Pages(): VNode {
             Next {PAGE}
           </button>
         )}
-        {(cursor || next !== null) && <small>in the order of the store</small>}
       </p>
     </>
   );
 }
 
 function Matches({ words }: { words: string }): VNode {
-  const { params } = place.value;
-  const all = (name: string): string[] | null => {
-    const values = params.getAll(name);
-    return values.length > 0 ? values : null;
-  };
-  const scope = {
-    servers: all("server"),
-    tags: all("tag"),
-    categories: all("category"),
-    max_sensitivity: (params.get("ceiling") as Sensitivity | null) ?? null,
-  };
-  const body = { query: words, k: FOUND, gate: false, explain: true, scope };
+  const body = { query: words, k: FOUND, gate: false, explain: true, scope: scope() };
   const { value, trouble, waiting, again } = useAnswer(
     (signal) => call<Found>("v1/tools/search", { method: "POST", body, signal }),
     [asked.value, JSON.stringify(body)],
@@ -185,9 +220,10 @@ interface LineProps {
   tool: Pick<Spec, "id" | "name" | "server" | "description">;
   off?: boolean;
   sure?: number | null;
+  calls?: number | undefined;
 }
 
-function Line({ tool, off = false, sure }: LineProps): VNode {
+function Line({ tool, off = false, sure, calls }: LineProps): VNode {
   const { params } = place.value;
   const here = Object.fromEntries([...params.keys()].map((name) => [name, params.getAll(name)]));
   return (
@@ -204,6 +240,7 @@ function Line({ tool, off = false, sure }: LineProps): VNode {
           )}
           {off && <span class="tag">disabled</span>}
           {sure !== undefined && sure !== null && <span class="figure">{percent(sure)}</span>}
+          {calls !== undefined && <span class="figure">{several(calls, "call")}</span>}
         </span>
         <span class="hit-about">
           <Untrusted text={firstLine(tool.description)} />

@@ -107,6 +107,11 @@ def test_a_database_gives_its_tables_and_views(tmp_path):
     assert Allowlist.model_validate(found.as_file()) == found
 
 
+def test_a_database_without_tables_is_refused():
+    with pytest.raises(SourceError, match="no tables"):
+        reflect("sqlite://")
+
+
 def test_a_database_that_does_not_answer_keeps_its_password():
     with pytest.raises(SourceError, match="schema") as raised:
         reflect("nodatabase://ada:hush@localhost/shop")

@@ -1,25 +1,31 @@
-"""Administration over HTTP: health, the caller, quarantine, a gateway's activity, learning."""
+"""Administration over HTTP: health, keys, quarantine, a gateway's activity, learning."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
-from contextlib import suppress
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from toolcrib.access.keys import DAY_S, MAX_DAYS, Access, Grant, KeyRing, ListedKey
+from toolcrib.access.server_file import ServerFile, ServerImport, listed_servers
 from toolcrib.crib import Crib
 from toolcrib.errors import (
     ForbiddenError,
     LearningOffError,
+    QueryError,
     ServiceUnavailableError,
+    SourceError,
     StoreError,
     StoreUnavailableError,
     ToolChangedError,
@@ -30,10 +36,11 @@ from toolcrib.http.context import RequestContext
 from toolcrib.http.routes.tools import ToolId, is_allowed, write_tools
 from toolcrib.http.routing import Body, Endpoint, Identifier, answer, documented
 from toolcrib.http.state import ServiceState
+from toolcrib.indexers.readers.base import Source
+from toolcrib.indexers.readers.mcp_config import servers_of, variables_of
 from toolcrib.records import Scope, ServiceInfo
-from toolcrib.records.history import GatewayActivity
+from toolcrib.records.history import ConfiguredServer, GatewayActivity
 from toolcrib.records.reports import Held, HeldTools, LearningStatus, Undone
-from toolcrib.records.scope import DEFAULT_NAMESPACE
 
 READINESS_TIMEOUT_S = 1.0
 """Wait of the metrics for the number of tools."""
@@ -61,10 +68,12 @@ async def is_ready(context: RequestContext) -> Response:
 def watch(state: ServiceState) -> None:
     """Register gauges of the service's state."""
     metrics = state.telemetry.metrics
-    metrics.watch("requests_under_way", "Requests under way.", lambda: state.under_way)
-    metrics.watch("abandoned_work", "Work that nobody waits for.", lambda: state.workers.abandoned)
-    metrics.watch("decisions_dropped", "Decisions that were not logged.", state.dropped)
-    metrics.watch("tools", "Tools of the default namespace.", state.readiness.tools)
+    metrics.watch("toolcrib_requests_under_way", "Requests under way.", lambda: state.under_way)
+    metrics.watch(
+        "toolcrib_abandoned_work", "Work that nobody waits for.", lambda: state.workers.abandoned
+    )
+    metrics.watch("toolcrib_decisions_dropped", "Decisions that were not logged.", state.dropped)
+    metrics.watch("toolcrib_tools", "Tools of the default namespace.", state.readiness.tools)
 
 
 async def read_metrics(context: RequestContext) -> Response:
@@ -89,7 +98,7 @@ class Me:
     """The caller's key and its grant; `namespace` is that of this request."""
 
     name: str
-    access: Literal["read", "write"]
+    access: Access
     namespaces: tuple[str, ...]
     namespace: str
     scope: Scope
@@ -99,6 +108,66 @@ async def describe_me(context: RequestContext) -> Response:
     """Describe the caller's key and its grant."""
     grant, name = context.caller.grant, context.caller.name
     return answer(Me(name, grant.access, grant.namespaces, context.namespace, context.scope()))
+
+
+# -- keys ------------------------------------------------------------------------------------
+
+BY_COMMAND = "a key with the access admin is made by `toolcrib keys create NAME --admin` alone"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyList:
+    """Keys, oldest first, expired and revoked keys too."""
+
+    keys: tuple[ListedKey, ...]
+
+
+class KeyBody(Body):
+    """A key to make: whose it is, for people, and what it allows."""
+
+    model_config = documented(examples=[{"name": "reader", "grant": {"servers": ["mail"]}}])
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    grant: Grant = Grant()
+    expires_days: Annotated[float, Field(gt=0, le=MAX_DAYS)] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """New key, and the `text` that callers send: it is stored nowhere, and shown this once."""
+
+    key: ListedKey
+    text: str
+
+
+async def list_keys(context: RequestContext) -> Response:
+    """List the service's keys, never their texts."""
+    keys = await context.run(_ring(context).list)
+    return answer(KeyList(tuple(key.listed(time.time()) for key in keys)))
+
+
+async def create_key(context: RequestContext, body: KeyBody) -> Response:
+    """Make a key that reads or writes."""
+    if body.grant.access == "admin":
+        # Else a stolen key could make others that outlive it.
+        raise ForbiddenError(BY_COMMAND)
+    days = body.expires_days
+    expires_at = None if days is None else time.time() + days * DAY_S
+    make = partial(_ring(context).create, body.name, body.grant, expires_at)
+    key, text = await context.run(make)
+    return answer(NewKey(key.listed(time.time()), text))
+
+
+async def revoke_key(
+    context: RequestContext, key_id: Annotated[str, Field(max_length=100)]
+) -> None:
+    """Revoke a key for good; it stops within two seconds."""
+    if not await context.run(partial(_ring(context).revoke, key_id)):
+        raise HTTPException(404, "there is no such key")
+
+
+def _ring(context: RequestContext) -> KeyRing:
+    return KeyRing(context.state.namespaces.records_db)
 
 
 # -- quarantine ------------------------------------------------------------------------------
@@ -185,6 +254,15 @@ def _require_other(context: RequestContext, held: Held) -> None:
 
 # -- the gateway -----------------------------------------------------------------------------
 
+
+class SwitchBody(Body):
+    """Switch: on or off."""
+
+    on: bool
+
+
+ServerId = Annotated[Identifier, Field(description="Name of a server, slashes and all.")]
+
 MAX_CALLS = 1_000
 
 
@@ -197,9 +275,116 @@ class ActivityQuery:
 
 async def get_activity(context: RequestContext, query: ActivityQuery) -> Response:
     """Show servers and calls of a gateway; empty for keys that may not write or see all."""
-    if not (context.caller.may_write and _sees_all(context)):
+    if not context.sees_activity:
         return answer(GatewayActivity())
     return answer(await context.run(lambda: context.state.activity.read(query.limit)))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerList:
+    """Servers of a gateway's `mcp.json`; none where they are not `editable` here."""
+
+    editable: bool
+    servers: tuple[ConfiguredServer, ...] = ()
+
+
+class ServersBody(Body):
+    """Servers to add: an `mcp.json`, a host's file, or a `server.json` of the MCP registry."""
+
+    model_config = documented(
+        examples=[{"document": {"mcpServers": {"docs": {"url": "https://docs.example.com/mcp"}}}}]
+    )
+
+    document: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AddedServers:
+    """Names of servers that were added, and of those that were the `same` before.
+
+    Secrets became `variables`, each with its places: the gateway needs them in its environment.
+    """
+
+    added: tuple[str, ...]
+    same: tuple[str, ...]
+    variables: dict[str, tuple[str, ...]]
+    notes: tuple[str, ...]
+
+
+async def list_servers(context: RequestContext) -> Response:
+    """List the servers of the gateway's `mcp.json`, without what may be secret."""
+    if context.state.settings.service.gateway_config is None:
+        return answer(ServerList(editable=False))
+
+    def read() -> ServerList:
+        servers = _server_file(context).servers
+        # The gateway has the variables of its environment, not of this one.
+        env = dict.fromkeys(variables_of(servers), "")
+        return ServerList(editable=True, servers=tuple(listed_servers(servers, env)))
+
+    return answer(await context.run(read))
+
+
+async def add_servers(context: RequestContext, body: ServersBody) -> Response:
+    """Add servers to the gateway's `mcp.json`; a running gateway starts them a moment later."""
+    source = Source.parsed("the request", body.document)
+
+    def add() -> AddedServers:
+        servers = servers_of(source)
+        if not servers:
+            raise QueryError("the document names no MCP servers; put them under 'mcpServers'")
+        with _editing(context) as file:
+            found = ServerImport(file.servers)
+            for name, raw in servers.items():
+                found.take("the request", name, raw)
+            file.write(file.edited(found.added), private=True)
+        variables = {name: tuple(places) for name, places in found.variables.items()}
+        return AddedServers(tuple(found.added), tuple(found.same), variables, tuple(found.notes))
+
+    return answer(await context.run(add))
+
+
+async def switch_server(context: RequestContext, name: ServerId, body: SwitchBody) -> None:
+    """Switch a server of the gateway's `mcp.json` on or off."""
+
+    def switch() -> None:
+        with _editing(context, name) as file:
+            file.write(file.switched(name, on=body.on))
+
+    await context.run(switch)
+
+
+async def remove_server(context: RequestContext, name: ServerId) -> None:
+    """Remove a server from the gateway's `mcp.json`."""
+
+    def remove() -> None:
+        with _editing(context, name) as file:
+            file.write(file.edited({name: None}))
+
+    await context.run(remove)
+
+
+@contextmanager
+def _editing(context: RequestContext, name: str | None = None) -> Generator[ServerFile]:
+    """The gateway's file of servers, for one writer at a time.
+
+    Raises:
+        ForbiddenError: the settings name none.
+        HTTPException: it has no server of this name.
+    """
+    # No namespace has this name.
+    with context.state.lock("/servers"):
+        file = _server_file(context)
+        if name is not None and name not in file.servers:
+            raise HTTPException(404, "there is no such server")
+        yield file
+
+
+def _server_file(context: RequestContext) -> ServerFile:
+    path = context.state.settings.service.gateway_config
+    if path is None:
+        raise ForbiddenError("the servers of a gateway are changed here by service.gateway_config")
+    return ServerFile.read(Path(path))
 
 
 # -- evaluation reports: untrusted pages -----------------------------------------------------
@@ -264,21 +449,10 @@ def _page(context: RequestContext, name: str) -> bytes:
 def _folder(context: RequestContext) -> Path | None:
     """Folder of reports, for keys that see all tools of the default namespace; else None."""
     folder = context.state.settings.service.reports
-    return Path(folder) if folder is not None and _sees_all(context) else None
-
-
-def _sees_all(context: RequestContext) -> bool:
-    """True for a key that sees all tools, in the default namespace."""
-    return context.namespace == DEFAULT_NAMESPACE and context.scope() == Scope()
+    return Path(folder) if folder is not None and context.sees_everything else None
 
 
 # -- learning --------------------------------------------------------------------------------
-
-
-class SwitchBody(Body):
-    """Switch of learning: on if lessons re-order answers."""
-
-    on: bool
 
 
 class UndoBody(Body):
@@ -324,7 +498,8 @@ def _require_all(context: RequestContext) -> None:
         raise ForbiddenError("what was learned tells of all tools, and this key sees some only")
 
 
-LEARNING, QUARANTINE = "/v1/learning", "/v1/quarantine"
+LEARNING, QUARANTINE, KEYS = "/v1/learning", "/v1/quarantine", "/v1/keys"
+SERVERS, BROKEN = "/v1/servers", (SourceError,)
 OFF = (LearningOffError,)
 UNLIKE_HELD = (UnknownToolError, ToolChangedError)
 
@@ -339,8 +514,19 @@ ENDPOINTS = (
     Endpoint(
         "POST", QUARANTINE + "/{id:path}", judge_tool, "quarantine", None, UNLIKE_HELD, writes=True
     ),
+    Endpoint("GET", SERVERS, list_servers, "gateway", ServerList, BROKEN, administers=True),
+    Endpoint("POST", SERVERS, add_servers, "gateway", AddedServers, BROKEN, administers=True),
+    Endpoint(
+        "POST", SERVERS + "/{name:path}", switch_server, "gateway", None, BROKEN, administers=True
+    ),
+    Endpoint(
+        "DELETE", SERVERS + "/{name:path}", remove_server, "gateway", None, BROKEN, administers=True
+    ),
     Endpoint("GET", "/v1/activity", get_activity, "gateway", GatewayActivity),
     Endpoint("GET", "/v1/me", describe_me, "keys", Me),
+    Endpoint("GET", KEYS, list_keys, "keys", KeyList, administers=True),
+    Endpoint("POST", KEYS, create_key, "keys", NewKey, administers=True),
+    Endpoint("DELETE", KEYS + "/{id}", revoke_key, "keys", administers=True),
     Endpoint("GET", "/v1/reports", list_reports, "reports", ReportFiles),
     Endpoint("GET", "/v1/reports/{name}", get_report, "reports", media_type="text/html"),
     Endpoint("GET", "/healthz", is_alive, "health", Alive, HEALTH_ERRORS),

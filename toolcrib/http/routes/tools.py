@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeAlias
@@ -17,7 +19,7 @@ from starlette.responses import Response
 
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.crib import Crib
-from toolcrib.errors import CalibrationError, SpecError, UnknownToolError
+from toolcrib.errors import CalibrationError, QueryError, SpecError, UnknownToolError
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routing import (
     AS_WHOLE,
@@ -69,7 +71,12 @@ from toolcrib.store.payload import tool_payload
 Shape: TypeAlias = Literal["summary", "full", DefinitionFormat]
 """Form of found tools: short or full specifications, or definitions for a provider."""
 
+ListOrder: TypeAlias = Literal["store", "name", "server", "use"]
+
 MAX_PAGE = 500
+
+MAX_COUNTED_CALLS = 1_000
+"""Newest reported calls that count as use, and newest calls of a gateway."""
 
 OUT_OF_SCOPE = "this key's scope does not allow to write this tool"
 HELD_BACK = "held back until somebody approves it: "
@@ -422,12 +429,16 @@ class ListQuery:
 
 
 class ListBody(Body):
-    """A page of the tools that a filter accepts; `cursor` is the last page's last id."""
+    """A page of the tools that a filter accepts; `cursor` is the last page's last id.
+
+    The order `use` begins with the tools that were called most often of late.
+    """
 
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE), AS_WHOLE] = 50
     cursor: Identifier | None = None
     where: FilterField | None = None
     scope: Scope | None = None
+    order: ListOrder = "store"
 
 
 async def list_tools(context: RequestContext, query: ListQuery) -> Response:
@@ -436,24 +447,57 @@ async def list_tools(context: RequestContext, query: ListQuery) -> Response:
         AnyOf("server", query.server) if query.server else None,
         AnyOf("tags", query.tag) if query.tag else None,
     )
-    return await _page(context, context.scope(), where, query.cursor, query.limit)
+    body = ListBody.model_construct(limit=query.limit, cursor=query.cursor, where=where)
+    return await list_some(context, body)
 
 
 async def list_some(context: RequestContext, body: ListBody) -> Response:
-    """List the tools in scope that a filter accepts, in the order of the plain list."""
+    """List the tools in scope that a filter accepts, in the order of the plain list or another."""
     scope = context.scope(body.scope)
-    return await _page(context, scope, body.where, body.cursor, body.limit)
+    calls = Counter[str]()
+    if body.order == "use":
+        calls = await context.run(partial(_count_calls, context))
 
-
-async def _page(
-    context: RequestContext, scope: Scope, where: Filter | None, cursor: str | None, limit: int
-) -> Response:
     def look(crib: Crib) -> list[ToolSpec]:
-        return list(islice(crib.list_tools(scope=scope, where=where, after=cursor), limit + 1))
+        if body.order == "store":
+            found = crib.list_tools(scope=scope, where=body.where, after=body.cursor)
+        else:
+            found = _ranked(crib.list_tools(scope=scope, where=body.where), body, calls)
+        return list(islice(found, body.limit + 1))
 
     page = await context.read(look)
-    more = page[limit - 1].id if len(page) > limit else None
-    return answer(ToolPage(tuple(page[:limit]), more))
+    shown = page[: body.limit]
+    more = shown[-1].id if len(page) > body.limit else None
+    return answer(ToolPage(tuple(shown), more, {t.id: calls[t.id] for t in shown if calls[t.id]}))
+
+
+def _count_calls(context: RequestContext) -> Counter[str]:
+    """Newest calls that the caller may see, by the id of their tool."""
+    reported = islice(context.log().outcomes(), MAX_COUNTED_CALLS)
+    calls = Counter(str(made["tool"]) for made, of in reported if context.sees_decision(of))
+    if context.sees_activity:
+        calls.update(each.tool for each in context.state.activity.read(MAX_COUNTED_CALLS).calls)
+    return calls
+
+
+def _ranked(tools: Iterable[ToolSpec], body: ListBody, calls: Counter[str]) -> Iterable[ToolSpec]:
+    """Tools in the order of a list, behind its cursor.
+
+    Raises:
+        QueryError: the cursor's tool is not in the list any more.
+    """
+
+    def place(tool: ToolSpec) -> tuple[int, str, str, str]:
+        server = tool.server.casefold() if body.order == "server" else ""
+        return -calls[tool.id], server, tool.name.casefold(), tool.id
+
+    ranked = sorted(tools, key=place)
+    if body.cursor is None:
+        return ranked
+    ids = [tool.id for tool in ranked]
+    if body.cursor not in ids:
+        raise QueryError(f"{body.cursor!r} is not in this list any more; begin it again")
+    return ranked[ids.index(body.cursor) + 1 :]
 
 
 async def get_tool(context: RequestContext, tool_id: ToolId) -> Response:

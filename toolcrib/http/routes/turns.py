@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Literal, cast
 
@@ -394,7 +393,7 @@ def _recent(context: RequestContext, limit: int, before: str | None) -> dict[str
     for _ in range(MAX_PAGES_READ):
         page = log.recent(limit, before)
         for record in page:
-            if _is_visible(context, record):
+            if context.sees_decision(record):
                 visible.append(record)
             before = record["id"]
             if len(visible) == limit:
@@ -415,11 +414,12 @@ async def get_decision(
 
 async def list_outcomes(context: RequestContext, query: OutcomesQuery) -> Response:
     """List reported calls of tools: all of the namespace for a key that may write, else its own."""
-    sees = partial(_is_visible, context)
 
     def read() -> list[dict[str, Any]]:
         pairs = islice(context.log().outcomes(), query.limit * MAX_PAGES_READ)
-        calls = ({"outcome": made, "by": of.get("by")} for made, of in pairs if sees(of))
+        calls = (
+            {"outcome": made, "by": of.get("by")} for made, of in pairs if context.sees_decision(of)
+        )
         return list(islice(calls, query.limit))
 
     return answer({"calls": await context.run(read)})
@@ -441,11 +441,6 @@ async def give_feedback(context: RequestContext, body: FeedbackBody) -> None:
     await context.read(lambda crib: crib.feedback(body.decision_id, **feedback))
 
 
-def _is_visible(context: RequestContext, record: Mapping[str, Any]) -> bool:
-    """True for the caller's own decisions, and for all if its key may write."""
-    return context.caller.may_write or record.get("by") == context.caller.key_id
-
-
 async def _require_visible(context: RequestContext, decision_id: str) -> Mapping[str, Any]:
     """The record of a decision.
 
@@ -457,7 +452,7 @@ async def _require_visible(context: RequestContext, decision_id: str) -> Mapping
         # Awaited: a thread that slept would keep others from answering.
         await asyncio.sleep(LOG_DELAY_S)
         record = await context.run(lambda: context.log().find(decision_id))
-    if record is None or not _is_visible(context, record):
+    if record is None or not context.sees_decision(record):
         raise UnknownDecisionError(f"there is no decision {decision_id!r}")
     return record
 

@@ -203,13 +203,14 @@ def reflect(url: str, schema: str | None = None) -> Allowlist:
 
     Raises:
         MissingExtraError: SQLAlchemy is not installed.
-        SourceError: the database does not answer, its driver is missing, or the URL is wrong.
+        SourceError: the database does not answer or has no tables, its driver is missing, or the
+            URL is wrong.
     """
     alchemy = import_extra("sqlalchemy", "reading a database's schema", "sql")
     try:
         engine = alchemy.create_engine(url)
         try:
-            return _read_tables(alchemy.inspect(engine), schema)
+            found = _read_tables(alchemy.inspect(engine), schema)
         finally:
             engine.dispose()
     except (alchemy.exc.SQLAlchemyError, ImportError) as error:
@@ -219,6 +220,9 @@ def reflect(url: str, schema: str | None = None) -> Allowlist:
             type(error).__name__,
             "its schema cannot be read: check the URL, its driver's package, and that it answers",
         ) from None
+    if not found.tables:
+        raise SourceError("the database", "", "has no tables: check the URL, and --schema")
+    return found
 
 
 def _read_tables(inspector: Any, schema: str | None) -> Allowlist:

@@ -1,0 +1,90 @@
+"""Keys in the console: listed, made and shown once, revoked; for a key with the access admin."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.console.conftest import serving
+from toolcrib.errors import UnauthenticatedError
+
+
+@pytest.fixture(scope="module")
+def kept():
+    """A service of the module's own: its keys are all that there are."""
+    with serving() as started:
+        yield started
+
+
+@pytest.fixture
+def admin(kept):
+    return kept.key("Boss", access="admin", namespaces=("*",))
+
+
+def test_a_key_is_made_by_keys_alone_and_shown_once(browse, kept, admin):
+    page = browse("#/keys", key=admin, at=kept)
+    page.get_by_role("button", name="Make a key").press("Enter")
+    dialog = page.get_by_role("dialog", name="Make a key")
+    dialog.get_by_label("Whose it is").focus()
+    page.keyboard.type("agents")
+    page.keyboard.press("Tab")
+    page.keyboard.type("acme, bolt")
+    page.keyboard.press("Tab")
+    page.keyboard.type("mail")
+    dialog.get_by_label("Rate").focus()
+    page.keyboard.type("5/second")
+    page.keyboard.press("Tab")
+    page.keyboard.type("30")
+    page.keyboard.press("Tab")
+    page.keyboard.type("writing")
+    dialog.get_by_label("Access").focus()
+    page.keyboard.type("read and")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    text = page.get_by_role("dialog", name="The new key").locator("code").inner_text()
+    grant = kept.keys.verify(text).grant
+    assert (grant.access, grant.namespaces, grant.servers) == ("write", ("acme", "bolt"), {"mail"})
+    assert (grant.rate, grant.profile, grant.max_sensitivity) == ("5/second", "writing", None)
+    expect(page.locator("[aria-live]")).to_have_text("key made")
+    page.keyboard.press("Escape")
+    row = page.get_by_role("listitem").filter(has_text="agents")
+    expect(row).to_contain_text("servers only: mail; rate: 5/second; profile: writing")
+    expect(page.get_by_role("button", name="Make a key")).to_be_focused()
+    assert text not in page.content()
+
+
+def test_what_cannot_be_meant_is_said_and_can_be_mended(browse, kept, admin):
+    page = browse("#/keys", key=admin, at=kept)
+    page.get_by_role("button", name="Make a key").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Whose it is").fill("x")
+    dialog.get_by_label("Rate").fill("5/day")
+    dialog.get_by_role("button", name="Make it").click()
+    expect(dialog.locator(".trouble")).to_contain_text("rate")
+    expect(dialog.get_by_label("Whose it is")).to_have_value("x")
+    dialog.get_by_label("Rate").fill("")
+    dialog.get_by_role("button", name="Make it").click()
+    expect(page.get_by_role("dialog", name="The new key")).to_be_visible()
+
+
+def test_a_key_is_revoked_after_a_question(browse, kept, admin):
+    text = kept.key("leaver <b>")
+    page = browse("#/keys?state=active", key=admin, at=kept)
+    page.get_by_role("button", name="Revoke leaver <b>").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    dialog.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_role("listitem").filter(has_text="leaver")).to_have_count(0)
+    page.get_by_label("State").select_option("revoked")
+    expect(page.get_by_role("listitem").filter(has_text="leaver")).to_be_visible()
+    assert "state=revoked" in page.url
+    with pytest.raises(UnauthenticatedError, match="revoked"):
+        kept.keys.verify(text)
+
+
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_other_keys_are_offered_none(browse, kept, access):
+    page = browse("#/keys", key=kept.key(access=access), at=kept)
+    expect(page.get_by_text("toolcrib keys create my-name --admin")).to_be_visible()
+    expect(page.get_by_role("button", name="Make a key")).to_have_count(0)
+    expect(page.get_by_role("link", name="Keys", exact=True)).to_have_count(0)

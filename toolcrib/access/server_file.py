@@ -1,0 +1,386 @@
+"""File of MCP servers: an `mcp.json` or a host's own, edited as text; servers without secrets."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import re
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, count
+from pathlib import Path, PurePath
+from typing import Any
+from urllib.parse import urlsplit
+
+from toolcrib.errors import QueryError, SourceError, StoreWriteError, did_you_mean, nearest
+from toolcrib.indexers.readers.base import Source, is_list
+from toolcrib.indexers.readers.mcp_config import (
+    is_entry_key,
+    is_switched_off,
+    parse_config,
+    server_entries,
+    variables_of,
+    without_comments,
+)
+from toolcrib.indexers.readers.parsing import parse_json, parse_toml
+from toolcrib.records.codec import is_object, object_of
+from toolcrib.records.history import ConfiguredServer
+from toolcrib.router.context.pii import SECRET_NAME, secrets
+from toolcrib.store.folder import write_atomically
+
+SWITCHES = ("disabled", "enabled")
+"""Keys of an entry that switch its server off or on."""
+
+TOKEN = re.compile(
+    r'"(?:\\.|[^"\\])*(?:"|\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)|[{}\[\],:]|[^\s{}\[\],:"/]+', re.DOTALL
+)
+"""Token of JSON with comments."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """Member of an object in a text of JSON: where it starts, its value starts, and it ends."""
+
+    name: str
+    start: int
+    value: int
+    end: int
+
+
+def _tokens(text: str, start: int, end: int | None = None) -> Iterator[re.Match[str]]:
+    """Yield the tokens of a part of a text, without comments."""
+    found = TOKEN.finditer(text, start, len(text) if end is None else end)
+    return (each for each in found if not each[0].startswith(("//", "/*")))
+
+
+def _object_at(text: str, start: int) -> tuple[list[_Member], int]:
+    """Members of the object whose brace is at `start`, and the place of its closing brace."""
+    members: list[_Member] = []
+    depth = last = 0
+    name, begin, value = "", -1, -1
+    for token in _tokens(text, start):
+        word = token[0]
+        if depth == 1:
+            if word in {",", "}"}:
+                if begin >= 0:
+                    members.append(_Member(name, begin, value, last))
+                begin = value = -1
+            elif begin < 0:
+                name, begin = jsonlib.loads(word), token.start()
+            elif value < 0 and word != ":":
+                value = token.start()
+        depth += (word in {"{", "["}) - (word in {"}", "]"})
+        last = token.end()
+        if not depth:
+            break
+    return members, last - 1
+
+
+def _with_member(text: str, start: int, name: str, value: Any) -> str:
+    """Text whose object at `start` has the member, in place of one of this name or at the end."""
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    members, close = _object_at(text, start)
+    outer = _indent(text, start)
+    inner = (members and _indent(text, members[-1].start)) or f"{outer}  "
+    dumped = jsonlib.dumps(value, indent=2, ensure_ascii=False)
+    dumped = dumped.replace("\n", f"{line_end}{inner}")
+    for each in members:
+        if each.name == name:
+            return text[: each.value] + dumped + text[each.end :]
+    end = members[-1].end if members else start + 1
+    comma = "," if members and not any(_tokens(text, end, close)) else ""
+    between = text[end:close].rstrip()
+    member = f"{line_end}{inner}{jsonlib.dumps(name, ensure_ascii=False)}: {dumped}"
+    return f"{text[:end]}{comma}{between}{member}{line_end}{outer}{text[close:]}"
+
+
+def _indent(text: str, at: int) -> str:
+    """White space at the begin of the line of a place."""
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _without_member(text: str, start: int, name: str) -> str:
+    """Text whose object at `start` has no member of this name, nor the comma that it had."""
+    members, close = _object_at(text, start)
+    place = next(number for number, each in enumerate(members) if each.name == name)
+    begin, end = members[place].start, members[place].end
+    if comma := next(_tokens(text, end, close), None):
+        end = comma.end()
+    elif place and (comma := next(_tokens(text, members[place - 1].end, begin), None)):
+        text = f"{text[: comma.start()]} {text[comma.end() :]}"
+    if text[end:].lstrip(" \t").startswith(("\n", "\r\n")):
+        begin = len(text[:begin].rstrip())
+    return text[:begin] + text[end:]
+
+
+def _edited_json(text: str, key: str, name: str, entry: Any) -> str:
+    """Text with a server put in, or taken out where `entry` is None."""
+    text = text or "{}\n"
+    root = next(_tokens(text, 0)).start()
+    servers = next((each for each in _object_at(text, root)[0] if each.name == key), None)
+    if servers is None:
+        return _with_member(text, root, key, {name: entry})
+    if entry is None:
+        return _without_member(text, servers.value, name)
+    return _with_member(text, servers.value, name, entry)
+
+
+def _edited_toml(text: str, key: str, name: str, entry: Any) -> str:
+    """Text with the tables of one server taken out, and written anew at the end."""
+    kept: list[str] = []
+    is_ours = False
+    for line in text.splitlines(keepends=True):
+        if line.lstrip().startswith("["):
+            is_ours = line.lstrip().startswith((f"[{key}.{name}]", f"[{key}.{name}."))
+        # Comments behind the table belong to what follows.
+        if not is_ours or not line.strip() or line.lstrip().startswith("#"):
+            kept.append(line)
+    text = "".join(kept)
+    if entry is None:
+        return text
+    lines = [f"[{key}.{name}]", *(f"{each} = {_toml(value)}" for each, value in entry.items())]
+    return "\n".join([text.rstrip(), "", *lines, ""]).lstrip()
+
+
+def _toml(value: Any) -> str:
+    """Value of TOML: texts and lists of texts as JSON has them, and a table in one line."""
+    if is_object(value):
+        return "{ " + ", ".join(f"{jsonlib.dumps(k)} = {_toml(v)}" for k, v in value.items()) + " }"
+    return jsonlib.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class ServerFile:
+    """File of servers, which may not exist; all else in it stays as it is, comments too.
+
+    Its text is read once.
+    """
+
+    path: Path
+    key: str
+    text: str
+    data: dict[str, Any]
+
+    @classmethod
+    def read(cls, path: Path, key: str = "") -> ServerFile:
+        """Read a file; without a `key`, servers stand under `servers` or `mcpServers`.
+
+        Raises:
+            SourceError: it is broken, or its servers are no object; with the place.
+        """
+        source = Source.named(str(path))
+        is_blank = not path.is_file() or not path.read_bytes().strip()
+        data: Any = {} if is_blank else parse_config(source)
+        if not is_object(data):
+            raise source.error("must be an object of JSON with the servers in it")
+        key = key or ("servers" if "servers" in data and "mcpServers" not in data else "mcpServers")
+        if not is_object(data.get(key, {})):
+            raise source.error("must be an object of servers", key)
+        return cls(path, key, "" if is_blank else source.text, data)
+
+    @property
+    def servers(self) -> dict[str, Any]:
+        """Servers of the file by name, in its host's words."""
+        return self.data.get(self.key, {})
+
+    def require(self, name: str) -> Any:
+        """Entry of a server.
+
+        Raises:
+            QueryError: the file has no such server; with names like it.
+        """
+        if name not in self.servers:
+            known = did_you_mean(nearest(name, self.servers))
+            raise QueryError(f"{self.path.name} has no server {name!r}{known}")
+        return self.servers[name]
+
+    def switched(self, name: str, *, on: bool) -> str:
+        """Text with a server switched on or off.
+
+        Raises:
+            QueryError, SourceError: there is no such server, or the text cannot be edited.
+        """
+        raw = self.require(name)
+        entry = {key: value for key, value in object_of(raw).items() if key not in SWITCHES}
+        return self.edited({name: entry if on else {**entry, "disabled": True}})
+
+    def edited(self, changes: Mapping[str, Any]) -> str:
+        """Text with these servers in it, or without those that are None.
+
+        Raises:
+            SourceError: the text cannot be edited so that all else stays.
+        """
+        is_toml = self.path.suffix == ".toml"
+        text, servers = self.text, dict(self.servers)
+        for name, entry in changes.items():
+            text = (_edited_toml if is_toml else _edited_json)(text, self.key, name, entry)
+            servers[name] = entry
+            if entry is None:
+                del servers[name]
+        try:
+            found = parse_toml(text) if is_toml else parse_json(without_comments(text))
+        except ValueError:
+            found = {}
+        if {self.key: {}, **found} != {**self.data, self.key: servers}:
+            raise SourceError(
+                str(self.path), self.key, "cannot be edited with all else kept; edit it by hand"
+            )
+        return text
+
+    def write(self, text: str, *, private: bool = False) -> None:
+        """Replace the file, through a link to it; a new `private` one is its owner's alone.
+
+        Raises:
+            StoreWriteError: it cannot be written.
+        """
+        path = self.path.resolve()
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if private and not path.exists():
+                path.touch(0o600)
+        write_atomically(path, text)
+
+
+@contextmanager
+def writing(path: Path) -> Generator[None]:
+    """Report an error of the file system as one of writing this path.
+
+    Raises:
+        StoreWriteError: the path cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StoreWriteError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def listed_servers(servers: Mapping[str, Any], env: Mapping[str, str]) -> list[ConfiguredServer]:
+    """List servers without what may be secret, as they are with these variables set."""
+    problems = {each.name: each.problem for each in server_entries(servers, env)}
+    found: list[ConfiguredServer] = []
+    for name, raw in servers.items():
+        entry, problem = object_of(raw), problems.get(name, "")
+        # A whole URL may hold a secret.
+        target = entry.get("command") or urlsplit(str(entry.get("url"))).hostname or ""
+        state = "off" if name not in problems else "unusable" if problem else "on"
+        variables = tuple(sorted(set(variables_of(entry))))
+        found.append(ConfiguredServer(name, str(target), state, problem, variables))
+    return found
+
+
+# -- servers of others, without their secrets ----------------------------------------------------
+
+REFERENCE = re.compile(r"(?:\$\{(?:env:)?\w+\}|\$[A-Z_]\w*)?")
+"""Value that only refers to a variable, or is empty."""
+
+EDITOR_INPUT = re.compile(r"\$\{input:([\w.-]+)\}")
+
+SCHEME = re.compile(r"(?:(?:Bearer|Basic|Token) {1,4})?", re.IGNORECASE)
+PREFIX = re.compile(
+    rf"(?:-{{1,2}}[\w-]{{1,60}}=|[\w-]{{1,60}}:(?!//) {{0,4}})?{SCHEME.pattern}", re.IGNORECASE
+)
+"""Parts of a text that stay before its secret: an option or a header, a scheme of authorisation."""
+
+BEARER = re.compile(r"(?:Bearer|Basic) {1,4}[^\s$]", re.IGNORECASE)
+
+LONG_PART = re.compile(r"/([\w-]{20,})(?=[/?#]|\Z)")
+"""Part of a URL's path that may be a secret."""
+
+
+@dataclass
+class ServerImport:
+    """Servers of hosts, gathered into those of an mcp.json; secrets become variables.
+
+    `variables` holds the places of each new variable, `notes` what a user should know.
+    """
+
+    known: Mapping[str, Any]
+    added: dict[str, Any] = field(default_factory=dict[str, Any])
+    same: list[str] = field(default_factory=list[str])
+    variables: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    notes: list[str] = field(default_factory=list[str])
+    _values: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+
+    def take(self, origin: str, name: str, raw: Any) -> None:
+        """Add a server of a host or file named `origin`."""
+        if not is_object(raw) or _is_gateway(raw):
+            reason = "is the gateway itself" if is_object(raw) else "is no object"
+            self.notes.append(f"{name} of {origin} {reason}: left out")
+            return
+        is_off = is_switched_off(raw)
+        entry = {key: value for key, value in raw.items() if is_entry_key(key)}
+        if unread := sorted(raw.keys() - entry.keys() - {"source", "name"}):
+            self.notes.append(f"{name} of {origin}: {', '.join(unread)} left out")
+        entry = {k: v for k, v in entry.items() if not (k in SWITCHES and isinstance(v, bool))}
+        entry = self._without_secrets(name, entry) | ({"disabled": True} if is_off else {})
+        taken = {**self.known, **self.added}
+        names = chain([name], (f"{name}-{number}" for number in count(2)))
+        chosen = next(each for each in names if taken.get(each, entry) == entry)
+        if chosen != name:
+            self.notes.append(f"{name} of {origin} is another than the one here: now {chosen}")
+        if is_off:
+            self.notes.append(f"{chosen} is switched off in {origin}, and stays off")
+        if chosen in taken:
+            self.same.append(chosen)
+            return
+        self.added[chosen] = entry
+        settable = dict.fromkeys(variables_of(entry), "")
+        found = server_entries({chosen: entry}, settable)
+        self.notes += (f"{chosen}: {each.problem}" for each in found if each.problem)
+
+    def _without_secrets(self, server: str, entry: dict[str, Any]) -> dict[str, Any]:
+        result = dict(entry)
+        for group in ("env", "headers"):
+            if is_object(values := entry.get(group)):
+                result[group] = {
+                    key: self._text(server, f"{group}.{key}", key, value)
+                    for key, value in values.items()
+                }
+        for key in ("url", "httpUrl", "serverUrl"):
+            if key in entry:
+                result[key] = self._text(server, key, "", entry[key])
+        if is_list(args := entry.get("args")):
+            befores = [str(each) if str(each).startswith("-") else "" for each in ["", *args]]
+            result["args"] = [
+                self._text(server, "args", before.lstrip("-"), value)
+                for before, value in zip(befores, args, strict=False)
+            ]
+        return result
+
+    def _text(self, server: str, place: str, key: str, value: Any) -> Any:
+        """Text without its secret; `key` is the name of its header, variable or option."""
+        if not isinstance(value, str):
+            return value
+        value = EDITOR_INPUT.sub(
+            lambda found: self._variable(server, found[1], found[0], f"{place}, an input"), value
+        )
+        names_itself = value.startswith("-") or not SECRET_NAME.search(key)
+        found = (PREFIX if names_itself else SCHEME).match(value)
+        prefix = found[0] if found else ""
+        rest = value.removeprefix(prefix)
+        if place == "args" and names_itself:
+            key = prefix.rstrip().partition("=")[0].partition(":")[0].lstrip("-")
+        path = "".join(f" token={part}" for part in LONG_PART.findall(rest) if "://" in rest)
+        is_named = SECRET_NAME.search(key) or BEARER.search(value)
+        is_secret = is_named or any(secrets(f"{key}={rest}{path}"))
+        if REFERENCE.fullmatch(rest) or not is_secret:
+            return value
+        wanted = key if place.startswith("env.") else f"{server}_{key or place}"
+        return prefix + self._variable(server, wanted, rest, place)
+
+    def _variable(self, server: str, wanted: str, value: str, place: str) -> str:
+        """Reference to the variable of a value: its own name, unless another server has that."""
+        used = set(variables_of({key: raw for key, raw in self.known.items() if key != server}))
+        plain, own = (re.sub(r"\W+", "_", each).upper() for each in (wanted, f"{server}_{wanted}"))
+        names = chain([plain, own], (f"{own}_{number}" for number in count(2)))
+        free = (each for each in names if each not in used)
+        name = next(each for each in free if self._values.setdefault(each, value) == value)
+        places = self.variables.setdefault(name, [])
+        places += {f"{server}: {place}"}.difference(places)
+        return f"${{{name}}}"
+
+
+def _is_gateway(raw: Mapping[str, Any]) -> bool:
+    words = [str(each) for each in (raw.get("command"), *(raw.get("args") or ()))]
+    return "gateway" in words and any(PurePath(word).stem == "toolcrib" for word in words)
