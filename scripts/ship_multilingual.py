@@ -3,7 +3,7 @@
     python scripts/ship_multilingual.py --base FOLDER --checkpoint FILE
 
 The ranges of its activations are measured on the training lines of `data/multilingual`. Then fit
-what reads turns by its vectors: `scripts/fit_context.py --folder`.
+what tells turns by its tokens: `scripts/fit_turns.py --folder`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ CARD = {
     "licence": "MIT",
     "changed": "two layers and the pieces of other languages left out, taught the vectors of "
     f"{DEFAULT_MODEL}, weights and activations quantised to int8",
-    # Mean difference to the encoder that ships, on the English training turns of data/turns.jsonl.
-    "english_excess": 1.6,
 }
 
 

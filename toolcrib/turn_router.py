@@ -467,7 +467,6 @@ class TurnRouter:
             detector.aliases,
             second,
             self.learned,
-            self._tools.dense,
         )
 
     def _model(self) -> ContextModel | None:
@@ -494,7 +493,7 @@ def _is_identifier(name: str) -> bool:
 def make_context_model(
     settings: ContextSettings, dense: DenseEncoder, kept: bytes | None = None
 ) -> ContextModel | None:
-    """Context model: the shipped one, a stored one or the encoder's if it applies, or a new fit.
+    """Context model: the shipped one or a stored one if it applies, or a new fit.
 
     None if the settings want cues alone. Fitting takes some seconds for each field with labels of
     its own, a minute or two for other cues or another encoder.
@@ -502,14 +501,14 @@ def make_context_model(
     Raises:
         SettingsError: labels or cues cannot be read.
     """
-    from toolcrib.router.context.classifier import shipped_turns, turns_beside
+    from toolcrib.encoders.base import space_of
+    from toolcrib.router.context.classifier import shipped_turns
     from toolcrib.router.context.cues import load_cues
     from toolcrib.router.context.entities import EntityFinder
     from toolcrib.router.context.labels import label_sets
     from toolcrib.router.context.model import (
         fit_context,
         identity_of,
-        model_beside,
         read_context,
         shipped_context,
     )
@@ -519,22 +518,17 @@ def make_context_model(
     cues = load_cues(settings.cues)
     shipped = shipped_context(cues)
     is_default = not settings.labels and not settings.cues
-    if is_default and shipped.identity["encoder"] == dense.name:
+    is_its_space = shipped.identity["encoder"] == space_of(dense)
+    if is_default and is_its_space:
         return shipped
     sets = label_sets(settings.labels)
-    for content in (kept, model_beside(dense)):
-        if content is None:
-            continue
-        own = read_context(content, cues)
+    if kept is not None:
+        own = read_context(kept, cues)
         if own.identity == identity_of(sets, cues, dense):
             return own
-    finder = EntityFinder(settings.gazetteers)
-    turns = turns_beside(dense)
-    if turns is None and shipped.identity["encoder"] == dense.name:
-        # Another encoder may read languages that the classifier of turns does not.
-        turns = shipped_turns()
-    digests = turns.digests if turns else dict[str, str]()
-    return fit_context(sets, cues, finder, dense, shipped, digests)
+    # Another encoder may read languages that the classifier of turns does not.
+    digests = shipped_turns().digests if is_its_space else dict[str, str]()
+    return fit_context(sets, cues, EntityFinder(settings.gazetteers), dense, shipped, digests)
 
 
 def is_shipped(model: ContextModel) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.encoders import language
-from toolcrib.encoders.language import is_english, language_of
+from toolcrib.encoders.language import is_english, is_likely_english, language_of
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,17 @@ def test_what_is_english_or_may_be(text: str) -> None:
 )
 def test_script_and_common_words_tell_another_language(text: str) -> None:
     assert not is_english(text)
+
+
+@pytest.mark.parametrize("text", ["Naładuj elektryka do 90 procent", "Synonimy do słowa upał"])
+def test_a_text_that_only_may_be_english_is_likelier_in_another_language(text: str) -> None:
+    assert is_english(text)
+    assert not is_likely_english(text)
+
+
+@pytest.mark.parametrize("text", ["", "T12345", "git status", "restart the payments pod"])
+def test_names_codes_and_english_are_likely_english(text: str) -> None:
+    assert is_likely_english(text)
 
 
 @given(st.text())

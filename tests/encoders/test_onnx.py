@@ -375,13 +375,6 @@ def test_a_card_tells_what_the_model_is(tmp_path: Path) -> None:
     assert card.identity == "m@0123456789ab"
 
 
-def test_a_card_may_tell_what_similarities_add_for_english_texts(folder: Path) -> None:
-    english, german = "how warm is it outside today", "wie warm ist es heute draußen"
-    assert BundledEncoder(folder).excess(english) == 0.0
-    encoder = BundledEncoder(lay(folder, CARD | {"english_excess": 1.6}))
-    assert (encoder.excess(english), encoder.excess(german)) == (1.6, 0.0)
-
-
 @pytest.mark.parametrize(
     ("content", "fault"),
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from toolcrib.build import make_dense, open_store
-from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.points import passage_layout
 from toolcrib.knowledge_base import KnowledgeBase
@@ -77,16 +76,9 @@ def ask(text: str) -> EncodedQuery:
     return EncodedQuery(text, DENSE.encode_query(text), LEXICAL.encode_query(text))
 
 
-def router(
-    library: KnowledgeBase,
-    aliases: dict[str, str] | None = None,
-    dense: DenseEncoder | None = None,
-    **settings: Any,
-):
+def router(library: KnowledgeBase, aliases: dict[str, str] | None = None, **settings: Any):
     chosen = KnowledgeSettings(**settings)
-    return KnowledgeRouter(
-        library.retriever(), library.catalogue, chosen, aliases or {}, dense=dense
-    )
+    return KnowledgeRouter(library.retriever(), library.catalogue, chosen, aliases or {})
 
 
 def context(domain: str | None, intent: str | None, confidence: float = 0.9) -> Context:

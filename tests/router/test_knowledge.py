@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -24,7 +21,6 @@ from tests.router.knowledge_shelf import (
     passages,
     router,
 )
-from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.records import Collection, KnowledgeResult, Passage
 from toolcrib.records.definitions import estimated_tokens
 from toolcrib.retrieval.fusion import LegScores
@@ -159,21 +155,6 @@ def test_where_nothing_fits_nothing_is_given(library):
     assert all(hit.confidence < found.fit for hit in found.collections)
     assert found.fit < 0.25
     assert found.reason == f"no passage comes near (probability {found.fit:.2f}, below 0.25)"
-
-
-def test_what_the_encoder_adds_for_english_texts_is_taken_off_the_fit(library, tmp_path):
-    shutil.copytree(BundledEncoder().folder, tmp_path / "model")
-    card = tmp_path / "model" / "card.json"
-    card.write_text(json.dumps(json.loads(card.read_text()) | {"english_excess": 1.0}))
-    dense = BundledEncoder(tmp_path / "model")
-    plain = router(library).find(ask(EGG))
-    less = router(library, dense=dense).find(ask(EGG))
-    assert log_odds(plain.fit) - log_odds(less.fit) == pytest.approx(1.0)
-    assert less.confidence < plain.confidence
-
-
-def log_odds(probability: float) -> float:
-    return math.log(probability / (1 - probability))
 
 
 def test_a_reason_prints_different_numbers_differently(library):

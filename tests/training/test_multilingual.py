@@ -19,11 +19,10 @@ from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.onnx import BundledEncoder, MultilingualEncoder
 from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
 from toolcrib.router.context.classifier import turns_beside
-from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.labels import label_sets
-from toolcrib.router.context.model import identity_of, model_beside, read_context
 from toolcrib.settings import Settings
 from toolcrib.training.export import WORDS, Weights, export, restore
+from toolcrib.turn_router import is_shipped, make_context_model
 
 PACKAGE = ROOT / "packages" / "toolcrib-multilingual"
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", "▁send", "▁mail", "▁Brief", "an", "送", "信"]
@@ -192,6 +191,10 @@ class TestPackage:
         with pytest.raises(MissingExtraError, match=r"toolcrib\[multilingual\]"):
             MultilingualEncoder.from_setting("", 1)
 
+    def test_the_vectors_of_another_encoder_are_refused(self, folder: Path) -> None:
+        with pytest.raises(EncoderError, match="teacher@1"):
+            MultilingualEncoder(folder)
+
     def test_it_takes_no_model(self) -> None:
         with pytest.raises(SettingsError, match="multilingual"):
             MultilingualEncoder.from_setting("./folder", 1)
@@ -242,19 +245,33 @@ class TestShippedModel:
                 assert answer.confidence is not None
                 assert "unsupported-language" not in answer.degraded
 
-    def test_its_model_of_turns_is_for_its_vectors_and_the_shipped_labels(
-        self, shipped: MultilingualEncoder
-    ) -> None:
-        cues, content = load_cues(), model_beside(shipped)
-        assert content is not None
-        assert read_context(content, cues).identity == identity_of(label_sets({}), cues, shipped)
+    def test_english_is_as_without_it(self, shipped: MultilingualEncoder) -> None:
+        plain, texts = (
+            BundledEncoder(),
+            ["restart the payments pod", *(tool.description for tool in TOOLS)],
+        )
+        both = shipped.encode_documents([*REQUESTS, *texts])
+        np.testing.assert_array_equal(both[len(REQUESTS) :], plain.encode_documents(texts))
+        asked = "book a room for noon, then send Ann the plan"
+        np.testing.assert_array_equal(shipped.encode_clauses(asked), plain.encode_clauses(asked))
+        assert shipped.name != plain.name
+        model = make_context_model(Settings().context, shipped)
+        assert model is not None
+        assert is_shipped(model)
+
+    def test_a_text_has_one_vector_wherever_it_stands(self, shipped: MultilingualEncoder) -> None:
+        texts = [*REQUESTS, "T12345", "", "restart the payments pod", "SKU-2291 ile kosztuje?"]
+        documents = shipped.encode_documents(texts)
+        for text, vector in zip(texts, documents, strict=True):
+            np.testing.assert_array_equal(shipped.encode_query(text), vector)
+            np.testing.assert_array_equal(shipped.encode_clauses(text)[0], vector)
 
     def test_its_classifier_of_turns_knows_the_shipped_labels(
         self, shipped: MultilingualEncoder
     ) -> None:
         turns, sets = turns_beside(shipped), label_sets({})
         assert turns is not None
-        assert turns.digests == {f: chosen.digest for f, chosen in sets.items() if f != "smalltalk"}
+        assert turns.digests == {field: chosen.digest for field, chosen in sets.items()}
 
     @pytest.mark.parametrize(("text", "urgency", "sensitivity"), TURNS)
     def test_turns_of_languages_without_a_training_text_are_told(
@@ -266,6 +283,6 @@ class TestShippedModel:
         assert (told["urgency"].label, told["sensitivity"].label) == (urgency, sensitivity)
 
     def test_it_is_small_and_taught_the_english_encoder(self, shipped: MultilingualEncoder) -> None:
-        sizes = [path.stat().st_size for path in shipped.folder.iterdir()]
+        sizes = [path.stat().st_size for path in shipped.other.folder.iterdir()]
         assert sum(sizes) < 45_000_000
         assert space_of(shipped) == BundledEncoder().name

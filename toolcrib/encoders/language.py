@@ -155,6 +155,14 @@ _CODE = re.compile(r"`[^`]{0,500}`|(?<!\S)(?=\S*[/\\@_=<>{}\d])\S+")
 SPACELESS_LETTERS_PER_WORD = 2
 
 
+def is_likely_english(text: str) -> bool:
+    """Say whether a text is in English rather than in another of `LANGUAGES`, if in any.
+
+    Stricter than `is_english`, for whoever can read other languages too.
+    """
+    return is_english(text) and language_of(text) in {None, "en"}
+
+
 def spoken_words(word: str) -> int:
     """Number of words in one run of letters: more than one in a script without spaces."""
     return max(1, len(_SPACELESS.findall(word)) // SPACELESS_LETTERS_PER_WORD)

@@ -29,7 +29,7 @@ from toolcrib.encoders.base import (
     readable_all,
     unit_rows,
 )
-from toolcrib.encoders.language import is_english
+from toolcrib.encoders.language import is_english, is_likely_english
 from toolcrib.encoders.registry import DIGEST_DIGITS, LoadOnce, open_session
 from toolcrib.encoders.wordpiece import WordPiece, is_wordpiece
 from toolcrib.errors import EncoderError, SettingsError
@@ -122,11 +122,6 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound, SpaceSharing):
     def reads(self, text: str) -> bool:
         return not self._card.english or is_english(text)
 
-    def excess(self, text: str) -> float:
-        """Log-odds by which a collection seems to fit this text too well."""
-        added = self._card.english_excess
-        return added if added and is_english(text) else 0.0
-
     def encode_query(self, text: str) -> FloatArray:
         return self._encode(readable(text))
 
@@ -177,8 +172,24 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound, SpaceSharing):
         return unit_rows(vectors, 1, self.dimensions, self.name)[0]
 
 
-class MultilingualEncoder(BundledEncoder):
-    """The encoder of the package `toolcrib-multilingual`, for texts in twelve languages."""
+class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing):
+    """The encoder of the package `toolcrib-multilingual`, for texts in twelve languages.
+
+    Its model, `other`, was taught to give the vectors of the encoder that ships, which encodes the
+    English texts here: English queries and tools are as they are without the package.
+
+    Raises:
+        EncoderError: it was taught another encoder's vectors, or `card.json` cannot be read.
+    """
+
+    def __init__(self, folder: Path, threads: int = 0) -> None:
+        self._english = BundledEncoder(threads=threads)
+        self.other = BundledEncoder(folder, threads)
+        if self.other.space != self._english.name:
+            raise EncoderError(
+                f"{folder} was taught the vectors of {self.other.space}, and those of this version "
+                f"are {self._english.name}: install the toolcrib-multilingual of this version"
+            )
 
     @classmethod
     def from_setting(cls, model: str, threads: int) -> MultilingualEncoder:
@@ -194,8 +205,44 @@ class MultilingualEncoder(BundledEncoder):
             )
         from toolcrib.extras import import_extra
 
-        package = import_extra("toolcrib_multilingual", "the multilingual encoder", "multilingual")
+        feature, extra = "the multilingual encoder", "multilingual"
+        package = import_extra("toolcrib_multilingual", feature, extra)
+        import_extra("py3langid", feature, extra)
         return cls(package.FOLDER, threads)
+
+    @property
+    def name(self) -> str:
+        """Identities of both models."""
+        return f"{self._english.name}+{self.other.name}"
+
+    @property
+    def dimensions(self) -> int:
+        return self._english.dimensions
+
+    @property
+    def space(self) -> str:
+        return self._english.name
+
+    def reads(self, text: str) -> bool:
+        return self._encoder_of(text).reads(text)
+
+    def encode_query(self, text: str) -> FloatArray:
+        return self._encoder_of(text).encode_query(text)
+
+    def encode_clauses(self, text: str) -> FloatArray:
+        return self._encoder_of(text).encode_clauses(text)
+
+    def encode_documents(self, texts: Sequence[str]) -> FloatArray:
+        chosen = [self._encoder_of(text) for text in readable_all(texts)]
+        vectors = np.empty((len(chosen), self.dimensions), dtype=np.float32)
+        for encoder in (self._english, self.other):
+            rows = [row for row, each in enumerate(chosen) if each is encoder]
+            vectors[rows] = encoder.encode_documents([texts[row] for row in rows])
+        return vectors
+
+    def _encoder_of(self, text: str) -> BundledEncoder:
+        """The text alone decides, so that it has the same vector wherever it stands."""
+        return self._english if is_likely_english(readable(text)) else self.other
 
 
 class BundledReranker(_Bundled, Reranker):
@@ -268,8 +315,7 @@ class Card:
     """Facts of a model in its `card.json`; `digest` is the SHA-256 of its weights.
 
     `english`: its `languages` are English alone. A card may lack them: nothing is known then.
-    `space`: identity of the encoder whose vectors it was taught to give, if any. `english_excess`:
-    by how much its similarities raise the log-odds that a collection fits an English text.
+    `space`: identity of the encoder whose vectors it was taught to give, if any.
     """
 
     name: str
@@ -278,7 +324,6 @@ class Card:
     digest: str
     english: bool = False
     space: str | None = None
-    english_excess: float = 0.0
 
     @property
     def identity(self) -> str:
@@ -339,7 +384,6 @@ def read_card(folder: Path) -> Card:
             digest=str(card["sha256"]["model.onnx"]),
             english=card.get("languages") == ["en"],
             space=card.get("space"),
-            english_excess=float(card.get("english_excess", 0.0)),
         )
     except (OSError, ValueError, OverflowError) as error:
         raise EncoderError(

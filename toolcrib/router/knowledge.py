@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
-from toolcrib.encoders.base import DenseEncoder
-from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.errors import distinct_numbers
 from toolcrib.numerics import exclusive_probabilities, sigmoid
 from toolcrib.records import Collection, CollectionHit, Context, KnowledgeResult, PassageHit
@@ -83,10 +81,10 @@ def collection_probabilities(
     )
 
 
-def _fit(weights: Sequence[float], *known: float, excess: float = 0.0) -> float:
-    """Probability that any collection fits; `excess` are log-odds that the encoder adds."""
+def _fit(weights: Sequence[float], *known: float) -> float:
+    """Probability that any collection fits."""
     odds = sum(weight * value for weight, value in zip(weights, (*known, 1.0), strict=True))
-    return sigmoid(odds - excess)
+    return sigmoid(odds)
 
 
 VERSION_WORD_SHARE = 0.85
@@ -157,7 +155,7 @@ class KnowledgeRouter:
 
     `aliases` are other words for intents in the map, by alias. A `reranker` orders the passages of
     the chosen collections again. `learned` examples order collections, and leave out none that
-    passes the settings' threshold. `dense` encoded the questions.
+    passes the settings' threshold.
     """
 
     def __init__(
@@ -168,9 +166,7 @@ class KnowledgeRouter:
         aliases: Mapping[str, str] = MappingProxyType({}),
         reranker: PassageReranker | None = None,
         learned: LearnedChoices | None = None,
-        dense: DenseEncoder | None = None,
     ) -> None:
-        self._dense = dense if isinstance(dense, BundledEncoder) else None
         self._retriever = retriever
         self.catalogue = catalogue
         self._settings = settings
@@ -257,8 +253,7 @@ class KnowledgeRouter:
         scores = [each.score for each in best[:FIT_PASSAGES]]
         mean = sum(scores) / len(scores)
         known = scores[0], mean, shares[first], similarity[first]
-        excess = self._dense.excess(query.text) if self._dense else 0.0
-        return likely, _fit(FIT_WEIGHTS, *known, excess=excess)
+        return likely, _fit(FIT_WEIGHTS, *known)
 
     def _by_map_entries(
         self, context: Context | None, reach: Sequence[Collection]

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray
-from toolcrib.encoders.onnx import BundledEncoder
+from toolcrib.encoders.onnx import BundledEncoder, MultilingualEncoder
 from toolcrib.errors import EncoderError
 from toolcrib.numerics import fit_logistic, sigmoid, softmax
 
@@ -381,11 +381,9 @@ def shipped_turns() -> TurnClassifier:
 
 @lru_cache(maxsize=2)
 def turns_beside(dense: DenseEncoder) -> TurnClassifier | None:
-    """The classifier of turns in an encoder's own folder; None without one.
+    """The classifier of turns for languages that the one that ships does not read; None without.
 
     Raises:
         EncoderError: it cannot be read.
     """
-    if not isinstance(dense, BundledEncoder) or not (dense.folder / HEAD).exists():
-        return None
-    return TurnClassifier(dense)
+    return TurnClassifier(dense.other) if isinstance(dense, MultilingualEncoder) else None

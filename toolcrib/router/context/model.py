@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from toolcrib.encoders.base import DenseEncoder, FloatArray
-from toolcrib.encoders.language import is_english, language_of
-from toolcrib.encoders.onnx import BundledEncoder
+from toolcrib.encoders.base import DenseEncoder, FloatArray, space_of
+from toolcrib.encoders.language import is_english, is_likely_english, language_of
 from toolcrib.errors import EncoderError
 from toolcrib.records import SENSITIVITIES, Context, Entity, Sensitivity
 from toolcrib.records.scope import is_above
@@ -267,14 +266,15 @@ def fit_context(
     cues are the same. A field whose digest is in `told` gets none: another tells it.
     """
     identity = identity_of(sets, cues, dense)
-    base = known if known and all(known.identity[n] == identity[n] for n in SHARED) else None
+    shared = {**identity, "encoder": space_of(dense)}
+    base = known if known and all(known.identity[n] == shared[n] for n in SHARED) else None
     wanted = [field for field in sets if told.get(field) != identity[field]]
     classifiers: dict[str, Classifier] = {}
     if base is not None:
         alike = [field for field in wanted if base.identity.get(field) == identity[field]]
         classifiers = {f: base.classifiers[f] for f in alike if f in base.classifiers}
     stale = [field for field in wanted if field not in classifiers]
-    said = {field: _with_others(field, sets) for field in stale}
+    said = {field: with_others(field, sets) for field in stale}
     texts = list(dict.fromkeys(text for pairs in said.values() for text, _ in pairs))
     rows = {text: row for row, text in enumerate(texts)}
     readings = [read(text, finder.find(text)) for text in texts]
@@ -296,7 +296,7 @@ def fit_context(
     return ContextModel(identity, features, classifiers, aliases)
 
 
-def _with_others(field: str, sets: Mapping[str, LabelSet]) -> list[tuple[str, str | None]]:
+def with_others(field: str, sets: Mapping[str, LabelSet]) -> list[tuple[str, str | None]]:
     """A field's texts, and as outside of it every third of those that cannot be of it.
 
     A turn is often both: requests beside small talk are outside of that too.
@@ -391,19 +391,6 @@ def shipped_context(cues: Cues) -> ContextModel:
     return read_context(shipped_bytes(), cues)
 
 
-BESIDE_ENCODER = "context.npz"
-
-
-def model_beside(dense: DenseEncoder) -> bytes | None:
-    """The model in an encoder's own folder, fitted with its vectors; None without one."""
-    if (
-        not isinstance(dense, BundledEncoder)
-        or not (path := dense.folder / BESIDE_ENCODER).exists()
-    ):
-        return None
-    return path.read_bytes()
-
-
 class Detector(Protocol):
     """Tells what kind of turn it is: only classifies, never calls a tool or writes a store."""
 
@@ -454,9 +441,8 @@ ASSISTANT_WORDS = frozenset(["you", "your", "yours", "yourself", "u", "ur"])
 class SemanticDetector:
     """Tells a turn's kind by a fitted model; without a vector it falls back to the cues alone.
 
-    What that was not fitted for is told by `beside`, the classifier of turns in the encoder's own
-    folder, or by `turns`. English texts are told by `turns` where both know the same labels: a
-    transformer trained for turns is more often right than heads over vectors.
+    Fields with the shipped labels are told by a transformer trained for turns, which is more often
+    right than heads over vectors: English texts by `turns`, others by `beside`, if there is one.
     """
 
     def __init__(
@@ -470,12 +456,12 @@ class SemanticDetector:
         self._model = model
         self._finder = finder
         self._otherwise = otherwise
-        self._turns, self._beside = turns, beside
-        self._told = {
-            field
-            for field, digest in turns.digests.items()
-            if field not in model.classifiers or model.identity.get(field) == digest
-        }
+        fields = _fields(turns, model)
+        # Heads for all fields were fitted with an encoder that may read other languages.
+        needed = fields if turns.digests.keys() - model.classifiers.keys() else frozenset[str]()
+        others = (turns, needed) if beside is None else (beside, _fields(beside, model))
+        self._is_english = is_english if beside is None else is_likely_english
+        self._tellers = {True: (turns, fields), False: others}
         own = {name: each.labels for name, each in model.classifiers.items()}
         labels = {**turns.labels, **own}
         self._needs, self._intents = labels["need"], labels["intent"]
@@ -551,17 +537,17 @@ class SemanticDetector:
     ) -> Prediction:
         """Small talk of a turn that was joined with an earlier message, by its own text."""
         reading = self._reading(own.text, own.text, found)
+        turns, fields = self._tellers[self._is_english(reading.letters)]
+        if "smalltalk" in fields:
+            return turns.tell(reading.letters)["smalltalk"]
         judge = self._model.classifiers["smalltalk"]
         return judge.predict(vector, self._model.features.of(reading))
 
     def _predict(self, vector: FloatArray, reading: ReadText) -> dict[str, Prediction]:
         own = self._model.predict(vector, reading)
-        if self._beside is not None:
-            own = self._beside.tell(reading.letters) | own
-        if self._told <= own.keys() and not (self._told and is_english(reading.letters)):
-            return own
-        told = self._turns.tell(reading.letters)
-        return own | {field: told[field] for field in self._told}
+        turns, fields = self._tellers[self._is_english(reading.letters)]
+        told = turns.tell(reading.letters) if fields else {}
+        return own | {field: told[field] for field in fields}
 
     def _smalltalk(
         self, words: TextWords, shares: Sequence[float], *, is_shown: bool
@@ -601,6 +587,13 @@ class SemanticDetector:
     def orders(self, text: str) -> bool:
         """True if a text begins with an order, by the cues."""
         return self._otherwise.orders(text)
+
+
+def _fields(turns: TurnClassifier, model: ContextModel) -> frozenset[str]:
+    """Fields that are told by a classifier of turns: those with its labels, or without a head."""
+    digests = turns.digests.items()
+    heads = model.classifiers
+    return frozenset(f for f, own in digests if f not in heads or model.identity.get(f) == own)
 
 
 def _level(told: Prediction) -> Sensitivity:
