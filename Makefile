@@ -6,12 +6,14 @@ BIN := $(VENV)/bin
 # Each worker collects all tests, which takes a core 17 s: no more workers than two cores can use.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 STORE := .toolcrib-demo
+# Tests start hundreds of processes, each of which would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Tests start many processes: with the compiled modules kept, each starts in half the time.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo wheel test test-qdrant slow coverage fuzz check format docs bench bench-quick clean
+.PHONY: help demo wheel test test-qdrant all slow coverage fuzz check format docs bench bench-quick clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +53,9 @@ wheel: $(VENV)/.installed-test ## Build the wheel, install it into a clean envir
 test: check ## Check everything, run all tests but the slow ones
 	$(PYTEST) -m 'not slow and not e2e'
 
+all: check wheel ## Check everything and the wheel, run every test, as `.ci/run` does
+	$(PYTEST)
+
 slow: $(VENV)/.installed-test ## Run the tests that `make test` leaves out
 	$(PYTEST) -m 'slow or e2e'
 
@@ -68,7 +73,6 @@ check: $(VENV)/.installed-test ## Format, lint, types, layers, lengths
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright --threads
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
 format: $(VENV)/.installed-test ## Rewrite files as the checks want them
