@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo wheel test test-qdrant all slow coverage fuzz check format docs bench bench-quick clean
+.PHONY: help demo wheel test test-qdrant slow coverage fuzz check format docs bench bench-quick clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,9 +52,6 @@ wheel: $(VENV)/.installed-test ## Build the wheel, install it into a clean envir
 
 test: check ## Check everything, run all tests but the slow ones
 	$(PYTEST) -m 'not slow and not e2e'
-
-all: check wheel ## Check everything and the wheel, run every test, as `.ci/run` does
-	$(PYTEST)
 
 slow: $(VENV)/.installed-test ## Run the tests that `make test` leaves out
 	$(PYTEST) -m 'slow or e2e'
