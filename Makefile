@@ -9,9 +9,6 @@ STORE := .toolcrib-demo
 # Tests start hundreds of processes, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Tests start many processes: with the compiled modules kept, each starts in half the time.
-export PYTHONDONTWRITEBYTECODE :=
-
 .DEFAULT_GOAL := help
 .PHONY: help demo wheel test test-qdrant slow coverage fuzz check format docs bench bench-quick clean
 
