@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
+import sqlite3
+import tempfile
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings as hypothesis_settings
 
@@ -27,6 +31,16 @@ hypothesis_settings.load_profile("steady")
 # Nobody cuts the power of a test; those that are about that say so. Waiting for the disk at each
 # write would take a third of the time of all.
 os.environ.setdefault("TOOLCRIB_DURABILITY", "system")
+
+# A store is hundreds of files, which a disk syncs one by one. Docker's own /dev/shm is too small
+# for stores, or forbids programs in it.
+RAM = Path("/dev/shm")
+if RAM.is_dir() and shutil.disk_usage(RAM).free > 2**33:
+    os.environ["TMPDIR"] = os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.tempdir = str(RAM)
+
+# Each HTTP client reads the certificates that it trusts: all of a system's take 30 ms. No test
+# calls over TLS, so one certificate is enough.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("certificate.pem"))
 
 # Who runs the tests in the background ignores Ctrl-C, and so would what they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -61,23 +75,42 @@ def rounds(few: int, many: int) -> int:
     return many if hypothesis_settings.get_current_profile_name() == "fuzz" else few
 
 
-_VECTORS: dict[tuple[str, str], FloatArray] = {}
+_VECTORS: dict[str, FloatArray] = {}
+_FILES_OF_VECTORS: list[Path] = []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _file_of_vectors(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Place of vectors that all workers of a run share."""
+    folder = tmp_path_factory.getbasetemp()
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    _FILES_OF_VECTORS.append((folder.parent if is_worker else folder) / "vectors.db")
 
 
 @contextmanager
 def encoded_once() -> Iterator[None]:
-    """For those who index the sample: the bundled model reads a text once in a process."""
+    """For those who index the sample: the bundled model reads a text once in a run."""
     encode = BundledEncoder._encode
 
     def remembered(self: BundledEncoder, text: str) -> FloatArray:
-        key = (self.name, text)
+        key = f"{self.name} {text}"
         if key not in _VECTORS:
             _VECTORS[key] = encode(self, text)
         return _VECTORS[key]
 
-    with pytest.MonkeyPatch.context() as patch:
+    with (
+        closing(sqlite3.connect(_FILES_OF_VECTORS[0], timeout=60)) as db,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        db.execute("CREATE TABLE IF NOT EXISTS vectors (text PRIMARY KEY, vector)")
+        for text, vector in db.execute("SELECT * FROM vectors"):
+            _VECTORS[text] = np.frombuffer(vector, np.float32)
+        known = set(_VECTORS)
         patch.setattr(BundledEncoder, "_encode", remembered)
         yield
+        new = [(text, _VECTORS[text].tobytes()) for text in _VECTORS.keys() - known]
+        with db:
+            db.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", new)
 
 
 @pytest.fixture

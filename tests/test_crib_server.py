@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.fork_server import ForkedProcess
 from tests.store import parallel_indexer
 from tests.store.qdrant_over_http import running
 from toolcrib import Collection, Crib, Passage, Settings, ToolSpec
@@ -114,21 +113,17 @@ def test_a_rebuild_loses_nothing_that_services_write_meanwhile(server, monkeypat
 @pytest.mark.e2e
 def test_processes_that_index_parts_at_one_time_make_the_index_of_one_process(server):
     Crib.open(server.url, settings=SETTINGS).close()
-    command = [sys.executable, "-m", "tests.store.parallel_indexer", server.url]
     started = [
-        subprocess.Popen(
-            [*command, str(part)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
+        ForkedProcess("tests.store.parallel_indexer", server.url, str(part))
         for part in range(parallel_indexer.PARTS)
     ]
     assert [each.stdout.readline() for each in started] == ["planned\n"] * len(started)
     for each in started:
-        each.communicate("\n")
-    assert [each.returncode for each in started] == [0] * len(started)
+        each.stdin.write("\n")
+        each.stdin.flush()
+    assert [each.wait() for each in started] == [0] * len(started)
+    for each in started:
+        each.close()
     tools = parallel_indexer.tools()
     with running() as other, Crib.open(other.url, settings=SETTINGS) as alone:
         alone.index_tools(tools)

@@ -28,9 +28,10 @@ STAND_UP = "How long is our daily stand-up and who speaks first?"
 def house(tmp_path_factory):
     """Part of the sample registry and a collection, with the shipped models; read only."""
     named = [next(REGISTRY.glob(f"{name}.*")) for name in ("mailbox", "helpdesk", "crm", "desk")]
-    with Crib.open(tmp_path_factory.mktemp("house"), settings=Settings()) as opened, encoded_once():
-        opened.index_tools(*named, REGISTRY / "weather.json")
-        opened.index_docs(ROOT / "data" / "collections" / "agile", collection="agile")
+    with Crib.open(tmp_path_factory.mktemp("house"), settings=Settings()) as opened:
+        with encoded_once():
+            opened.index_tools(*named, REGISTRY / "weather.json")
+            opened.index_docs(ROOT / "data" / "collections" / "agile", collection="agile")
         yield opened
 
 

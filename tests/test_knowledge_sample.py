@@ -17,10 +17,11 @@ NAMES = sorted(folder.name for folder in DOCUMENTS.iterdir() if folder.is_dir())
 @pytest.fixture(scope="module")
 def crib():
     """The six sample collections with the bundled model; no test writes to it."""
-    with Crib.open(":memory:", settings=Settings()) as opened, encoded_once():
-        for name in NAMES:
-            report = opened.index_docs(DOCUMENTS / name, collection=name)
-            assert report.refused == ()
+    with Crib.open(":memory:", settings=Settings()) as opened:
+        with encoded_once():
+            for name in NAMES:
+                report = opened.index_docs(DOCUMENTS / name, collection=name)
+                assert report.refused == ()
         yield opened
 
 

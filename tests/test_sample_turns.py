@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import SOURCES, encoded_once
 from toolcrib import Crib, Message
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import SENSITIVITIES, ToolSpec, Turn
@@ -162,9 +163,12 @@ def test_plain_turns_are_read_right(plain_shares, field, least):
 def own():
     """Crib of the sample's tools and collections."""
     with Crib.open(":memory:") as crib:
-        crib.index_tools(DATA / "registry", f"{DATA}/registry/home_tools.py:TOOLS")
-        for folder in sorted(each for each in (DATA / "collections").iterdir() if each.is_dir()):
-            crib.index_docs(folder, collection=folder.name)
+        with encoded_once():
+            crib.index_tools(*SOURCES)
+            for folder in sorted(
+                each for each in (DATA / "collections").iterdir() if each.is_dir()
+            ):
+                crib.index_docs(folder, collection=folder.name)
         yield crib
 
 

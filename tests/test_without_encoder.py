@@ -25,11 +25,12 @@ class Lost(BundledEncoder):
 
 @pytest.fixture(scope="module")
 def crib() -> Iterator[Crib]:
-    with Crib.open(":memory:", settings=Settings(), dense=Lost()) as opened, encoded_once():
-        opened.index_tools(*SOURCES)
-        for folder in sorted((ROOT / "data" / "collections").iterdir()):
-            if folder.is_dir():
-                opened.index_docs(folder, collection=folder.name)
+    with Crib.open(":memory:", settings=Settings(), dense=Lost()) as opened:
+        with encoded_once():
+            opened.index_tools(*SOURCES)
+            for folder in sorted((ROOT / "data" / "collections").iterdir()):
+                if folder.is_dir():
+                    opened.index_docs(folder, collection=folder.name)
         yield opened
 
 

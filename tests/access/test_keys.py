@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.clock import ManualClock
 from toolcrib.errors import QueryError, StoreDamagedError, UnauthenticatedError
+from toolcrib.records.codec import as_json
 from toolcrib.store.records_db import DbRow
 from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
@@ -88,7 +89,7 @@ def test_no_listing_shows_what_a_secret_could_be_tried_against(ring, wall):
     _, text = ring.create("ann", GRANT)
     (key,) = ring.list()
     digest = hashlib.sha256(text.encode()).hexdigest()
-    for shown in (repr(key), str(key.as_dict(wall())), key.model_dump_json()):
+    for shown in (repr(key), str(key.listed(wall())), key.model_dump_json()):
         assert text.split("_")[2] not in shown
         assert digest not in shown
 
@@ -212,7 +213,7 @@ def test_all_keys_stay_listed_with_their_state(ring, wall):
         ("c", "revoked"),
     ]
     assert ring.list()[:2] == tuple(made[:2])
-    assert ring.list()[1].as_dict(wall()) == {
+    assert as_json(ring.list()[1].listed(wall())) == {
         "id": made[1].id,
         "name": "b",
         "state": "expired",

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import httpx2
 import pytest
 
 from tests.cli.conftest import Shell
+from tests.fork_server import ForkedProcess
 
 ENV = {"TOOLCRIB_CONTEXT__DETECTOR": "heuristic", "TOOLCRIB_ENCODER__DENSE": "deterministic"}
 
@@ -20,21 +21,12 @@ ENV = {"TOOLCRIB_CONTEXT__DETECTOR": "heuristic", "TOOLCRIB_ENCODER__DENSE": "de
 @contextmanager
 def serving(shell, *options, **env):
     """A running service and the line that it printed; asserts that it ends well."""
-    started = subprocess.Popen(
-        [sys.executable, "-m", "toolcrib", "serve", "--port", "0", *options],
-        cwd=shell.folder,
-        env={**os.environ, **ENV, "COLUMNS": "100", **env},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    env = {**os.environ, **ENV, "COLUMNS": "100", **env}
+    words = ("toolcrib", "serve", "--port", "0", *options)
+    with closing(ForkedProcess(*words, cwd=shell.folder, env=env)) as started:
         yield started.stdout.readline()
         started.send_signal(signal.SIGINT)
         assert started.wait(30) == 0
-    finally:
-        started.kill()
-        started.communicate()
 
 
 def test_nothing_is_served_while_nobody_has_a_key(shell):

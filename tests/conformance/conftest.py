@@ -6,15 +6,8 @@ import itertools
 
 import pytest
 
-from tests.conformance.serving import in_memory
 from tests.router.conftest import free_of_models
 from toolcrib.tenants import Tenants
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _in_memory():
-    with in_memory():
-        yield
 
 
 @pytest.fixture(scope="package")
@@ -24,7 +17,7 @@ def settings():
 
 
 @pytest.fixture(scope="package")
-def new_twin(settings, _in_memory):
+def new_twin(settings):
     """Gives an empty embedded crib to compare with; making one takes no time."""
     numbers = itertools.count()
     with Tenants.open(":memory:", settings=settings) as namespaces:

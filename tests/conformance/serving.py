@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import io
 import itertools
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from weakref import WeakKeyDictionary
 
-import pytest
 from starlette.applications import Starlette
 
 from toolcrib import Crib, Settings
@@ -23,18 +19,7 @@ from toolcrib.http.server import bind, make_server, url_of
 from toolcrib.telemetry import Logs, Telemetry
 from toolcrib.tenants import Tenants
 
-__all__ = ["Service", "answering", "in_memory", "serving"]
-
-RAM = Path("/dev/shm")
-
-
-@contextmanager
-def in_memory() -> Iterator[None]:
-    """Passing folders where nothing waits for a disk; making one syncs it many times."""
-    is_roomy = RAM.is_dir() and shutil.disk_usage(RAM).free > 2**31
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tempfile, "tempdir", str(RAM) if is_roomy else None)
-        yield
+__all__ = ["Service", "answering", "serving"]
 
 
 class Service:
@@ -87,7 +72,7 @@ def serving(settings: Settings, port: int = 0, callers: Callers | None = None) -
     Port 0 is any that is free; without `callers`, keys of its own are asked for.
     """
     telemetry = Telemetry.of(settings.service, logs=Logs("json", io.BytesIO()))
-    with in_memory(), Tenants.open(":memory:", settings=settings) as namespaces:
+    with Tenants.open(":memory:", settings=settings) as namespaces:
         asked = callers or KeyRing(namespaces.records_db)
         app = make_app(namespaces, settings, callers=asked, telemetry=telemetry)
         with answering(app, port) as url:

@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.conformance.serving import answering
+from tests.conftest import encoded_once
 from toolcrib import Settings
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.http import make_app
@@ -76,8 +77,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     paths = {"reports": str(reports), "gateway_config": str(servers)}
     with serving(service=paths) as started:
         crib = started.namespaces.crib()
-        crib.index_tools(*(DATA / "registry" / name for name in TOOLS))
-        crib.index_docs(DATA / "collections" / "agile", collection="agile")
+        with encoded_once():
+            crib.index_tools(*(DATA / "registry" / name for name in TOOLS))
+            crib.index_docs(DATA / "collections" / "agile", collection="agile")
         yield started
 
 

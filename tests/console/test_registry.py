@@ -42,7 +42,7 @@ def test_categories_and_ceilings_narrow_the_list_too(browse, service):
             ToolSpec(name="other", category="mail"),
         ]
     )
-    page = browse(f"#/registry?ns={name}&category=data")
+    page = browse(f"#/registry?ns={name}&category=data&order=name")
     expect(page.locator(".spec-line b")).to_have_text(["plain", "secret"])
     page.get_by_text("Ceiling").click()
     page.get_by_label("public").check()

@@ -6,11 +6,11 @@ import http.client
 import json
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +25,8 @@ from tests.deploy.test_balancer import (
     naming,
     wait_until,
 )
-from tests.faults.processes import FAST, SERVE, make_key
+from tests.faults.processes import FAST, make_key
+from tests.fork_server import ForkedProcess
 from tests.store.qdrant_over_http import running
 
 pytestmark = pytest.mark.skipif(HAPROXY is None, reason="HAProxy is not installed")
@@ -43,18 +44,17 @@ class Cluster:
     replica_port: int
     key: str
     env: dict[str, str]
-    services: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    services: dict[str, ForkedProcess] = field(default_factory=dict)
 
     def start(self, host: str) -> None:
         """Start a service; it is ready some seconds later."""
-        command = (*SERVE, "serve", "--host", host, "--port", str(self.replica_port))
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.services[host] = subprocess.Popen(command, env=self.env, **quiet)
+        command = ("toolcrib", "serve", "--host", host, "--port", str(self.replica_port))
+        with Path(os.devnull).open("wb") as nowhere:
+            self.services[host] = ForkedProcess(*command, env=self.env, stderr=nowhere)
 
     def stop(self) -> None:
         for service in self.services.values():
-            service.kill()
-            service.wait()
+            service.close()
 
     def ask(self, path: str, body: Any = None, *, host: str = "") -> tuple[int, Any]:
         """Ask the balancer, or one of the services."""
@@ -135,6 +135,7 @@ def test_nobody_notices_that_a_service_was_killed(cluster):
     service = cluster.services["127.0.0.2"]
     seen = asking_while(cluster, service.kill)
     assert service.wait() == -signal.SIGKILL
+    service.close()
     assert {(status, *ids) for status, ids in seen} == {(200, "send_mail")}
     cluster.start("127.0.0.2")
     wait_until(cluster.is_whole)

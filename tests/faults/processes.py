@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 import httpx2
 
+from tests.fork_server import ForkedProcess
 from toolcrib import Settings, build
 from toolcrib.access.keys import Grant, KeyRing
 
 ROOT = Path(__file__).parents[2]
-ENGINE = Path(__file__).with_name("qdrant_process.py")
 
 PATIENCE_S = 60.0
 """Far more than anything takes: a busy machine is no failure."""
@@ -67,7 +67,10 @@ def client_of(url: str, key: str, namespace: str | None = None) -> httpx2.Client
 
 
 class Served:
-    """`toolcrib serve` in a process of its own; `settings` are variables without their prefix."""
+    """`toolcrib serve` in a process of its own; `settings` are variables without their prefix.
+
+    A `command` stands in place of `toolcrib`, and starts without the fork server.
+    """
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class Served:
         log: Path,
         *,
         settings: Mapping[str, Any] | None = None,
-        command: Sequence[str] = SERVE,
+        command: Sequence[str] = (),
         options: Sequence[str] = (),
         errors: Path | None = None,
     ) -> None:
@@ -83,13 +86,16 @@ class Served:
         chosen = {f"TOOLCRIB_{name}": str(value) for name, value in (settings or {}).items()}
         self.log = log
         with (errors or log).open("ab") as said_wrong:
-            self.process = subprocess.Popen(
-                [*command, "serve", "--store", str(store), "--port", "0", "--json", *options],
-                stdout=subprocess.PIPE,
-                stderr=said_wrong,
-                cwd=log.parent,
-                env={**kept, **FAST, **chosen, "PYTHONPATH": str(ROOT)},
-                text=True,
+            how: Any = {
+                "stderr": said_wrong,
+                "cwd": log.parent,
+                "env": {**kept, **FAST, **chosen, "PYTHONPATH": str(ROOT)},
+            }
+            words = ("serve", "--store", str(store), "--port", "0", "--json", *options)
+            self.process = (
+                subprocess.Popen([*command, *words], stdout=subprocess.PIPE, text=True, **how)
+                if command
+                else ForkedProcess("toolcrib", *words, **how)
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -128,14 +134,14 @@ class Served:
 
     def tell(self, what: signal.Signals) -> None:
         """Send a signal, without waiting."""
-        os.kill(self.pid, what)
+        self.process.send_signal(what)
 
     def _end(self, how: signal.Signals) -> int:
-        if self.process.poll() is None:
-            self.tell(how)
+        self.process.send_signal(how)
         code = self.process.wait(PATIENCE_S)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
         return code
 
 
@@ -150,13 +156,9 @@ class Engine:
 
     def start(self) -> None:
         """Start it over what it has kept."""
-        self._process = subprocess.Popen(
-            [sys.executable, str(ENGINE), str(self._folder), str(self._port)],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            text=True,
+        self._process = ForkedProcess(
+            "tests.faults.qdrant_process", str(self._folder), str(self._port)
         )
-        assert self._process.stdout is not None
         self.url = self._process.stdout.readline().strip()
         assert self.url, "the engine did not start"
         self._port = int(self.url.rpartition(":")[2])
@@ -176,7 +178,7 @@ class Engine:
     def mend(self) -> None:
         """Let it run and behave, whatever became of it."""
         if self._process.poll() is not None:
-            self._close()
+            self._process.close()
             self.start()
         self.thaw()
         self.order()
@@ -184,14 +186,8 @@ class Engine:
     def gone(self) -> None:
         """Wait until it has died by an order of its own."""
         self._process.wait(PATIENCE_S)
-        self._close()
+        self._process.close()
 
     def kill(self) -> None:
         """End it at once, frozen or not."""
-        self._process.kill()
-        self._process.wait(PATIENCE_S)
-        self._close()
-
-    def _close(self) -> None:
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._process.close()

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import threading
 from collections import defaultdict
 from contextlib import suppress
-from pathlib import Path
 
 import httpx2
 
-from tests.faults.processes import ROOT, client_of, make_key, until
+from tests.faults.processes import client_of, make_key, until
+from tests.fork_server import ForkedProcess
 
 ROUNDS = 2
 NAMESPACES = ("default", "other")
 GONE = "removed"
 PATIENT = {"SERVICE__TIMEOUT_S": 120}
 """A document may be converted for half of that: a busy machine refuses none."""
-
-KEY_MAKER = Path(__file__).with_name("key_maker.py")
 
 
 class Books:
@@ -105,8 +101,7 @@ def write_and_kill(service, store, key, books, run, dice):
         for client, namespace in zip(clients, NAMESPACES, strict=True)
         for write in WRITERS
     ]
-    command = [sys.executable, str(KEY_MAKER), str(store)]
-    maker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    maker = ForkedProcess("tests.faults.key_maker", str(store))
     before = books.acknowledged
     for thread in threads:
         thread.start()
@@ -116,8 +111,7 @@ def write_and_kill(service, store, key, books, run, dice):
     service.kill()
     maker.kill()
     keys = [first, *maker.stdout]
-    maker.stdout.close()
-    maker.wait()
+    maker.close()
     for thread in threads:
         thread.join()
     for client in clients:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
+from contextlib import closing
 
 import pytest
 
 from tests.faults.cut_disk import CutDisk
+from tests.fork_server import ForkedProcess
 from tests.store.killed_indexer import tools
 from toolcrib import Crib
 
 COUNT = 300
-INDEXER = Path(__file__).parents[1] / "store" / "killed_indexer.py"
 
 
 @pytest.fixture(autouse=True)
@@ -33,9 +31,10 @@ def disk(tmp_path):
 
 def index(store, number):
     """Index the tools of a round in a process of its own, to its end."""
-    command = [sys.executable, str(INDEXER), str(store), str(number), str(COUNT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert len(done.stdout.splitlines()) == COUNT
+    arguments = (str(store), str(number), str(COUNT))
+    with closing(ForkedProcess("tests.store.killed_indexer", *arguments)) as indexer:
+        assert len(indexer.stdout.readlines()) == COUNT
+        assert indexer.wait() == 0
 
 
 def test_a_cut_right_after_indexing_loses_nothing(disk, settings):

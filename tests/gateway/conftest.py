@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import os
-import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -18,6 +16,7 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
+from tests.fork_server import ForkedProcess
 from toolcrib import Settings, build
 from toolcrib.access.logins import Logins
 from toolcrib.access.quarantine import LockFile, Quarantine
@@ -34,8 +33,6 @@ from toolcrib.store.records_db import RecordsDb
 SERVERS = Path(__file__).parent / "servers"
 QUICK = Intervals(ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1, patience_s=5.0, opening_s=5.0)
 LONG_S = 120.0
-IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-"""Each gateway makes an index of some hundred files, which takes a disk longer than all else."""
 
 OPTIONS = [option.name for option in fields(GatewayOptions)]
 ANNOUNCE = {"name": "announce", "description": "Announce a change.", "does": "announce"}
@@ -218,7 +215,7 @@ def quick_settings(*, learning: bool = False, **chosen: Any) -> Settings:
 @pytest.fixture
 def behind() -> Generator[Behind]:
     """Builds gateways in front of servers."""
-    with TemporaryDirectory(dir=IN_MEMORY) as folder:
+    with TemporaryDirectory() as folder:
         built = Behind(Path(folder))
         with built.opened:
             yield built
@@ -229,7 +226,7 @@ class Web:
     """A server over HTTP, which can be killed, stopped and started again at its port."""
 
     port: int = 0
-    process: subprocess.Popen[str] | None = None
+    process: ForkedProcess | None = None
 
     @property
     def url(self) -> str:
@@ -238,20 +235,13 @@ class Web:
 
     def start(self) -> None:
         """Start it; it listens when this returns."""
-        command = [sys.executable, str(SERVERS / "web.py"), str(self.port)]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        assert self.process.stdout is not None
+        self.process = ForkedProcess("tests.gateway.servers.web", str(self.port))
         self.port = int(self.process.stdout.readline())
 
     def kill(self) -> None:
         """Kill it, as a crash would."""
         assert self.process is not None
-        assert self.process.stdout is not None
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
+        self.process.close()
 
 
 @contextmanager

@@ -8,12 +8,15 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 from typer.testing import CliRunner
 
+from tests.fork_server import ForkedProcess
 from tests.gateway.command import app
 from tests.gateway.conftest import ANNOUNCE, ECHO, Behind, found, names, texts, until
 from toolcrib.gateway import serve
@@ -54,6 +57,15 @@ def started(behind: Behind, *options: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@contextmanager
+def forked(behind: Behind, *options: str, **env: str) -> Generator[ForkedProcess]:
+    """The gateway in front of the servers of `mcp.json`, started by the fork server."""
+    command = ("tests.gateway.command", "gateway", str(behind.folder / "mcp.json"), *options)
+    how = {"cwd": behind.folder, "env": {**ENV, **env}, "stderr": subprocess.PIPE}
+    with closing(ForkedProcess(*command, **how)) as process:
+        yield process
 
 
 async def use(client):

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import signal
-import subprocess
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -23,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.access.issuer import AUDIENCE, issuing
 from tests.gateway.conftest import ECHO, FAX, LONG_S, Behind, texts, until, until_listed, web_server
-from tests.gateway.test_command import COMMAND, ENV, HELLO, WANTED, use
+from tests.gateway.test_command import ENV, HELLO, WANTED, forked, use
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.records.scope import DEFAULT_NAMESPACE
@@ -38,18 +37,8 @@ ACCEPTED = {"Accept": "application/json, text/event-stream"}
 @contextmanager
 def serving(behind: Behind, *options: str) -> Generator[str]:
     """The gateway for the time of the block; gives where it serves."""
-    command = [*COMMAND, str(behind.folder / "mcp.json"), "--store", str(behind.store), "--json"]
-    with subprocess.Popen(
-        [*command, "--transport", "http", "--port", "0", *options],
-        cwd=behind.folder,
-        env=ENV,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        assert process.stdout is not None
+    words = ("--store", str(behind.store), "--json", "--transport", "http", "--port", "0")
+    with forked(behind, *words, *options) as process:
         try:
             for line in process.stderr:
                 if (text := json.loads(line)["text"]).startswith("serving at "):

@@ -162,7 +162,7 @@ async def test_offers_without_an_end_are_cut_and_slow_ones_are_left_out(is_slow)
 
 
 async def test_a_server_that_is_read_from_is_not_idle(behind: Behind):
-    async with running(behind, ECHO, idle_s=0.1, ping_s=0.05) as (upstream, _):
+    async with running(behind, ECHO, idle_s=0.5, ping_s=0.05) as (upstream, _):
         going, ends = asyncio.Event(), asyncio.Event()
 
         async def read(session: ClientSession) -> int:
@@ -175,7 +175,7 @@ async def test_a_server_that_is_read_from_is_not_idle(behind: Behind):
         await going.wait()
         connection = upstream._own["a"]
         assert connection.is_busy
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.8)
         assert not connection.is_over
         ends.set()
         assert await task == 1

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from tests.fork_server import ForkedProcess
 from tests.gateway.conftest import ECHO, Behind
-from tests.gateway.test_command import COMMAND, ENV, HELLO
+from tests.gateway.test_command import HELLO, forked
 
 PROGRESS = {"name": "progress", "does": "progress"}
 NOISE = {"name": "noise", "does": "noise"}
@@ -21,7 +21,7 @@ TOKENS = ["of mine", 0, 7]
 class Wire:
     """A gateway that is written to and read from by hand, in the protocol of 2025."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: ForkedProcess) -> None:
         self._process = process
         self._asked = 100
         self.hello = self._read(HELLO)[0]["result"]
@@ -45,12 +45,10 @@ class Wire:
         return self.call(name, **arguments)[0]["content"][0]["text"]
 
     def _write(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
         self._process.stdin.flush()
 
     def _read(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        assert self._process.stdout is not None
         self._write(request)
         told: list[dict[str, Any]] = []
         for line in self._process.stdout:
@@ -64,19 +62,11 @@ class Wire:
 @contextmanager
 def wired(behind: Behind, servers: dict[str, Any], *options: str, **env: str) -> Generator[Wire]:
     """A gateway in front of these servers."""
-    config = str(behind.config(**servers))
-    with subprocess.Popen(
-        [*COMMAND, config, "--store", str(behind.store), *options],
-        cwd=behind.folder,
-        env={**ENV, **env},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
+    behind.config(**servers)
+    with forked(behind, "--store", str(behind.store), *options, **env) as process:
         yield Wire(process)
-        assert process.stdin is not None
         process.stdin.close()
+        assert process.wait(60) == 0
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,9 @@ ASKED = [
     ("GET", "/v1/decisions", "/v1/decisions", None),
     ("GET", "/v1/quarantine", "/v1/quarantine", None),
     ("GET", "/v1/me", "/v1/me", None),
+    ("GET", "/v1/keys", "/v1/keys", None),
+    ("POST", "/v1/keys", "/v1/keys", {"name": "ann", "expires_days": 1}),
+    ("GET", "/v1/servers", "/v1/servers", None),
     ("GET", "/v1/reports", "/v1/reports", None),
     ("GET", "/v1/outcomes", "/v1/outcomes?limit=5", None),
     ("POST", "/v1/capabilities", "/v1/capabilities", {"text": "draw a chart"}),
@@ -47,7 +50,8 @@ ASKED = [
 
 @pytest.fixture(scope="module")
 def client(service, tools):
-    with service.client(service.namespace()) as client:
+    with service.client(access="admin", namespaces=("*",)) as client:
+        client.headers["Toolcrib-Namespace"] = service.namespace()
         client.post("/v1/tools", json={"tools": tools}).raise_for_status()
         faq = [{"name": "faq.md", "text": "Where is the door? On the left."}]
         client.post(
@@ -72,6 +76,6 @@ def test_every_endpoint_with_an_answer_is_asked():
     told = {(each.method, each.path) for each in ENDPOINTS if each.answer is not None}
     # Learning is off here; its answers are looked at in test_learning.
     asked |= {each for each in told if each[1].startswith("/v1/learning")}
-    # No question and no gateway are set up here; test_turns and test_activity have one.
-    asked |= {("POST", "/v1/classify"), ("GET", "/v1/activity")}
+    # No question and no gateway are set up here; test_turns, test_activity, test_servers have one.
+    asked |= {("POST", "/v1/classify"), ("GET", "/v1/activity"), ("POST", "/v1/servers")}
     assert told - asked == {("GET", "/v1/decisions/{id}")}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -37,26 +35,14 @@ from toolcrib.store.qdrant_edge import (
     guard,
 )
 
-MEMORY = Path("/dev/shm")
-
-
-def _is_roomy(folder: Path) -> bool:
-    # Containers often have 64 MB there: too little for a store, which then refuses to write.
-    return folder.is_dir() and shutil.disk_usage(folder).free > 2**30
-
 
 class TestEdgeStore(StoreContract):
     """`EdgeStore` in a folder of its own."""
 
     @pytest.fixture
-    def store(self) -> Iterator[Store]:
-        # Making a folder syncs it many times: in memory 0.1 s, on a slow disk 4 s, a hundred times.
-        folder = Path(tempfile.mkdtemp(dir=MEMORY if _is_roomy(MEMORY) else None))
-        try:
-            with closing(EdgeStore.open(folder / "crib", LAYOUT)) as store:
-                yield store
-        finally:
-            shutil.rmtree(folder)
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        with closing(EdgeStore.open(tmp_path / "crib", LAYOUT)) as store:
+            yield store
 
 
 def test_opening_again_finds_everything(tmp_path: Path) -> None:

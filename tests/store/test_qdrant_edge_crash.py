@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import rounds
+from tests.fork_server import ForkedProcess
 from tests.store.killed_indexer import tools
 from toolcrib import Crib
 from toolcrib.encoders.base import SparseVector
@@ -26,9 +27,7 @@ CHILD = Path(__file__).with_name("killed_indexer.py")
 
 def run_and_kill(folder: Path, number: int, acknowledgements: int) -> set[str]:
     """Start an indexer, kill it after so many acknowledged tools; what it acknowledged."""
-    command = [sys.executable, str(CHILD), str(folder), str(number), str(COUNT)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
+    child = ForkedProcess("tests.store.killed_indexer", str(folder), str(number), str(COUNT))
     done: set[str] = set()
     for line in child.stdout:
         done.add(line.rstrip("\n"))
@@ -37,8 +36,8 @@ def run_and_kill(folder: Path, number: int, acknowledgements: int) -> set[str]:
             break
     # What it wrote before it died was acknowledged as well; a last line may be cut.
     done |= {line[:-1] for line in child.stdout if line.endswith("\n")}
-    child.stdout.close()
     child.wait()
+    child.close()
     return done
 
 

@@ -5,6 +5,7 @@ Each tool is asked for by code words that its text does not hold, as in a compan
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ def base(folder: Path, shape: Shape = SHAPE) -> str:
 
     torch.set_num_threads(1)  # on a busy machine, threads that wait for each other cost minutes
     write_for_training(weights(shape), folder)
+    gc.freeze()  # three times a training, its library looks through all that was imported
     return str(folder)
 
 

@@ -244,9 +244,9 @@ async def _http(gateway: Gateway, host: str, port: int, report: Reporter) -> Non
         )
     )
     name = f"[{host}]" if ":" in host else host
-    report("info", f"serving at http://{name}:{listener.getsockname()[1]}{MCP_PATH}")
     _on_signal(signal.SIGTERM, server.end)
     _on_signal(signal.SIGINT, server.end)
+    report("info", f"serving at http://{name}:{listener.getsockname()[1]}{MCP_PATH}")
     await server.serve(sockets=[listener])
 
 

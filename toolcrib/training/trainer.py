@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,8 @@ def _fit(  # noqa: PLR0913 -- by name, what the library's trainer takes
     """
     transformers = import_train("transformers")
     checked = evaluator is not None
+    # The card of a checkpoint, which nobody reads, takes half a second.
+    model.save_pretrained = partial(model.save_pretrained, create_model_card=False)
 
     class Report(transformers.TrainerCallback):
         """Tells how far training is."""
