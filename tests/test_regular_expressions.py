@@ -22,6 +22,7 @@ from typing import TypeAlias
 import pytest
 
 import toolcrib
+from tests.conftest import rounds
 
 FEW, MANY = 1_500, 6_000
 """Characters: for the many what is linear takes four times as long, what is not sixteen times."""
@@ -207,7 +208,7 @@ def hostile(pattern: Pattern) -> set[tuple[str, str, str]]:
         source, flags = source.decode("latin-1"), flags | re.ASCII
     tree = parser.parse(source, flags)
     found = {("", each, "") for each in (" ", "a", "A", "1", "a ", "\n", "a.", "<", "aA", "-")}
-    for choice in range(3):
+    for choice in range(rounds(1, 3)):
         pumps = list(repeats(tree, "", choice, flags))
         found.add(("", sample(tree, choice, flags), ""))
         for before, pump in pumps:
@@ -235,6 +236,7 @@ def is_linear(pattern: Pattern, text: tuple[str, str, str]) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.fuzz
 @pytest.mark.timeout(900)
 def test_every_pattern_is_linear():
     assert {
