@@ -61,8 +61,8 @@ RECORDS = "ledger"
 # -- the parts of a crib ---------------------------------------------------------------------
 
 
-class Use(TypedDict, total=False):
-    """Use of a crib by a command.
+class PartsOptions(TypedDict, total=False):
+    """Options of `open_parts` for commands.
 
     `ends_with_process`: the process opens no store after it. `tools_only`: the passages stay
     closed, as if there were none.
@@ -82,7 +82,7 @@ def open_parts(
     models: Models = NO_MODELS,
     rebuild: bool = False,
     progress: Listener | None = None,
-    **use: Unpack[Use],
+    **options: Unpack[PartsOptions],
 ) -> Parts:
     """Open or make the index and the knowledge base of a location.
 
@@ -90,11 +90,11 @@ def open_parts(
         StoreError: as `Crib.open`.
     """
     dense = dense or make_dense(settings)
-    how: StoreOptions = {"ends_with_process": use.get("ends_with_process", False)}
+    how: StoreOptions = {"ends_with_process": options.get("ends_with_process", False)}
     store = open_store(location, layout(dense.dimensions), settings, **how)
     passages = LazyStore(
         lambda: open_passages(location, passage_layout(dense.dimensions), settings, **how),
-        lambda: not use.get("tools_only") and has_passages(location, settings),
+        lambda: not options.get("tools_only") and has_passages(location, settings),
     )
     try:
         second = load_reranker(reranker or make_reranker(settings, models), settings.rerank)

@@ -205,7 +205,7 @@ class EdgeStore(Store):
         self._generation, self._layout, self._shard = generation, layout, shard
         self._search = EdgeSearch(layout)
         self._copy = copy
-        self._unchanged = closed
+        self._checksums_until_change = closed
         if copy is None and missing_indexes(shard):
             # On a full disk the shard is read without indexes.
             with suppress(StoreWriteError), guard(self._path):
@@ -311,7 +311,7 @@ class EdgeStore(Store):
             raise StoreWriteError(
                 f"{self._path} was opened when its disk was full, to be read alone; open it again"
             )
-        self._unchanged = None
+        self._checksums_until_change = None
         return shard
 
     def _sync(self) -> None:
@@ -516,11 +516,11 @@ class EdgeStore(Store):
             try:
                 with guard(self._path):
                     points = shard.info().points_count
-                    if self._ends_with_process and self._unchanged is not None:
+                    if self._ends_with_process and self._checksums_until_change is not None:
                         # Flushing and closing would only write the same files anew.
                         keep_for_good(shard)
                     else:
-                        self._unchanged = None
+                        self._checksums_until_change = None
                         shard.flush()
                         shard.close()
                     # The engine writes once more when it is dropped.
@@ -537,8 +537,7 @@ class EdgeStore(Store):
             self._copy.cleanup()
             return
         found = Checksums.of(self._generation, points, self._written)
-        is_same = self._unchanged is not None and self._unchanged.files == found.files
-        if self._survives_power_cut and not is_same:
+        if self._survives_power_cut and found != self._checksums_until_change:
             # The engine has synced its files, but not the removal of others.
             sync_tree(self._generation, names_only=True)
         # Without room, the next process opens the store without checksums.
