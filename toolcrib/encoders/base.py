@@ -83,6 +83,15 @@ class LanguageBound(DenseEncoder, Protocol):
 
 
 @runtime_checkable
+class Translating(DenseEncoder, Protocol):
+    """A dense encoder that knows English words for the words of other languages."""
+
+    def translate(self, text: str) -> str:
+        """English words for a text in another language; none for an English text."""
+        ...
+
+
+@runtime_checkable
 class SpaceSharing(DenseEncoder, Protocol):
     """A dense encoder that may have been taught to give another encoder's vectors."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Collection
 from functools import cache, lru_cache
 from typing import Any
 
@@ -187,6 +188,12 @@ def language_of(text: str) -> str | None:
         return None
     language, probability = identifier.classify(prose)
     return language if probability >= MIN_LANGUAGE_PROBABILITY else None
+
+
+def likeliest_language(text: str, among: Collection[str]) -> str:
+    """The likeliest of these languages, which are of `LANGUAGES`; needs the extra `context`."""
+    ranked = _identifier().rank(text[:MAX_LANGUAGE_CHARS])
+    return next(language for language, _ in ranked if language in among)
 
 
 @cache

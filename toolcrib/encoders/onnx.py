@@ -24,12 +24,14 @@ from toolcrib.encoders.base import (
     LanguageBound,
     Reranker,
     SpaceSharing,
+    Translating,
     finite_scores,
     readable,
     readable_all,
     unit_rows,
 )
 from toolcrib.encoders.language import is_english, is_likely_english
+from toolcrib.encoders.lexicon import Lexicon
 from toolcrib.encoders.registry import DIGEST_DIGITS, LoadOnce, open_session
 from toolcrib.encoders.wordpiece import WordPiece, is_wordpiece
 from toolcrib.errors import EncoderError, SettingsError
@@ -172,19 +174,25 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound, SpaceSharing):
         return unit_rows(vectors, 1, self.dimensions, self.name)[0]
 
 
-class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing):
+TRANSLATION_SHARE = 0.3
+"""Share of the English words' vector in a text's; chosen on development queries."""
+
+
+class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translating):
     """The encoder of the package `toolcrib-multilingual`, for texts in twelve languages.
 
     Its model, `other`, was taught to give the vectors of the encoder that ships, which encodes the
-    English texts here: English queries and tools are as they are without the package.
+    English texts here: English queries and tools are as they are without the package. Beside its
+    vector of a text stands the English encoder's vector of the words that a lexicon has for it.
 
     Raises:
-        EncoderError: it was taught another encoder's vectors, or `card.json` cannot be read.
+        EncoderError: it was taught another encoder's vectors, or a file cannot be read.
     """
 
     def __init__(self, folder: Path, threads: int = 0) -> None:
         self._english = BundledEncoder(threads=threads)
         self.other = BundledEncoder(folder, threads)
+        self._lexicon = Lexicon(folder / "lexicon.json")
         if self.other.space != self._english.name:
             raise EncoderError(
                 f"{folder} was taught the vectors of {self.other.space}, and those of this version "
@@ -212,8 +220,8 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing):
 
     @property
     def name(self) -> str:
-        """Identities of both models."""
-        return f"{self._english.name}+{self.other.name}"
+        """Identities of both models and of the lexicon."""
+        return f"{self._english.name}+{self.other.name}+{self._lexicon.identity}"
 
     @property
     def dimensions(self) -> int:
@@ -226,11 +234,15 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing):
     def reads(self, text: str) -> bool:
         return self._encoder_of(text).reads(text)
 
+    def translate(self, text: str) -> str:
+        encoder = self._encoder_of(text)
+        return "" if encoder is self._english else self._lexicon.english(readable(text))
+
     def encode_query(self, text: str) -> FloatArray:
-        return self._encoder_of(text).encode_query(text)
+        return self._with_translation(self._encoder_of(text).encode_query(text), text)
 
     def encode_clauses(self, text: str) -> FloatArray:
-        return self._encoder_of(text).encode_clauses(text)
+        return self._with_translation(self._encoder_of(text).encode_clauses(text), text)
 
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
         chosen = [self._encoder_of(text) for text in readable_all(texts)]
@@ -238,7 +250,19 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing):
         for encoder in (self._english, self.other):
             rows = [row for row, each in enumerate(chosen) if each is encoder]
             vectors[rows] = encoder.encode_documents([texts[row] for row in rows])
+        for row, encoder in enumerate(chosen):
+            if encoder is self.other:
+                vectors[row] = self._with_translation(vectors[row], texts[row])
         return vectors
+
+    def _with_translation(self, vectors: FloatArray, text: str) -> FloatArray:
+        """Vectors of a text and its clauses, led towards that of its English words."""
+        english = self.translate(text)
+        if not english:
+            return vectors
+        translated = TRANSLATION_SHARE * self._english.encode_query(english)
+        mixed = (1 - TRANSLATION_SHARE) * vectors + translated
+        return mixed / np.linalg.norm(mixed, axis=-1, keepdims=True)
 
     def _encoder_of(self, text: str) -> BundledEncoder:
         """The text alone decides, so that it has the same vector wherever it stands."""

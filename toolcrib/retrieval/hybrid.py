@@ -11,7 +11,13 @@ from typing import Literal
 import numpy as np
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray, LanguageBound
+from toolcrib.encoders.base import (
+    ClauseEncoder,
+    DenseEncoder,
+    FloatArray,
+    LanguageBound,
+    Translating,
+)
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import ToolcribError
 from toolcrib.numerics import Floats
@@ -143,6 +149,7 @@ class HybridRetriever:
         # A check of a protocol takes as long as a leg: once for all queries.
         self._clause_encoder = dense if isinstance(dense, ClauseEncoder) else None
         self._language = dense if isinstance(dense, LanguageBound) else None
+        self._translator = dense if isinstance(dense, Translating) else None
         self._lexical = lexical
         self._weights = weights
         self._clock = clock or SystemClock()
@@ -305,7 +312,8 @@ class HybridRetriever:
         return replace(encoded, dense=vectors[0], clauses=vectors[1:], degraded=degraded)
 
     def _by_words(self, text: str) -> EncodedQuery:
-        return EncodedQuery(text, None, self._lexical.encode_query(text))
+        translation = self._translator.translate(text) if self._translator else ""
+        return EncodedQuery(text, None, self._lexical.encode_query(f"{text} {translation}"))
 
     def _vectors(self, text: str, *, clauses: bool) -> FloatArray:
         """Vectors of the query and of its clauses: float32 [1 + n, d]."""
