@@ -425,10 +425,11 @@ def language_model(
             raise SettingsError("llm.base_url is set, and llm.model is not: which model is it?")
         return None
     from toolcrib.language_models import LanguageModel
-    from toolcrib.language_models.providers import make_chat_model
+    from toolcrib.language_models.anthropic import AnthropicChatModel
+    from toolcrib.language_models.openai import OpenAIChatModel
 
-    chat = make_chat_model(
-        llm.protocol,
+    providers = {"openai": OpenAIChatModel, "anthropic": AnthropicChatModel}
+    chat_model = providers[llm.protocol](
         model,
         base_url=llm.base_url,
         api_key=llm.key(),
@@ -436,7 +437,7 @@ def language_model(
         max_tokens=max_tokens,
     )
     return LanguageModel(
-        chat,
+        chat_model,
         timeouts_s={use: own.timeout_s} if own and own.timeout_s else {},
         parallel=llm.parallel,
         attempts=llm.attempts,

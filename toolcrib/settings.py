@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -136,18 +135,6 @@ class ModelUseSettings(_Section):
     timeout_s: float | None = Field(default=None, gt=0)
 
 
-def _check_provider(protocol: str) -> str:
-    from toolcrib.language_models.providers import check_provider
-
-    return check_provider(protocol)
-
-
-def _list_providers(schema: dict[str, Any]) -> None:
-    from toolcrib.language_models.providers import PROVIDERS
-
-    schema["enum"] = [*PROVIDERS]
-
-
 class LanguageModelSettings(_Section):
     """Which language model is asked where one helps; none without a `model`.
 
@@ -158,9 +145,7 @@ class LanguageModelSettings(_Section):
     `prices`: by model, for the accounting. `log_text`: prompts and answers may be logged.
     """
 
-    protocol: Annotated[
-        str, AfterValidator(_check_provider), Field(json_schema_extra=_list_providers)
-    ] = "openai"
+    protocol: Literal["openai", "anthropic"] = "openai"
     base_url: str | None = Field(default=None, pattern=r"^https?://")
     model: str | None = None
     api_key: SecretStr | None = None

@@ -553,5 +553,5 @@ def test_a_prompt_waits_for_a_free_request_without_losing_its_time():
 
 
 def test_an_unknown_protocol_is_refused_and_the_known_ones_are_named():
-    with pytest.raises(ValueError, match=r"llm\.protocol[\s\S]*did you mean 'openai'"):
+    with pytest.raises(ValueError, match=r"llm\.protocol[\s\S]*'openai' or 'anthropic'"):
         Settings.model_validate({"llm": {"protocol": "opnai"}})
