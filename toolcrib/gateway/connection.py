@@ -30,7 +30,6 @@ from mcp.types import (
     ElicitCompleteNotification,
     ElicitRequest,
     ErrorData,
-    Implementation,
     InputRequest,
     InputRequiredResult,
     InputResponse,
@@ -42,7 +41,6 @@ from mcp.types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolcrib import __version__
 from toolcrib.errors import DeadlineError, ServiceUnavailableError
 from toolcrib.gateway.downstream import ClientRequest, InputAnswer
 from toolcrib.indexers.readers.base import is_object
@@ -53,6 +51,7 @@ from toolcrib.indexers.readers.mcp_session import (
     Tap,
     explain,
     explain_timeout,
+    implementation,
     is_closed,
     list_pages,
     open_session,
@@ -354,12 +353,12 @@ class UpstreamConnection:
             "elicitation_callback": callback(ElicitRequest),
             "list_roots_callback": callback(ListRootsRequest),
             "message_handler": self._receive,
+            "client_info": implementation(),
         }
-        us = Implementation(name="toolcrib", version=__version__)
         # A first try over another transport may have ended its stream.
         self._stop.clear()
         watched = _Incoming(incoming, self._state, self._stop)
-        return _RelayingSession(watched, outgoing, **callbacks, client_info=us, log_level="debug")
+        return _RelayingSession(watched, outgoing, **callbacks, log_level="debug")
 
     async def _until_stopped(self, session: ClientSession) -> None:
         async with anyio.create_task_group() as beside:

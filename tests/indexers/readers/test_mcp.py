@@ -33,13 +33,13 @@ from tests.indexers.readers.mcp_servers.launch import (
 from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.indexers.readers.base import Reader, Source
 from toolcrib.indexers.readers.mcp import (
+    McpLimits,
     McpListReader,
     McpLiveReader,
     McpServersReader,
     list_tools,
     tool_specs,
 )
-from toolcrib.indexers.readers.mcp_config import McpLimits
 from toolcrib.records import Refusal, ToolSpec
 
 SCHEMA = {"type": "object", "properties": {"zone": {"type": "string"}}}

@@ -58,31 +58,6 @@ class HttpTarget:
 Target: TypeAlias = StdioTarget | HttpTarget
 
 
-@dataclass(frozen=True, slots=True)
-class McpLimits:
-    """Limits on reading live servers.
-
-    `timeout_s` is for one server, from its start to its last page; `max_pages` ends a list
-    that never ends by itself; `at_once` servers are asked at the same time.
-    """
-
-    timeout_s: float = 30.0
-    max_pages: int = 10_000
-    at_once: int = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """Tools of one server as they came, its own name, and why the list stopped early.
-
-    `failure` is empty when the list is complete; `tools` holds what came before it otherwise.
-    """
-
-    server: str
-    tools: tuple[Any, ...]
-    failure: str = ""
-
-
 # -- tools that are switched on --------------------------------------------------------------------
 
 INCLUDE_NAMES = ("includeTools", "allowedTools", "enabledTools", "availableTools", "tools")

@@ -51,7 +51,7 @@ class SessionState:
 
     `auth` authorises requests over HTTP, `asked` is the request in flight, `unreadable` what came
     over the wire that is not JSON-RPC, `status` and `content_type` are those of the last HTTP
-    answer (0 when there was none).
+    answer (0 when there was none). `failure` says why `tools` lacks some; empty for a whole list.
     """
 
     target: Target
@@ -63,11 +63,11 @@ class SessionState:
     unreadable: list[Exception] = field(default_factory=list[Exception])
     status: int = 0
     content_type: str = ""
+    failure: str = ""
 
 
 def _no_login(_target: Target) -> httpx2.Auth | None:
     """No authorisation."""
-    return None
 
 
 class Authorisation:
