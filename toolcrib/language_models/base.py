@@ -172,11 +172,7 @@ class SdkChatModel(ABC):
     async def complete(
         self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
     ) -> ChatReply:
-        """Send one request.
-
-        Raises:
-            ChatFailure: there is no reply.
-        """
+        """Send one request."""
         try:
             response = await self._create(**self._body(messages, answer, mode))
         except Exception as error:  # noqa: BLE001 -- whatever the SDK raises is a failure

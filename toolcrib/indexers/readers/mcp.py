@@ -84,9 +84,6 @@ class McpListReader:
         """Yield every tool, and a refusal for each wrong one and for a list that goes on.
 
         The server is `server` or else the file's stem.
-
-        Raises:
-            SourceError: it cannot be read (on), is a saved error, or holds no list of tools.
         """
         name = source.stem if server is None else server
 
@@ -230,12 +227,7 @@ class McpLiveReader(_LiveReader):
         return source.path is None and name.startswith((STDIO_PREFIX, "http://", "https://"))
 
     def read(self, source: Source, server: str | None) -> Reading:
-        """Yield every tool; a refusal at the end if the server failed after the first page.
-
-        Raises:
-            MissingExtraError: the extra `mcp` is not installed.
-            SourceError: the server failed before it gave any tool, or the name has no command.
-        """
+        """Yield every tool; a refusal at the end if the server failed after the first page."""
         target = self._target(source)
         require_sdk()
         listing = run_to_end(lambda: list_tools(target, self._limits, type(self).follow))
@@ -348,10 +340,6 @@ class McpServersReader(_LiveReader):
 
         Servers that are switched off (`disabled: true`, `enabled: false`) are left out, and so are
         tools that their entry switches off.
-
-        Raises:
-            MissingExtraError: the extra `mcp` is not installed.
-            SourceError: the file cannot be parsed or names no servers.
         """
         servers = servers_of(source)
         if not servers:
