@@ -356,7 +356,7 @@ class ToolIndex:
     def faults(self) -> Iterator[Discrepancy]:
         """Stored tools that differ from a new encoding of their specifications; encodes all."""
         from toolcrib.indexers.integrity import find_faults
-        from toolcrib.indexers.name_prefixes import NamePrefixes, scope_group
+        from toolcrib.indexers.sync import NamePrefixes, scope_group
 
         prefixes = NamePrefixes.from_meta(self.store.read_meta())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import logging
 import threading
 from contextlib import suppress
@@ -310,21 +309,6 @@ def test_who_is_late_after_failures_is_late_and_says_what_failed():
     model.retries = Retries(2, first_s=60, longest_s=60, spread_s=0)
     with pytest.raises(LanguageModelLateError, match="status 500"):
         ask(model, timeout_s=0.2)
-
-
-@pytest.mark.parametrize("completion", [{"choices": []}, {"choices": None}])
-def test_an_empty_reply_is_asked_for_again(completion, monkeypatch):
-    empty = json.dumps(completion).encode()
-    with ChatServer(ANSWER) as server:
-        handler = server._server.RequestHandlerClass
-        say = handler._say
-
-        def first_empty(self, planned):
-            say(self, planned) if planned.request.number else self._send(200, empty)
-
-        monkeypatch.setattr(handler, "_say", first_empty)
-        assert ask(model_of(server)).label == "billing"
-    assert len(server.requests) == 2
 
 
 def test_prompts_are_logged_for_who_wants_them(caplog):

@@ -51,11 +51,7 @@ class Writer:
         self._terms = terms
 
     def apply(self, drafts: Sequence[Draft], removed: Iterable[str], progress: Listener) -> None:
-        """Write drafts, then delete what is `removed`, by id.
-
-        Raises:
-            StoreError: the store refused; what was reported before is durable.
-        """
+        """Write drafts, then delete what is `removed`, by id."""
         self._write(drafts, progress)
         progress(IndexProgress(len(drafts), len(drafts), stage="optimise", share=1.0))
         self._store.delete([point_id(item_id) for item_id in removed])

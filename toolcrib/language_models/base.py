@@ -135,7 +135,8 @@ class ChatModel(Protocol):
 class SdkChatModel(ABC):
     """Chat model by a provider's SDK; a subclass writes the request and reads the response.
 
-    `provider` is the name of the protocol as OpenTelemetry has it.
+    `provider` is the name of the protocol as OpenTelemetry has it. Without the extra `llm`, a
+    subclass raises `MissingExtraError`.
     """
 
     modes: Sequence[Mode] = ("tool", "schema", "text")

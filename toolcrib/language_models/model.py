@@ -28,7 +28,7 @@ from toolcrib.errors import (
 )
 from toolcrib.language_models.base import AnswerSchema, ChatFailure, ChatModel, ChatReply, Mode
 from toolcrib.records import Message
-from toolcrib.records.codec import in_words
+from toolcrib.records.codec import in_words, list_of, object_of
 from toolcrib.records.turns import ModelUsage, ModelUse, Price, totals
 from toolcrib.retries import Retries
 
@@ -502,13 +502,10 @@ def _without_thoughts(text: str) -> str:
 
 def _names_of(schema: Any) -> Iterator[str]:
     """Names of all fields in a JSON schema."""
-    if isinstance(schema, dict):
-        inner = cast("dict[str, Any]", schema)
-        yield from inner.get("properties", {})
-        schema = list(inner.values())
-    if isinstance(schema, list):
-        for each in cast("list[Any]", schema):
-            yield from _names_of(each)
+    fields = object_of(schema)
+    yield from fields.get("properties", {})
+    for each in (*fields.values(), *list_of(schema)):
+        yield from _names_of(each)
 
 
 def _values(text: str) -> Iterator[Any]:

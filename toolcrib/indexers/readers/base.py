@@ -442,11 +442,7 @@ def dialects_in(source: Source) -> set[Dialect]:
 
 
 def entries(source: Source) -> Iterator[_Located | Refusal]:
-    """Yield every tool object of JSON Lines, a list, an object with a list, or a single one.
-
-    Raises:
-        SourceError: the source cannot be read, or is no list and no object.
-    """
+    """Yield every tool object of JSON Lines, a list, an object with a list, or a single one."""
     if source.is_lines:
         yield from _line_entries(source)
         return

@@ -81,12 +81,7 @@ Follow: TypeAlias = Callable[[SessionState, TextIO, int], Awaitable[None]]
 
 
 async def follow(state: SessionState, stderr: TextIO, max_pages: int) -> None:
-    """Connect and collect every page into `state`; the server's stderr goes to `stderr`.
-
-    Raises:
-        EndlessListError: a cursor came back, or there are more than `max_pages`.
-        Exception: whatever the transport, the SDK or the server's answer fails with.
-    """
+    """Connect and collect every page into `state`; the server's stderr goes to `stderr`."""
     from mcp import ClientSession
 
     def start(incoming: Any, outgoing: Any) -> ClientSession:
@@ -105,9 +100,6 @@ async def open_session(
     """Session with the server that `state` is with, made of two streams by `start`, initialized.
 
     A URL of no type that refuses a POST is tried as a server of server-sent events.
-
-    Raises:
-        Exception: whatever the transport, the SDK or the server's answer fails with.
     """
 
     async def enter() -> SessionT:
@@ -171,11 +163,7 @@ def is_closed(error: MCPError) -> bool:
 
 
 async def list_pages(session: ClientSession, state: SessionState, max_pages: int) -> None:
-    """Ask for every page of tools; a `Tap` on the session's stream puts them into `state`.
-
-    Raises:
-        EndlessListError: as `follow_cursors`.
-    """
+    """Ask for every page of tools; a `Tap` on the session's stream puts them into `state`."""
     await follow_cursors(
         "tools/list", lambda page: session.list_tools(params=page), state, max_pages
     )
