@@ -581,16 +581,12 @@ def _make_collections(
     made: list[dict[str, Any]] = []
     tenants = build.part_of(location, settings, build.TENANTS)
     for (place, placed), shared in (((location, settings), False), (tenants, True)):
-        for was_there, stored in (
-            (
-                build.has_tools(place, placed),
-                build.open_store(place, layout(width), placed, shared=shared),
-            ),
-            (
-                build.has_passages(place, placed),
-                build.open_passages(place, passage_layout(width), placed, shared=shared),
-            ),
+        for exists, open_part, shape in (
+            (build.has_tools, build.open_store, layout(width)),
+            (build.has_passages, build.open_passages, passage_layout(width)),
         ):
+            was_there = exists(place, placed)
+            stored = open_part(place, shape, placed, shared=shared)
             with closing(cast("ServerStore", stored)) as opened:
                 plan = asdict(opened.plan())
                 asked = given if shared else {**given, "tenant_shards": None}
