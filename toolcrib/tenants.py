@@ -278,16 +278,17 @@ class _SharedStores:
     def __init__(self, location: str, settings: Settings, dense: DenseEncoder) -> None:
         self._settings = settings
         self._dense = dense
-        place, placed = build.part_of(location, settings, build.TENANTS)
+        place = build.part_of(location, settings, build.TENANTS)
+        library = build.part_of(*place, build.LIBRARY)
         self._tool_layout = layout(dense.dimensions)
         self._passage_layout = passage_layout(dense.dimensions)
         self._tools = LazyStore(
-            lambda: build.open_store(place, self._tool_layout, placed, shared=True),
-            lambda: build.has_tools(place, placed),
+            lambda: build.open_store(*place, self._tool_layout, shared=True),
+            lambda: build.has_store(*place),
         )
         self._passages = LazyStore(
-            lambda: build.open_passages(place, self._passage_layout, placed, shared=True),
-            lambda: build.has_passages(place, placed),
+            lambda: build.open_store(*library, self._passage_layout, shared=True),
+            lambda: build.has_store(*library),
         )
 
     def crib(

@@ -33,7 +33,7 @@ from toolcrib.build import MEMORY, is_url
 from toolcrib.errors import SettingsError, StoreError, StoreUnavailableError
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
-from toolcrib.settings import GatewaySettings
+from toolcrib.settings import GatewaySettings, secret_text
 from toolcrib.store.folder import LOGINS_FOLDER, write_atomically
 
 CLIENT_NAME = "toolcrib"
@@ -151,7 +151,7 @@ class Logins:
         if settings.logins == "keyring":
             return cls(SecretKeyring(), command)
         folder = f".{CLIENT_NAME}-gateway" if is_url(location) or location == MEMORY else location
-        secret = settings.logins_secret.get_secret_value() if settings.logins_secret else ""
+        secret = secret_text(settings.logins_secret) or ""
         return cls(SecretFiles(Path(folder) / LOGINS_FOLDER, secret), command)
 
     async def get(self, url: str) -> ServerLogin | None:

@@ -580,17 +580,11 @@ def _make_collections(
     width = build.make_dense(settings).dimensions
     made: list[dict[str, Any]] = []
     tenants = build.part_of(location, settings, build.TENANTS)
-    for (place, placed), shared in (((location, settings), False), (tenants, True)):
-        for was_there, stored in (
-            (
-                build.has_tools(place, placed),
-                build.open_store(place, layout(width), placed, shared=shared),
-            ),
-            (
-                build.has_passages(place, placed),
-                build.open_passages(place, passage_layout(width), placed, shared=shared),
-            ),
-        ):
+    for place, shared in (((location, settings), False), (tenants, True)):
+        library = build.part_of(*place, build.LIBRARY)
+        for part, form in ((place, layout(width)), (library, passage_layout(width))):
+            was_there = build.has_store(*part)
+            stored = build.open_store(*part, form, shared=shared)
             with closing(cast("ServerStore", stored)) as opened:
                 plan = asdict(opened.plan())
                 asked = given if shared else {**given, "tenant_shards": None}

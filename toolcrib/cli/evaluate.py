@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from rich.markup import escape
 
-from toolcrib.cli.opening import open_crib, service_of, writing_crib
+from toolcrib.cli.opening import open_crib, service_of
 from toolcrib.cli.options import (
     GroupWithRun,
     Json,
@@ -482,21 +482,18 @@ def _systems(
     defaults = DEFAULT_SYSTEMS[:1] if enrichments else DEFAULT_SYSTEMS
     chosen = list(dict.fromkeys(n for name in names or defaults for n in groups.get(name, [name])))
     factories = {name: baseline(name) for name in chosen if name not in OURS}
-    crib = open_crib(context, store) if indexed else None
-    own = OwnSystems(settings, crib)
     dense = build.make_dense(settings)
-    made: dict[str, Any] = {}
-    for name in chosen:
-        shown, factory = factories.get(name, ("", None))
-        made[shown or name] = partial(factory, dense) if factory else partial(own.make, name)
-        for file in enrichments if factory is None else ():
-            made[f"{name}+{file}"] = partial(own.make, name, file)
-    try:
+    with (
+        open_crib(context, store) if indexed else nullcontext() as crib,
+        closing(OwnSystems(settings, crib)) as own,
+    ):
+        made: dict[str, Any] = {}
+        for name in chosen:
+            shown, factory = factories.get(name, ("", None))
+            made[shown or name] = partial(factory, dense) if factory else partial(own.make, name)
+            for file in enrichments if factory is None else ():
+                made[f"{name}+{file}"] = partial(own.make, name, file)
         yield made
-    finally:
-        own.close()
-        if crib is not None:
-            crib.close()
 
 
 def _ranks(text: str) -> tuple[int, ...]:
@@ -537,7 +534,8 @@ def calibrate(
     from toolcrib.evaluation.loaders import with_tools
 
     _require_one((queries is not None, from_feedback, reset, labels), log)
-    with writing_crib(context, store, ranks=queries is not None or from_feedback) as crib:
+    ranks = queries is not None or from_feedback
+    with open_crib(context, store, writes=True, ranks=ranks) as crib:
         if labels:
             crib.learn_labels()
             _say({"labels": "fitted", "saved": True}, json=json)
