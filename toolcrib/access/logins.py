@@ -155,11 +155,7 @@ class Logins:
         return cls(SecretFiles(Path(folder) / LOGINS_FOLDER, secret), command)
 
     async def get(self, url: str) -> ServerLogin | None:
-        """The login at a server; None without one.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
+        """The login at a server; None without one."""
         text = await asyncio.to_thread(self._texts.get, url)
         try:
             return ServerLogin.model_validate_json(text) if text else None
@@ -167,11 +163,7 @@ class Logins:
             raise StoreUnavailableError(f"the login at {url} is damaged: log in again") from None
 
     async def put(self, url: str, login: ServerLogin) -> None:
-        """Keep a login.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Keep a login."""
         await asyncio.to_thread(self._texts.put, url, login.model_dump_json(exclude_none=True))
 
     def delete(self, url: str) -> bool:
