@@ -76,9 +76,6 @@ def open_parts(  # noqa: PLR0913 -- all by name
 
     `ends_with_process`: the process opens no store after it. `tools_only`: the passages stay
     closed, as if there were none.
-
-    Raises:
-        StoreError: as `Crib.open`.
     """
     dense = dense or make_dense(settings)
     width, library = dense.dimensions, part_of(location, settings, LIBRARY)
@@ -179,11 +176,7 @@ def make_agents(settings: Settings, models: Models = NO_MODELS) -> AgentRouter:
 def make_learner(
     tools: ToolIndex, open_db: Callable[[], RecordsDb], namespace: str, *, owns: bool = True
 ) -> UsageLearner:
-    """Learner of an index; examples already learned re-order answers from now on.
-
-    Raises:
-        StoreError: the records cannot be read.
-    """
+    """Learner of an index; examples already learned re-order answers from now on."""
     from toolcrib.learning.learner import UsageLearner
     from toolcrib.learning.observations import ObservationTable
     from toolcrib.learning.runs import RunTable
@@ -215,11 +208,7 @@ def is_url(location: str) -> bool:
 
 
 def has_store(location: str, settings: Settings) -> bool:
-    """Check for stored tools or passages at a location.
-
-    Raises:
-        StoreError: the server does not answer.
-    """
+    """Check for stored tools or passages at a location."""
     if not is_url(location):
         return location != MEMORY and holds_store(Path(location))
     from toolcrib.store.qdrant_client import has_collection
@@ -248,9 +237,6 @@ def open_records_db(location: str, settings: Settings) -> RecordsDb:
     """The records that are kept beside the points of a location.
 
     A folder need not be free for that: another process may hold its points.
-
-    Raises:
-        StoreError: it cannot be opened.
     """
     if is_url(location):
         from toolcrib.store.records_db.qdrant import QdrantRecordsDb
@@ -321,22 +307,12 @@ def open_store(
 
 
 def make_dense(settings: Settings) -> DenseEncoder:
-    """The dense encoder that the settings name.
-
-    Raises:
-        SettingsError: there is no such kind.
-        MissingExtraError: its extra is not installed.
-    """
+    """The dense encoder that the settings name."""
     return open_encoder(settings.encoder.dense, settings.encoder.threads)
 
 
 def make_reranker(settings: Settings, models: Models = NO_MODELS) -> ToolRerankers | None:
-    """The reranker that the settings name, if they name one; `llm` is the language model.
-
-    Raises:
-        SettingsError: there is no such kind.
-        MissingExtraError: its extra is not installed.
-    """
+    """The reranker that the settings name, if they name one; `llm` is the language model."""
     if settings.encoder.reranker is None:
         return None
     if settings.encoder.reranker == "llm":
@@ -346,11 +322,7 @@ def make_reranker(settings: Settings, models: Models = NO_MODELS) -> ToolReranke
 
 
 def make_reader(settings: Settings, models: Models = NO_MODELS) -> ContextReader | None:
-    """Reader of turns by a language model, if `context.detector` is `llm`.
-
-    Raises:
-        SettingsError: they name no model, or labels that cannot be used.
-    """
+    """Reader of turns by a language model, if `context.detector` is `llm`."""
     if settings.context.detector != "llm":
         return None
     from toolcrib.router.context.by_model import ContextReader

@@ -289,11 +289,7 @@ class BadPointError(StoreError, ValueError):
 
 
 def require_text(value: object, name: str) -> None:
-    """Require a text.
-
-    Raises:
-        QueryError: the value is of another type.
-    """
+    """Require a text."""
     require_type(value, str, name, "a text")
 
 
