@@ -235,7 +235,6 @@ def run(
     from toolcrib.cli.output import print_evaluation
     from toolcrib.evaluation.dataset import with_shots
     from toolcrib.evaluation.results import as_json
-    from toolcrib.evaluation.runner import evaluate
 
     if steps:
         _run_steps(context, datasets or [], system, k, json=json)
@@ -246,11 +245,8 @@ def run(
     ]
     enrichments = [file for file in (enrichment or "").split(",") if file]
     indexed = bool(queries and not tools)
-    with (
-        _systems(context, store, system, indexed=indexed, enrichments=enrichments) as chosen,
-        counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --limit makes it shorter") as listener,
-    ):
-        found = evaluate(
+    with _systems(context, store, system, indexed=indexed, enrichments=enrichments) as chosen:
+        found = _evaluate(
             sets,
             chosen,
             split=split,
@@ -259,7 +255,6 @@ def run(
             coverage=coverage,
             limit=limit,
             seed=seed,
-            progress=lambda p: listener(f"{p.data_set}: {p.system}", p.done, p.total),
         )
     command = shlex.join(["toolcrib", *sys.argv[1:]])
     found = replace(found, settings={**found.settings, "command": command})
@@ -268,6 +263,19 @@ def run(
         print_json(as_json(found, per_query=per_query))
     else:
         print_evaluation(found)
+
+
+def _evaluate(sets: Sequence[DataSet], systems: Mapping[str, Any], **options: Any) -> Evaluation:
+    """Evaluate with progress; the options are those of the runner."""
+    from toolcrib.evaluation.runner import evaluate
+
+    with counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --limit makes it shorter") as listener:
+        return evaluate(
+            sets,
+            systems,
+            progress=lambda p: listener(f"{p.data_set}: {p.system}", p.done, p.total),
+            **options,
+        )
 
 
 STEP_SYSTEMS = ("toolcrib", "rank-bm25")
@@ -352,21 +360,10 @@ def mistakes(
     """The worst queries, tools taken for each other, and words that no tool has."""
     from toolcrib.cli.output import print_mistakes
     from toolcrib.evaluation.results import find_mistakes
-    from toolcrib.evaluation.runner import evaluate
 
     sets = load_sets(context, datasets, store, tools, queries)
-    with (
-        _systems(context, store, [system], indexed=bool(queries and not tools)) as chosen,
-        counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --limit makes it shorter") as listener,
-    ):
-        found = evaluate(
-            sets,
-            chosen,
-            split=split,
-            limit=limit,
-            seed=seed,
-            progress=lambda p: listener(f"{p.data_set}: {p.system}", p.done, p.total),
-        )
+    with _systems(context, store, [system], indexed=bool(queries and not tools)) as chosen:
+        found = _evaluate(sets, chosen, split=split, limit=limit, seed=seed)
     for data in sets:
         for name, result in found.sets[data.name].systems.items():
             made = find_mistakes(result.outcomes, data.tools, count)

@@ -29,22 +29,14 @@ GATEWAY_STORE = ".toolcrib-gateway"
 
 
 def service_of(settings: Settings, store: str | None, url: str | None) -> str | None:
-    """The URL of the service that a command goes to; None where it opens a store itself.
-
-    Raises:
-        BadParameter: both a store and a service are named.
-    """
+    """The URL of the service that a command goes to; None where it opens a store itself."""
     if store is not None and url is not None:
         raise typer.BadParameter("name either a store or a service", param_hint="--url")
     return url if store is not None else url or settings.url
 
 
 def gateway_store(store: str | None, settings: Settings) -> str:
-    """The named store, else that of a gateway here, else that of the settings.
-
-    Raises:
-        StoreError: there is no store of this name.
-    """
+    """The named store, else that of a gateway here, else that of the settings."""
     if store is None:
         return GATEWAY_STORE if Path(GATEWAY_STORE).is_dir() else settings.store
     require_store(store)
@@ -72,11 +64,7 @@ def use_logins(settings: Settings) -> None:
 
 
 def require_store(location: str) -> None:
-    """Require that a store exists; a server is taken to.
-
-    Raises:
-        StoreError: there is no such folder.
-    """
+    """Require that a store exists; a server is taken to."""
     from toolcrib import build
 
     if not (build.is_url(location) or Path(location).is_dir()):
@@ -106,11 +94,7 @@ class Opening(TypedDict, total=False):
 def any_crib(
     context: typer.Context, store: str | None, url: str | None, **how: Unpack[Opening]
 ) -> Generator[Crib | RemoteCrib]:
-    """The crib that a command works on, embedded or behind a service.
-
-    Raises:
-        ToolcribError: as `open_crib`, or as `RemoteCrib`.
-    """
+    """The crib that a command works on, embedded or behind a service."""
     settings = load_settings(context.obj)
     service = service_of(settings, store, url)
     if service is None:
@@ -142,13 +126,7 @@ def remote_crib(
 
 @contextmanager
 def open_crib(context: typer.Context, store: str | None, **how: Unpack[Opening]) -> Generator[Crib]:
-    """The crib of a store, for commands that need the index itself.
-
-    Raises:
-        SettingsError: the settings name a service, and no store is named instead.
-        StoreError: there is no index and `create` is not set.
-        ToolcribError: as `Crib.open`.
-    """
+    """The crib of a store, for commands that need the index itself."""
     settings = load_settings(context.obj)
     if store is None and settings.url is not None:
         raise SettingsError(
