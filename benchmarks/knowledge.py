@@ -118,7 +118,7 @@ def open_set(data: Path, name: str, *, examples: bool) -> Crib:
 
 def look(crib: Crib, asked: Sequence[Asked]) -> list[Seen]:
     """Hop one's evidence for each question, and the passages' ranks."""
-    catalogue, encode = crib.knowledge.catalogue, crib.tools.encode_query
+    catalogue, encode = crib.knowledge.catalogue, crib.tools.retriever.encode
     router = KnowledgeRouter(crib.knowledge.retriever(), catalogue, KnowledgeSettings())
     seen: list[Seen] = []
     for each in asked:
@@ -192,7 +192,7 @@ def ranking(crib: Crib, asked: Sequence[Asked], weights: PassageWeights | None) 
     values: list[float] = []
     for each in asked:
         if each.relevant:
-            found = retriever.find(crib.tools.encode_query(each.text), K)
+            found = retriever.find(crib.tools.retriever.encode(each.text), K)
             values.append(ndcg([hit.passage.document for hit in found], each.relevant))
     return float(np.mean(values))
 
@@ -204,7 +204,7 @@ def bm25_voting(crib: Crib, asked: Sequence[Asked]) -> dict[str, float]:
     for each in asked:
         if not each.collections:
             continue
-        query = crib.tools.encode_query(each.text)
+        query = crib.tools.retriever.encode(each.text)
         words = EncodedQuery(query.text, None, query.lexical)
         votes: defaultdict[str, float] = defaultdict(float)
         for hit in retriever.find(words, 20):

@@ -176,7 +176,7 @@ def ranked(crib: Crib, queries: Sequence[LabelledQuery]) -> dict[str, Observatio
     """Each query's vector and ranking, as an observation without a call."""
     found: dict[str, Observation] = {}
     for query in queries:
-        encoded = crib.tools.encode_query(query.text)
+        encoded = crib.tools.retriever.encode(query.text)
         hits = crib.tools.retriever.rank_by_legs(encoded, None, MAX_LIFTED_TOOLS)
         assert encoded.dense is not None
         ranking = tuple((hit.id, hit.score) for hit in hits)

@@ -100,7 +100,7 @@ def of_turns(most: int) -> Texts:
             if not seen or len(found[row["split"]]) == most:
                 continue
             evidence = seen[0]
-            vector = crib.tools.encode_query(decision.search_text).dense
+            vector = crib.tools.retriever.encode(decision.search_text).dense
             right = frozenset({row["labels"]["route"]})
             scores = {**route_probabilities(evidence)}
 
@@ -125,7 +125,7 @@ def of_collections(data: Path, name: str, most: int) -> Texts:
         router = KnowledgeRouter(crib.knowledge.retriever(), catalogue, settings)
 
         def known(row: dict[str, Any]) -> Known:
-            query = crib.tools.encode_query(row["text"])
+            query = crib.tools.retriever.encode(row["text"])
             best = router.best_passages(query)
             scores, fits = router.collection_scores(query, best, catalogue.collections)
             stands = settings.threshold / fits

@@ -81,8 +81,7 @@ def _open(location: str, settings: Settings) -> Tenants:
     from toolcrib.tenants import Tenants
 
     with index_progress() as progress, ExitStack() as undo:
-        opened = Tenants.open(location, settings=settings, progress=progress)
-        undo.enter_context(opened)
+        opened = undo.enter_context(Tenants.open(location, settings=settings, progress=progress))
         # Models load, and what the settings name is fitted, before anybody waits for it.
         opened.crib().turns.warm_up()
         undo.pop_all()
@@ -103,11 +102,7 @@ def _app(namespaces: Tenants, settings: Settings, *, asks_for_keys: bool) -> Sta
 
 
 def _require_key(location: str, settings: Settings) -> None:
-    """See that somebody can come in.
-
-    Raises:
-        SettingsError: there is neither a key that holds nor an issuer of tokens.
-    """
+    """See that somebody can come in."""
     from toolcrib.access.keys import KeyRing
 
     if settings.tokens is not None:
@@ -181,8 +176,11 @@ def gateway(
 
     report = stderr_reporter(as_json=json)
     try:
-        settings, part = _of_profile(load_settings(context.obj), profile)
-        settings = settings.model_copy(update={"audit": settings.audit and not no_audit})
+        settings = load_settings(context.obj)
+        own = settings.gateway
+        part = ProfileSettings() if profile is None else own.profile(profile)
+        changed = {"gateway": own.with_profile(part), "audit": settings.audit and not no_audit}
+        settings = settings.model_copy(update=changed)
         serving = ServeOptions(
             config=config,
             env=os.environ,
@@ -205,14 +203,6 @@ def gateway(
     except ToolcribError as error:
         report("error", str(error))
         raise typer.Exit(exit_code(error)) from None
-
-
-def _of_profile(settings: Settings, name: str | None) -> tuple[Settings, ProfileSettings]:
-    """Settings of a profile, and the profile; an empty one without a name."""
-    if name is None:
-        return settings, ProfileSettings()
-    part = settings.gateway.profile(name)
-    return settings.model_copy(update={"gateway": settings.gateway.with_profile(part)}), part
 
 
 def login(

@@ -136,6 +136,11 @@ class ModelUseSettings(_Section):
     timeout_s: float | None = Field(default=None, gt=0)
 
 
+def secret_text(secret: SecretStr | None) -> str | None:
+    """Text of a secret, if there is one."""
+    return secret.get_secret_value() if secret else None
+
+
 def _check_provider(protocol: str) -> str:
     from toolcrib.language_models.providers import check_provider
 
@@ -179,7 +184,7 @@ class LanguageModelSettings(_Section):
             SettingsError: the file cannot be read.
         """
         if self.api_key_file is None:
-            return self.api_key.get_secret_value() if self.api_key else None
+            return secret_text(self.api_key)
         try:
             return Path(self.api_key_file).read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:

@@ -59,7 +59,7 @@ def open_with(encoder: DenseEncoder, folder: Path) -> Crib:
     """A crib with an encoder object; `Crib.open` would choose its own."""
     settings = Settings()
     return Crib.over(
-        open_store(str(folder), layout(encoder.dimensions), settings), encoder, settings
+        open_store(str(folder), settings, layout(encoder.dimensions)), encoder, settings
     )
 
 

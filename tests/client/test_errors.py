@@ -26,7 +26,7 @@ from toolcrib.http.errors import problem_response
 from toolcrib.problems import slug_of
 
 PLACE = "https://example.org"
-ALL = [kind for name in errors.__all__ if isinstance(kind := getattr(errors, name), type)]
+ALL = [each for each in vars(errors).values() if isinstance(each, type)]
 NAMED = {UnknownToolError, UnknownCollectionError}
 
 

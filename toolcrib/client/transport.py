@@ -117,7 +117,8 @@ class FailedError(Exception):
 def error_class(slug: str) -> type[ToolcribError] | None:
     """Error class by a problem's slug: `unknown-tool` is `UnknownToolError`."""
     name = "".join(word.capitalize() for word in slug.split("-")) + "Error"
-    return getattr(errors, name) if name in errors.__all__ else None
+    found = getattr(errors, name, None)
+    return found if isinstance(found, type) and issubclass(found, ToolcribError) else None
 
 
 def refusal(reply: Reply, place: str, about: str) -> FailedError:

@@ -103,7 +103,7 @@ def gather_evidence(
         StoreError: the store does not answer.
     """
     hiding = _Hiding(crib)
-    known = partial(crib.tools.evidence, head=head, by_examples=by_examples, words=words)
+    known = partial(crib.tools.retriever.evidence, head=head, by_examples=by_examples, words=words)
     found: list[LabelledEvidence] = []
     for done, query in enumerate(queries, start=1):
         reach = None if query.among is None else HasId(frozenset(map(point_id, query.among)))
@@ -153,7 +153,7 @@ class _Hiding:
     def _search_alike(self, tool_id: str) -> frozenset[int]:
         own = frozenset({point_id(tool_id)})
         try:
-            [vector] = self._tools.encode([dense_text(self._tools.get(tool_id))])
+            [vector] = self._tools.dense.encode_documents([dense_text(self._tools.get(tool_id))])
         except (UnknownToolError, EncoderError):
             return own
         [near] = self._tools.store.search([LegQuery("dense", vector, MAX_SAME_TEXTS)])
@@ -189,7 +189,9 @@ def fit_head(crib: Crib) -> Head | None:
 
 def _fit_linear(crib: Crib, tools: Sequence[ToolSpec]) -> Head:
     linear = import_extra("sklearn.linear_model", "fitting a head", "eval")
-    vectors = crib.tools.encode([text for tool in tools for text in tool.success_examples])
+    vectors = crib.tools.dense.encode_documents(
+        [text for tool in tools for text in tool.success_examples]
+    )
     labels = np.repeat(np.arange(len(tools)), [len(tool.success_examples) for tool in tools])
     model = linear.LogisticRegression(C=INVERSE_REGULARISATION, max_iter=500)
     model.fit(vectors, labels)

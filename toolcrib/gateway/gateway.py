@@ -113,7 +113,7 @@ class StoreThread:
                 self._report("warning", f"the index is kept in memory, for this run alone: {error}")
                 tenants = opened(MEMORY)
         # The encoder loads before anybody waits for it.
-        tenants.crib().tools.encode_query(WARM_UP_TEXT)
+        tenants.crib().tools.retriever.encode(WARM_UP_TEXT)
         return tenants
 
     async def close(self) -> None:

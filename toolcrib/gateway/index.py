@@ -21,6 +21,7 @@ from toolcrib.gateway.offers import is_offer, offer_specs
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers
 from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp import tool_specs
+from toolcrib.indexers.sync import is_current
 from toolcrib.indexers.writer import ListenerScope
 from toolcrib.integrations.formats import provider_name
 from toolcrib.records import Refusal, ToolSpec
@@ -364,8 +365,9 @@ class GatewayIndex:
 
     def _has(self, server: str, specs: Sequence[ToolSpec]) -> bool:
         """True if the index has exactly these tools of a server."""
+        where = And(Equals("server", server), Not(IS_SKILL))
         try:
-            return self.crib.tools.has_exactly(specs, And(Equals("server", server), Not(IS_SKILL)))
+            return is_current(self.crib.tools.store, specs, where)
         except StoreError:
             return False
 

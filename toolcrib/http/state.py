@@ -188,7 +188,7 @@ class Readiness:
         self._namespaces.check()
         crib = self._namespaces.crib()
         store, identity = crib.info()
-        if "dense" in crib.tools.encode_query("ready").degraded:
+        if "dense" in crib.tools.retriever.encode("ready").degraded:
             raise EncoderError("the dense encoder fails")
         text = json.dumps(identity, sort_keys=True)
         digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

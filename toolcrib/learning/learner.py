@@ -310,7 +310,7 @@ class UsageLearner:
         return True
 
     def _rank_tools(self, text: str, scope: Scope | None) -> RankedOptions:
-        query = self._tools.encode_query(text)
+        query = self._tools.retriever.encode(text)
         hits = self._tools.retriever.rank_by_legs(query, from_scope(scope), REPLAY_RANKED_TOOLS)
         return RankedOptions(query.dense, {hit.id: hit.score for hit in hits})
 

@@ -81,7 +81,7 @@ class OwnSystems:
             return held[1]
         if held is not None:
             held[1].close()
-        store = build.open_store(":memory:", layout(self._dense.dimensions), self._settings)
+        store = build.open_store(":memory:", self._settings, layout(self._dense.dimensions))
         self._shared[with_examples] = (digests, store)
         bare = {} if with_examples else {"success_examples": ()}
         Crib.over(store, self._dense, self._settings).index_tools(
