@@ -25,6 +25,7 @@ from typing import Any
 
 import knowledge
 import turns
+from corpora import rows
 from learning import conditions, taught
 
 from toolcrib import Crib
@@ -70,9 +71,9 @@ Texts = Mapping[str, list[Known]]
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
-    random.Random(0).shuffle(rows)
-    return rows
+    found = list(rows(file))
+    random.Random(0).shuffle(found)
+    return found
 
 
 def some(rows: Sequence[dict[str, Any]], split: str, most: int) -> list[dict[str, Any]]:
