@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from corpora import rows
 from rich.console import Console
 from rich.table import Table
+from sklearn.metrics import roc_auc_score
 
 from toolcrib import Collection, Crib, Passage
 from toolcrib.retrieval.fusion import PassageWeights
@@ -58,10 +60,6 @@ class Seen:
     votes: Mapping[str, float]
     similarity: Mapping[str, float]
     scores: tuple[float, ...]
-
-
-def rows(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
 
 
 def questions(data: Path, name: str) -> list[Asked]:
@@ -145,10 +143,7 @@ def dcg(gains: Iterable[float]) -> float:
 def auroc(good: Sequence[float], bad: Sequence[float]) -> float | None:
     if not good or not bad:
         return None
-    order = np.argsort(np.argsort([*good, *bad], kind="stable"), kind="stable") + 1
-    return float(
-        (order[: len(good)].sum() - len(good) * (len(good) + 1) / 2) / len(good) / len(bad)
-    )
+    return float(roc_auc_score([True] * len(good) + [False] * len(bad), [*good, *bad]))
 
 
 def in_first(ranked: Sequence[str], right: frozenset[str], k: int) -> bool:

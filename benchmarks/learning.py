@@ -221,16 +221,18 @@ def measure(data: DataSet, split: str, index: str, seeds: int) -> dict[str, Any]
     return {"queries": len(queries) // 2, **summary(runs)}
 
 
-def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    def figures(name: str) -> dict[str, Any]:
-        gains = [run[name]["gain"] for run in runs]
-        return {
-            "gain": round(fmean(gains), 2),
-            "least": round(min(gains), 2),
-            "strength": round(fmean(run[name]["strength"] for run in runs), 3),
-            "left_out": dict(Counter(key for run in runs for key in run[name]["left_out"])),
-        }
+def figures(runs: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    """Mean and least gain of a condition, the replay's strength, and the keys left out."""
+    gains = [run[name]["gain"] for run in runs]
+    return {
+        "gain": round(fmean(gains), 2),
+        "least": round(min(gains), 2),
+        "strength": round(fmean(run[name]["strength"] for run in runs), 3),
+        "left_out": dict(Counter(key for run in runs for key in run[name]["left_out"])),
+    }
 
+
+def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     names = [name for name in runs[0] if name not in {"before", "served"}]
     served_rows = {
         when: {name: round(value, 4) for name, value in row.items()}
@@ -239,7 +241,7 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "before": round(fmean(run["before"] for run in runs), 2),
         "servers": runs[0]["clean"]["servers"],
-        **{name: figures(name) for name in names},
+        **{name: figures(runs, name) for name in names},
         "served": served_rows,
     }
 

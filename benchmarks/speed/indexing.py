@@ -19,9 +19,6 @@ from toolcrib.build import open_store
 from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.indexers.points import layout
 
-__all__ = ["index_rate", "open_with", "while_indexing"]
-
-
 WARM_UP = 200
 
 
