@@ -19,7 +19,7 @@ from toolcrib.client.crib import RemoteCrib
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError, ToolcribError, did_you_mean, nearest
 from toolcrib.integrations.formats import OwnTool
-from toolcrib.records import Decision, Message, Outcome, PassageHit, Scope, ToolHit, ToolSpec, Turn
+from toolcrib.records import Decision, Message, PassageHit, Scope, ToolHit, ToolSpec, Turn
 from toolcrib.records.codec import as_json, is_object
 from toolcrib.records.definitions import definition_tokens, summary
 from toolcrib.retrieval.legs import has_words
@@ -31,6 +31,13 @@ from toolcrib.text import squeeze
 logger = logging.getLogger(__name__)
 
 AnyCrib: TypeAlias = Crib | RemoteCrib
+ScopeOf: TypeAlias = Scope | Callable[[Any], Scope | None] | None
+"""Scope of the caller, or a function of the framework's run, which identifies the caller."""
+
+
+def scope_in(run: Any, scope: ScopeOf) -> Scope | None:
+    """Scope of the caller in a run."""
+    return scope(run) if callable(scope) else scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +295,7 @@ class RunStep:
     @classmethod
     def of(cls, said: str, calls: Iterable[Sequence[str]], found: Iterable[str] = ()) -> RunStep:
         """Step after messages with these calls; searches of the model are no calls."""
-        made = [tuple(name for name in names if name != SEARCH_NAME) for names in calls]
+        made = [tuple(name for name in names if name != SEARCH.name) for names in calls]
         called = tuple(name for names in made for name in names)
         return cls(said, called, made[-1] if made else (), tuple(found))
 
@@ -318,13 +325,13 @@ class AgentTools:
         """Choose tools for a turn; `always` adds to the names that always come."""
         began = perf_counter()
         own, every = list(dict.fromkeys(names)), (*self.always, *always)
-        if self.steps.search and SEARCH_NAME in own:
+        if self.steps.search and SEARCH.name in own:
             raise SettingsError(
-                f"the agent has a tool {SEARCH_NAME!r} of its own: give StepOptions(search=False)"
+                f"the agent has a tool {SEARCH.name!r} of its own: give StepOptions(search=False)"
             )
         found = tools_for_turn(self.crib, turn, own, k=self.k, always=every, shown=shown)
         hidden = [name for name in own if name not in found.names]
-        search = [SEARCH_NAME] if hidden and self.steps.search else []
+        search = [SEARCH.name] if hidden and self.steps.search else []
         chosen: ShownTools = {
             "turn": key,
             "task": turn.text,
@@ -443,9 +450,10 @@ def refusal(shown: ShownTools | None, name: str) -> str:
 
 
 def report_outcome(
-    crib: AnyCrib, decision: str, tool: str, outcome: Outcome, took_ms: float
+    crib: AnyCrib, decision: str, tool: str, took_ms: float, *, failed: bool
 ) -> None:
     """Report the outcome of a call; an agent goes on if the report fails."""
+    outcome = "failure" if failed else "success"
     try:
         crib.report_outcome(decision, tool, outcome, took_ms=took_ms)
     except ToolcribError:
@@ -459,28 +467,31 @@ def _ids(shown: ShownTools, names: Iterable[str]) -> list[str]:
 
 # -- searches by a model ----------------------------------------------------------------
 
-SEARCH_NAME = OwnTool.FIND_TOOLS.value
-NOTHING_FOUND = "No other tool fits. Use those that you have, or say what cannot be done."
-SEARCH_DESCRIPTION = (
-    "Load tools by what they can do. Write needs: one line for each tool that the task takes, "
-    "saying what such a tool can do, as its own description would, without names, dates and other "
-    "values. Search before you say that something cannot be done."
-)
-SEARCH_PARAMETERS: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "needs": {
-            "type": "array",
-            "items": {"type": "string"},
-            "minItems": 1,
-            "maxItems": MAX_NEEDS,
-            "description": "One line for each tool that is needed: what it can do",
-        }
+SEARCH = ToolSpec(
+    name=OwnTool.FIND_TOOLS.value,
+    description=(
+        "Load tools by what they can do. Write needs: one line for each tool that the task takes, "
+        "saying what such a tool can do, as its own description would, without names, dates and "
+        "other values. Search before you say that something cannot be done."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "needs": {
+                "type": "array",
+                "items": {"type": "string"},
+                "minItems": 1,
+                "maxItems": MAX_NEEDS,
+                "description": "One line for each tool that is needed: what it can do",
+            }
+        },
+        "required": ["needs"],
+        "additionalProperties": False,
     },
-    "required": ["needs"],
-    "additionalProperties": False,
-}
-"""Parameters of a search by a model."""
+)
+"""Search that a model makes itself."""
+
+NOTHING_FOUND = "No other tool fits. Use those that you have, or say what cannot be done."
 
 
 def tools_wanted(
