@@ -63,14 +63,7 @@ from toolcrib.integrations.selection import (
     report_outcome,
     scope_in,
 )
-from toolcrib.records import (
-    Attachment,
-    KnowledgeResult,
-    Message,
-    Scope,
-    ToolSpec,
-    Turn,
-)
+from toolcrib.records import Attachment, KnowledgeResult, Message, Scope, ToolSpec, Turn
 from toolcrib.records.codec import is_object
 
 # -- turns -----------------------------------------------------------------------------------------
@@ -185,9 +178,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         self.tools = [_search_tool()] if steps.search else []
 
     def wrap_model_call(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ExtendedModelResponse[Any]:
         """Call the model with the tools of the turn and the step."""
         chosen = self._choose(request)
@@ -457,11 +448,7 @@ def documents(found: KnowledgeResult) -> list[Document]:
         Document(
             page_content=hit.text,
             id=hit.id,
-            metadata={
-                **passage_metadata(hit),
-                "score": hit.score,
-                "confidence": found.confidence,
-            },
+            metadata={**passage_metadata(hit), "score": hit.score, "confidence": found.confidence},
         )
         for hit in found.passages
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any, Generic
 
 from pydantic_core import SchemaValidator, core_schema, from_json
@@ -48,9 +49,7 @@ from toolcrib.retrieval.options import MAX_NEEDS
 def tool_spec(tool: ToolDefinition) -> ToolSpec:
     """Convert a tool of Pydantic-AI to a specification."""
     return ToolSpec(
-        name=tool.name,
-        description=tool.description or "",
-        input_schema=tool.parameters_json_schema,
+        name=tool.name, description=tool.description or "", input_schema=tool.parameters_json_schema
     )
 
 
@@ -187,12 +186,7 @@ def tool_search(
         found = crib.find_tools(needs=needs, k=k, scope=scope_in(ctx, scope), where=where)
         return list(dict.fromkeys(named[hit.id] for hit in found.tools if hit.id in named))
 
-    async def asearch(
-        ctx: RunContext[Any], queries: Sequence[str], tools: Sequence[ToolDefinition]
-    ) -> list[str]:
-        return await asyncio.to_thread(search, ctx, queries, tools)
-
-    return asearch
+    return partial(asyncio.to_thread, search)
 
 
 def _turn(ctx: RunContext[Any], scope: Scope | None) -> Turn:

@@ -82,6 +82,7 @@ class RoutingNodes:
 
     Raises:
         SettingsError: an option names a tool that is not among `tools`.
+        StoreError: a node's store does not answer.
     """
 
     def __init__(
@@ -102,11 +103,7 @@ class RoutingNodes:
     # -- decision of the turn -----------------------------------------------------------------
 
     def classify(self, state: RoutingState, runtime: Runtime[Any] | None = None) -> Update:
-        """Decide the turn: its kind, tools and passages; again if a tool was missing.
-
-        Raises:
-            StoreError: a store does not answer.
-        """
+        """Decide the turn: its kind, tools and passages; again if a tool was missing."""
         message = last_user_message(state["messages"])
         turn_id = (message.id if message is not None else None) or str(len(state["messages"]))
         fresh = {} if state.get("turn") == turn_id else _new_turn(turn_id)
@@ -117,11 +114,7 @@ class RoutingNodes:
         return {**fresh, "decision": as_json(decision, full=True)}
 
     def select_tools(self, state: RoutingState, runtime: Runtime[Any] | None = None) -> Update:
-        """Add the chosen tools to the model's tools, except failed ones.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
+        """Add the chosen tools to the model's tools, except failed ones."""
         shown = state.get("shown", [])
         found = choose_tools(
             self._crib,
@@ -182,7 +175,10 @@ class RoutingNodes:
         if notes := state.get("notes"):
             lines.append("\n".join(["What went wrong so far:", *(f"- {note}" for note in notes)]))
         if len(steps) > 1:
-            lines.append("\n".join(["The plan:", *map(_shown_step, enumerate(steps, start=1))]))
+            marks = {"open": "", "done": " (done)"}
+            plan = [f"{s['tool']}: {s['goal']}{marks[s['state']]}" for s in steps]
+            listed = [f"{number}. {line}" for number, line in enumerate(plan, start=1)]
+            lines.append("\n".join(["The plan:", *listed]))
         return "\n\n".join(lines)
 
     # -- the model ---------------------------------------------------------------------------
@@ -252,11 +248,7 @@ class RoutingNodes:
         return {**update, "step": step}
 
     def follow_steps(self, state: RoutingState, runtime: Runtime[Any] | None = None) -> Update:
-        """Add the tools of the next step, by what the model wrote last; called tools stay.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
+        """Add the tools of the next step, by what the model wrote last; called tools stay."""
         turn = self._turn(state, runtime)
         ids, failed = state.get("ids", {}), state.get("failed", ())
         gone = {*state.get("tools", ()), *(name for name in ids if ids[name] in failed)}
@@ -544,12 +536,6 @@ def _with_done(steps: Sequence[PlanStep], name: str) -> list[PlanStep]:
     return [{**each, "state": "done"} if n == at else each for n, each in enumerate(steps)]
 
 
-def _shown_step(numbered: tuple[int, PlanStep]) -> str:
-    number, step = numbered
-    done = " (done)" if step["state"] == "done" else ""
-    return f"{number}. {step['tool']}: {step['goal']}{done}"
-
-
 # -- states ----------------------------------------------------------------------------------------
 
 
@@ -590,17 +576,11 @@ class _ToolCalls:
     """Runner of a model's calls; `tools` are all tools by name."""
 
     def __init__(
-        self,
-        crib: AnyCrib,
-        tools: Sequence[BaseTool | Callable[..., Any]],
-        options: RoutingOptions,
+        self, crib: AnyCrib, tools: Sequence[BaseTool | Callable[..., Any]], options: RoutingOptions
     ) -> None:
         self._crib, self._options = crib, options
         self._node = ToolNode(
-            tools,
-            handle_tool_errors=False,
-            wrap_tool_call=self._call,
-            awrap_tool_call=self._acall,
+            tools, handle_tool_errors=False, wrap_tool_call=self._call, awrap_tool_call=self._acall
         )
         self.tools: dict[str, BaseTool] = self._node.tools_by_name
 
