@@ -406,11 +406,7 @@ class VisibleTools:
         self._kept: OrderedDict[str, None] = OrderedDict()
 
     def find(self, tools: Sequence[Tool], query: str | None, options: SearchOptions) -> FindResult:
-        """Find tools among the given for a query or needs; a hit has the tool's `name`.
-
-        Raises:
-            QueryError: the query has no words.
-        """
+        """Find tools among the given for a query or needs; a hit has the tool's `name`."""
         with self._lock:
             specs = [spec for tool in tools if (spec := self._spec(tool)) is not None]
             crib = self._sync(specs)
