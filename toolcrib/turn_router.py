@@ -67,7 +67,8 @@ if TYPE_CHECKING:
     from toolcrib.guidance.turns import TurnGuidance
     from toolcrib.router.choices.agents import AgentRouter
     from toolcrib.router.context.by_model import ContextReader
-    from toolcrib.router.context.model import ContextModel, Detector
+    from toolcrib.router.context.model import ContextModel
+    from toolcrib.router.context.rules import HeuristicDetector
     from toolcrib.router.conversation import ConversationReader
     from toolcrib.router.knowledge import KnowledgeRouter
     from toolcrib.router.router import Router
@@ -450,7 +451,7 @@ class TurnRouter:
             self._agents = replace(self._make_agents(), learned=self.learned)
         return self._agents
 
-    def _knowledge_router(self, detector: Detector) -> KnowledgeRouter | None:
+    def _knowledge_router(self, detector: HeuristicDetector) -> KnowledgeRouter | None:
         knowledge, settings, reranker = self._knowledge, self._settings, self._tools.reranker
         if knowledge is None or not knowledge.exists or not settings.knowledge.enabled:
             return None
@@ -545,7 +546,7 @@ def make_detector(
     dense: DenseEncoder,
     names: Iterable[str],
     services: Iterable[str] = (),
-) -> Detector:
+) -> HeuristicDetector:
     """Detector of the context of turns, by a model or by cues alone.
 
     `names` are the names of tools, `services` the names of servers.
@@ -558,7 +559,6 @@ def make_detector(
 
     given = {"service": tuple(services), **settings.gazetteers}
     finder = EntityFinder(given, names, region=settings.region)
-    by_cues = HeuristicDetector(load_cues(settings.cues), finder)
     if model is None:
-        return by_cues
-    return SemanticDetector(model, finder, by_cues, shipped_turns(), turns_beside(dense))
+        return HeuristicDetector(load_cues(settings.cues), finder)
+    return SemanticDetector(model, finder, shipped_turns(), turns_beside(dense))

@@ -41,7 +41,7 @@ from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
 from toolcrib.router.budget import Budget, Costs
 from toolcrib.router.choices.agents import AgentRouter, Pending
 from toolcrib.router.context.by_model import ContextReader
-from toolcrib.router.context.model import Detector
+from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.router.conversation import (
     CONVERSATION_BY_MODEL,
     ConversationReader,
@@ -107,8 +107,8 @@ class Router:
     """
 
     tools: ToolStage
-    detector: Detector
-    public_detector: Detector
+    detector: HeuristicDetector
+    public_detector: HeuristicDetector
     dense: DenseEncoder
     limits: Limits
     clock: Clock
@@ -133,7 +133,7 @@ class Router:
         reader = self._reader(turn, known)
         return known if reader is None else reader.read(turn, known)[0]
 
-    def _detector(self, turn: Turn) -> Detector:
+    def _detector(self, turn: Turn) -> HeuristicDetector:
         """Detector for a turn; a scope must not show names beyond it."""
         return self.detector if from_scope(turn.reach) is None else self.public_detector
 

@@ -12,21 +12,6 @@ from pydantic import Field
 from toolcrib.errors import SettingsError
 from toolcrib.retrieval.gate import COVERAGE
 
-__all__ = [
-    "LIKENESS",
-    "PRESET",
-    "STAGES",
-    "AgentSettings",
-    "CapabilitySettings",
-    "KnowledgeSettings",
-    "Limits",
-    "MapEntry",
-    "OrchestrationMode",
-    "RecoverySettings",
-    "TelemetrySettings",
-    "ToolSettings",
-]
-
 _Probability = Annotated[float, Field(ge=0, le=1)]
 _AtLeast0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
