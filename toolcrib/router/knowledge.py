@@ -199,14 +199,14 @@ class KnowledgeRouter:
         """
         reach = self.catalogue.collections if among is None else tuple(among)
         if not reach:
-            return KnowledgeResult(reason=Reason.NO_COLLECTION.text())
+            return KnowledgeResult(reason=Reason.NO_COLLECTION.format())
         best = self.best_passages(query, reach)
         if not best and query.dense is None:
             fits = _fit(FIT_WEIGHTS_BY_WORDS, 0.0, 0.0, 0.0)
-            reason = Reason.NOTHING_NEAR.text(*distinct_numbers(fits, self._settings.least))
+            reason = Reason.NOTHING_NEAR.format(*distinct_numbers(fits, self._settings.least))
             return KnowledgeResult(fit=fits, reason=reason)
         if not best:
-            return KnowledgeResult(reason=Reason.NO_PASSAGES.text())
+            return KnowledgeResult(reason=Reason.NO_PASSAGES.format())
         held = {each.passage.collection for each in best}
         shares, fits = self.collection_scores(query, best, [c for c in reach if c.name in held])
         reranker = self._reranker if reranking else None
@@ -294,7 +294,7 @@ class KnowledgeRouter:
         hits = hits_of(ranked[: settings.collections])
         base = KnowledgeResult(hits, confidence=confidence, fit=fits, threshold=settings.threshold)
         if fits < least:
-            reason = Reason.NOTHING_NEAR.text(*distinct_numbers(fits, least))
+            reason = Reason.NOTHING_NEAR.format(*distinct_numbers(fits, least))
             return _Choice((), replace(base, reason=reason))
         if confidence >= settings.threshold:
             return _Choice(hits, replace(base, verdict="accept"))
@@ -303,7 +303,7 @@ class KnowledgeRouter:
         hits = hits_of(general)
         named = hits if is_part else (CollectionHit(ALL_COLLECTIONS, fits),)
         shown = ", ".join(hit.id for hit in named)
-        reason = Reason.NOT_SURE.text(*distinct_numbers(confidence, settings.threshold), shown)
+        reason = Reason.NOT_SURE.format(*distinct_numbers(confidence, settings.threshold), shown)
         return _Choice(hits, replace(base, verdict="fallback", reason=reason, collections=named))
 
     def _with_passages(
@@ -345,6 +345,6 @@ def _by_map(mapped: Sequence[Collection], shares: Mapping[str, float], fits: flo
         confidence=hits[0].confidence,
         fit=fits,
         verdict="accept",
-        reason=Reason.MAPPED.text(", ".join(names)),
+        reason=Reason.MAPPED.format(", ".join(names)),
     )
     return _Choice(hits, result, floor=0.0)
