@@ -40,7 +40,7 @@ MAX_MISSING_FILES = 2
 
 
 class DecisionLog(Protocol):
-    """Log of records; safe for several threads."""
+    """Log of records; safe for several threads. Reading raises StoreDamagedError or StoreError."""
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append a record; raises StoreWriteError if the log cannot keep it."""
@@ -239,8 +239,8 @@ class JsonLinesLog:
     """Log of one record a line in `path`; a full file becomes `path.1`, up to `path.KEPT`.
 
     A record is one write to a file opened for appending, so that records of several threads and
-    processes never mix. A killed process can break its last line only. Only the owner can read the
-    file; the first write makes it, with its folder.
+    processes never mix. A killed process can break its last line only; lines that are no record
+    are skipped. Only the owner can read the file; the first write makes it, with its folder.
     """
 
     def __init__(self, path: Path, *, max_bytes: int = 16 * 2**20, kept: int = 5) -> None:
@@ -249,11 +249,6 @@ class JsonLinesLog:
         self._kept = kept
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Append a record of JSON values.
-
-        Raises:
-            StoreWriteError: the disk refuses.
-        """
         line = json.dumps(dict(record), separators=(",", ":")).encode("ascii") + b"\n"
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -266,21 +261,11 @@ class JsonLinesLog:
             ) from error
 
     def read(self) -> Iterator[Mapping[str, Any]]:
-        """Records, oldest first; lines that are no record are skipped.
-
-        Raises:
-            StoreDamagedError: a file cannot be opened.
-        """
         with ExitStack() as stack:
             for file in reversed(self._open_all(stack)):
                 yield from filter(None, map(_record, file))
 
     def find(self, decision_id: str) -> Mapping[str, Any] | None:
-        """Decision of an id; None if unknown.
-
-        Raises:
-            StoreDamagedError: a file cannot be opened.
-        """
         wanted = json.dumps(decision_id).encode("ascii")
         with ExitStack() as stack:
             for file in self._open_all(stack):
@@ -347,9 +332,8 @@ class JsonLinesLog:
             except FileNotFoundError:
                 missing += 1
             except OSError as error:
-                raise StoreDamagedError(
-                    f"the log {path} cannot be read: {error.strerror}",
-                ) from error
+                reason = f"the log {path} cannot be read: {error.strerror}"
+                raise StoreDamagedError(reason) from error
             else:
                 missing = 0
                 found.setdefault(os.fstat(file.fileno()).st_ino, file)

@@ -142,21 +142,17 @@ class Condition(BaseModel):
             return any(each in (self.among or ()) for each in found)
         if operator == "eq":
             return self.eq in found
-        return any(_is_beyond(each, self.gt, self.lt) for each in found)
+        if operator == "gt":
+            return any(_is_less(self.gt, each) for each in found)
+        return any(_is_less(each, self.lt) for each in found)
 
 
-def _is_beyond(found: Any, above: float | str | None, below: float | str | None) -> bool:
-    """True for a value above or below a bound; `above` or `below` is given, not both.
-
-    A value of another type is neither.
-    """
-    bound = below if above is None else above
-    if bound is None or isinstance(found, bool):
-        return False
-    if isinstance(found, str) is not isinstance(bound, str):
+def _is_less(one: Any, other: Any) -> bool:
+    """Compare two numbers or two texts; values of other types are never less."""
+    if isinstance(one, bool) or isinstance(other, bool):
         return False
     try:
-        return found < bound if above is None else found > bound
+        return bool(one < other)
     except TypeError:
         return False
 

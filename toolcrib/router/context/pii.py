@@ -366,20 +366,19 @@ def graded(entities: Iterable[Entity], matches: Iterable[Match]) -> Grade:
 
     A signal names the type of an entity, never its text: signals are logged.
     """
-    reasons: dict[Sensitivity, tuple[dict[str, None], dict[str, None]]] = {
-        level: ({}, {}) for level in SENSITIVITIES
-    }
-    for entity in entities:
-        # A tool that is called `find` is not spoken of whenever somebody finds something.
-        plain_word = entity.type == "tool" and entity.text.isalpha()
-        if entity.type in _OF_ENTITIES and not plain_word:
-            reasons[_OF_ENTITIES[entity.type]][0][f"holds {entity.type}"] = None
-    for match in matches:
-        for level in SENSITIVITIES:
-            if level in match.labels:
-                reasons[level][1][f"says {match.phrase!r}"] = None
-    highest: Sensitivity = SENSITIVITIES[0]
+    # A tool that is called `find` is not spoken of whenever somebody finds something.
+    known = (each for each in entities if each.type != "tool" or not each.text.isalpha())
+    held = [(_OF_ENTITIES[e.type], f"holds {e.type}") for e in known if e.type in _OF_ENTITIES]
+    said = [
+        (level, f"says {match.phrase!r}")
+        for match in matches
+        for level in SENSITIVITIES
+        if level in match.labels
+    ]
+    levels = {level for level, _ in (*held, *said)}
+    highest: Sensitivity = "public"
     for level in SENSITIVITIES:
-        highest = level if any(reasons[level]) else highest
-    held, said = reasons[highest]
-    return Grade(highest, (*held, *said)[:MAX_SIGNALS], bool(held))
+        highest = level if level in levels else highest
+    signals = dict.fromkeys(signal for level, signal in (*held, *said) if level == highest)
+    by_entity = highest in {level for level, _ in held}
+    return Grade(highest, tuple(signals)[:MAX_SIGNALS], by_entity)
