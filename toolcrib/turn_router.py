@@ -6,7 +6,7 @@ import base64
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import uuid4
@@ -14,7 +14,6 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import (
     FeedbackError,
     LearningOffError,
@@ -72,7 +71,6 @@ if TYPE_CHECKING:
     from toolcrib.router.conversation import ConversationReader
     from toolcrib.router.knowledge import KnowledgeRouter
     from toolcrib.router.router import Router
-    from toolcrib.settings import ContextSettings
 
 logger = logging.getLogger(__name__)
 
@@ -174,31 +172,11 @@ class TurnRouter:
             text = self._settings.telemetry.text
             made = decision_record(decision, text=text, at=time.time())
             self._write(self._log, made if by is None else {**made, "by": by})
-        self.remember_request(
-            decision.id,
-            decision.search_text,
-            scope=turn.reach,
-            session=_session(turn),
-            by=by,
-            choice=AGENTS,
-        )
+        if self.learner is not None:
+            origin = {"session": _session(turn), "by": by}
+            text, scope = decision.search_text, turn.reach
+            self.learner.remember(decision.id, text, scope=scope, choice=AGENTS, **origin)
         return decision
-
-    def remember_request(
-        self,
-        decision_id: str,
-        text: str,
-        *,
-        scope: Scope | None = None,
-        session: str | None = None,
-        by: str | None = None,
-        choice: str = "",
-    ) -> None:
-        """Keep a request until its outcome is reported, if learning is on."""
-        if self.learner is not None and self.learner.collects:
-            self.learner.remember(
-                decision_id, text, scope=scope, session=session, by=by, choice=choice
-            )
 
     def remember_choice(self, turn: Turn, choice: str) -> str:
         """Id of a choice that was made for a turn; empty if learning is off."""
@@ -343,7 +321,7 @@ class TurnRouter:
 
     def _failed(self, decision_id: str) -> tuple[str, ...]:
         """Tools that failed for a decision, those reported to other processes too."""
-        failed = tuple(self._failures.of(decision_id))
+        failed = self._failures.of(decision_id)
         if isinstance(self._log, FailureLog):
             failed += self._log.failed(decision_id)
         return failed
@@ -366,19 +344,15 @@ class TurnRouter:
         settings, dense = self._settings.context, self._tools.dense
         if settings.detector == "heuristic":
             return True
-        from toolcrib.router.context.cues import load_cues
-        from toolcrib.router.context.labels import label_sets
-        from toolcrib.router.context.model import identity_of, read_context
+        from toolcrib.router.context.model import stored_context
 
         kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
-        if kept is None:
-            return False
-        cues, sets = load_cues(settings.cues), label_sets(settings.labels)
-        return read_context(base64.b64decode(kept), cues).identity == identity_of(sets, cues, dense)
+        stored = None if kept is None else base64.b64decode(kept)
+        return stored is not None and stored_context(settings, dense, stored) is not None
 
     def learn_labels(self) -> None:
         """Fit the settings' labels and store the model, as `Crib.learn_labels`."""
-        from toolcrib.router.context.model import write_context
+        from toolcrib.router.context.model import is_shipped, write_context
 
         with self._making:
             model = self._model()
@@ -418,6 +392,7 @@ class TurnRouter:
 
     def _make_router(self) -> Router:
         from toolcrib.router.budget import Costs
+        from toolcrib.router.context.model import make_detector
         from toolcrib.router.router import Router
         from toolcrib.router.tools import ToolSelector, ToolStage
 
@@ -472,6 +447,8 @@ class TurnRouter:
 
     def _model(self) -> ContextModel | None:
         """Context model, made once, and again when another process stored another model."""
+        from toolcrib.router.context.model import make_context_model
+
         kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
         if self._fitted is None or self._fitted[0] != kept:
             stored = None if kept is None else base64.b64decode(kept)
@@ -489,76 +466,3 @@ def _session(turn: Turn) -> str | None:
 def _is_identifier(name: str) -> bool:
     """Tell an identifier (`web_search`) from a word of a sentence (`search`)."""
     return not name.isalpha() or not (name.islower() or name.istitle())
-
-
-def make_context_model(
-    settings: ContextSettings, dense: DenseEncoder, kept: bytes | None = None
-) -> ContextModel | None:
-    """Context model: the shipped one or a stored one if it applies, or a new fit.
-
-    None if the settings want cues alone. Fitting takes some seconds for each field with labels of
-    its own, a minute or two for other cues or another encoder.
-
-    Raises:
-        SettingsError: labels or cues cannot be read.
-    """
-    from toolcrib.encoders.base import space_of
-    from toolcrib.router.context.classifier import shipped_turns
-    from toolcrib.router.context.cues import load_cues
-    from toolcrib.router.context.entities import EntityFinder
-    from toolcrib.router.context.labels import label_sets
-    from toolcrib.router.context.model import (
-        fit_context,
-        identity_of,
-        read_context,
-        shipped_context,
-    )
-
-    if settings.detector == "heuristic":
-        return None
-    cues = load_cues(settings.cues)
-    shipped = shipped_context(cues)
-    is_default = not settings.labels and not settings.cues
-    is_its_space = shipped.identity["encoder"] == space_of(dense)
-    if is_default and is_its_space:
-        return shipped
-    sets = label_sets(settings.labels)
-    if kept is not None:
-        own = read_context(kept, cues)
-        if own.identity == identity_of(sets, cues, dense):
-            return own
-    # Another encoder may read languages that the classifier of turns does not.
-    digests = shipped_turns().digests if is_its_space else dict[str, str]()
-    return fit_context(sets, cues, EntityFinder(settings.gazetteers), dense, shipped, digests)
-
-
-def is_shipped(model: ContextModel) -> bool:
-    """Recognise the context model that ships in the package."""
-    from toolcrib.router.context.cues import load_cues
-    from toolcrib.router.context.model import shipped_context
-
-    return model.identity == shipped_context(load_cues()).identity
-
-
-def make_detector(
-    settings: ContextSettings,
-    model: ContextModel | None,
-    dense: DenseEncoder,
-    names: Iterable[str],
-    services: Iterable[str] = (),
-) -> HeuristicDetector:
-    """Detector of the context of turns, by a model or by cues alone.
-
-    `names` are the names of tools, `services` the names of servers.
-    """
-    from toolcrib.router.context.classifier import shipped_turns, turns_beside
-    from toolcrib.router.context.cues import load_cues
-    from toolcrib.router.context.entities import EntityFinder
-    from toolcrib.router.context.model import SemanticDetector
-    from toolcrib.router.context.rules import HeuristicDetector
-
-    given = {"service": tuple(services), **settings.gazetteers}
-    finder = EntityFinder(given, names, region=settings.region)
-    if model is None:
-        return HeuristicDetector(load_cues(settings.cues), finder)
-    return SemanticDetector(model, finder, shipped_turns(), turns_beside(dense))

@@ -523,9 +523,9 @@ class GatewaySearch(ToolcribSearchTransform):
         # Callers without a session are one conversation a day.
         session = key if key.startswith("session ") else None
         by = None if token is None else token.client_id
-        self._tools.crib.turns.remember_request(
-            decision_id, query, scope=self.scope(), session=session, by=by
-        )
+        learner = self._tools.crib.turns.learner
+        if learner is not None:
+            learner.remember(decision_id, query, scope=self.scope(), session=session, by=by)
 
     async def _visible(self, ctx: Context) -> set[str]:
         """Names of the tools that FastMCP shows this caller."""

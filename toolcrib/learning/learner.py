@@ -24,11 +24,12 @@ from toolcrib.learning.lessons import (
     MAX_EXAMPLES_A_SESSION,
     Lesson,
     age_weight,
+    contradicting_keys,
     learned_companions,
     make_lessons,
+    replay,
 )
 from toolcrib.learning.observations import DAY_S, Observation, ObservationTable, day_of, name_of
-from toolcrib.learning.replay import contradicting_keys, replay
 from toolcrib.learning.runs import MIN_RUNS, Run, RunTable, tool_use, used_tools
 from toolcrib.records import Scope
 from toolcrib.records.codec import adapter, as_json
@@ -149,11 +150,13 @@ class UsageLearner:
         by: str | None = None,
         choice: str = "",
     ) -> None:
-        """Keep a request in memory for its outcome, until many other requests came.
+        """Keep a request in memory for its outcome, until many others came, if outcomes count.
 
         Without a `session` all requests of a key in one day are one session. `choice` is the one
         that was made, and that labels of an outcome are of.
         """
+        if not self.collects:
+            return
         with self._lock:
             request = _Request(text[:MAX_REQUEST_CHARS], scope, session, by or "", choice)
             self._requests[decision_id] = request
@@ -470,7 +473,9 @@ class UsageLearner:
         Raises:
             StoreError: a store does not answer.
         """
-        removed = self._table.remove(lambda each: what in _origins(each))
+        removed = self._table.remove(
+            lambda each: what in {each.day, each.name, each.choice or None, each.by or None}
+        )
         self.runs.remove(what)
         with self._lock:
             self._given.clear()
@@ -507,11 +512,6 @@ def right_options(feedback: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         COLLECTIONS: tuple(dict.fromkeys([*(feedback.get("collections") or ()), *cited])),
         LABELS: tuple(feedback.get("labels") or ()),
     }
-
-
-def _origins(each: Observation) -> set[str | None]:
-    """All that an observation can be taken back by."""
-    return {each.day, each.name, each.choice or None, each.by or None}
 
 
 def _examples(lesson: Lesson, digest: str) -> dict[str, Any]:

@@ -78,8 +78,7 @@ MIN_CLAUSE_WORDS = 4
 """A shorter clause says too little of its need."""
 
 SURE_QUESTION_PROBABILITY = 0.7
-"""Probability of wanting to know from which passages may fit less well: of the training and
-development turns that would get none otherwise, 17 of 21 need a text."""
+"""Probability of wanting to know from which passages may fit less well."""
 
 SHIFTED_OWN_SHARE = 0.5
 """Weight of a turn's own words, beside all that the user said, where it seems to be a new topic."""
@@ -479,7 +478,7 @@ class Router:
         if knowledge is None or not reach:
             budget.skip("knowledge")
             return KnowledgeResult(reason=Reason.NO_COLLECTION.format())
-        reranking = knowledge.reranks and budget.admits("rerank")
+        reranking = knowledge.reranker is not None and budget.admits("rerank")
 
         def find() -> KnowledgeResult:
             wanted = (

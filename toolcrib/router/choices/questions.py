@@ -343,9 +343,7 @@ NO_MODEL = ("llm",)
 
 MIN_FIT, MIN_FIT_WITH_DEFAULT = 0.1, 0.3
 """Probability that any class fits, below which the default is chosen; the second for questions
-that name a default. On choices from four public sets 0.3 turned 1 in 100 texts away that belong to
-a class, and a quarter of the texts that belong to none: a class for the rest does better. The
-lower bound is enough for the first class of a question that names no default."""
+that name a default. It turns a quarter of the texts away that belong to no class."""
 
 MIN_LEARNED_SHARE = 0.5
 """Share of learned examples for a class from which it fits, whatever its texts say."""

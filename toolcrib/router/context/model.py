@@ -29,10 +29,12 @@ from toolcrib.router.context.classifier import (
     Prediction,
     TurnClassifier,
     fit_classifier,
+    shipped_turns,
+    turns_beside,
 )
-from toolcrib.router.context.cues import Cues
+from toolcrib.router.context.cues import Cues, load_cues
 from toolcrib.router.context.entities import EntityFinder, head_of
-from toolcrib.router.context.labels import LabelSet
+from toolcrib.router.context.labels import LabelSet, label_sets
 from toolcrib.router.context.phrases import PhraseIndex
 from toolcrib.router.context.pii import PERSONAL, graded
 from toolcrib.router.context.rules import (
@@ -43,6 +45,7 @@ from toolcrib.router.context.rules import (
     smalltalk_of,
     stated_intent,
 )
+from toolcrib.router.settings import ContextSettings
 from toolcrib.text import TextWords, split_words
 
 logger = logging.getLogger(__name__)
@@ -51,8 +54,7 @@ LEAST_TEXTS = 3
 """A word or pair of words that fewer texts have is no feature."""
 
 MOST_WORDS = 1_000
-"""The most frequent words and pairs are features; with all that three texts have, fitting took
-twenty times as long and was no better on development turns."""
+"""The most frequent words and pairs are features: more of them make fitting slower, not better."""
 
 WORD_SCALE = 4.0
 """What the words count in all, beside a vector stretched by 4 and cues of about 1 each."""
@@ -517,3 +519,65 @@ def _fields(turns: TurnClassifier, model: ContextModel) -> frozenset[str]:
 def _level(told: Prediction) -> Sensitivity:
     levels: dict[str | None, Sensitivity] = {each: each for each in SENSITIVITIES}
     return levels.get(told.label, SENSITIVITIES[0])
+
+
+# -- by settings -------------------------------------------------------------------------------
+
+
+def make_context_model(
+    settings: ContextSettings, dense: DenseEncoder, kept: bytes | None = None
+) -> ContextModel | None:
+    """Make the model of the settings: the shipped or a stored one if it applies, or a new fit.
+
+    None if the settings want cues alone. Fitting takes some seconds for each field with labels of
+    its own, a minute or two for other cues or another encoder.
+
+    Raises:
+        SettingsError: labels or cues cannot be read.
+    """
+    if settings.detector == "heuristic":
+        return None
+    cues = load_cues(settings.cues)
+    shipped = shipped_context(cues)
+    is_its_space = shipped.identity["encoder"] == space_of(dense)
+    if is_its_space and not settings.labels and not settings.cues:
+        return shipped
+    if kept is not None and (own := stored_context(settings, dense, kept)) is not None:
+        return own
+    # Another encoder may read languages that the classifier of turns does not.
+    digests = shipped_turns().digests if is_its_space else dict[str, str]()
+    finder = EntityFinder(settings.gazetteers)
+    return fit_context(label_sets(settings.labels), cues, finder, dense, shipped, digests)
+
+
+def stored_context(
+    settings: ContextSettings, dense: DenseEncoder, kept: bytes
+) -> ContextModel | None:
+    """Read a stored model; None if it was fitted with other settings or another encoder."""
+    cues = load_cues(settings.cues)
+    own = read_context(kept, cues)
+    fits = own.identity == identity_of(label_sets(settings.labels), cues, dense)
+    return own if fits else None
+
+
+def is_shipped(model: ContextModel) -> bool:
+    """Recognise the model that ships in the package."""
+    return model.identity == shipped_context(load_cues()).identity
+
+
+def make_detector(
+    settings: ContextSettings,
+    model: ContextModel | None,
+    dense: DenseEncoder,
+    names: Iterable[str],
+    services: Iterable[str] = (),
+) -> HeuristicDetector:
+    """Make the detector of contexts, by a model or by cues alone.
+
+    `names` are the names of tools, `services` the names of servers.
+    """
+    given = {"service": tuple(services), **settings.gazetteers}
+    finder = EntityFinder(given, names, region=settings.region)
+    if model is None:
+        return HeuristicDetector(load_cues(settings.cues), finder)
+    return SemanticDetector(model, finder, shipped_turns(), turns_beside(dense))

@@ -11,6 +11,7 @@ from unicodedata import category
 
 from toolcrib.encoders.language import language_of, spoken_words
 from toolcrib.language_models.turns import both_ends
+from toolcrib.numerics import exclusive_probabilities
 from toolcrib.records import Context, Entity
 from toolcrib.records.scope import Sensitivity
 from toolcrib.retrieval.legs import EncodedQuery
@@ -58,13 +59,13 @@ def estimate(
 
     The confidence is its part of `exp(sharpness * votes)`: it grows with the lead over the next.
     """
-    ranked = sorted(labels, key=lambda label: -votes.get(label, 0.0))
-    if not ranked or not votes.get(ranked[0]):
+    given = {label: sharpness * votes.get(label, 0.0) for label in labels}
+    best = max(given, key=lambda label: given[label], default="")
+    if not given.get(best):
         return Estimate(None, _UNKNOWN)
-    most = votes[ranked[0]]
-    rest = sum(math.exp(sharpness * (votes.get(label, 0.0) - most)) for label in ranked[1:])
-    spoke = dict.fromkeys(match.phrase for match in found if ranked[0] in match.labels)
-    return Estimate(ranked[0], 1 / (1 + rest), tuple(map(repr, spoke))[:_MAX_SIGNALS])
+    spoke = dict.fromkeys(match.phrase for match in found if best in match.labels)
+    confidence = exclusive_probabilities(given)[best]
+    return Estimate(best, confidence, tuple(map(repr, spoke))[:_MAX_SIGNALS])
 
 
 _OPENER = 0.5
@@ -174,7 +175,8 @@ def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
             apart = max(apart, sum(_weight(words, at) for at in own))
         else:
             before += sum(at < said for at in own)
-    asks = any(_asks(words, at, indexes) for at in rest)
+    asking = indexes.leads, indexes.intents, indexes.domains, indexes.need
+    asks = any(index.at(words, at) for at in rest for index in asking)
     return Remainder(found, sum(spoken_words(words.bare[at]) for at in rest), apart, before, asks)
 
 
@@ -250,11 +252,6 @@ def meta_of(words: TextWords, indexes: CueIndexes) -> tuple[str, ...]:
     if not kinds and smalltalk_of(words, indexes).label != ASSISTANT:
         return ()
     return ("meta_question", *(f"meta_question_{kind}" for kind in sorted(kinds)))
-
-
-def _asks(words: TextWords, at: int, indexes: CueIndexes) -> bool:
-    asking = (indexes.leads, indexes.intents, indexes.domains, indexes.need)
-    return any(index.at(words, at) for index in asking)
 
 
 _LEAD, _WEAK_LEAD, _LATER = 3.0, 1.5, 0.4
