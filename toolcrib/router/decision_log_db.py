@@ -301,7 +301,8 @@ class WriteBehind:
             self.flush()
         except StoreError:
             logger.warning("records that were left could not be written", exc_info=True)
-            with self._guard:
+            # A thread that is writing puts back what it cannot write.
+            with self._writing, self._guard:
                 left, self._waiting = self._waiting, []
             return len(left)
         return 0
