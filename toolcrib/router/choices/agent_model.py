@@ -182,7 +182,7 @@ class AgentClassifier:
         reason = " ".join(votes[0].reasoning.split())[:MAX_DECISION_REASON_CHARS]
         if points := self.settings.calibration:
             # Linear between the points, flat outside of them.
-            stated, true = np.array(points).T
+            stated, true = [x for x, _ in points], [y for _, y in points]
             confidence = float(np.interp(confidence, stated, true))
         return AgentDecision(target, confidence, reason, tables, columns, signals)
 
