@@ -34,9 +34,8 @@ from toolcrib import Crib
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.loaders import load
 from toolcrib.evaluation.measures import gate_measures
-from toolcrib.learning.lessons import learned_companions, make_lessons
+from toolcrib.learning.lessons import contradicting_keys, learned_companions, make_lessons, replay
 from toolcrib.learning.observations import Observation
-from toolcrib.learning.replay import contradicting_keys, replay
 from toolcrib.retrieval.learned import (
     MAX_LIFTED_TOOLS,
     NOTHING_LEARNED,

@@ -6,7 +6,7 @@ import base64
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import uuid4
@@ -14,7 +14,6 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import (
     FeedbackError,
     LearningOffError,
@@ -67,11 +66,11 @@ if TYPE_CHECKING:
     from toolcrib.guidance.turns import TurnGuidance
     from toolcrib.router.choices.agents import AgentRouter
     from toolcrib.router.context.by_model import ContextReader
-    from toolcrib.router.context.model import ContextModel, Detector
+    from toolcrib.router.context.model import ContextModel
+    from toolcrib.router.context.rules import HeuristicDetector
     from toolcrib.router.conversation import ConversationReader
     from toolcrib.router.knowledge import KnowledgeRouter
     from toolcrib.router.router import Router
-    from toolcrib.settings import ContextSettings
 
 logger = logging.getLogger(__name__)
 
@@ -326,7 +325,7 @@ class TurnRouter:
 
     def _failed(self, decision_id: str) -> tuple[str, ...]:
         """Tools that failed for a decision, those reported to other processes too."""
-        failed = tuple(self._failures.of(decision_id))
+        failed = self._failures.of(decision_id)
         if isinstance(self._log, FailureLog):
             failed += self._log.failed(decision_id)
         return failed
@@ -334,14 +333,23 @@ class TurnRouter:
     # -- labels ------------------------------------------------------------------------------
 
     def has_fitted_labels(self) -> bool:
-        """Check that turns need no fitting: the shipped or the stored context model applies."""
-        settings, kept = self._settings.context, self._kept_model()
-        is_fitted = settings.detector == "heuristic"
-        return is_fitted or _fitted_model(settings, self._tools.dense, kept) is not None
+        """Check that turns need no fitting: the shipped or the stored context model applies.
+
+        Raises:
+            SettingsError: labels or cues cannot be read.
+        """
+        settings, dense = self._settings.context, self._tools.dense
+        if settings.detector == "heuristic":
+            return True
+        from toolcrib.router.context.model import stored_context
+
+        kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
+        stored = None if kept is None else base64.b64decode(kept)
+        return stored is not None and stored_context(settings, dense, stored) is not None
 
     def learn_labels(self) -> None:
         """Fit the settings' labels and store the model, as `Crib.learn_labels`."""
-        from toolcrib.router.context.model import write_context
+        from toolcrib.router.context.model import is_shipped, write_context
 
         with self._making:
             model = self._model()
@@ -377,6 +385,7 @@ class TurnRouter:
 
     def _make_router(self) -> Router:
         from toolcrib.router.budget import Costs
+        from toolcrib.router.context.model import make_detector
         from toolcrib.router.router import Router
         from toolcrib.router.tools import ToolSelector, ToolStage
 
@@ -410,7 +419,7 @@ class TurnRouter:
             self._agents = replace(self._make_agents(), learned=self.learned)
         return self._agents
 
-    def _knowledge_router(self, detector: Detector) -> KnowledgeRouter | None:
+    def _knowledge_router(self, detector: HeuristicDetector) -> KnowledgeRouter | None:
         knowledge, settings, reranker = self._knowledge, self._settings, self._tools.reranker
         if knowledge is None or not knowledge.exists or not settings.knowledge.enabled:
             return None
@@ -431,16 +440,14 @@ class TurnRouter:
 
     def _model(self) -> ContextModel | None:
         """Context model, made once, and again when another process stored another model."""
-        kept = self._kept_model()
+        from toolcrib.router.context.model import make_context_model
+
+        kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
         if self._fitted is None or self._fitted[0] != kept:
-            model = make_context_model(self._settings.context, self._tools.dense, kept)
+            stored = None if kept is None else base64.b64decode(kept)
+            model = make_context_model(self._settings.context, self._tools.dense, stored)
             self._fitted = kept, model
         return self._fitted[1]
-
-    def _kept_model(self) -> bytes | None:
-        """Stored context model, which another process may have fitted."""
-        kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
-        return None if kept is None else base64.b64decode(kept)
 
 
 def _attempt(work: Callable[[], object], failure: str) -> None:
@@ -460,85 +467,3 @@ def _session(turn: Turn) -> str | None:
 def _is_identifier(name: str) -> bool:
     """Tell an identifier (`web_search`) from a word of a sentence (`search`)."""
     return not name.isalpha() or not (name.islower() or name.istitle())
-
-
-def make_context_model(
-    settings: ContextSettings, dense: DenseEncoder, kept: bytes | None = None
-) -> ContextModel | None:
-    """Context model: the shipped one or a stored one if it applies, or a new fit.
-
-    None if the settings want cues alone. Fitting takes some seconds for each field with labels of
-    its own, a minute or two for other cues or another encoder.
-
-    Raises:
-        SettingsError: labels or cues cannot be read.
-    """
-    from toolcrib.encoders.base import space_of
-    from toolcrib.router.context.classifier import shipped_turns
-    from toolcrib.router.context.cues import load_cues
-    from toolcrib.router.context.entities import EntityFinder
-    from toolcrib.router.context.labels import label_sets
-    from toolcrib.router.context.model import fit_context, shipped_context
-
-    if settings.detector == "heuristic":
-        return None
-    if fitted := _fitted_model(settings, dense, kept):
-        return fitted
-    cues, sets = load_cues(settings.cues), label_sets(settings.labels)
-    shipped = shipped_context(cues)
-    # Another encoder may read languages that the classifier of turns does not.
-    is_its_space = shipped.identity["encoder"] == space_of(dense)
-    digests = shipped_turns().digests if is_its_space else dict[str, str]()
-    return fit_context(sets, cues, EntityFinder(settings.gazetteers), dense, shipped, digests)
-
-
-def _fitted_model(
-    settings: ContextSettings, dense: DenseEncoder, kept: bytes | None
-) -> ContextModel | None:
-    """The shipped model, or a stored one, if it is for these settings and this encoder."""
-    from toolcrib.encoders.base import space_of
-    from toolcrib.router.context.cues import load_cues
-    from toolcrib.router.context.labels import label_sets
-    from toolcrib.router.context.model import identity_of, read_context, shipped_context
-
-    cues = load_cues(settings.cues)
-    shipped = shipped_context(cues)
-    is_default = not settings.labels and not settings.cues
-    if is_default and shipped.identity["encoder"] == space_of(dense):
-        return shipped
-    own = None if kept is None else read_context(kept, cues)
-    sets = label_sets(settings.labels)
-    return own if own and own.identity == identity_of(sets, cues, dense) else None
-
-
-def is_shipped(model: ContextModel) -> bool:
-    """Recognise the context model that ships in the package."""
-    from toolcrib.router.context.cues import load_cues
-    from toolcrib.router.context.model import shipped_context
-
-    return model.identity == shipped_context(load_cues()).identity
-
-
-def make_detector(
-    settings: ContextSettings,
-    model: ContextModel | None,
-    dense: DenseEncoder,
-    names: Iterable[str],
-    services: Iterable[str] = (),
-) -> Detector:
-    """Detector of the context of turns, by a model or by cues alone.
-
-    `names` are the names of tools, `services` the names of servers.
-    """
-    from toolcrib.router.context.classifier import shipped_turns, turns_beside
-    from toolcrib.router.context.cues import load_cues
-    from toolcrib.router.context.entities import EntityFinder
-    from toolcrib.router.context.model import SemanticDetector
-    from toolcrib.router.context.rules import HeuristicDetector
-
-    given = {"service": tuple(services), **settings.gazetteers}
-    finder = EntityFinder(given, names, region=settings.region)
-    by_cues = HeuristicDetector(load_cues(settings.cues), finder)
-    if model is None:
-        return by_cues
-    return SemanticDetector(model, finder, by_cues, shipped_turns(), turns_beside(dense))
