@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from operator import itemgetter
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from pydantic import ValidationError
@@ -137,7 +138,7 @@ class RemoteCrib:
             self.get_tool(tool_id)
         for tool_id in ids:
             try:
-                self._transport.tell("DELETE", _tool_path(tool_id), about=tool_id)
+                self._transport.ask(NoneType, "DELETE", _tool_path(tool_id), about=tool_id)
             except UnknownToolError:
                 # Removed already, perhaps by an earlier attempt whose answer was lost.
                 continue
@@ -255,7 +256,7 @@ class RemoteCrib:
             return self._transport.ask(Removed, "DELETE", path, body, about=collection).removed
         try:
             path = f"/v1/collections/{path_segment(collection)}"
-            self._transport.tell("DELETE", path, about=collection)
+            self._transport.ask(NoneType, "DELETE", path, about=collection)
         except UnknownCollectionError:
             # Removed already, perhaps by an earlier attempt whose answer was lost.
             return 0
@@ -370,7 +371,7 @@ class RemoteCrib:
     ) -> None:
         """As `Crib.report_outcome`; not repeated if it may have been done."""
         body = {"decision_id": decision_id, "tool": tool, "outcome": outcome, "took_ms": took_ms}
-        self._transport.tell("POST", "/v1/outcomes", _without_none(body), repeatable=False)
+        self._transport.ask(NoneType, "POST", "/v1/outcomes", _without_none(body), repeatable=False)
 
     def feedback(self, decision_id: str, **given: Unpack[FeedbackKeywords]) -> None:
         """As `Crib.feedback`; not repeated if it may have been done."""
@@ -379,7 +380,7 @@ class RemoteCrib:
         except ValidationError as error:
             raise FeedbackError(in_words(error, "feedback")) from error
         body = {"decision_id": decision_id, **checked.model_dump(mode="json", exclude_none=True)}
-        self._transport.tell("POST", "/v1/feedback", body, repeatable=False)
+        self._transport.ask(NoneType, "POST", "/v1/feedback", body, repeatable=False)
 
     @property
     def recovery(self) -> RecoveryPolicy:
@@ -417,7 +418,7 @@ class RemoteCrib:
 
     def switch_learning(self, *, on: bool) -> None:
         """As `Crib.switch_learning`."""
-        self._transport.tell("POST", "/v1/learning", {"on": on})
+        self._transport.ask(NoneType, "POST", "/v1/learning", {"on": on})
 
     # -- quarantine -------------------------------------------------------------------
 
@@ -446,7 +447,7 @@ class RemoteCrib:
     def _judge(self, tool_id: str, verdict: dict[str, str]) -> None:
         path = _tool_path(tool_id, under="/v1/quarantine")
         # A second attempt would find nothing held.
-        self._transport.tell("POST", path, verdict, about=tool_id, repeatable=False)
+        self._transport.ask(NoneType, "POST", path, verdict, about=tool_id, repeatable=False)
 
     # -- asynchronous methods ----------------------------------------------------------------
 

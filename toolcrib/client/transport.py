@@ -12,9 +12,9 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
+from types import NoneType
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -75,11 +75,12 @@ LOCAL_ERRORS = (SourceError, MissingExtraError)
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer as received, with header names in lower case."""
+    """Answer as received, with header names in lower case, and the phrase of its status."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    phrase: str = ""
 
     @property
     def is_good(self) -> bool:
@@ -107,10 +108,8 @@ class FailedError(Exception):
         unworked: bool = False,
         after_s: float | None = None,
     ) -> None:
-        self.error = error
-        self.passing = passing
-        self.unworked = unworked
-        self.after_s = after_s
+        self.error, self.after_s = error, after_s
+        self.passing, self.unworked = passing, unworked
         super().__init__(error)
 
 
@@ -192,19 +191,12 @@ def _status_error(
             "not sent; if that is the service, give its URL"
         )
     kind = ERROR_BY_STATUS.get(reply.status, ServiceError)
-    words = f"{reply.status} {_phrase(reply.status)}".strip()
+    words = f"{reply.status} {reply.phrase}".strip()
     reason = _reason(reply, problem)
     return kind(
         f"the service at {place} answered {words}{f': {reason}' if reason else ''}",
         retry_after_s=after_s,
     )
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
 
 
 def _reason(reply: Reply, problem: Mapping[str, Any]) -> str:
@@ -218,23 +210,13 @@ def _reason(reply: Reply, problem: Mapping[str, Any]) -> str:
 
 def _retry_after(reply: Reply, problem: Mapping[str, Any]) -> float | None:
     """Seconds to wait: by the problem, which is finer, else by the header."""
-    given = problem.get("retry_after_s", reply.headers.get("retry-after"))
-    if given is None or isinstance(given, bool):
-        return None
+    given: Any = problem.get("retry_after_s", reply.headers.get("retry-after"))
     try:
         seconds = float(given)
     except (TypeError, ValueError):
-        seconds = _seconds_until(str(given), reply.headers.get("date", ""))
+        # A proxy may give a date: then the usual pause holds.
+        return None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
-
-
-def _seconds_until(when: str, sent: str) -> float:
-    """Seconds to a date, from the answer's own date, so that no clock need be right."""
-    try:
-        wait = parsedate_to_datetime(when) - parsedate_to_datetime(sent)
-    except (ValueError, TypeError):
-        return math.nan
-    return max(0.0, wait.total_seconds())
 
 
 _Record = TypeVar("_Record")
@@ -309,33 +291,24 @@ class Transport:
         body: Mapping[str, Any] | None = None,
         *,
         about: str = "",
+        repeatable: bool = True,
     ) -> _Record:
         """Send a request, and read its answer as a record; `about` is the tool or collection.
+
+        `NoneType` is the kind of an empty answer. A request that is not `repeatable` has another
+        effect if it is done twice.
 
         Raises:
             QueryError: the body holds a value that JSON cannot.
             ToolcribError: an error of the service; `ServiceError` or a subclass if the service
                 does not answer, or not as toolcrib does.
         """
-        read = partial(self._read, kind, about)
-        return self._retry(partial(self._attempt, method, path, _content(body), read))
+        content = _content(body)
 
-    def tell(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        about: str = "",
-        repeatable: bool = True,
-    ) -> None:
-        """Send a request whose answer is empty; as `ask` otherwise.
+        def attempt() -> _Record:
+            return self._read(kind, about, self._reply(method, path, content))
 
-        A request that is not `repeatable` has another effect if it is done twice.
-        """
-        read = partial(self._read_nothing, about)
-        attempt = partial(self._attempt, method, path, _content(body), read)
-        self._retry(attempt, repeatable=repeatable)
+        return self._retry(attempt, repeatable=repeatable)
 
     def stream(
         self,
@@ -383,15 +356,13 @@ class Transport:
         except FailedError as failed:
             raise failed.error from failed.__cause__
 
-    def _attempt(
-        self, method: str, path: str, content: bytes | None, read: Callable[[Reply], _Made]
-    ) -> _Made:
+    def _reply(self, method: str, path: str, content: bytes | None) -> Reply:
         headers = {} if content is None else {"Content-Type": "application/json"}
-        request = {"method": method, "url": self.url + path, "content": content, "headers": headers}
         until = self._clock() + self._timeout_s
-        with self._client().stream(**request) as response:
-            reply = self._whole(response, until)
-        return read(reply)
+        with self._client().stream(
+            method, self.url + path, content=content, headers=headers
+        ) as response:
+            return self._whole(response, until)
 
     def _attempt_stream(
         self,
@@ -445,25 +416,21 @@ class Transport:
                     ServiceError(f"the service at {self.url} sent more than {most} bytes")
                 )
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return Reply(response.status_code, headers, bytes(body))
+        return Reply(response.status_code, headers, bytes(body), response.reason_phrase)
 
     def _read(self, kind: type[_Record], about: str, reply: Reply) -> _Record:
-        self._check_status(reply, HTTPStatus.OK, about)
-        try:
-            if not reply.kind.endswith("json"):
-                raise ValueError(f"{reply.kind or 'something'} in place of JSON")  # noqa: TRY301
-            return load(kind, reply.body)
-        except ValueError as error:
-            raise self._foreign(error) from error
-
-    def _read_nothing(self, about: str, reply: Reply) -> None:
-        self._check_status(reply, HTTPStatus.NO_CONTENT, about)
-
-    def _check_status(self, reply: Reply, wanted: HTTPStatus, about: str) -> None:
         if not reply.is_good:
             raise refusal(reply, self.url, about)
-        if reply.status != wanted:
-            raise self._foreign(ValueError(f"status {reply.status}, not {wanted:d}"))
+        is_empty = kind is NoneType
+        wanted = HTTPStatus.NO_CONTENT if is_empty else HTTPStatus.OK
+        try:
+            if reply.status != wanted:
+                raise ValueError(f"status {reply.status}, not {wanted:d}")  # noqa: TRY301
+            if not is_empty and not reply.kind.endswith("json"):
+                raise ValueError(f"{reply.kind or 'something'} in place of JSON")  # noqa: TRY301
+            return load(kind, b"null" if is_empty else reply.body)
+        except ValueError as error:
+            raise self._foreign(error) from error
 
     def _foreign(self, error: Exception) -> FailedError:
         words = " ".join(str(error).split())[:200]
