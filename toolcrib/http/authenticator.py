@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import time
+from collections import deque
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -14,7 +15,6 @@ from toolcrib.access.keys import ANYONE, KEY_BYTES, Caller
 from toolcrib.access.tokens import KeysAndTokens
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
-from toolcrib.extras import import_extra
 from toolcrib.http.context import header
 from toolcrib.http.workers import Workers
 
@@ -24,8 +24,9 @@ CALLER_TTL_S = 0.5
 MAX_CALLERS_BYTES = 16 * 2**20
 """Cache of callers: some 30,000, fewer with grants of many servers."""
 
-CLOCK_STEP_S = 1.0
-"""A wall clock that moved this far from the monotonic clock was set."""
+MAX_COUNTED_KEYS = 100_000
+PERIODS_S = {"second": 1, "minute": 60, "hour": 3600}
+"""Periods of a rate."""
 
 
 class Callers(Protocol):
@@ -104,19 +105,11 @@ class Authenticator:
 
 
 class RateLimiter:
-    """Rate limits of keys; `default` is the rate of a key without its own.
-
-    Counts are reset when the wall clock is set: else a key could be locked out until the clock
-    reaches the old time again.
-    """
+    """Rate limits of keys; `default` is the rate of a key without its own."""
 
     def __init__(self, default: str | None) -> None:
-        strategies = import_extra("limits.strategies", "toolcrib serve", "service")
-        storage = import_extra("limits.storage", "toolcrib serve", "service")
-        self._storage: Any = storage.MemoryStorage()
-        self._limiter: Any = strategies.MovingWindowRateLimiter(self._storage)
         self._default = default
-        self._offset_s = _clock_offset_s()
+        self._counted: BoundedMap[str, deque[float]] = BoundedMap(MAX_COUNTED_KEYS)
 
     def count(self, caller: Caller) -> None:
         """Count one request.
@@ -127,29 +120,17 @@ class RateLimiter:
         rate = caller.grant.rate or self._default
         if rate is None or caller is ANYONE:
             return
-        self._follow_clock()
-        limit = _parse_rate(rate)
-        if not self._limiter.hit(limit, caller.key_id):
-            until = self._limiter.get_window_stats(limit, caller.key_id).reset_time
+        most, _, period = rate.partition("/")
+        now, counted = time.monotonic(), self._counted.get_or_make(caller.key_id, deque[float])
+        begin = now - PERIODS_S[period]
+        while counted and counted[0] <= begin:
+            counted.popleft()
+        if len(counted) >= int(most):
             raise RateLimitedError(
-                f"this key may ask {rate.replace('/', ' times a ')}; wait a little",
-                retry_after_s=max(0.05, until - time.time()),
+                f"this key may ask {most} times a {period}; wait a little",
+                retry_after_s=max(0.05, counted[0] - begin),
             )
-
-    def _follow_clock(self) -> None:
-        before, self._offset_s = self._offset_s, _clock_offset_s()
-        if abs(self._offset_s - before) > CLOCK_STEP_S:
-            self._storage.reset()
-
-
-def _clock_offset_s() -> float:
-    """Seconds by which the wall clock is ahead of the monotonic clock."""
-    return time.time() - time.monotonic()
-
-
-@lru_cache(maxsize=256)
-def _parse_rate(rate: str) -> Any:
-    return import_extra("limits", "toolcrib serve", "service").parse(rate)
+        counted.append(now)
 
 
 def _key(scope: Mapping[str, Any]) -> str:
