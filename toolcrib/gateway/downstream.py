@@ -56,8 +56,9 @@ from mcp.types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolcrib.access.keys import Grant
 from toolcrib.caches import BoundedMap
-from toolcrib.gateway.auth import grant
+from toolcrib.gateway.auth import grant_of
 
 MAX_CONVERSATIONS = 10_000
 """Conversations with state; the least recently used are evicted."""
@@ -268,7 +269,7 @@ class Notifications(Middleware):
     ) -> None:
         self.changed = asyncio.Event()
         self._leave, self._lists_of = leave, lists_of
-        self._audiences: dict[str | None, Audience] = {}
+        self._audiences: dict[Grant | None, Audience] = {}
         self._levels: BoundedMap[str, str] = BoundedMap(MAX_CONVERSATIONS)
 
     def join(self, server: FastMCP) -> None:
@@ -307,10 +308,11 @@ class Notifications(Middleware):
     async def _audience(self) -> Audience:
         """The audience of the caller."""
         token = get_access_token()
-        if grant(token) not in self._audiences:
+        grant = grant_of(token)
+        if grant not in self._audiences:
             audience = Audience(token, await self._lists_of(token))
-            self._audiences.setdefault(grant(token), audience)
-        return self._audiences[grant(token)]
+            self._audiences.setdefault(grant, audience)
+        return self._audiences[grant]
 
     async def _listen(
         self, context: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
