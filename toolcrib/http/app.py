@@ -70,7 +70,8 @@ PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 
-INDEX = "index.html"
+CONSOLE = Path(__file__).with_name("console") / "static"
+"""Built files of the console: a page that shows why a turn was decided as it was."""
 
 
 def make_app(
@@ -147,20 +148,11 @@ def _token_metadata(callers: Callers) -> list[Route]:
 
 
 def _console() -> list[Route]:
-    """Routes of the console's built files, if they are installed.
-
-    The files are served from memory without a key; their data need one.
-    """
-    try:
-        from toolcrib.http.console import assets
-    except ImportError:
-        return []
-    folder = assets()
-    if not (folder / INDEX).is_file():
-        return []
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    names = [(path, path.relative_to(folder).as_posix()) for path in files]
-    return [Route("/" if name == INDEX else f"/{name}", _file(path)) for path, name in names]
+    """Routes of the console's files, served from memory without a key; their data need one."""
+    files = sorted(path for path in CONSOLE.rglob("*") if path.is_file())
+    names = [path.relative_to(CONSOLE).as_posix() for path in files]
+    paths = ["/" if name == "index.html" else f"/{name}" for name in names]
+    return [Route(path, _file(file)) for path, file in zip(paths, files, strict=True)]
 
 
 def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
