@@ -26,7 +26,7 @@ from toolcrib.errors import SettingsError, StoreError, ToolcribError, did_you_me
 from toolcrib.gateway.activity import GatewayRecorder
 from toolcrib.gateway.calls import Alternatives, CallBudgets, CallRunner
 from toolcrib.gateway.catalog import CatalogProvider
-from toolcrib.gateway.config import ConfigFile, ServerConfig
+from toolcrib.gateway.config import McpFile, ServerConfig
 from toolcrib.gateway.downstream import Handshake, Level, Notifications, Reporter
 from toolcrib.gateway.flow import FlowPolicy
 from toolcrib.gateway.guidance import GatewayGuidance
@@ -67,7 +67,7 @@ class GatewayOptions:
     max_sensitivity: Sensitivity | None = None
     pinned: tuple[str, ...] = ()
     is_shared: bool = False
-    config: tuple[ConfigFile, tuple[int, ...]] | None = None
+    config: tuple[McpFile, tuple[int, ...]] | None = None
     report: Reporter = _silent
     progress: ListenerScope = unheard
     intervals: Intervals = field(default_factory=Intervals)
@@ -142,7 +142,7 @@ class Gateway:
     ) -> None:
         chosen = settings.gateway
         _require_servers_of(options.pinned, configs)
-        self._options, self._scope = options, options.scope(configs)
+        self._options = options
         is_shared, timeout_s = options.is_shared, chosen.call_timeout_s
         intervals = replace(
             options.intervals, connect_s=chosen.connect_timeout_s, retry_s=chosen.retry_s
@@ -154,7 +154,12 @@ class Gateway:
         self._notifications = Notifications(self._leave, self._lists_of)
         self._store = StoreThread(storage.location, settings, self._report, options.progress)
         self.index = GatewayIndex(
-            configs, storage, self._report, self._notifications.changed.set, options.progress
+            configs,
+            options.scope(configs),
+            storage,
+            self._report,
+            self._notifications.changed.set,
+            options.progress,
         )
         self.pool = UpstreamPool(
             configs,
@@ -165,7 +170,7 @@ class Gateway:
             logins=storage.logins,
         )
         budgets = CallBudgets(chosen.max_calls)
-        alternatives = Alternatives(self.index, self.pool, budgets, self.scope)
+        alternatives = Alternatives(self.index, self.pool, budgets)
         guidance = GatewayGuidance(alternatives.names, enabled=chosen.guidance, is_shared=is_shared)
         self._flow = FlowPolicy(chosen.flow, configs)
         self._calls = CallRunner(
@@ -182,19 +187,14 @@ class Gateway:
             self.pool,
             budgets,
             guidance,
-            scope=self.scope,
             settings=chosen,
             pinned=(*chosen.pinned, *options.pinned),
         )
-        self._tools = CatalogProvider(self.index, self.scope, self.pool.note, self._calls.call)
-        self._offers = OffersProvider(self.index, self.scope, self.pool, timeout_s=timeout_s)
+        self._tools = CatalogProvider(self.index, self.pool.note, self._calls.call)
+        self._offers = OffersProvider(self.index, self.pool, timeout_s=timeout_s)
         records_db = storage.records_db
-        self._recorder = GatewayRecorder(records_db, self.index, self.pool, self.scope, chosen)
+        self._recorder = GatewayRecorder(records_db, self.index, self.pool, chosen.activity)
         self.server = self._make_server(auth)
-
-    def scope(self) -> Scope:
-        """Scope of the tools that are served, which follows the configuration."""
-        return self._scope
 
     def _make_server(self, auth: AuthProvider | None) -> FastMCP:
         server = FastMCP(
@@ -286,7 +286,7 @@ class Gateway:
 
     # -- changes of the configuration ------------------------------------------------------------
 
-    async def _follow_config(self, file: ConfigFile, seen: tuple[int, ...]) -> None:
+    async def _follow_config(self, file: McpFile, seen: tuple[int, ...]) -> None:
         """Serve what the file says, whenever it has changed."""
         while True:
             await asyncio.sleep(self.pool.intervals.poll_s)
@@ -315,7 +315,7 @@ class Gateway:
             await self.pool.remove(name)
             if name not in now:
                 self._report("info", f"{name}: taken out")
-        self._scope = self._options.scope(configs)
+        self.index.scope = self._options.scope(configs)
         self._flow.update(configs)
         for config in (config for name, config in now.items() if before.get(name) != config):
             await self.index.add(config)

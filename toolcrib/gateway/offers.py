@@ -27,13 +27,12 @@ from pydantic import PrivateAttr, ValidationError
 
 from toolcrib.errors import ServiceError
 from toolcrib.gateway.approval import MARK
-from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.downstream import conversation_key
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers, UpstreamPool
 from toolcrib.indexers.readers.base import build_spec
 from toolcrib.integrations.formats import provider_name
-from toolcrib.records import Refusal, Scope, ToolSpec
+from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import in_words
 from toolcrib.records.tools import default_id
 
@@ -114,17 +113,9 @@ class OffersProvider(Provider):
     contain them; the first server in the configuration has a URI of several servers.
     """
 
-    def __init__(
-        self,
-        index: GatewayIndex,
-        scope: Callable[[], Scope],
-        pool: UpstreamPool,
-        *,
-        timeout_s: float,
-    ) -> None:
+    def __init__(self, index: GatewayIndex, pool: UpstreamPool, *, timeout_s: float) -> None:
         super().__init__()
-        self._index, self._scope, self._pool = index, scope, pool
-        self._timeout_s = timeout_s
+        self._index, self._pool, self._timeout_s = index, pool, timeout_s
 
     def lists(self, token: AccessToken | None) -> dict[str, object]:
         """Contents of each list that a key's holder is shown, to compare with later contents."""
@@ -133,7 +124,7 @@ class OffersProvider(Provider):
 
     def _entries(self, kind: OfferKind, token: AccessToken | None) -> list[CatalogEntry]:
         order = {each.name: place for place, each in enumerate(self._pool)}
-        here = self._index.offers[kind].within(granted_scope(token, self._scope()))
+        here = self._index.offers[kind].within(self._index.scope_of(token))
         by_key = {
             entry.spec.annotations.get("uri", entry.name): entry
             for entry in sorted(here, key=lambda entry: order[entry.spec.server], reverse=True)

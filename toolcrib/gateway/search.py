@@ -35,7 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
 from toolcrib.errors import QueryError, StoreError, did_you_mean, nearest
-from toolcrib.gateway.auth import granted_scope, has_tool, profile_of
+from toolcrib.gateway.auth import has_tool, profile_of
 from toolcrib.gateway.calls import CallBudgets
 from toolcrib.gateway.catalog import (
     CALL_TOOLS,
@@ -158,8 +158,7 @@ class ListToolsParams(PaginatedRequestParams):
 class GatewaySearch(ToolcribSearchTransform):
     """Lists a few tools as they are; of many tools lists the search, pinned and always active ones.
 
-    `scope` is the gateway's, which a key narrows. `pinned` are ids of tools. `is_idle` is set while
-    no search is under way.
+    `pinned` are ids of tools. `is_idle` is set while no search is under way.
     """
 
     def __init__(
@@ -169,7 +168,6 @@ class GatewaySearch(ToolcribSearchTransform):
         budgets: CallBudgets,
         guidance: GatewayGuidance,
         *,
-        scope: Callable[[], Scope],
         settings: GatewaySettings,
         pinned: Sequence[str],
     ) -> None:
@@ -185,8 +183,7 @@ class GatewaySearch(ToolcribSearchTransform):
         }
         self._form: DefinitionForm = "schema" if settings.schemas else "signature"
         self._tools, self._pool, self._budgets, self._guidance = index, pool, budgets, guidance
-        self._of_gateway, self._pinned = scope, pinned
-        self._pass_through = settings.pass_through
+        self._pinned, self._pass_through = pinned, settings.pass_through
         self.is_idle, self._under_way = asyncio.Event(), 0
         self.is_idle.set()
         self._crib: Crib | None = None
@@ -196,8 +193,7 @@ class GatewaySearch(ToolcribSearchTransform):
         self._knowledge_search = SearchTool.of(
             knowledge, KNOWLEDGE_TEXT, KNOWLEDGE_PARAMETERS, self._find_knowledge, READS_ONLY
         )
-        # Skills belong to no server.
-        self.skills = GatewaySkills(index, replace(scope(), servers=None))
+        self.skills = GatewaySkills(index)
         self._describing = _tool_of_names(OwnTool.DESCRIBE_TOOLS, DESCRIBE_TEXT, self._describe)
         self._checking = _tool_of_names(OwnTool.CHECK_TOOLS, CHECK_TEXT, self._check)
 
@@ -209,7 +205,7 @@ class GatewaySearch(ToolcribSearchTransform):
 
     def scope(self) -> Scope:
         """Scope of the current caller."""
-        return granted_scope(get_access_token(), self._of_gateway())
+        return self._tools.scope_of(get_access_token())
 
     def missing_pins(self) -> list[str]:
         """Problems of pinned ids without a tool, except of servers that may still list it."""
@@ -269,7 +265,7 @@ class GatewaySearch(ToolcribSearchTransform):
         return self._listing(offered, get_access_token())
 
     def _listing(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> list[Tool]:
-        scope, profile = granted_scope(token, self._of_gateway()), profile_of(token)
+        scope, profile = self._tools.scope_of(token), profile_of(token)
         where = from_scope(scope)
         inside = (tool for tool in tools if tool.entry.fits(where))
         offered = [tool for tool in inside if has_tool(token, tool.entry.spec.id)]
@@ -391,12 +387,7 @@ class GatewaySearch(ToolcribSearchTransform):
         options = replace(options, scope=scope, form=self._form)
         if options.task is not None:
             options = replace(options, called=called)
-        try:
-            result = await self._tools.work(self._find_within, here, query, options)
-        except QueryError as error:
-            return failure(f"{error}.")
-        except StoreError as error:
-            return failure(f"The search does not work at the moment: {error}.")
+        result = await self._tools.work(self._find_within, here, query, options)
         budget = self._budgets.begin(key, text)
         if not needs:
             # A call after several needs does not show which of them it serves.
@@ -602,15 +593,9 @@ class GatewaySearch(ToolcribSearchTransform):
         return await self._guidance.after_call(conversation_key(ctx), name, {}, answer)
 
     async def _find_knowledge(self, given: dict[str, Any], _context: Context) -> ToolResult:
-        try:
-            assert self._crib is not None
-            find = self._crib.find_knowledge
-            result = await self._tools.work(find, **given, scope=self.scope())
-        except QueryError as error:
-            return failure(f"{error}.")
-        except StoreError as error:
-            return failure(f"The documents cannot be searched at the moment: {error}.")
-        answer = as_json(result)
+        assert self._crib is not None
+        find = self._crib.find_knowledge
+        answer = as_json(await self._tools.work(find, **given, scope=self.scope()))
         verdict = {key: answer[key] for key in ("verdict", "confidence", "reason") if answer[key]}
         shown = ("citation", "source", "collection", "text")
         passages = [{key: each[key] for key in shown} for each in answer["passages"]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from toolcrib.access.addresses import is_loopback
 from toolcrib.access.keys import ANYONE, KEY_BYTES, Caller
 from toolcrib.access.tokens import KeysAndTokens
 from toolcrib.caches import BoundedMap
@@ -148,16 +148,6 @@ def _key(scope: Mapping[str, Any]) -> str:
             " (TOOLCRIB_API_KEY on the command line)"
         )
     return given.decode("latin-1").strip()
-
-
-def is_loopback(host: str) -> bool:
-    """True for a host that is this machine, by name or address."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _hostname(url: str) -> str:

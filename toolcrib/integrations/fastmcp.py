@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from toolcrib.errors import MissingExtraError, QueryError, nearest
+from toolcrib.errors import MissingExtraError, QueryError, StoreError, nearest
 
 try:
     from fastmcp.server.context import Context
@@ -172,10 +172,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
     async def _find(self, ctx: Context, query: str | None, options: SearchOptions) -> ToolResult:
         """Search the tools that the caller may see."""
         tools = await self._get_visible_tools(ctx)
-        try:
-            result = await asyncio.to_thread(self._index.find, tools, query, options)
-        except QueryError as error:
-            return failure(f"{error}.")
+        result = await asyncio.to_thread(self._index.find, tools, query, options)
         named = {tool.name: tool for tool in tools}
         return search_answer(result, lambda hit: _tool_definition(named[hit.name]))
 
@@ -249,7 +246,12 @@ class SearchTool(Tool):
                 f"The call of {self.name} is wrong.\n{listed}\n"
                 f"It takes: {describe_parameters(self.parameters)}."
             )
-        return await self._act(given, get_context())
+        try:
+            return await self._act(given, get_context())
+        except QueryError as error:
+            return failure(f"{error}.")
+        except StoreError as error:
+            return failure(f"The search does not work at the moment: {error}.")
 
 
 def calling_tool(
