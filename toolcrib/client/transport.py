@@ -22,24 +22,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from toolcrib import errors
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.errors import (
-    DeadlineError,
-    ForbiddenError,
-    MissingExtraError,
-    OverloadedError,
-    QueryError,
-    RateLimitedError,
-    ServiceError,
-    ServiceUnavailableError,
-    SettingsError,
-    SourceError,
-    TooLargeError,
-    ToolcribError,
-    UnauthenticatedError,
-    UnknownCollectionError,
-    UnknownQuestionError,
-    UnknownToolError,
-)
+from toolcrib.errors import QueryError, ServiceError, ToolcribError
 from toolcrib.extras import import_extra
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import IndexProgress, IndexReport, Passage, Refusal, ToolSpec
@@ -54,22 +37,22 @@ MAX_REASON_CHARS = 300
 RETRYABLE_STATUSES = frozenset({429, 502, 503})
 """Statuses after which the same request may work a moment later."""
 
-UNWORKED_ERRORS = (RateLimitedError, OverloadedError)
+UNWORKED_ERRORS = (errors.RateLimitedError, errors.OverloadedError)
 """Errors that a service raises before it does any work."""
 
 ERROR_BY_STATUS: Mapping[int, type[ServiceError]] = {
-    401: UnauthenticatedError,
-    403: ForbiddenError,
-    408: DeadlineError,
-    413: TooLargeError,
-    429: RateLimitedError,
-    502: ServiceUnavailableError,
-    503: ServiceUnavailableError,
-    504: DeadlineError,
+    401: errors.UnauthenticatedError,
+    403: errors.ForbiddenError,
+    408: errors.DeadlineError,
+    413: errors.TooLargeError,
+    429: errors.RateLimitedError,
+    502: errors.ServiceUnavailableError,
+    503: errors.ServiceUnavailableError,
+    504: errors.DeadlineError,
 }
 """Error of a status without a problem document, as of a proxy."""
 
-LOCAL_ERRORS = (SourceError, MissingExtraError)
+LOCAL_ERRORS = (errors.SourceError, errors.MissingExtraError)
 """Errors with facts that the wire lacks, or about the machine that raises them."""
 
 
@@ -138,20 +121,24 @@ def silence(failure: Exception, httpx: Any, place: str, timeout_s: float) -> Fai
     """Failure of a request without a whole answer."""
     words = str(failure).strip().partition("\n")[0][:MAX_REASON_CHARS] or type(failure).__name__
     if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout):
-        error = ServiceUnavailableError(
+        error = errors.ServiceUnavailableError(
             f"the service at {place} cannot be reached ({words}): start it with `toolcrib serve`, "
             "or correct the URL"
         )
         return FailedError(error, passing=True, unworked=True)
     if isinstance(failure, httpx.TimeoutException):
-        error = DeadlineError(f"the service at {place} did not answer within {timeout_s:g} s")
-        return FailedError(error)
+        return _late(place, timeout_s)
     if isinstance(failure, httpx.TransportError) and not isinstance(
         failure, httpx.LocalProtocolError | httpx.UnsupportedProtocol
     ):
-        error = ServiceUnavailableError(f"the service at {place} broke off ({words})")
+        error = errors.ServiceUnavailableError(f"the service at {place} broke off ({words})")
         return FailedError(error, passing=True)
     return FailedError(ServiceError(f"the service at {place} cannot be asked ({words})"))
+
+
+def _late(place: str, timeout_s: float) -> FailedError:
+    words = f"the service at {place} did not answer within {timeout_s:g} s"
+    return FailedError(errors.DeadlineError(words))
 
 
 def _problem(reply: Reply) -> dict[str, Any]:
@@ -173,7 +160,9 @@ def _problem_error(
     if kind is None or issubclass(kind, LOCAL_ERRORS):
         return None
     detail = str(problem.get("detail", "")) or kind.__name__
-    if issubclass(kind, UnknownToolError | UnknownCollectionError | UnknownQuestionError):
+    if issubclass(
+        kind, errors.UnknownToolError | errors.UnknownCollectionError | errors.UnknownQuestionError
+    ):
         return kind(about, tuple(map(str, list_of(problem.get("nearest")))))
     if issubclass(kind, ServiceError):
         return kind(detail, retry_after_s=after_s)
@@ -245,6 +234,19 @@ _HEADER_VALUE = re.compile(r"[\x21-\x7e]+")
 _URL_EXAMPLE = "write it like https://tools.example.org"
 
 
+Entry: TypeAlias = tuple[str, ToolSpec | Passage | Refusal]
+"""A source, and an entry of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Line of an answer to an upload."""
+
+    progress: IndexProgress | None = None
+    report: IndexReport | None = None
+    problem: dict[str, Any] | None = None
+
+
 class Transport:
     """Connections to one service. Safe for several threads.
 
@@ -264,7 +266,7 @@ class Transport:
         clock: Clock | None = None,
     ) -> None:
         if not timeout_s > 0 or attempts < 1:
-            raise SettingsError(
+            raise errors.SettingsError(
                 f"timeout_s is {timeout_s} and attempts are {attempts}; there must be "
                 "more than 0 seconds and at least 1 attempt"
             )
@@ -310,15 +312,17 @@ class Transport:
 
         return self._retry(attempt, repeatable=repeatable)
 
-    def stream(
+    def upload(
         self,
         path: str,
-        query: Mapping[str, str],
-        content: bytes,
-        read: Callable[[bytes], _Made | None],
-    ) -> _Made:
-        """Send JSON Lines, and return the first result of `read` over the answer's lines."""
-        return self._retry(partial(self._attempt_stream, path, query, content, read))
+        entries: Iterable[Entry],
+        query: Mapping[str, str | None],
+        progress: Listener | None,
+    ) -> IndexReport:
+        """Send entries with their sources as JSON Lines, and return the service's report."""
+        params = {name: value for name, value in query.items() if value is not None}
+        content = _upload_content(entries)
+        return self._retry(partial(self._attempt_upload, path, params, content, progress))
 
     def close(self) -> None:
         """Close all connections; a second call does nothing."""
@@ -364,13 +368,9 @@ class Transport:
         ) as response:
             return self._whole(response, until)
 
-    def _attempt_stream(
-        self,
-        path: str,
-        query: Mapping[str, str],
-        content: bytes,
-        read: Callable[[bytes], _Made | None],
-    ) -> _Made:
+    def _attempt_upload(
+        self, path: str, query: Mapping[str, str], content: bytes, progress: Listener | None
+    ) -> IndexReport:
         timeout = self._httpx.Timeout(self._timeout_s, read=max(self._timeout_s, UPLOAD_SILENCE_S))
         with self._client().stream(
             "POST",
@@ -388,28 +388,27 @@ class Transport:
                 raise self._foreign(ValueError(f"{kind} in place of JSON Lines"))
             for line in _lines(response.iter_bytes()):
                 try:
-                    made = read(line)
-                except (ValueError, TypeError, LookupError) as error:
+                    part = load(_Line, line)
+                except ValueError as error:
                     raise self._foreign(error) from error
-                if made is not None:
-                    return made
+                if part.progress is not None and progress is not None:
+                    progress(part.progress)
+                if part.problem is not None:
+                    headers, problem = {"content-type": "application/json"}, to_json(part.problem)
+                    status = part.problem.get("status", HTTPStatus.INTERNAL_SERVER_ERROR)
+                    raise refusal(Reply(status, headers, problem), self.url, "")
+                if part.report is not None:
+                    return part.report
         error = ServiceError(f"the service at {self.url} broke off an upload; send it again")
         raise FailedError(error, passing=True)
 
     def _whole(self, response: Any, until: float) -> Reply:
-        """Read the whole answer, bounded in time and size.
-
-        Raises:
-            FailedError: the answer is late, or too large.
-        """
+        """Read the whole answer, bounded in time and size."""
         body = bytearray()
         for piece in response.iter_bytes():
             body += piece
             if self._clock() > until:
-                seconds = f"{self._timeout_s:g}"
-                raise FailedError(
-                    DeadlineError(f"the service at {self.url} did not answer within {seconds} s")
-                )
+                raise _late(self.url, self._timeout_s)
             if len(body) > MAX_ANSWER_BYTES:
                 most = f"{MAX_ANSWER_BYTES:,}"
                 raise FailedError(
@@ -483,12 +482,12 @@ def _wait(failure: Exception, *, repeatable: bool) -> bool | float:
 def _check_url(url: str) -> str:
     parts = _split(url)
     if parts.username is not None or parts.password is not None:
-        raise SettingsError(
+        raise errors.SettingsError(
             "the URL of the service holds a user's name or password; leave them out, and give "
             "the key as api_key"
         )
     if parts.query or parts.fragment:
-        raise SettingsError(f"{url!r} must have no query and no fragment; {_URL_EXAMPLE}")
+        raise errors.SettingsError(f"{url!r} must have no query and no fragment; {_URL_EXAMPLE}")
     return url.rstrip("/")
 
 
@@ -500,7 +499,7 @@ def _split(url: str) -> SplitResult:
     except ValueError:
         pass
     shown = re.sub(r"//[^/@]*@", "//", url)
-    raise SettingsError(
+    raise errors.SettingsError(
         f"{shown!r} is not the URL of a service; {_URL_EXAMPLE}, or use Crib.open for a folder"
     )
 
@@ -508,7 +507,7 @@ def _split(url: str) -> SplitResult:
 def _header_value(name: str, value: str) -> str:
     """Check that a header can carry a value; it may be a secret, so no error shows it."""
     if _HEADER_VALUE.fullmatch(value) is None:
-        raise SettingsError(
+        raise errors.SettingsError(
             f"{name} is empty, or has spaces, line ends or accents; give it without them"
         )
     return value
@@ -516,42 +515,8 @@ def _header_value(name: str, value: str) -> str:
 
 # -- uploads ----------------------------------------------------------------------------------
 
-_Entry: TypeAlias = tuple[str, ToolSpec | Passage | Refusal]
 
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """Line of an answer to an upload."""
-
-    progress: IndexProgress | None = None
-    report: IndexReport | None = None
-    problem: dict[str, Any] | None = None
-
-
-def upload(
-    transport: Transport,
-    path: str,
-    entries: Iterable[_Entry],
-    query: Mapping[str, str | None],
-    progress: Listener | None,
-) -> IndexReport:
-    """Send entries with their sources, and return the service's report."""
-
-    def read(line: bytes) -> IndexReport | None:
-        part = load(_Line, line)
-        if part.progress is not None and progress is not None:
-            progress(part.progress)
-        if part.problem is not None:
-            status = int(part.problem["status"])
-            kind = {"content-type": "application/problem+json"}
-            raise refusal(Reply(status, kind, to_json(part.problem)), transport.url, "")
-        return part.report
-
-    given = {name: value for name, value in query.items() if value is not None}
-    return transport.stream(path, given, _upload_content(entries), read)
-
-
-def _upload_content(entries: Iterable[_Entry]) -> bytes:
+def _upload_content(entries: Iterable[Entry]) -> bytes:
     """Lines of a body; items that cannot be written come last, as refusals."""
     lines: list[bytes] = []
     refused: list[bytes] = []
