@@ -7,11 +7,11 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from toolcrib.access.addresses import is_loopback
-from toolcrib.access.keys import ANYONE, KEY_BYTES, Caller
+from toolcrib.access.keys import ANYONE, KEY_BYTES, Caller, KeyRing
 from toolcrib.access.tokens import KeysAndTokens
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
@@ -29,25 +29,16 @@ PERIODS_S = {"second": 1, "minute": 60, "hour": 3600}
 """Periods of a rate."""
 
 
-class Callers(Protocol):
-    """Verifier of keys, such as a `KeyRing`."""
-
-    def verify(self, text: str) -> Caller:
-        """The caller of a key; may block, so it is called in a thread.
-
-        Raises:
-            UnauthenticatedError: the key is unknown, expired or revoked.
-            StoreError: keys cannot be read.
-        """
-        ...
-
-
 class Anyone:
     """Verifier of `--insecure-local`: accepts every request from this machine."""
 
     def verify(self, text: str) -> Caller:  # noqa: ARG002 -- needs no key
         """The caller `ANYONE`."""
         return ANYONE
+
+
+Callers: TypeAlias = KeyRing | KeysAndTokens | Anyone
+"""Verifier of keys and tokens; may block, so it is called in a thread."""
 
 
 class Authenticator:
@@ -66,18 +57,13 @@ class Authenticator:
         self.challenge = callers.tokens.challenge() if isinstance(callers, KeysAndTokens) else ""
 
     def require_local(self, scope: Mapping[str, Any]) -> None:
-        """Refuse requests that a foreign web page makes a browser send, also by DNS rebinding.
-
-        Raises:
-            ForbiddenError: no keys are needed, and the request names another host.
-        """
+        """Refuse requests that a foreign web page makes a browser send, also by DNS rebinding."""
         if not self._is_open:
             return
-        host = header(scope, b"host") or b""
-        origin = header(scope, b"origin")
-        hosts = [_hostname("//" + host.decode("latin-1"))]
+        origin = header(scope, "origin")
+        hosts = [_hostname(f"//{header(scope, 'host') or ''}")]
         if origin is not None:
-            hosts.append(_hostname(origin.decode("latin-1")))
+            hosts.append(_hostname(origin))
         if not all(map(is_loopback, hosts)):
             raise ForbiddenError(
                 "without keys only this machine is served, by the name localhost or its address"
@@ -112,11 +98,7 @@ class RateLimiter:
         self._counted: BoundedMap[str, deque[float]] = BoundedMap(MAX_COUNTED_KEYS)
 
     def count(self, caller: Caller) -> None:
-        """Count one request.
-
-        Raises:
-            RateLimitedError: the rate is exceeded, with the time to retry.
-        """
+        """Count one request."""
         rate = caller.grant.rate or self._default
         if rate is None or caller is ANYONE:
             return
@@ -134,20 +116,20 @@ class RateLimiter:
 
 
 def _key(scope: Mapping[str, Any]) -> str:
-    """Key in a request's headers, which are latin-1."""
-    given = header(scope, b"authorization")
+    """Key in a request's headers."""
+    given = header(scope, "authorization")
     if given is not None:
-        kind, _, text = given.decode("latin-1").partition(" ")
+        kind, _, text = given.partition(" ")
         if kind.lower() == "bearer" and text.strip():
             return text.strip()
         raise UnauthenticatedError("the Authorization header is not of the form: Bearer KEY")
-    given = header(scope, b"x-api-key")
-    if given is None or not given.strip():
+    given = (header(scope, "x-api-key") or "").strip()
+    if not given:
         raise UnauthenticatedError(
             "there is no API key; send one as `Authorization: Bearer KEY`"
             " (TOOLCRIB_API_KEY on the command line)"
         )
-    return given.decode("latin-1").strip()
+    return given
 
 
 def _hostname(url: str) -> str:
