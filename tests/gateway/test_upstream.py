@@ -171,7 +171,7 @@ async def test_a_server_that_is_read_from_is_not_idle(behind: Behind):
             await session.send_ping()
             return 1
 
-        task = asyncio.create_task(upstream.ask("a", read, 60))
+        task = asyncio.create_task(upstream.ask("a", read))
         await going.wait()
         connection = upstream._own["a"]
         assert connection.is_busy

@@ -254,12 +254,9 @@ class CallRunner:
         level: Callable[[str], str],
         guidance: GatewayGuidance,
         flow: FlowPolicy,
-        *,
-        timeout_s: float,
     ) -> None:
         self._pool, self._budgets, self._alternatives = pool, budgets, alternatives
-        self._level, self._timeout_s = level, timeout_s
-        self._guidance, self._flow = guidance, flow
+        self._level, self._guidance, self._flow = level, guidance, flow
         self._checks: set[asyncio.Task[None]] = set()
         self._pending = PendingInputs(pool.intervals.idle_s)
 
@@ -307,7 +304,8 @@ class CallRunner:
             return failure(text)
         meta = _forwarded_meta(context)
         check = partial(self._flow.check, entry=entry, arguments=arguments)
-        pending = connection.call(request, entry.spec.name, arguments, meta, self._timeout_s, check)
+        call_s = self._pool.intervals.call_s
+        pending = connection.call(request, entry.spec.name, arguments, meta, call_s, check)
         return await self._finish(_Call(entry, connection, pending, budget, request.key, since))
 
     def _not_called(self, entry: CatalogEntry) -> str:

@@ -61,11 +61,6 @@ class McpFile:
         """Servers of the file as it is now.
 
         An unusable entry gets its `problem`, and the others are used.
-
-        Raises:
-            SourceError: the file cannot be read, has no usable server, or an invalid overlay;
-                with file and field.
-            SettingsError: a name of `only` is not in the file.
         """
         source = Source.named(str(self.path))
         servers = servers_of(source)
@@ -92,13 +87,14 @@ class McpFile:
             raise source.error("; ".join(problems) or "every server is switched off")
         return chosen
 
-    def stamp(self) -> tuple[int, ...]:
-        """Stamp that another content changes; empty without the file."""
-        try:
-            found = self.path.stat()
-        except OSError:
-            return ()
-        return found.st_mtime_ns, found.st_size, found.st_ino
+
+def file_stamp(path: Path) -> tuple[int, ...]:
+    """Stamp of a file that another content changes; empty without the file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _overlay(source: Source, name: str, raw: Any) -> Overlay:

@@ -110,11 +110,7 @@ class FlowPolicy:
         )
 
     async def check(self, call: PendingCall, entry: CatalogEntry, arguments: Any) -> None:
-        """Let a call pass, or ask the user first; then record what it brings in.
-
-        Raises:
-            ForbiddenError: the policy or the user refuses the call.
-        """
+        """Let a call pass, or ask the user first; then record what it brings in."""
         if self._mode == "off":
             return
         traits, key = self.traits(entry.spec), call.request.key

@@ -26,7 +26,7 @@ from toolcrib.errors import SettingsError, StoreError, ToolcribError, did_you_me
 from toolcrib.gateway.activity import GatewayRecorder
 from toolcrib.gateway.calls import Alternatives, CallBudgets, CallRunner
 from toolcrib.gateway.catalog import CatalogProvider
-from toolcrib.gateway.config import McpFile, ServerConfig
+from toolcrib.gateway.config import McpFile, ServerConfig, file_stamp
 from toolcrib.gateway.downstream import Handshake, Level, Notifications, Reporter
 from toolcrib.gateway.flow import FlowPolicy
 from toolcrib.gateway.guidance import GatewayGuidance
@@ -143,11 +143,13 @@ class Gateway:
         chosen = settings.gateway
         _require_servers_of(options.pinned, configs)
         self._options = options
-        is_shared, timeout_s = options.is_shared, chosen.call_timeout_s
+        is_shared = options.is_shared
         intervals = replace(
-            options.intervals, connect_s=chosen.connect_timeout_s, retry_s=chosen.retry_s
+            options.intervals,
+            connect_s=chosen.connect_timeout_s,
+            call_s=chosen.call_timeout_s,
+            retry_s=chosen.retry_s,
         )
-
         self._tasks: set[asyncio.Task[Any]] = set()
         self._runs: dict[str, asyncio.Task[Any]] = {}
         self._is_greeted = asyncio.Event()
@@ -180,7 +182,6 @@ class Gateway:
             self._notifications.level,
             guidance,
             self._flow,
-            timeout_s=timeout_s,
         )
         self._search = GatewaySearch(
             self.index,
@@ -191,7 +192,7 @@ class Gateway:
             pinned=(*chosen.pinned, *options.pinned),
         )
         self._tools = CatalogProvider(self.index, self.pool.note, self._calls.call)
-        self._offers = OffersProvider(self.index, self.pool, timeout_s=timeout_s)
+        self._offers = OffersProvider(self.index, self.pool)
         records_db = storage.records_db
         self._recorder = GatewayRecorder(records_db, self.index, self.pool, chosen.activity)
         self.server = self._make_server(auth)
@@ -290,7 +291,7 @@ class Gateway:
         """Serve what the file says, whenever it has changed."""
         while True:
             await asyncio.sleep(self.pool.intervals.poll_s)
-            now = await asyncio.to_thread(file.stamp)
+            now = await asyncio.to_thread(file_stamp, file.path)
             if now == seen:
                 continue
             seen = now
@@ -401,11 +402,7 @@ class Gateway:
 
 
 def _require_servers_of(pinned: Sequence[str], configs: Sequence[ServerConfig]) -> None:
-    """Require that each pinned id names a server of the configuration.
-
-    Raises:
-        SettingsError: an id names another server, or none.
-    """
+    """Require that each pinned id names a server of the configuration."""
     servers = [config.name for config in configs]
     for tool_id in pinned:
         if not tool_id.startswith(tuple(f"{server}/" for server in servers)):

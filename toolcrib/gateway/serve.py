@@ -31,7 +31,7 @@ from toolcrib.errors import SettingsError, StoreError
 from toolcrib.gateway.activity import OperationMetrics
 from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.auth import KeyVerifier
-from toolcrib.gateway.config import McpFile
+from toolcrib.gateway.config import McpFile, file_stamp
 from toolcrib.gateway.connection import UpstreamConnection
 from toolcrib.gateway.downstream import Level, Reporter
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
@@ -75,6 +75,15 @@ class ServeOptions:
         """Logins at the servers, beside the store."""
         return Logins.open(self.store, settings.gateway, self.login_command)
 
+    def login_target(self, name: str) -> HttpTarget:
+        """Target of a server of the configuration that takes a login."""
+        (config,) = replace(self.file, only=(name,)).read()
+        if not may_log_in(config.target):
+            raise SettingsError(
+                f"{name} takes no login: it is a command, or its entry has a header Authorization"
+            )
+        return config.target
+
 
 def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOptions) -> None:
     """Serve until the client disconnects, or a signal ends the process.
@@ -85,17 +94,16 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
         StoreError: keys cannot be read.
     """
     file = serving.file
-    stamp, configs = file.stamp(), file.read()
+    stamp, configs = file_stamp(file.path), file.read()
     send_spans = trace_mcp()
     report, address = options.report, serving.address
     with closing(open_records(serving.store, settings, report, needed=bool(address))) as records_db:
         auth = _auth(KeyRing(records_db), address[0], serving.store, settings) if address else None
         lock = LockFile(serving.lock or Path(settings.gateway.lock))
         lock.read()
-        quarantine = Quarantine(records_db, DEFAULT_NAMESPACE)
         approval = Approval(
             lock,
-            quarantine,
+            Quarantine(records_db, DEFAULT_NAMESPACE),
             locks=serving.lock is not None,
             audits=settings.audit,
             strict=serving.strict,
@@ -164,35 +172,14 @@ async def log_in(target: HttpTarget, logins: Logins, how: LoginOptions) -> bool:
 
 
 def log_in_at(name: str, serving: ServeOptions, settings: Settings, how: LoginOptions) -> bool:
-    """Log in at a server of the configuration; False if it asks for no login.
-
-    Raises:
-        SettingsError, SourceError: the server or the port cannot be used, or no login is taken.
-        ServiceUnavailableError: the login failed.
-        StoreError: the login cannot be kept.
-    """
-    target = _login_target(name, serving)
+    """Log in at a server of the configuration, as `log_in`."""
     with quiet_sdk():
-        return asyncio.run(log_in(target, serving.logins(settings), how))
+        return asyncio.run(log_in(serving.login_target(name), serving.logins(settings), how))
 
 
 def log_out_of(name: str, serving: ServeOptions, settings: Settings) -> bool:
-    """Forget the login at a server; True if there was one.
-
-    Raises:
-        SettingsError, SourceError: the server cannot be used, or takes no login.
-    """
-    target = _login_target(name, serving)
-    return serving.logins(settings).delete(target.url)
-
-
-def _login_target(name: str, serving: ServeOptions) -> HttpTarget:
-    (config,) = replace(serving.file, only=(name,)).read()
-    if not may_log_in(config.target):
-        raise SettingsError(
-            f"{name} takes no login: it is a command, or its entry has a header Authorization"
-        )
-    return config.target
+    """Forget the login at a server of the configuration; True if there was one."""
+    return serving.logins(settings).delete(serving.login_target(name).url)
 
 
 # -- stdio and HTTP ------------------------------------------------------------------------------

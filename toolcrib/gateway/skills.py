@@ -7,7 +7,7 @@ Texts come from the index, as they were audited: no file is opened for a caller.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from mimetypes import guess_type
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from toolcrib.crib import Crib
-from toolcrib.errors import nearest
 from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog, by_unique_name
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
@@ -49,6 +48,7 @@ from toolcrib.integrations.fastmcp import (
     count_parameter,
     failure,
     structured_answer,
+    unknown_name,
 )
 from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import Scope, ToolSpec
@@ -213,24 +213,17 @@ class GatewaySkills:
         visible = self._visible()
         spec, path = visible.get(given["name"]), given.get("file")
         if spec is None or spec.skill is None:
-            return _unknown("skill", given["name"], visible, OwnTool.FIND_SKILLS)
+            return unknown_name("skill", given["name"], visible, OwnTool.FIND_SKILLS)
         files = spec.skill.files
         if path is None:
             skill = {"name": spec.name, "text": spec.skill.body, "files": list(files)}
             return structured_answer(skill)
         if path not in files:
-            return _unknown("file", path, files, OwnTool.READ_SKILL)
+            return unknown_name("file", path, files, OwnTool.READ_SKILL)
         text = files[path]
         if text is None:
             return failure(f"{path} cannot be read here: it is no text, or too long.")
         return structured_answer({"name": spec.name, "file": path, "text": text})
-
-
-def _unknown(kind: str, name: str, names: Iterable[str], search: OwnTool) -> ToolResult:
-    """The answer for a skill or file that does not exist; `search` is the tool that lists them."""
-    near = nearest(name, names)
-    hint = f" Did you mean {', '.join(near)}?" if near else ""
-    return failure(f"There is no {kind} {name[:100]!r}.{hint} {search} says what there is.")
 
 
 # -- MCP's extension for skills ------------------------------------------------------------------

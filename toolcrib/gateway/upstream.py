@@ -67,7 +67,8 @@ logger = logging.getLogger(__name__)
 class Intervals:
     """Timeouts and periods of the gateway.
 
-    `connect_s`: for a handshake, and again for a listing of tools. `offers_s`: for a listing of
+    `connect_s`: for a handshake, and again for a listing of tools. `call_s`: for a call or another
+    request. `offers_s`: for a listing of
     prompts and resources, without which the tools are served all the same. `retry_s`: before a
     dead server's first retry; later ones wait longer. `ping_s`: between health checks, which time
     out after `pong_s`. `refresh_s`: between listings of a server that announces no changes, or
@@ -79,6 +80,7 @@ class Intervals:
     """
 
     connect_s: float = 20.0
+    call_s: float = 30.0
     retry_s: float = 5.0
     ping_s: float = 15.0
     pong_s: float = 5.0
@@ -279,9 +281,7 @@ class Upstream:
             self._opening[key] = asyncio.create_task(self._open(key))
         return await asyncio.shield(self._opening[key])
 
-    async def ask(
-        self, key: str, work: Callable[[ClientSession], Awaitable[_Answer]], timeout_s: float
-    ) -> _Answer:
+    async def ask(self, key: str, work: Callable[[ClientSession], Awaitable[_Answer]]) -> _Answer:
         """Run another request than a call, over a conversation's connection.
 
         Raises:
@@ -291,7 +291,7 @@ class Upstream:
         connection = await self.connection(key)
         connection.reads += 1
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(self._intervals.call_s):
                 return await work(connection.session)
         finally:
             connection.reads -= 1
@@ -385,6 +385,10 @@ class UpstreamPool:
     def __iter__(self) -> Iterator[Upstream]:
         return iter(self._upstreams.values())
 
+    def is_of_one_client(self, key: str) -> bool:
+        """False if several clients may share a key: nobody knows what each of them did."""
+        return key != SHARED or self.is_shared
+
     def not_up(self) -> tuple[str, ...]:
         """The servers whose tools cannot be called."""
         return tuple(each.name for each in self if not each.is_up)
@@ -413,19 +417,15 @@ class UpstreamPool:
         """Wait for events, a bounded time, and report progress; False if all were set before."""
         if patience_s is None:
             patience_s = self.intervals.patience_s
-        waits = {asyncio.create_task(event.wait()) for event in events if not event.is_set()}
-        waited, until = bool(waits), monotonic() + patience_s
-        try:
-            while waits and (left := until - monotonic()) > 0:
-                done = len(events) - len(waits)
-                if context is not None:
-                    await context.report_progress(done, len(events), "connecting to servers")
-                _, waits = await asyncio.wait(
-                    waits, timeout=left, return_when=asyncio.FIRST_COMPLETED
-                )
-        finally:
-            for wait in waits:
-                wait.cancel()
+        until, waited = monotonic() + patience_s, False
+        while pending := [event for event in events if not event.is_set()]:
+            waited = True
+            if (left := until - monotonic()) <= 0:
+                break
+            if context is not None:
+                done = len(events) - len(pending)
+                await context.report_progress(done, len(events), "connecting to servers")
+            await first_of(left, *pending)
         return waited
 
     async def settled(self) -> None:

@@ -180,7 +180,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
         """Call a tool that the caller may see; any other is unknown."""
         names = {tool.name for tool in await self.get_tool_catalog(ctx)}
         if name not in names:
-            return unknown_tool(name, names, OwnTool.FIND_TOOLS)
+            return unknown_name("tool", name, names, OwnTool.FIND_TOOLS)
         return await ctx.fastmcp.call_tool(name, dict(arguments or {}))
 
     async def _search(self, tools: Sequence[Tool], query: str) -> Sequence[Tool]:
@@ -377,12 +377,12 @@ def failure(text: str) -> ToolResult:
     return ToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
-def unknown_tool(name: str, names: Iterable[str], search: str) -> ToolResult:
-    """Answer to a call of a tool out of reach; `names` are the tools in reach."""
+def unknown_name(kind: str, name: str, names: Iterable[str], search: str) -> ToolResult:
+    """Answer with an error for a tool, skill or file that is none of the `names` in reach."""
     close = nearest(name, names)
     hint = f" Did you mean {', '.join(close)}?" if close else ""
     return failure(
-        f"There is no tool {name[:100]!r}.{hint} Call {search} to see what there is, and use a "
+        f"There is no {kind} {name[:100]!r}.{hint} Call {search} to see what there is, and use a "
         "name exactly as it stands in its answer."
     )
 
