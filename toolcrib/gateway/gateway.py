@@ -42,7 +42,7 @@ from toolcrib.gateway.skills import SkillResources, SkillsExtension
 from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
 from toolcrib.indexers.writer import ListenerScope, unheard
 from toolcrib.records import Scope, Sensitivity
-from toolcrib.settings import Settings
+from toolcrib.settings import GatewaySettings, Settings
 from toolcrib.tenants import Tenants
 
 WARM_UP_TEXT = "search"
@@ -76,6 +76,15 @@ class GatewayOptions:
         """Scope of the tools to serve of these servers."""
         names = frozenset(config.name for config in configs)
         return Scope(servers=names, tags=self.tags, max_sensitivity=self.max_sensitivity)
+
+    def intervals_of(self, settings: GatewaySettings) -> Intervals:
+        """Intervals with the settings' own."""
+        return replace(
+            self.intervals,
+            connect_s=settings.connect_timeout_s,
+            call_s=settings.call_timeout_s,
+            retry_s=settings.retry_s,
+        )
 
 
 class StoreThread:
@@ -143,13 +152,7 @@ class Gateway:
         chosen = settings.gateway
         _require_servers_of(options.pinned, configs)
         self._options = options
-        is_shared = options.is_shared
-        intervals = replace(
-            options.intervals,
-            connect_s=chosen.connect_timeout_s,
-            call_s=chosen.call_timeout_s,
-            retry_s=chosen.retry_s,
-        )
+        is_shared, intervals = options.is_shared, options.intervals_of(chosen)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._runs: dict[str, asyncio.Task[Any]] = {}
         self._is_greeted = asyncio.Event()
