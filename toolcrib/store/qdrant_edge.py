@@ -26,7 +26,6 @@ import numpy as np
 import qdrant_edge as engine
 from filelock import FileLock
 
-from toolcrib.caches import BoundedMap
 from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import (
@@ -100,9 +99,6 @@ INDEXED_FROM_POINTS = 32
 OPTIMISE_FROM_POINTS = 3000
 """Below this many unindexed points a plain scan is as fast as the graph (0.2 ms)."""
 
-MAX_PAYLOAD_BYTES, PAYLOAD_FIELDS_BYTES = 16 * 2**20, 4 * 2**10
-"""Size of the cache of payloads, and what one takes there beside its texts."""
-
 MIN_WASTE_BYTES = 4 * 2**20
 """Less than this on the disk is not worth a rewriting."""
 
@@ -126,11 +122,8 @@ class EdgeStore(Store):
         self._ends_with_process = ends_with_process
         self._on_close = on_close
         self._writing = threading.RLock()
-        self._shard: engine.EdgeShard | None = None
+        self._search: EdgeSearch | None = None
         self._why_not = "is closed"
-        self.updates = 0
-        """Counter that changes when the engine begins to write, and when it is done."""
-        self._payloads = _no_payloads()
         self._use(generation, written)
         _OPEN.add(self)
 
@@ -202,18 +195,16 @@ class EdgeStore(Store):
                 f"now; {REINDEX_HINT}"
             )
         # An old shard is dropped, not closed: another thread may be about to search it.
-        self._generation, self._layout, self._shard = generation, layout, shard
-        self._search = EdgeSearch(layout)
-        self._copy = copy
+        self._generation, self._layout, self._copy = generation, layout, copy
+        # Number of points ever written; unknown for a generation that was not closed.
+        self._written = closed.written if closed is not None else written
+        self._search = EdgeSearch(shard, layout, self._written)
         self._checksums_until_change = closed
         if copy is None and missing_indexes(shard):
             # On a full disk the shard is read without indexes.
             with suppress(StoreWriteError), guard(self._path):
                 index_fields(self._require_writable())
-        # Number of points ever written; unknown for a generation that was not closed.
-        self._written = closed.written if closed is not None else written
         self._logs: set[Path] = set()
-        self._count_update()
 
     def _copy_for_reading(
         self, generation: Path, *, is_closed: bool
@@ -289,20 +280,15 @@ class EdgeStore(Store):
     def _update(self, operation: engine.UpdateOperation, points: int) -> None:
         with self._writing:
             shard = self._require_writable()
-            # Counted before the write too, and after a failure: a part may be written.
-            self._count_update()
+            # Caches go before the write too, and after a failure: a part may be written.
+            self._search = EdgeSearch(shard, self._layout, self._written)
             try:
                 with guard(self._path):
                     shard.update(operation)
+                if self._written is not None:
+                    self._written += points
             finally:
-                self._count_update()
-            if self._written is not None:
-                self._written += points
-
-    def _count_update(self) -> None:
-        self.updates += 1
-        # A reader keeps what it reads in the map that it took before: never in a later one.
-        self._payloads = _no_payloads()
+                self._search = EdgeSearch(shard, self._layout, self._written)
 
     def _require_writable(self) -> engine.EdgeShard:
         shard = self._open_shard()
@@ -333,23 +319,14 @@ class EdgeStore(Store):
 
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
         """Answer each query, best first."""
-        # Read first: what is counted while another thread writes is not kept.
-        search, writes, shard = self._search, self.updates, self._open_shard()
-        written = self._written
+        search = self._open_search()
         with guard(self._path):
-            return search.answer(shard, queries, writes, written)
+            return search.answer(queries)
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
-        cached, shard = self._payloads, self._open_shard()
-        found = {i: payload for i in ids if (payload := cached.get(i)) is not None}
-        if new := [i for i in valid_ids(ids) if i not in found]:
-            unread: list[Any] = new
-            with guard(self._path):
-                records: list[Any] = shard.retrieve(unread, with_payload=True, with_vector=False)
-            read = {record.id: from_payload(record.payload) for record in records}
-            cached.update(read)
-            found |= read
-        return [Record(i, found[i]) for i in ids if i in found]
+        search = self._open_search()
+        with guard(self._path):
+            return search.retrieve(ids)
 
     def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
         known: list[Any] = valid_ids(ids)
@@ -378,11 +355,11 @@ class EdgeStore(Store):
         limit = FIRST_PAGE_POINTS
         shown = True if fields is None else list(fields) or False
         while True:
-            search, writes, shard = self._search, self.updates, self._open_shard()
+            search = self._open_search()
             with guard(self._path):
-                narrowed = to_filter(search.without_universal_flags(shard, where, writes))
+                narrowed = to_filter(search.without_universal_flags(where))
                 request = engine.ScrollRequest(offset, limit, narrowed, shown, with_vector=False)
-                page, offset = shard.scroll(request)
+                page, offset = search.shard.scroll(request)
             for record in page:
                 yield Record(record.id, from_payload(record.payload))
             if offset is None:
@@ -510,9 +487,9 @@ class EdgeStore(Store):
     def close(self) -> None:
         """Flush, and release the folder for other processes; a second call does nothing."""
         with self._writing:
-            shard, self._shard = self._shard, None
-            if shard is None:
+            if self._search is None:
                 return
+            shard, self._search = self._search.shard, None
             try:
                 with guard(self._path):
                     points = shard.info().points_count
@@ -550,16 +527,19 @@ class EdgeStore(Store):
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
-    def _open_shard(self) -> engine.EdgeShard:
-        if self._shard is None:
+    def _open_search(self) -> EdgeSearch:
+        if (search := self._search) is None:
             raise StoreError(f"the store {self._path} {self._why_not}")
-        return self._shard
+        return search
+
+    def _open_shard(self) -> engine.EdgeShard:
+        return self._open_search().shard
 
     def leave_to_parent(self) -> None:
         """Stop work in a forked child: its writes would be lost, or damage the parent's files."""
-        if self._shard is not None:
-            keep_for_good(self._shard)
-            self._shard, self._why_not = None, _FORKED
+        if self._search is not None:
+            keep_for_good(self._search.shard)
+            self._search, self._why_not = None, _FORKED
         self._writing = threading.RLock()
 
 
@@ -569,14 +549,6 @@ class EdgeStore(Store):
 def keep_for_good(shard: engine.EdgeShard) -> None:
     """Keep a shard until the process ends: the engine writes to its files when it is dropped."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(shard))
-
-
-def _no_payloads() -> BoundedMap[int, Mapping[str, Any]]:
-    return BoundedMap(MAX_PAYLOAD_BYTES, _payload_bytes)
-
-
-def _payload_bytes(_: int, payload: Mapping[str, Any]) -> int:
-    return PAYLOAD_FIELDS_BYTES + len(payload.get("spec", "")) + len(payload.get("text", ""))
 
 
 def size_of(point: engine.Record) -> int:
