@@ -254,10 +254,6 @@ class Calibration(BaseModel):
         given_any = probabilities(known, np.asarray(self.weights), self.offset)
         return given_any * (confidence or 0.0)
 
-    def mismatch(self, identity: Mapping[str, Any]) -> str:
-        """Differences from the models and settings in use; empty when the calibration holds."""
-        return differences(self.identity, identity)
-
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """Differences of two identities, in words; empty when they are equal."""
@@ -266,20 +262,6 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
         for key in sorted({*found, *wanted})
         if found.get(key) != wanted.get(key)
     )
-
-
-def read_calibration(fields: Mapping[str, Any], where: str) -> Calibration:
-    """Read a stored calibration.
-
-    Raises:
-        CalibrationError: a field is missing or wrong.
-    """
-    try:
-        return Calibration.model_validate(fields)
-    except ValidationError as error:
-        raise CalibrationError(
-            f"{where}: {in_words(error)}; run `toolcrib calibrate` again"
-        ) from error
 
 
 @cache
@@ -302,8 +284,13 @@ def load_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration |
     fields = store.read_meta().get(CALIBRATION_KEY)
     if fields is None:
         shipped = default_calibration()
-        return None if shipped.mismatch(identity) else shipped
-    own = read_calibration(fields, "the calibration of this index")
+        return None if differences(shipped.identity, identity) else shipped
+    try:
+        own = Calibration.model_validate(fields)
+    except ValidationError as error:
+        raise CalibrationError(
+            f"the calibration of this index: {in_words(error)}; run `toolcrib calibrate` again"
+        ) from error
     _require_match(own, identity)
     return own
 
@@ -346,7 +333,7 @@ def save_calibration(
 
 
 def _require_match(calibration: Calibration, identity: Mapping[str, Any]) -> None:
-    if differing := calibration.mismatch(identity):
+    if differing := differences(calibration.identity, identity):
         raise CalibrationError(
             f"the calibration was made with {differing}; run `toolcrib calibrate` again"
         )

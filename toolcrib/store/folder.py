@@ -474,17 +474,3 @@ class LazyStore:
             self._is_closed = True
             if self._store is not None:
                 self._store.close()
-
-
-def open_folder(
-    path: Path, layout: Layout, *, survives_power_cut: bool, ends_with_process: bool = False
-) -> Store:
-    """Open the embedded store in a folder."""
-    from toolcrib.store.qdrant_edge import EdgeStore
-
-    return EdgeStore.open(
-        path,
-        layout,
-        survives_power_cut=survives_power_cut,
-        ends_with_process=ends_with_process,
-    )

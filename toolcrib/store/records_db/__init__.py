@@ -31,7 +31,7 @@ class RecordsDb(Protocol):
 
     def put(self, table: str, row: DbRow) -> None:
         """Write a record, or replace the one of the same id; durable when this returns."""
-        ...
+        self.put_all(table, [row])
 
     def put_all(self, table: str, rows: Sequence[DbRow]) -> None:
         """Write records, about as fast as one; durable when this returns."""

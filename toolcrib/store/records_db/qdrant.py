@@ -85,9 +85,6 @@ class QdrantRecordsDb(RecordsDb):
 
     # -- writing ---------------------------------------------------------------------------
 
-    def put(self, table: str, row: DbRow) -> None:
-        self.put_all(table, [row])
-
     def put_all(self, table: str, rows: Sequence[DbRow]) -> None:
         """Write records; durable when this returns.
 
