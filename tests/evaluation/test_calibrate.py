@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.retrieval.calibrations import calibration
 from toolcrib import Crib, Settings, ToolSpec
-from toolcrib.errors import CalibrationError, MissingExtraError
+from toolcrib.errors import CalibrationError
 from toolcrib.evaluation.calibrate import (
     FOLDS,
     MIN_QUERIES,
@@ -237,12 +236,6 @@ class TestTooLittle:
         ]
         with pytest.raises(CalibrationError, match="tell apart"):
             calibrate(shown, IDENTITY)
-
-    def test_scikit_learn_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
-        with pytest.raises(MissingExtraError, match=r"toolcrib\[eval\]") as caught:
-            calibrate(_drawn(40), IDENTITY)
-        assert caught.value.extra == "eval"
 
 
 def _mixed(count: int, seed: int) -> list[LabelledEvidence]:

@@ -184,7 +184,7 @@ TOOLS = [ToolSpec(name="send_mail", description="Send a mail."), ToolSpec(name="
 
 @pytest.fixture
 def store(settings: Settings) -> Iterator[Store]:
-    opened = build.open_store(":memory:", layout(8), settings)
+    opened = build.open_store(":memory:", settings, layout(8))
     yield opened
     opened.close()
 

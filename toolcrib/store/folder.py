@@ -16,8 +16,8 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -135,7 +135,7 @@ def write_atomically(path: Path, text: str) -> None:
         StoreWriteError: the disk refuses.
     """
     draft = path.with_name(f".{path.name}.draft")
-    try:
+    with writing(path):
         with draft.open("w", encoding="utf-8", newline="") as file:
             if path.exists():
                 shutil.copymode(path, draft)
@@ -144,6 +144,13 @@ def write_atomically(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         draft.replace(path)
         sync_file(path.parent)
+
+
+@contextmanager
+def writing(path: Path) -> Generator[None]:
+    """Report an error of the file system as one of writing this path: a StoreWriteError."""
+    try:
+        yield
     except OSError as error:
         raise StoreWriteError(f"{path} cannot be written: {error.strerror}") from error
 
