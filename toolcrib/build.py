@@ -21,7 +21,7 @@ from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers, load_reranke
 from toolcrib.router.settings import PRESET
 from toolcrib.settings import Settings, load_settings, secret_text
 from toolcrib.store.base import Layout, Store
-from toolcrib.store.folder import LazyStore, holds_store, open_folder, temporary_folder
+from toolcrib.store.folder import LazyStore, holds_store, temporary_folder
 from toolcrib.tool_index import ToolIndex
 
 if TYPE_CHECKING:
@@ -290,12 +290,12 @@ def open_store(
             timeout_s=server.timeout_s,
             plan=plan if shared else replace(plan, tenant_shards=None),
         )
-    if location == MEMORY:
-        from toolcrib.store.qdrant_edge import EdgeStore
+    from toolcrib.store.qdrant_edge import EdgeStore
 
+    if location == MEMORY:
         folder, remove = temporary_folder()
         return EdgeStore.open(folder, layout, survives_power_cut=False, on_close=remove)
-    return open_folder(
+    return EdgeStore.open(
         Path(location),
         layout,
         survives_power_cut=settings.durability == "disk",

@@ -40,8 +40,8 @@ from toolcrib.retrieval.calibration import (
     Answerability,
     Calibration,
     Figures,
+    differences,
     lexical_calibration,
-    read_calibration,
 )
 
 IDENTITY: dict[str, Any] = {"dense": "a", "features": 2}
@@ -378,8 +378,8 @@ class TestServers:
 
 
 def test_what_was_fitted_can_be_kept_and_read(fitted: Calibration) -> None:
-    assert read_calibration(fitted.model_dump(mode="json"), "here") == fitted
-    assert fitted.mismatch(IDENTITY) == ""
+    assert Calibration.model_validate(fitted.model_dump(mode="json")) == fitted
+    assert differences(fitted.identity, IDENTITY) == ""
 
 
 YES, NO = True, False

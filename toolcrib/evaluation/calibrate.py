@@ -41,6 +41,7 @@ from toolcrib.retrieval.calibration import (
     Calibration,
     Figures,
     default_calibration,
+    differences,
     lexical_calibration,
     probabilities,
     usable_calibration,
@@ -671,7 +672,7 @@ def learn(
     # A head changes all scores: what was fitted without it is nothing to start from. Nor is the
     # index's own calibration, which may have been fitted on these very queries.
     plain = by_examples and crib.tools.example_head() is None
-    holds = plain and not start.mismatch(identity)
+    holds = plain and not differences(start.identity, identity)
     fitted = calibrate(evidence, identity, seed=seed, start=start if holds else None)
     by_words = gather_evidence(
         crib, queries, words=True, progress=lambda done, _: progress(len(queries) + done, total)

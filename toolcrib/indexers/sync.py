@@ -28,9 +28,9 @@ from toolcrib.indexers.points import (
     lexical_counts,
     shared_prefix,
 )
-from toolcrib.indexers.writer import ITEMS_PER_PAGE, Listener, Writer, ignore, pages
+from toolcrib.indexers.writer import ITEMS_PER_PAGE, Listener, Writer, ignore
 from toolcrib.records import IndexReport, Passage, Refusal, ToolSpec
-from toolcrib.store.base import Store, point_id
+from toolcrib.store.base import Store, pages, point_id
 from toolcrib.store.filters import SCOPE_FIELDS, And, AnyOf, Equals, Filter, HasId, Or
 from toolcrib.store.payload import ENRICHED_FIELD, read_tool
 

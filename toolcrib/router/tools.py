@@ -8,10 +8,10 @@ from typing import Literal
 
 from toolcrib.records import FindResult, Message, Route, ToolHit, ToolSpec, Turn
 from toolcrib.records.answers import with_ranks
+from toolcrib.retrieval.assembly import interleave
 from toolcrib.retrieval.dialogue import OWN_SHARE
 from toolcrib.retrieval.gate import ENABLED, with_general
 from toolcrib.retrieval.hybrid import HybridRetriever
-from toolcrib.retrieval.interleaving import interleave
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.options import FULL_PLAN, InterleaveSettings, SearchOptions, SearchPlan
 from toolcrib.retrieval.prerequisites import required_tools
