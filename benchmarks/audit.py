@@ -10,14 +10,15 @@ for honest, those that are blocked are printed: look at them. Times are of this 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from corpora import rows, specs
 
 from toolcrib import ToolSpec
 from toolcrib.indexers.audit import audit, audit_all
@@ -57,8 +58,7 @@ def cases() -> dict[str, dict[str, int]]:
     """How many cases of each part are blocked, warned of, or passed."""
     counted: dict[str, Counter[str]] = {}
     for name in PARTS:
-        for line in (CASES / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
-            case = json.loads(line)
+        for case in rows(CASES / f"{name}.jsonl"):
             part = f"{name} {case['written']}" if "written" in case else name
             parts = [part, f"{name} {case[KIND[name]]}"] if name in KIND else [part]
             tool = ToolSpec(**case["tool"])
@@ -105,15 +105,6 @@ def real(files: list[Path]) -> dict[str, Any]:
         "real_rules": dict(sorted(rules.items())),
         "ms": {name: speed(taken) for name, taken in times.items() if taken},
     }
-
-
-def specs(file: Path) -> Iterator[ToolSpec]:
-    content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    for line in filter(None, content.decode().split("\n")):
-        fields = json.loads(line)
-        if len(fields["name"]) <= 512:
-            known = {key: fields[key] for key in fields if key in ToolSpec.model_fields}
-            yield ToolSpec(**known)
 
 
 def speed(taken: list[float]) -> dict[str, float]:

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from corpora import rows
 
 from toolcrib.build import make_agents, make_dense
 from toolcrib.clock import SystemClock
@@ -59,7 +61,9 @@ def cached_turns(split: str) -> dict[str, list[CachedTurn]]:
     found: dict[str, list[CachedTurn]] = {}
     for name, (file, field) in SETS.items():
         found[name] = []
-        for row in _rows(file, split):
+        for row in rows(file):
+            if row["split"] != split:
+                continue
             label = row["labels"][field]
             said = [(wording, label) for wording in WORDINGS]
             if label == "analytics":
@@ -75,11 +79,6 @@ def cached_turns(split: str) -> dict[str, list[CachedTurn]]:
                 vector = dense.encode_query(turn.text)
                 found[name].append(CachedTurn(key, vector, told, row["id"]))
     return found
-
-
-def _rows(file: Path, split: str) -> Iterator[Mapping[str, Any]]:
-    rows = map(json.loads, file.read_text(encoding="utf-8").splitlines())
-    return (row for row in rows if row["split"] == split)
 
 
 def measure(

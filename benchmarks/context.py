@@ -21,6 +21,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from corpora import rows
+from sklearn.metrics import f1_score, precision_score, recall_score
+
 from toolcrib import Context, Crib, Settings
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.rules import HeuristicDetector
@@ -64,8 +67,7 @@ SENSITIVE = {
 def read(folder: Path, split: str) -> list[Row]:
     if not folder.is_dir():
         return []
-    with (folder / "queries.jsonl").open(encoding="utf-8") as lines:
-        return [row for row in map(json.loads, lines) if row["split"] == split]
+    return [row for row in rows(folder / "queries.jsonl") if row["split"] == split]
 
 
 def entity_measures(
@@ -98,18 +100,11 @@ def overlap(one: tuple[int, int, str], other: tuple[int, int, str]) -> bool:
 
 def label_measures(name: str, pairs: Pairs, positive: str) -> Iterator[tuple[str, float]]:
     """Macro-F1 over the labels of `pairs` (expected, told), and the recall of one of them."""
-    labels = sorted({expected for expected, _ in pairs})
-    scores: list[float] = []
-    for label in labels:
-        both = sum(expected == told == label for expected, told in pairs)
-        either = sum((expected == label) + (told == label) for expected, told in pairs)
-        scores.append(2 * both / either if either else 0.0)
-    told = sum(one[1] == positive for one in pairs)
-    expected = sum(one[0] == positive for one in pairs)
-    both = sum(one == (positive, positive) for one in pairs)
-    yield f"{name} macro-F1", sum(scores) / len(scores)
-    yield f"{name} {positive} precision", both / max(told, 1)
-    yield f"{name} {positive} recall", both / max(expected, 1)
+    expected, told = zip(*pairs, strict=True)
+    labels, only = sorted(set(expected)), {"labels": [positive], "average": "micro"}
+    yield f"{name} macro-F1", f1_score(expected, told, labels=labels, average="macro")
+    yield f"{name} {positive} precision", precision_score(expected, told, **only)
+    yield f"{name} {positive} recall", recall_score(expected, told, **only)
     yield f"{name} texts", len(pairs)
 
 

@@ -10,15 +10,13 @@ form can express is listed. For each tool an object with all its properties goes
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from corpora import specs
 
 from toolcrib import ToolSpec
 from toolcrib.integrations.formats import Definitions, restore_arguments
@@ -34,7 +32,6 @@ from toolcrib.integrations.providers import (
 from toolcrib.records.codec import list_of, object_of
 
 TOOLS = 8_000
-FIELDS = ("id", "name", "description", "input_schema", "server")
 FORMS = {
     "mcp": (Provider.GEMINI, Provider.BEDROCK),
     "openai": (Provider.OPENAI,),
@@ -54,7 +51,7 @@ def main() -> None:
     print("| corpus | form | tools | refused as written | refused | left out |")
     print("| --- | --- | --: | --: | --: | --: |")
     for path in options.corpora:
-        tools = read(path, options.tools)
+        tools = random.Random(0).sample(list(specs(path)), options.tools)
         raw, refused = Counter[str](), Counter[str]()
         left_out: dict[str, list[str]] = {form: [] for form in FORMS}
         for tool in tools:
@@ -70,20 +67,6 @@ def main() -> None:
         print(*sorted({name for names in left_out.values() for name in names}), sep="\n")
         survived = Counter(map(survives, tools))
         print(f"\narguments of {survived[True]:,} of {len(tools):,} tools came back as they were\n")
-
-
-def read(path: Path, most: int) -> list[ToolSpec]:
-    """Tools of a corpus, as many as the reader accepts."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        rows = lines.readlines()
-    tools: list[ToolSpec] = []
-    for row in random.Random(0).sample(rows, min(most, len(rows))):
-        fields = json.loads(row)
-        try:
-            tools.append(ToolSpec.model_validate({k: fields[k] for k in FIELDS if fields.get(k)}))
-        except ValidationError:
-            continue
-    return tools
 
 
 def written(tool: ToolSpec, providers: tuple[Provider, ...]) -> Iterator[str]:

@@ -19,20 +19,19 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from speed.child import Child
 from speed.fresh import fresh_processes, peak_memory
 from speed.indexing import index_rate, open_with, while_indexing
 from speed.inputs import Inputs, read_queries, read_tools
 from speed.machine import machine, versions
-from speed.peer_process import PeerProcess
 from speed.peers import PEERS
-from speed.report import print_result
 from speed.searching import Rounds
-from speed.targets import judge
+from speed.targets import TARGETS, judge
 
 from toolcrib import Crib, Scope, Settings, ToolSpec
 
@@ -47,7 +46,7 @@ def parse() -> argparse.Namespace:
     add("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000], metavar="TOOLS")
     add("--vectors", choices=("real", "random"), default="real", help="of the tools")
     add("--tools", type=Path, metavar="FILE", help="JSONL, .gz or not; else generated")
-    add("--queries", type=Path, metavar="FILE", help="one a line, or JSONL with `text`")
+    add("--queries", type=Path, metavar="FILE", help="JSONL with `text`")
     add("--query-count", type=int, default=200, metavar="N")
     add("--rounds", type=int, default=5, metavar="N")
     add("--budget", type=float, default=8.0, metavar="S", help="seconds a peer and round")
@@ -95,8 +94,8 @@ def _one_size(arguments: argparse.Namespace, size: int) -> None:
     inputs = Inputs.make(tools, queries, arguments.vectors, arguments.cache)
     with tempfile.TemporaryDirectory(prefix="toolcrib-bench-") as work:
         result["figures"] = _measure(arguments, inputs, Path(work))
-    result["targets"] = judge(result["figures"], size)
-    print_result(result)
+    result["targets"] = judge(result["figures"], TARGETS, size)
+    print(json.dumps(result, indent=2))
     out: Path = arguments.json
     file = out if out.suffix == ".json" else out / f"engines-{size}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -155,18 +154,18 @@ def _open(inputs: Inputs, *stores: Path) -> Iterator[list[Crib]]:
 
 
 @contextmanager
-def _peers(names: list[str], work: Path) -> Iterator[list[PeerProcess]]:
-    found: list[PeerProcess] = []
-    try:
+def _peers(names: list[str], work: Path) -> Iterator[dict[str, Child]]:
+    with ExitStack() as stack:
+        found: dict[str, Child] = {}
         for name in names:
             _say(f"loading {name}")
-            found.append(PeerProcess(name, work))
-            if not found[-1].is_there:
-                _say(f"{name} is left out: {found[-1].about['missing']} is not installed")
-        yield [peer for peer in found if peer.is_there]
-    finally:
-        for peer in found:
-            peer.close()
+            child = Child("speed.peer_process", name, str(work))
+            stack.callback(child.close)
+            if "missing" in child.about:
+                _say(f"{name} is left out: {child.about['missing']} is not installed")
+            else:
+                found[name] = child
+        yield found
 
 
 def _scopes(specs: list[ToolSpec]) -> dict[str, Scope]:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.encoders.onnx import BundledEncoder
-from toolcrib.indexers.name_prefixes import shared_prefixes
 from toolcrib.indexers.points import FieldWeights, dense_text, lexical_counts
+from toolcrib.indexers.sync import shared_prefixes
 from toolcrib.records import ToolSpec
 
 SPLITS = {

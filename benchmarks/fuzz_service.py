@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -167,29 +166,6 @@ def _binding(name: str) -> str:
     return f'{{ dictionary = "{name}", probability = 0.6 }}'
 
 
-@contextmanager
-def served(store: Path, reports: Path) -> Iterator[str]:
-    """A service over a folder; its URL."""
-    settings = {**FAST, "TOOLCRIB_SERVICE__REPORTS": str(reports)}
-    command = [sys.executable, "-m", "toolcrib", "serve", "--port", "0", "--json"]
-    with (store.parent / "service.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, "--store", str(store)],
-            cwd=store.parent,
-            env={**os.environ, **settings},
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
-        assert process.stdout is not None
-        try:
-            yield json.loads(process.stdout.readline())["url"]
-        finally:
-            process.terminate()
-            process.wait()
-            process.stdout.close()
-
-
 def answers(url: str) -> dict[tuple[str, str], int]:
     """How often the service has given which status, by operation, since it was started."""
     text = httpx2.get(f"{url}/metrics").text
@@ -216,6 +192,8 @@ def by_operation(
 
 def visit(folder: Path, grant: Grant | None, arguments: argparse.Namespace) -> dict[str, Any]:
     """Fuzz a fresh service as somebody with this grant, or with no key."""
+    from load.served import served
+
     store, reports = folder / "store", folder / "reports"
     reports.mkdir(parents=True)
     (reports / "monday.html").write_text("<h1>Monday</h1>", encoding="utf-8")
@@ -224,7 +202,9 @@ def visit(folder: Path, grant: Grant | None, arguments: argparse.Namespace) -> d
         _, owner = ring.create("owner", Grant(namespaces=("*",), access="write"))
         key = None if grant is None else ring.create("visitor", grant)[1]
     runs: list[Found] = []
-    with served(store, reports) as url:
+    settings = {**FAST, "TOOLCRIB_SERVICE__REPORTS": str(reports)}
+    with served(store, folder / "service.log", **settings) as service:
+        url = service.url
         before = answers(url)
         for phase in PHASES:
             # What was put in may be gone: a request that was made up may prune.

@@ -19,14 +19,15 @@ events and after all.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from corpora import rows
 
 from toolcrib.evaluation.trajectories import hints_of
 from toolcrib.guidance import (
@@ -65,12 +66,6 @@ CLASSIFIERS: tuple[GuidanceClassifier, ...] = (
 # -- runs of real agents -------------------------------------------------------------------------
 
 
-def read_runs(path: Path) -> Iterable[Mapping[str, Any]]:
-    """Runs of a file."""
-    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    return [json.loads(line) for line in text.splitlines() if line.strip()]
-
-
 def hint_places(run: Mapping[str, Any]) -> list[int]:
     """Places of a run's hints, prompts left out."""
     events = [TrajectoryEvent.model_validate(event) for event in run["events"]]
@@ -85,7 +80,7 @@ def runs(path: Path) -> dict[str, Any]:
     """Stretches of trouble with a hint in time, by main kind, and hints in healthy runs."""
     due, in_time, hints, right = Counter[str](), Counter[str](), 0, 0
     read, disturbed = Counter[str](), list[str]()
-    for run in read_runs(path):
+    for run in rows(path):
         read[str(run["read"])] += 1
         places = hint_places(run)
         if run["read"] == "healthy" and places:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from corpora import rows
 from rich.console import Console
 from rich.table import Table
 
@@ -61,8 +62,10 @@ class Query:
 
 
 def read(folder: Path) -> list[Query]:
-    rows = [json.loads(line) for line in (folder / "queries.jsonl").open(encoding="utf-8")]
-    return [Query(row["text"], row["split"], next(iter(row["relevant"]), None)) for row in rows]
+    return [
+        Query(row["text"], row["split"], next(iter(row["relevant"]), None))
+        for row in rows(folder / "queries.jsonl")
+    ]
 
 
 def few(queries: Sequence[Query], shots: int) -> list[Query]:

@@ -11,10 +11,11 @@ With `--held-out` only the splits that no training read, and the tools of their 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 from collections import Counter
 from pathlib import Path
+
+from corpora import rows
 
 SIBLINGS = 20
 REQUESTS = Path(__file__).resolve().parents[1] / "data" / "requests" / "queries.jsonl"
@@ -27,14 +28,13 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--held-out", action="store_true")
     options = parser.parse_args()
-    requests = [json.loads(line) for line in REQUESTS.read_text("utf-8").splitlines()]
+    requests = list(rows(REQUESTS))
     if options.held_out:
         requests = [request for request in requests if request["split"] != "train"]
     needed = {tool for request in requests for tool in request["relevant"]}
     tools = []
     for path in sorted(options.corpora.glob("*.jsonl.gz")):
-        with gzip.open(path, "rt", encoding="utf-8") as lines:
-            tools += map(json.loads, lines)
+        tools += rows(path)
     servers = {tool["server"] for tool in tools if tool["id"] in needed}
     beside: Counter[str] = Counter()
     options.out.mkdir(parents=True, exist_ok=True)

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from corpora import rows
 from rich.console import Console
 from rich.table import Table
+from sklearn.metrics import roc_auc_score
 
 from toolcrib import Collection, Crib, Passage
 from toolcrib.retrieval.fusion import PassageWeights
@@ -58,10 +60,6 @@ class Seen:
     votes: Mapping[str, float]
     similarity: Mapping[str, float]
     scores: tuple[float, ...]
-
-
-def rows(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
 
 
 def questions(data: Path, name: str) -> list[Asked]:
@@ -118,7 +116,7 @@ def open_set(data: Path, name: str, *, examples: bool) -> Crib:
 
 def look(crib: Crib, asked: Sequence[Asked]) -> list[Seen]:
     """Hop one's evidence for each question, and the passages' ranks."""
-    catalogue, encode = crib.knowledge.catalogue, crib.tools.encode_query
+    catalogue, encode = crib.knowledge.catalogue, crib.tools.retriever.encode
     router = KnowledgeRouter(crib.knowledge.retriever(), catalogue, KnowledgeSettings())
     seen: list[Seen] = []
     for each in asked:
@@ -145,10 +143,7 @@ def dcg(gains: Iterable[float]) -> float:
 def auroc(good: Sequence[float], bad: Sequence[float]) -> float | None:
     if not good or not bad:
         return None
-    order = np.argsort(np.argsort([*good, *bad], kind="stable"), kind="stable") + 1
-    return float(
-        (order[: len(good)].sum() - len(good) * (len(good) + 1) / 2) / len(good) / len(bad)
-    )
+    return float(roc_auc_score([True] * len(good) + [False] * len(bad), [*good, *bad]))
 
 
 def in_first(ranked: Sequence[str], right: frozenset[str], k: int) -> bool:
@@ -192,7 +187,7 @@ def ranking(crib: Crib, asked: Sequence[Asked], weights: PassageWeights | None) 
     values: list[float] = []
     for each in asked:
         if each.relevant:
-            found = retriever.find(crib.tools.encode_query(each.text), K)
+            found = retriever.find(crib.tools.retriever.encode(each.text), K)
             values.append(ndcg([hit.passage.document for hit in found], each.relevant))
     return float(np.mean(values))
 
@@ -204,7 +199,7 @@ def bm25_voting(crib: Crib, asked: Sequence[Asked]) -> dict[str, float]:
     for each in asked:
         if not each.collections:
             continue
-        query = crib.tools.encode_query(each.text)
+        query = crib.tools.retriever.encode(each.text)
         words = EncodedQuery(query.text, None, query.lexical)
         votes: defaultdict[str, float] = defaultdict(float)
         for hit in retriever.find(words, 20):

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from knowledge import SETS, Asked, Seen, first_hop, look, open_set, questions, ranked, rows
+from corpora import rows
+from knowledge import SETS, Asked, Seen, first_hop, look, open_set, questions, ranked
 from scipy.optimize import minimize
 
 from toolcrib import Crib

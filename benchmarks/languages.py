@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from corpora import rows
 from rich.console import Console
 from rich.table import Table
 
@@ -43,10 +44,6 @@ ROUNDS = 3
 
 Texts = Mapping[str, Mapping[str, str]]
 """Texts by language, then by the id of the English one."""
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def labelled() -> dict[str, dict[str, Any]]:

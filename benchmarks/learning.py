@@ -34,9 +34,8 @@ from toolcrib import Crib
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.loaders import load
 from toolcrib.evaluation.measures import gate_measures
-from toolcrib.learning.lessons import learned_companions, make_lessons
+from toolcrib.learning.lessons import contradicting_keys, learned_companions, make_lessons, replay
 from toolcrib.learning.observations import Observation
-from toolcrib.learning.replay import contradicting_keys, replay
 from toolcrib.retrieval.learned import (
     MAX_LIFTED_TOOLS,
     NOTHING_LEARNED,
@@ -176,7 +175,7 @@ def ranked(crib: Crib, queries: Sequence[LabelledQuery]) -> dict[str, Observatio
     """Each query's vector and ranking, as an observation without a call."""
     found: dict[str, Observation] = {}
     for query in queries:
-        encoded = crib.tools.encode_query(query.text)
+        encoded = crib.tools.retriever.encode(query.text)
         hits = crib.tools.retriever.rank_by_legs(encoded, None, MAX_LIFTED_TOOLS)
         assert encoded.dense is not None
         ranking = tuple((hit.id, hit.score) for hit in hits)
@@ -221,16 +220,18 @@ def measure(data: DataSet, split: str, index: str, seeds: int) -> dict[str, Any]
     return {"queries": len(queries) // 2, **summary(runs)}
 
 
-def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    def figures(name: str) -> dict[str, Any]:
-        gains = [run[name]["gain"] for run in runs]
-        return {
-            "gain": round(fmean(gains), 2),
-            "least": round(min(gains), 2),
-            "strength": round(fmean(run[name]["strength"] for run in runs), 3),
-            "left_out": dict(Counter(key for run in runs for key in run[name]["left_out"])),
-        }
+def figures(runs: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    """Mean and least gain of a condition, the replay's strength, and the keys left out."""
+    gains = [run[name]["gain"] for run in runs]
+    return {
+        "gain": round(fmean(gains), 2),
+        "least": round(min(gains), 2),
+        "strength": round(fmean(run[name]["strength"] for run in runs), 3),
+        "left_out": dict(Counter(key for run in runs for key in run[name]["left_out"])),
+    }
 
+
+def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     names = [name for name in runs[0] if name not in {"before", "served"}]
     served_rows = {
         when: {name: round(value, 4) for name, value in row.items()}
@@ -239,7 +240,7 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "before": round(fmean(run["before"] for run in runs), 2),
         "servers": runs[0]["clean"]["servers"],
-        **{name: figures(name) for name in names},
+        **{name: figures(runs, name) for name in names},
         "served": served_rows,
     }
 

@@ -25,7 +25,8 @@ from typing import Any
 
 import knowledge
 import turns
-from learning import conditions, taught
+from corpora import rows
+from learning import conditions, figures, taught
 
 from toolcrib import Crib
 from toolcrib.build import make_dense
@@ -70,9 +71,9 @@ Texts = Mapping[str, list[Known]]
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
-    random.Random(0).shuffle(rows)
-    return rows
+    found = list(rows(file))
+    random.Random(0).shuffle(found)
+    return found
 
 
 def some(rows: Sequence[dict[str, Any]], split: str, most: int) -> list[dict[str, Any]]:
@@ -100,7 +101,7 @@ def of_turns(most: int) -> Texts:
             if not seen or len(found[row["split"]]) == most:
                 continue
             evidence = seen[0]
-            vector = crib.tools.encode_query(decision.search_text).dense
+            vector = crib.tools.retriever.encode(decision.search_text).dense
             right = frozenset({row["labels"]["route"]})
             scores = {**route_probabilities(evidence)}
 
@@ -125,7 +126,7 @@ def of_collections(data: Path, name: str, most: int) -> Texts:
         router = KnowledgeRouter(crib.knowledge.retriever(), catalogue, settings)
 
         def known(row: dict[str, Any]) -> Known:
-            query = crib.tools.encode_query(row["text"])
+            query = crib.tools.retriever.encode(row["text"])
             best = router.best_passages(query)
             scores, fits = router.collection_scores(query, best, catalogue.collections)
             stands = settings.threshold / fits
@@ -205,18 +206,7 @@ def measure(texts: Texts, seeds: int) -> dict[str, Any]:
         "judged": len(now),
         "options": len(options),
         "before": round(before, 1),
-        **{
-            name: {
-                "gain": round(fmean(run[name]["gain"] for run in runs), 2),
-                "least": round(min(run[name]["gain"] for run in runs), 2),
-                "strength": round(fmean(run[name]["strength"] for run in runs), 2),
-                "first key left out": sum("key-0" in run[name]["left_out"] for run in runs),
-                "others left out": sum(
-                    len([key for key in run[name]["left_out"] if key != "key-0"]) for run in runs
-                ),
-            }
-            for name in runs[0]
-        },
+        **{name: figures(runs, name) for name in runs[0]},
     }
 
 

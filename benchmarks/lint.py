@@ -12,7 +12,6 @@ asked for stay as they are in the results.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import math
 import random
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
+from corpora import specs
 
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.build import make_dense
@@ -135,14 +134,8 @@ class Counts:
 def by_server(path: Path) -> dict[str, list[ToolSpec]]:
     """The tools of each server; of several listings of one tool, the first."""
     found: dict[str, dict[str, ToolSpec]] = defaultdict(dict)
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            fields = {key: value for key, value in json.loads(line).items() if value is not None}
-            try:
-                tool = ToolSpec(**fields)
-            except ValidationError:
-                continue
-            found[tool.server].setdefault(tool.name, tool)
+    for tool in specs(path):
+        found[tool.server].setdefault(tool.name, tool)
     return {server: list(tools.values()) for server, tools in found.items()}
 
 

@@ -33,7 +33,7 @@ from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
 from toolcrib.encoders.wordpiece import WordPiece
 from toolcrib.evaluation.steps import RunRow, StepRow, load_runs
 from toolcrib.integrations.langchain import ToolcribMiddleware
-from toolcrib.integrations.selection import SEARCH_NAME, StepOptions
+from toolcrib.integrations.selection import SEARCH, StepOptions
 
 
 @dataclass
@@ -94,7 +94,7 @@ class RecordedModel(BaseChatModel):
             said = step.said or self.state.get("said", self.state["task"])
             name = self.names.get(step.tool or "")
             has_searched = self.state.pop("searched", False)
-            if name in {None, *self.bound} or has_searched or SEARCH_NAME not in self.bound:
+            if name in {None, *self.bound} or has_searched or SEARCH.name not in self.bound:
                 self.steps.pop(0)
                 self.state["said"] = said
                 if name is not None:
@@ -103,7 +103,7 @@ class RecordedModel(BaseChatModel):
             else:
                 self.state["searched"] = True
                 self.counts.searched += 1
-                return _message(step.said, SEARCH_NAME, {"needs": [said]}, len(self.steps))
+                return _message(step.said, SEARCH.name, {"needs": [said]}, len(self.steps))
         return AIMessage("Done.")
 
     def _call(self, name: str, text: str, *, has_searched: bool) -> AIMessage:
@@ -191,7 +191,7 @@ def _sizes(tools: Sequence[BaseTool]) -> dict[str, int]:
     """WordPiece tokens of each definition, as OpenAI's models are shown it."""
     pieces = WordPiece(json.loads((MODELS / DEFAULT_MODEL / "tokenizer.json").read_bytes()), None)
     made = {tool.name: json.dumps(convert_to_openai_tool(tool)) for tool in tools}
-    return {name: len(pieces.encode(text).ids) for name, text in made.items()} | {SEARCH_NAME: 0}
+    return {name: len(pieces.encode(text).ids) for name, text in made.items()} | {SEARCH.name: 0}
 
 
 def _report(counts: Counts, took_s: float, runs: int) -> str:

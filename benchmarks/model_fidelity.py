@@ -6,28 +6,29 @@ long encoding takes. `scripts/export_base.py --out MODEL --float-out FLOAT` writ
 without `--model` it is the one that ships, and FLOAT must hold the same weights. The data is a
 folder of sets, each with `tools.jsonl` and `queries.jsonl`, and is not part of the project.
 
-    python benchmarks/model_fidelity.py --float FLOAT --data DATA [--model MODEL] [--also DIR ...]
-        [--note TEXT]
+    python benchmarks/model_fidelity.py --float FLOAT --data DATA [--model MODEL] [--note TEXT]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import random
 import time
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
+from corpora import rows
 from numpy.typing import NDArray
+from speed.machine import machine, versions
 from tokenizers import Tokenizer
+
+from toolcrib.evaluation.dataset import LabelledQuery
+from toolcrib.evaluation.measures import measure
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = ROOT / "toolcrib" / "encoders" / "models" / "toolcrib-encoder"
@@ -94,15 +95,10 @@ class ToolSet:
     queries: list[dict[str, Any]]
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Records of a JSONL file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
-
-
 def read_set(folder: Path, limit: int) -> ToolSet:
     """Read one set with at most `limit` queries, drawn by a fixed seed."""
-    tools = read_lines(folder / "tools.jsonl")
-    queries = [query for query in read_lines(folder / "queries.jsonl") if query["answerable"]]
+    tools = list(rows(folder / "tools.jsonl"))
+    queries = [query for query in rows(folder / "queries.jsonl") if query["answerable"]]
     split = "dev" if any(query["split"] == "dev" for query in queries) else "test"
     queries = [query for query in queries if query["split"] == split]
     return ToolSet(
@@ -144,17 +140,14 @@ def fidelity(model: Model, texts: list[str], reference: Floats) -> dict[str, Any
 
 
 def ndcg(model: Model, each: ToolSet) -> float:
-    """Mean nDCG@10 in points, gains linear in the grade, by cosine over all tools of the set."""
+    """Mean nDCG@10 in points, by cosine over all tools of the set."""
     scores = model.encode([query["text"] for query in each.queries]) @ model.encode(each.tools).T
-    discounts = 1 / np.log2(np.arange(DEPTH) + 2)
-    total = 0.0
-    for row, query in zip(scores, each.queries, strict=True):
-        best = np.argsort(-row, kind="stable")[:DEPTH]
-        gains = np.array([query["relevant"].get(each.ids[at], 0) for at in best], dtype=float)
-        ideal = np.array(sorted(query["relevant"].values(), reverse=True)[:DEPTH], dtype=float)
-        got = gains @ discounts[: len(gains)]
-        total += float(got / (ideal @ discounts[: len(ideal)]))
-    return 100 * total / len(each.queries)
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :DEPTH]
+    rankings = [[each.ids[at] for at in row] for row in best]
+    asked = [LabelledQuery(q["id"], q["text"], relevant=q["relevant"]) for q in each.queries]
+    return 100 * float(
+        np.mean([one[f"ndcg@{DEPTH}"] for one in measure(rankings, asked, (DEPTH,))])
+    )
 
 
 def retrieval(model: Model, reference: Model, sets: list[ToolSet]) -> dict[str, Any]:
@@ -222,76 +215,47 @@ def by_batch(model: Model, texts: list[str]) -> dict[str, dict[str, float]]:
     }
 
 
-def environment() -> dict[str, Any]:
-    """Name the machine and the libraries, without paths or host names."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    fields = dict(line.replace("\t", "").split(":", 1) for line in lines if ":" in line)
-    return {
-        "cpu": fields.get("model name", platform.processor()).strip(),
-        "avx512_vnni": "avx512_vnni" in fields.get("flags", ""),
-        "cores": os.cpu_count(),
-        "load_average_at_start": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
-        **{name: metadata.version(name) for name in ("onnxruntime", "numpy", "tokenizers")},
-    }
-
-
 def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="Measure the bundled encoder against float.")
     parser.add_argument("--float", type=Path, required=True, dest="reference")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", type=Path, default=SHIPPED)
-    parser.add_argument("--also", type=Path, nargs="*", default=[], help="other folders to compare")
     parser.add_argument("--queries", type=int, default=200, help="queries a set, at most")
-    parser.add_argument("--no-retrieval", action="store_true")
     parser.add_argument("--note", default="", help="kept in the results")
     parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()
 
 
-def command(arguments: argparse.Namespace) -> str:
-    """Name the command without the paths of this machine."""
-    parts = ["python benchmarks/model_fidelity.py --float FLOAT --data DATA"]
-    parts += [f"--also {' '.join(folder.name for folder in arguments.also)}"] * bool(arguments.also)
-    parts += ["--no-retrieval"] * arguments.no_retrieval
-    return " ".join([*parts, f"--queries {arguments.queries}"])
-
-
 def main() -> None:
     """Measure and write the results."""
     arguments = parse()
-    machine = environment()
+    on = machine()
     sets = [
         read_set(path.parent, arguments.queries)
         for path in sorted(arguments.data.glob("*/queries.jsonl"))
     ]
     reference, shipped = Model(arguments.reference), Model(arguments.model)
-    others = {folder.name: Model(folder) for folder in arguments.also}
-    models = {"int8": shipped, **others}
     texts = sample_texts(sets)
     vectors = reference.encode(texts, batch=1)
-    found = {name: fidelity(model, texts, vectors) for name, model in models.items()}
+    found = {"int8": fidelity(shipped, texts, vectors)}
     print(json.dumps(found, indent=1), flush=True)
     tools = [text for each in sets for text in each.tools[:: len(each.tools) // 12 or 1][:12]]
-    timing = speeds({"float": reference, **models}, tools)
+    timing = speeds({"float": reference, "int8": shipped}, tools)
     result = {
-        "command": command(arguments),
+        "command": "python benchmarks/model_fidelity.py --float FLOAT --data DATA",
         "note": arguments.note,
-        "environment": machine,
+        "environment": {**on, **versions()},
         "model_sha256": shipped.card["sha256"]["model.onnx"],
         "float_sha256": reference.card["sha256"]["model.onnx"],
-        "float_against_torch": reference.card.get("verified"),
         "texts": len(texts),
         "fidelity": found,
         "speed": {"tools": len(tools), "models": timing, "by_batch": by_batch(shipped, tools)},
+        "retrieval": retrieval(shipped, reference, sets),
     }
-    if not arguments.no_retrieval:
-        result["retrieval"] = retrieval(shipped, reference, sets)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps({key: result.get(key) for key in ("speed", "retrieval")}, indent=1))
+    print(json.dumps({key: result[key] for key in ("speed", "retrieval")}, indent=1))
 
 
 if __name__ == "__main__":

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from jinja2 import Environment, PackageLoader
-from load.report import TITLES
-from load.report import tables as service_tables
-from speed.report import Table, number
 
 from toolcrib.evaluation.report.charts import LOOKS, Axis, Curve, curve_chart, round_steps
 
@@ -58,10 +55,12 @@ def render(results: list[Mapping[str, Any]]) -> str:
         + ("" if _versions(result) == usual else f" {_versions(result)}.")
         for name, result in runs
     )
-    promised = Table("Promised", ("what", "tools", "target", "measured", "met"), sorted(targets))
+    head = ("what", "tools", "target", "measured", "met")
     return "\n\n".join(
         (
-            *map(_table, (promised, _searches(searched), _peers(searched))),
+            _table("Promised", head, sorted(targets)),
+            _searches(searched),
+            _peers(searched),
             f"**The runs**, with {usual}:\n\n{commands}",
         )
     )
@@ -78,7 +77,7 @@ def _name(result: Mapping[str, Any]) -> str:
     return f"{result['size']:,}" + (f" ({', '.join(kinds)})" if kinds else "")
 
 
-def _searches(runs: list[tuple[str, Mapping[str, Any]]]) -> Table:
+def _searches(runs: list[tuple[str, Mapping[str, Any]]]) -> str:
     """Median and 99th percentile of the parts of a search, a column a run."""
     rows = []
     for what, key in SEARCHES.items():
@@ -90,7 +89,7 @@ def _searches(runs: list[tuple[str, Mapping[str, Any]]]) -> Table:
         for what, k in (("whole search, alone", "quiet_find_ms"), ("while indexing", "find_ms"))
     ]
     names = tuple(name for name, _ in runs)
-    return Table(
+    return _table(
         "A search among so many tools, ms: median (99th percentile)", ("what", *names), rows
     )
 
@@ -103,7 +102,7 @@ SEARCHES = {
 }
 
 
-def _peers(runs: list[tuple[str, Mapping[str, Any]]]) -> Table:
+def _peers(runs: list[tuple[str, Mapping[str, Any]]]) -> str:
     """Median of each library, and how many times toolcrib's engine part that is."""
     rows = [
         (
@@ -120,7 +119,7 @@ def _peers(runs: list[tuple[str, Mapping[str, Any]]]) -> Table:
     own = (number(figures["toolcrib"]["engine_ms"]["median"]) for _, figures in runs)
     rows.insert(0, ("**toolcrib, engine part**", OWN, *(f"{ms} (1)" for ms in own)))
     names = tuple(name for name, _ in runs)
-    return Table(
+    return _table(
         "Libraries among so many tools, ms (times toolcrib's engine part)",
         ("engine", "does", *names),
         rows,
@@ -128,6 +127,14 @@ def _peers(runs: list[tuple[str, Mapping[str, Any]]]) -> Table:
 
 
 OWN = "dense + BM25 + examples, fused, whole tools"
+
+
+TITLES = {
+    "throughput": "Sustained rate",
+    "steady": "At 70 % of the sustained rate",
+    "overload": "At five times the sustained rate",
+    "soak": "Very many requests",
+}
 
 
 def render_service(results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -141,7 +148,85 @@ def _part(result: Mapping[str, Any]) -> str:
         f"### {TITLES[result['part']]}\n\n"
         f"`{result['command']}`, {_machine(result)} Settings: {settings}."
     )
-    return "\n\n".join((head, *(_table(table) for table in service_tables(result))))
+    targets = [
+        (row["what"], row["target"], number(row["measured"], row["unit"]), MET[row["met"] is True])
+        for row in result["targets"]
+    ]
+    columns, rows = PARTS[result["part"]](result["figures"])
+    tables = (
+        _table("Targets", ("what", "target", "measured", "met"), targets),
+        _table("Measured", columns, rows),
+    )
+    return "\n\n".join((head, *tables))
+
+
+Part: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""Columns and rows of the figures of a part."""
+
+PAIRS = ("what", "measured")
+
+
+def _throughput(figures: Mapping[str, Any]) -> Part:
+    rows = [
+        (f"bare `find_tools`, {_several(threads, 'thread')}", row)
+        for threads, row in figures["bare"].items()
+    ]
+    rows += [
+        (f"the service, {_several(clients, 'client')}", row)
+        for clients, row in figures["service"].items()
+    ]
+    columns = ("what", "a second", "median ms", "p99 ms")
+    shown = [
+        (what, *(number(row[key]) for key in ("per_s", "p50_ms", "p99_ms"))) for what, row in rows
+    ]
+    return columns, shown
+
+
+def _several(count: str, what: str) -> str:
+    return f"{count} {what}" if count == "1" else f"{count} {what}s"
+
+
+def _steady(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "requests a second that came, at random", number(figures["offered_per_s"])
+    yield "median", number(figures["p50_ms"], "ms")
+    yield "99th percentile", number(figures["p99_ms"], "ms")
+    yield "one against the other, round by round", ", ".join(map(number, figures["by_round"]))
+
+
+def _overload(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "requests a second that came, at random", number(figures["offered_per_s"])
+    yield "of them answered, a second", number(figures["answered_per_s"])
+    yield "share turned away with 503", number(figures["turned_away"])
+    for name, what in (
+        ("calm_ms", "answers before"),
+        ("answered_ms", "answers meanwhile"),
+        ("turned_away_ms", "503s"),
+    ):
+        if (times := figures[name]) is not None:
+            yield f"{what}: median, p99", f"{number(times['median'])}, {number(times['p99'], 'ms')}"
+    yield "recovered after", number(figures["recovery_s"], "s")
+
+
+def _soak(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "requests", f"{figures['requests']:,}"
+    yield "a second", number(figures["per_s"])
+    yield "errors", number(figures["errors"])
+    held = figures["memory_mb"]
+    shown = (held[0], held[len(held) // 2 - 1], held[-1])
+    yield "memory without files, at the start, half way, at the end", f"{_joined(shown)} MB"
+    yield "memory with files, at the end", number(figures["resident_mb"], "MB")
+
+
+def _joined(values: tuple[float, ...]) -> str:
+    return ", ".join(map(number, values))
+
+
+PARTS: Mapping[str, Callable[[Mapping[str, Any]], Part]] = {
+    "throughput": _throughput,
+    "steady": lambda figures: (PAIRS, list(_steady(figures))),
+    "overload": lambda figures: (PAIRS, list(_overload(figures))),
+    "soak": lambda figures: (PAIRS, list(_soak(figures))),
+}
 
 
 def render_scale(result: Mapping[str, Any]) -> str:
@@ -179,7 +264,7 @@ def render_scale(result: Mapping[str, Any]) -> str:
         f"![Milliseconds of a search over the number of tools.]({SCALE_PICTURE.name})\n\n"
         f"{_machine(result)} {result['queries']} queries, {result['rounds']} rounds. "
         f"Versions: {_versions(result)}.\n\n`{result['command']}`\n\n"
-        + _table(Table("Engine part of a search", columns, rows))
+        + _table("Engine part of a search", columns, rows)
     )
 
 
@@ -221,10 +306,18 @@ def _versions(result: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {version}" for name, version in result["versions"].items())
 
 
-def _table(table: Table) -> str:
-    rows = [table.columns, ("---",) * len(table.columns), *table.rows]
-    lines = (f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows)
-    return f"**{table.title}**\n\n" + "\n".join(lines)
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    cells = [columns, ("---",) * len(columns), *rows]
+    lines = (f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in cells)
+    return f"**{title}**\n\n" + "\n".join(lines)
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """A figure for people: three significant digits, thousands separated."""
+    if value is None:
+        return "-"
+    text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{text} {unit}".strip()
 
 
 def _replaced(text: str, name: str, block: str) -> str:

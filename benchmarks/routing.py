@@ -9,7 +9,6 @@ operations) are indexed into FOLDER unless it holds them already. Turns are the 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from corpora import rows
 from rich.console import Console
 from rich.table import Table
 
@@ -33,14 +33,9 @@ TURNS = Path(__file__).parent.parent / "data" / "turns.jsonl"
 ROUNDS = 3
 
 
-def lines(file: Path) -> Iterator[dict[str, Any]]:
-    with gzip.open(file, "rt") if file.suffix == ".gz" else file.open(encoding="utf-8") as rows:
-        yield from map(json.loads, rows)
-
-
 def tools(data: Path) -> list[ToolSpec]:
     found: dict[str, ToolSpec] = {}
-    for row in lines(data / "corpora" / "mcp-tools.jsonl.gz"):
+    for row in rows(data / "corpora" / "mcp-tools.jsonl.gz"):
         spec = ToolSpec(
             name=row["name"], server=row.get("server") or "", description=row["description"]
         )
@@ -52,10 +47,10 @@ def tools(data: Path) -> list[ToolSpec]:
 
 def passages(data: Path) -> Iterator[Passage]:
     for name in SETS:
-        for row in lines(data / "knowledge" / name / "documents.jsonl"):
+        for row in rows(data / "knowledge" / name / "documents.jsonl"):
             title = tuple(part for part in row["title"].split(" › ") if part)
             yield Passage(row["collection"], row["id"], row["text"][:4000], title)
-    for number, row in enumerate(lines(data / "corpora" / "openapi-tools.jsonl.gz")):
+    for number, row in enumerate(rows(data / "corpora" / "openapi-tools.jsonl.gz")):
         text = f"{row['name']}: {row['description']}"
         yield Passage("operations", f"operation-{number}", text[:4000])
 
@@ -63,7 +58,7 @@ def passages(data: Path) -> Iterator[Passage]:
 def build(data: Path, crib: Crib) -> None:
     crib.index_tools(tools(data))
     for name in SETS:
-        described = lines(data / "knowledge" / name / "collections.jsonl")
+        described = rows(data / "knowledge" / name / "collections.jsonl")
         crib.add_collections(
             *(Collection(name=row["id"], description=row["description"]) for row in described)
         )
@@ -84,9 +79,11 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def measure(crib: Crib) -> dict[str, Any]:
-    rows = list(lines(TURNS))
-    alone = [row["text"] for row in rows if "history" not in row and len(row["text"]) < 400]
-    following = [Turn(text=row["text"], history=row["history"]) for row in rows if "history" in row]
+    asked = list(rows(TURNS))
+    alone = [row["text"] for row in asked if "history" not in row and len(row["text"]) < 400]
+    following = [
+        Turn(text=row["text"], history=row["history"]) for row in asked if "history" in row
+    ]
     dense = make_dense(load_settings())
     detector = HeuristicDetector(finder=EntityFinder())
     for text in alone[:50]:

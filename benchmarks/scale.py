@@ -28,11 +28,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+from corpora import specs
 from pydantic_core import to_json
 from rich.progress import track
 from speed.figures import median, rounded, stats
 from speed.fresh import peak_memory
-from speed.inputs import encoded, read_queries, read_specs
+from speed.inputs import encoded, read_queries
 from speed.machine import machine, versions
 from speed.searching import engine_ms
 
@@ -118,18 +119,17 @@ class Population:
         """`size` tools of the files at most, each once, in a seeded order, encoded."""
         found: dict[str, ToolSpec] = {}
         for file in files:
-            for spec in read_specs(file):
-                if spec is not None:
-                    found.setdefault(spec.id, spec)
+            for spec in specs(file):
+                found.setdefault(spec.id, spec)
         texts = sorted(map(dense_text, found.values()), key=lambda text: (len(text), text))
         texts = list(dict.fromkeys(texts))
         rows = {text: row for row, text in enumerate(texts)}
         matrix = encoded(texts, BundledEncoder(), cache)
-        specs = random.Random(SEED).sample(list(found.values()), min(size, len(found)))
+        chosen = random.Random(SEED).sample(list(found.values()), min(size, len(found)))
         settings = Settings()
         lexical = LexicalEncoder(settings.lexical)
-        drafts = [draft(spec, lexical, settings.fields, ()) for spec in specs]
-        return cls(drafts, matrix[[rows[dense_text(spec)] for spec in specs]])
+        drafts = [draft(spec, lexical, settings.fields, ()) for spec in chosen]
+        return cls(drafts, matrix[[rows[dense_text(spec)] for spec in chosen]])
 
     def pages(self, size: int) -> Iterator[tuple[list[Draft], FloatArray]]:
         """The first `size` tools, page by page, copies last: float32 [tools, dimensions]."""

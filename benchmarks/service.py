@@ -23,11 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from load.parts import Bench, overload, soak, steady, throughput
-from load.report import show
-from load.targets import judge
 from speed.indexing import open_with
 from speed.inputs import Inputs, read_queries, read_tools
 from speed.machine import machine, versions
+from speed.targets import SERVICE_TARGETS, judge
 
 from toolcrib import Crib, Settings
 
@@ -96,9 +95,9 @@ def _keep(
         "queries": QUERIES,
         "settings": Settings().service.model_dump(include={"concurrent", "workers"}),
         "figures": figures,
-        "targets": judge(part, figures),
+        "targets": judge(figures, SERVICE_TARGETS[part]),
     }
-    show(result)
+    print(json.dumps(result, indent=2))
     arguments.json.mkdir(parents=True, exist_ok=True)
     file = arguments.json / f"service-{part}.json"
     file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -8,13 +8,12 @@ WordPiece tokens of compact JSON, over 3,000 tools of each corpus.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import random
 from pathlib import Path
 from statistics import median
 
-from pydantic import ValidationError
+from corpora import specs
 
 from toolcrib import ToolSpec
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
@@ -23,7 +22,6 @@ from toolcrib.integrations.formats import export
 from toolcrib.records.definitions import in_short
 
 TOOLS, ANSWER = 3_000, 5
-FIELDS = ("id", "name", "description", "input_schema", "server")
 
 
 def main() -> None:
@@ -43,17 +41,7 @@ def main() -> None:
     print("| corpus | five tools, median: openai | signature | saved | gateway | saved |")
     print("| --- | --: | --: | --: | --: | --: |")
     for path in options.corpora:
-        with gzip.open(path, "rt", encoding="utf-8") as lines:
-            rows = lines.readlines()
-        tools: list[ToolSpec] = []
-        for row in random.Random(0).sample(rows, TOOLS):
-            fields = json.loads(row)
-            try:
-                tools.append(
-                    ToolSpec.model_validate({k: fields[k] for k in FIELDS if fields.get(k)})
-                )
-            except ValidationError:
-                continue
+        tools = random.Random(0).sample(list(specs(path)), TOOLS)
         answers = [tools[at : at + ANSWER] for at in range(0, len(tools), ANSWER)]
         full = [tokens(each, "openai") for each in answers]
         row = f"| {path.name} | {median(full):.0f} |"

@@ -19,8 +19,11 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from corpora import rows
 from rich.console import Console
 from rich.table import Table
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
 
 from toolcrib import Crib, Decision, Route, Turn
 from toolcrib.router import router
@@ -61,24 +64,12 @@ def own_crib() -> Iterator[Crib]:
 
 
 def rows_of(splits: Iterable[str]) -> list[dict[str, Any]]:
-    rows = [json.loads(line) for line in (DATA / "turns.jsonl").read_text().splitlines()]
-    return [row for row in rows if row["split"] in splits]
+    return [row for row in rows(DATA / "turns.jsonl") if row["split"] in splits]
 
 
 def turn_of(row: Mapping[str, Any]) -> Turn:
     fields = {name: row[name] for name in ("text", "history", "attachments") if name in row}
     return Turn.model_validate(fields)
-
-
-def macro_f1(pairs: Sequence[tuple[Any, Any]]) -> float:
-    """Mean F1 of the labels that occur; pairs are (right, told)."""
-    values: list[float] = []
-    for label in {right for right, _ in pairs}:
-        hits = sum(right == told == label for right, told in pairs)
-        missed = sum(right == label != told for right, told in pairs)
-        wrong = sum(told == label != right for right, told in pairs)
-        values.append(2 * hits / (2 * hits + missed + wrong))
-    return float(np.mean(values))
 
 
 def accuracy(pairs: Sequence[tuple[Any, Any]]) -> float:
@@ -88,8 +79,11 @@ def accuracy(pairs: Sequence[tuple[Any, Any]]) -> float:
 def fields(asked: Sequence[Asked]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in FIELDS:
-        pairs = [(a.labels.get(name), getattr(a.decision.context, name)) for a in asked]
-        found[name] = {"accuracy": accuracy(pairs), "macro F1": macro_f1(pairs)}
+        right = [str(a.labels.get(name)) for a in asked]
+        told = [str(getattr(a.decision.context, name)) for a in asked]
+        macro = f1_score(right, told, labels=sorted(set(right)), average="macro")
+        pairs = list(zip(right, told, strict=True))
+        found[name] = {"accuracy": accuracy(pairs), "macro F1": float(macro)}
     return found
 
 
@@ -155,8 +149,6 @@ def fit() -> None:
     On the development turns, which no classifier has seen, the training turns and
     data/routes.jsonl.
     """
-    from sklearn.linear_model import LogisticRegression
-
     pairs = [
         pair
         for pair in _evidence()
@@ -173,7 +165,6 @@ def fit() -> None:
 
 def _evidence() -> list[tuple[dict[str, Any], RouteEvidence]]:
     """Turns to fit on, each with what is known of it."""
-    lines = (DATA / "routes.jsonl").read_text(encoding="utf-8").splitlines()
     seen: list[RouteEvidence] = []
 
     def watched(evidence: RouteEvidence) -> Route:
@@ -183,33 +174,11 @@ def _evidence() -> list[tuple[dict[str, Any], RouteEvidence]]:
     router.choose_route = watched
     pairs: list[tuple[dict[str, Any], RouteEvidence]] = []
     with own_crib() as crib:
-        for row in (*map(json.loads, lines), *rows_of(("train", "dev"))):
+        for row in (*rows(DATA / "routes.jsonl"), *rows_of(("train", "dev"))):
             seen.clear()
             crib.route(turn_of(row))
             pairs += [(row, each) for each in seen]
     return pairs
-
-
-def search_texts() -> None:
-    """Whether the search is better with what was detected glued to the text; print both."""
-    found: dict[str, list[bool]] = {}
-    with own_crib() as crib:
-        for row in rows_of(("train", "dev")):
-            if "history" in row:
-                continue
-            text, context = row["text"], crib.detect(row["text"])
-            words = " ".join(filter(None, (context.domain, context.intent)))
-            for name, searched in (("plain", text), ("glued", f"{words}: {text}")):
-                tools = {hit.id for hit in crib.find_tools(searched, k=5, gate=False).tools}
-                first = [c.id for c in crib.find_knowledge(searched).collections[:1]]
-                if row["labels"]["tools"]:
-                    right = bool(tools & set(row["labels"]["tools"]))
-                    found.setdefault(f"a right tool of five, {name}", []).append(right)
-                if row["labels"]["collections"]:
-                    right = bool(set(first) & set(row["labels"]["collections"]))
-                    found.setdefault(f"right collection, {name}", []).append(right)
-    for name, values in found.items():
-        print(f"{name}: {np.mean(values):.3f} of {len(values)}")
 
 
 def measure(split: str) -> dict[str, Any]:
@@ -248,14 +217,13 @@ def main() -> None:
     parser.add_argument("--split", default="test")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--fit", action="store_true", help="print the route's constants")
-    parser.add_argument("--search-text", action="store_true", help="plain against glued labels")
     parser.add_argument("--cuts", action="store_true", help="tools handed out, by `tools.least`")
     chosen = parser.parse_args()
     if chosen.cuts:
         cut_tools(chosen.split)
         return
-    if chosen.fit or chosen.search_text:
-        fit() if chosen.fit else search_texts()
+    if chosen.fit:
+        fit()
         return
     found = measure(chosen.split)
     table = Table("what", "figure")

@@ -17,10 +17,15 @@ from toolcrib.errors import SettingsError
 from toolcrib.retrieval.gate import UNSUPPORTED_LANGUAGE
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.context.cues import load_cues
-from toolcrib.router.context.model import SemanticDetector, read_context, write_context
+from toolcrib.router.context.model import (
+    SemanticDetector,
+    make_context_model,
+    make_detector,
+    read_context,
+    write_context,
+)
 from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.settings import load_settings
-from toolcrib.turn_router import make_context_model, make_detector
 
 CUES = load_cues()
 OTHER_CUES = """

@@ -131,7 +131,7 @@ def test_tools_that_are_indexed_or_removed_are_so_in_the_next_turn(settings):
 
 def test_a_crib_that_was_made_without_a_library_decides_and_says_so_for_documents(settings):
     dense = CountingEncoder()
-    store = open_store(MEMORY, layout(dense.dimensions), settings)
+    store = open_store(MEMORY, settings, layout(dense.dimensions))
     with Crib.over(store, dense, settings) as crib:
         crib.index_tools(*TOOLS)
         assert ids(crib.route("send a mail"))[0] == "mail/send_mail"
@@ -142,7 +142,7 @@ def test_a_crib_that_was_made_without_a_library_decides_and_says_so_for_document
 def test_what_was_fitted_for_a_users_labels_is_not_fitted_again_when_tools_change(tmp_path):
     labelled = free_of_models(context={"labels": write_labels(tmp_path)})
     dense = CountingEncoder()
-    store = open_store(MEMORY, layout(dense.dimensions), labelled)
+    store = open_store(MEMORY, labelled, layout(dense.dimensions))
     with Crib.over(store, dense, labelled) as crib:
         assert crib.detect("I want to sell a saw right now").intent == "sell"
         crib.index_tools(*TOOLS)

@@ -53,7 +53,7 @@ def reopen(tmp_path):
         if opened:
             opened[-1].close()
         chosen = Settings(**settings)
-        store = open_store(str(tmp_path / "library"), passage_layout(dense.dimensions), chosen)
+        store = open_store(str(tmp_path / "library"), chosen, passage_layout(dense.dimensions))
         opened.append(store)
         return KnowledgeBase(LazyStore(lambda: store, lambda: True), dense, chosen, rebuild=rebuild)
 

@@ -15,7 +15,7 @@ from toolcrib.problems import (
     slug_of,
 )
 
-KINDS = [kind for name in errors.__all__ if isinstance(kind := getattr(errors, name), type)]
+KINDS = [each for each in vars(errors).values() if isinstance(each, type)]
 
 ROWS = [
     (errors.UnauthenticatedError, "unauthenticated", 401, 2),

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.encoders.base import DenseEncoder
@@ -19,9 +19,9 @@ from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.retrieval.rerank import ModelReranker, ToolRerankers, load_reranker
 from toolcrib.router.settings import PRESET
-from toolcrib.settings import Settings, load_settings
+from toolcrib.settings import Settings, load_settings, secret_text
 from toolcrib.store.base import Layout, Store
-from toolcrib.store.folder import LazyStore, holds_store, open_folder, temporary_folder
+from toolcrib.store.folder import LazyStore, holds_store, temporary_folder
 from toolcrib.tool_index import ToolIndex
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Made = TypeVar("Made")
-
 Models: TypeAlias = "Mapping[ModelUse, LanguageModel]"
 """Language models in place of those that the settings name, by use."""
 
@@ -61,18 +59,7 @@ RECORDS = "ledger"
 # -- the parts of a crib ---------------------------------------------------------------------
 
 
-class PartsOptions(TypedDict, total=False):
-    """Options of `open_parts` for commands.
-
-    `ends_with_process`: the process opens no store after it. `tools_only`: the passages stay
-    closed, as if there were none.
-    """
-
-    ends_with_process: bool
-    tools_only: bool
-
-
-def open_parts(
+def open_parts(  # noqa: PLR0913 -- all by name
     location: str,
     settings: Settings,
     *,
@@ -82,19 +69,21 @@ def open_parts(
     models: Models = NO_MODELS,
     rebuild: bool = False,
     progress: Listener | None = None,
-    **options: Unpack[PartsOptions],
+    ends_with_process: bool = False,
+    tools_only: bool = False,
 ) -> Parts:
     """Open or make the index and the knowledge base of a location.
 
-    Raises:
-        StoreError: as `Crib.open`.
+    `ends_with_process`: the process opens no store after it. `tools_only`: the passages stay
+    closed, as if there were none.
     """
     dense = dense or make_dense(settings)
-    how: StoreOptions = {"ends_with_process": options.get("ends_with_process", False)}
-    store = open_store(location, layout(dense.dimensions), settings, **how)
+    width, library = dense.dimensions, part_of(location, settings, LIBRARY)
+    ends = ends_with_process
+    store = open_store(location, settings, layout(width), ends_with_process=ends)
     passages = LazyStore(
-        lambda: open_passages(location, passage_layout(dense.dimensions), settings, **how),
-        lambda: not options.get("tools_only") and has_passages(location, settings),
+        lambda: open_store(*library, passage_layout(width), ends_with_process=ends),
+        lambda: not tools_only and has_store(*library),
     )
     try:
         second = load_reranker(reranker or make_reranker(settings, models), settings.rerank)
@@ -102,10 +91,8 @@ def open_parts(
         tools.claim(rebuild=rebuild, progress=progress)
         knowledge = KnowledgeBase(passages, dense, settings, rebuild=rebuild)
         # No error: the caller may be about to index the missing tool or collection.
-        for warning in (
-            *tools.settings_warnings(),
-            *(knowledge.settings_warnings() if knowledge.exists else ()),
-        ):
+        known = knowledge.settings_warnings() if knowledge.exists else ()
+        for warning in (*tools.settings_warnings(), *known):
             logger.warning("%s", warning)
         learner = None
         if settings.learning.enabled:
@@ -189,11 +176,7 @@ def make_agents(settings: Settings, models: Models = NO_MODELS) -> AgentRouter:
 def make_learner(
     tools: ToolIndex, open_db: Callable[[], RecordsDb], namespace: str, *, owns: bool = True
 ) -> UsageLearner:
-    """Learner of an index; examples already learned re-order answers from now on.
-
-    Raises:
-        StoreError: the records cannot be read.
-    """
+    """Learner of an index; examples already learned re-order answers from now on."""
     from toolcrib.learning.learner import UsageLearner
     from toolcrib.learning.observations import ObservationTable
     from toolcrib.learning.runs import RunTable
@@ -224,12 +207,8 @@ def is_url(location: str) -> bool:
     return location.startswith(("http://", "https://"))
 
 
-def has_tools(location: str, settings: Settings) -> bool:
-    """Check for stored tools at a location.
-
-    Raises:
-        StoreError: the server does not answer.
-    """
+def has_store(location: str, settings: Settings) -> bool:
+    """Check for stored tools or passages at a location."""
     if not is_url(location):
         return location != MEMORY and holds_store(Path(location))
     from toolcrib.store.qdrant_client import has_collection
@@ -238,22 +217,9 @@ def has_tools(location: str, settings: Settings) -> bool:
     return has_collection(
         location,
         server.collection,
-        api_key=server.api_key.get_secret_value() if server.api_key else None,
+        api_key=secret_text(server.api_key),
         timeout_s=server.timeout_s,
     )
-
-
-def has_passages(location: str, settings: Settings) -> bool:
-    """Check for stored passages beside the tools of a location; raises as `has_tools`."""
-    return has_tools(*part_of(location, settings, LIBRARY))
-
-
-def open_passages(
-    location: str, layout: Layout, settings: Settings, **how: Unpack[StoreOptions]
-) -> Store:
-    """The store of passages that belongs to a location: a folder in its folder, or beside it."""
-    place, own = part_of(location, settings, LIBRARY)
-    return open_store(place, layout, own, **how)
 
 
 def part_of(location: str, settings: Settings, part: str) -> tuple[str, Settings]:
@@ -271,9 +237,6 @@ def open_records_db(location: str, settings: Settings) -> RecordsDb:
     """The records that are kept beside the points of a location.
 
     A folder need not be free for that: another process may hold its points.
-
-    Raises:
-        StoreError: it cannot be opened.
     """
     if is_url(location):
         from toolcrib.store.records_db.qdrant import QdrantRecordsDb
@@ -281,7 +244,7 @@ def open_records_db(location: str, settings: Settings) -> RecordsDb:
         server = part_of(location, settings, RECORDS)[1].server
         return QdrantRecordsDb.open(
             location,
-            api_key=server.api_key.get_secret_value() if server.api_key else None,
+            api_key=secret_text(server.api_key),
             collection=server.collection,
             timeout_s=server.timeout_s,
             replicas=server.replicas,
@@ -299,17 +262,10 @@ def has_index(location: str) -> bool:
     return is_url(location) or holds_store(Path(location))
 
 
-class StoreOptions(TypedDict, total=False):
-    """Options of `open_store`."""
-
-    shared: bool
-    ends_with_process: bool
-
-
 def open_store(
     location: str,
-    layout: Layout,
     settings: Settings,
+    layout: Layout,
     *,
     shared: bool = False,
     ends_with_process: bool = False,
@@ -329,17 +285,17 @@ def open_store(
         return ServerStore.open(
             location,
             layout,
-            api_key=server.api_key.get_secret_value() if server.api_key else None,
+            api_key=secret_text(server.api_key),
             collection=server.collection,
             timeout_s=server.timeout_s,
             plan=plan if shared else replace(plan, tenant_shards=None),
         )
-    if location == MEMORY:
-        from toolcrib.store.qdrant_edge import EdgeStore
+    from toolcrib.store.qdrant_edge import EdgeStore
 
+    if location == MEMORY:
         folder, remove = temporary_folder()
         return EdgeStore.open(folder, layout, survives_power_cut=False, on_close=remove)
-    return open_folder(
+    return EdgeStore.open(
         Path(location),
         layout,
         survives_power_cut=settings.durability == "disk",
@@ -351,22 +307,12 @@ def open_store(
 
 
 def make_dense(settings: Settings) -> DenseEncoder:
-    """The dense encoder that the settings name.
-
-    Raises:
-        SettingsError: there is no such kind.
-        MissingExtraError: its extra is not installed.
-    """
+    """The dense encoder that the settings name."""
     return open_encoder(settings.encoder.dense, settings.encoder.threads)
 
 
 def make_reranker(settings: Settings, models: Models = NO_MODELS) -> ToolRerankers | None:
-    """The reranker that the settings name, if they name one; `llm` is the language model.
-
-    Raises:
-        SettingsError: there is no such kind.
-        MissingExtraError: its extra is not installed.
-    """
+    """The reranker that the settings name, if they name one; `llm` is the language model."""
     if settings.encoder.reranker is None:
         return None
     if settings.encoder.reranker == "llm":
@@ -376,11 +322,7 @@ def make_reranker(settings: Settings, models: Models = NO_MODELS) -> ToolReranke
 
 
 def make_reader(settings: Settings, models: Models = NO_MODELS) -> ContextReader | None:
-    """Reader of turns by a language model, if `context.detector` is `llm`.
-
-    Raises:
-        SettingsError: they name no model, or labels that cannot be used.
-    """
+    """Reader of turns by a language model, if `context.detector` is `llm`."""
     if settings.context.detector != "llm":
         return None
     from toolcrib.router.context.by_model import ContextReader
@@ -425,10 +367,11 @@ def language_model(
             raise SettingsError("llm.base_url is set, and llm.model is not: which model is it?")
         return None
     from toolcrib.language_models import LanguageModel
-    from toolcrib.language_models.providers import make_chat_model
+    from toolcrib.language_models.anthropic import AnthropicChatModel
+    from toolcrib.language_models.openai import OpenAIChatModel
 
-    chat = make_chat_model(
-        llm.protocol,
+    providers = {"openai": OpenAIChatModel, "anthropic": AnthropicChatModel}
+    chat_model = providers[llm.protocol](
         model,
         base_url=llm.base_url,
         api_key=llm.key(),
@@ -436,7 +379,7 @@ def language_model(
         max_tokens=max_tokens,
     )
     return LanguageModel(
-        chat,
+        chat_model,
         timeouts_s={use: own.timeout_s} if own and own.timeout_s else {},
         parallel=llm.parallel,
         attempts=llm.attempts,

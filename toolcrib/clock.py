@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import TypeAlias
 
-
-class Clock(Protocol):
-    """Gives a monotonic time in seconds."""
-
-    def __call__(self) -> float:
-        """Seconds since an arbitrary start, never going back."""
-        ...
+Clock: TypeAlias = Callable[[], float]
+"""Monotonic time in seconds, since an arbitrary start."""
 
 
 class SystemClock:

@@ -45,55 +45,11 @@ ToolcribError
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BadPointError",
-    "CalibrationError",
-    "CapabilityError",
-    "DeadlineError",
-    "EncoderError",
-    "FeedbackError",
-    "ForbiddenError",
-    "IndexMismatchError",
-    "LanguageModelAnswerError",
-    "LanguageModelError",
-    "LanguageModelLateError",
-    "LanguageModelRefusedError",
-    "LearningOffError",
-    "MissingExtraError",
-    "OverloadedError",
-    "QuarantinedError",
-    "QueryError",
-    "QuestionError",
-    "QuestionRenderError",
-    "RateLimitedError",
-    "ServiceError",
-    "ServiceUnavailableError",
-    "SettingsError",
-    "SourceError",
-    "SpecError",
-    "StoreDamagedError",
-    "StoreError",
-    "StoreLockedError",
-    "StoreReadOnlyError",
-    "StoreUnavailableError",
-    "StoreWriteError",
-    "TooLargeError",
-    "ToolChangedError",
-    "ToolcribError",
-    "TrainingError",
-    "UnauthenticatedError",
-    "UnknownCollectionError",
-    "UnknownDecisionError",
-    "UnknownFormatError",
-    "UnknownQuestionError",
-    "UnknownToolError",
-    "did_you_mean",
-    "distinct_numbers",
-    "nearest",
-]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -333,11 +289,7 @@ class BadPointError(StoreError, ValueError):
 
 
 def require_text(value: object, name: str) -> None:
-    """Require a text.
-
-    Raises:
-        QueryError: the value is of another type.
-    """
+    """Require a text."""
     require_type(value, str, name, "a text")
 
 

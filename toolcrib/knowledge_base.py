@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import (
-    IndexMismatchError,
-    UnknownCollectionError,
-    did_you_mean,
-    nearest,
-)
+from toolcrib.errors import IndexMismatchError, UnknownCollectionError, did_you_mean, nearest
 from toolcrib.fingerprint import difference, passage_fingerprint
 from toolcrib.indexers.points import Draft, draft_passage, passage_layout
 from toolcrib.records import Collection, IndexReport, Passage, Scope
@@ -91,10 +86,12 @@ class KnowledgeBase:
         Raises:
             UnknownCollectionError: there is no such collection; the nearest names are given.
         """
-        for each in self.catalogue.collections:
-            if each.name == name:
-                return each
+        if found := self._known().get(name):
+            return found
         raise UnknownCollectionError(name, nearest(name, self.catalogue.names))
+
+    def _known(self) -> dict[str, Collection]:
+        return {each.name: each for each in self.catalogue.collections}
 
     def settings_warnings(self) -> Iterator[str]:
         """Warnings about collections that `knowledge.map` names and that do not exist.
@@ -139,13 +136,10 @@ class KnowledgeBase:
         from toolcrib.indexers.documents.sources import passages
         from toolcrib.indexers.sync import require_entries
 
-        options = self._settings.documents
-        entries = passages(
-            *sources, collection=collection, max_tokens=options.max_tokens, limits=options.limits
-        )
-        return self.put(
-            require_entries(list(entries)), prune=collection if prune else None, progress=progress
-        )
+        tokens, limits = self._settings.documents.max_tokens, self._settings.documents.limits
+        entries = list(passages(*sources, collection=collection, max_tokens=tokens, limits=limits))
+        pruned = collection if prune else None
+        return self.put(require_entries(entries), prune=pruned, progress=progress)
 
     def put(
         self,
@@ -158,9 +152,6 @@ class KnowledgeBase:
 
         New collections are added, with the description of their preset if there is one.
         `prune` names the collection whose other documents are removed.
-
-        Raises:
-            StoreError: the store refused; passages reported to `progress` are durable.
         """
         from toolcrib.indexers.sync import PassageSync
         from toolcrib.indexers.writer import ignore
@@ -168,7 +159,8 @@ class KnowledgeBase:
         store = self._open()
         kept = {each.name for each in read_collections(store.read_meta())}
         named = {item.collection for _, item in entries if isinstance(item, Passage)}
-        self.define(self._collection_of(name) for name in sorted(named - kept))
+        known = self._known()
+        self.define(known.get(name) or preset(name) for name in sorted(named - kept))
         sync = PassageSync(store, self._dense, self._lexical)
         with self._writing:
             try:
@@ -177,17 +169,11 @@ class KnowledgeBase:
                 self.version = next(self._versions)
 
     def remove(self, collection: str, documents: Sequence[str] = ()) -> int:
-        """Remove documents of a collection; without any, the collection itself. Counts passages.
-
-        Raises:
-            UnknownCollectionError: there is no such collection.
-        """
+        """Remove documents or a collection, as `Crib.remove_docs`."""
         self.collection(collection)
         store = self._open()
-        where = all_of(
-            Equals("collection", collection),
-            AnyOf("document", documents) if documents else None,
-        )
+        chosen = AnyOf("document", documents) if documents else None
+        where = all_of(Equals("collection", collection), chosen)
         with self._writing:
             gone = [record.id for record in store.scroll(where, ("id",))]
             store.delete(gone)
@@ -267,16 +253,9 @@ class KnowledgeBase:
     def _read_catalogue(self) -> CollectionIndex:
         kept = read_collection_index(self._store.read_meta() if self._store else {}, self._dense)
         known = {each.name: each for each in kept.collections}
-        stated = (
-            merged(each, known.get(each.name) or preset(each.name))
-            for each in self._settings.collections
-        )
+        own = self._settings.collections
+        stated = (merged(each, known.get(each.name) or preset(each.name)) for each in own)
         return kept.with_changes(stated, self._dense)
-
-    def _collection_of(self, name: str) -> Collection:
-        """Collection as known to this process, else as its preset has it."""
-        known = {each.name: each for each in self.catalogue.collections}
-        return known.get(name) or preset(name)
 
 
 def passage_copier(dense: DenseEncoder, settings: Settings) -> Copier[Passage]:

@@ -59,18 +59,19 @@ def serve(
     """Answer over HTTP, until a signal ends it."""
     for module in ("starlette", "uvicorn"):
         import_extra(module, "toolcrib serve", "service")
+    from toolcrib.access import addresses
     from toolcrib.http import server
 
     settings = load_settings(context.obj)
     location = store or settings.store
     address = host or settings.service.host
     if insecure_local:
-        server.require_loopback(address)
+        addresses.require_loopback(address)
     else:
         _require_key(location, settings)
     wanted = settings.service.port if port is None else port
-    with closing(server.bind(address, wanted)) as listening:
-        ready = partial(_say, server.url_of(listening), location, json=json)
+    with closing(addresses.bind(address, wanted)) as listening:
+        ready = partial(_say, addresses.url_of(listening), location, json=json)
         with _open(location, settings) as opened:
             app = _app(opened, settings, asks_for_keys=not insecure_local)
             server.serve(app, listening, ready)
@@ -81,8 +82,7 @@ def _open(location: str, settings: Settings) -> Tenants:
     from toolcrib.tenants import Tenants
 
     with index_progress() as progress, ExitStack() as undo:
-        opened = Tenants.open(location, settings=settings, progress=progress)
-        undo.enter_context(opened)
+        opened = undo.enter_context(Tenants.open(location, settings=settings, progress=progress))
         # Models load, and what the settings name is fitted, before anybody waits for it.
         opened.crib().turns.warm_up()
         undo.pop_all()
@@ -103,11 +103,7 @@ def _app(namespaces: Tenants, settings: Settings, *, asks_for_keys: bool) -> Sta
 
 
 def _require_key(location: str, settings: Settings) -> None:
-    """See that somebody can come in.
-
-    Raises:
-        SettingsError: there is neither a key that holds nor an issuer of tokens.
-    """
+    """See that somebody can come in."""
     from toolcrib.access.keys import KeyRing
 
     if settings.tokens is not None:
@@ -175,22 +171,22 @@ def gateway(
     Standard output belongs to the protocol; whatever there is to say goes to standard error.
     """
     import_extra("fastmcp", "the gateway", "gateway")
-    from toolcrib.gateway.config import profile_filter
+    from toolcrib.gateway.config import McpFile, profile_filter
     from toolcrib.gateway.gateway import GatewayOptions
     from toolcrib.gateway.serve import ServeOptions, serve_gateway, stderr_reporter
 
     report = stderr_reporter(as_json=json)
     try:
-        settings, part = _of_profile(load_settings(context.obj), profile)
-        settings = settings.model_copy(update={"audit": settings.audit and not no_audit})
+        settings = load_settings(context.obj)
+        own = settings.gateway
+        part = ProfileSettings() if profile is None else own.profile(profile)
+        changed = {"gateway": own.with_profile(part), "audit": settings.audit and not no_audit}
+        settings = settings.model_copy(update=changed)
         serving = ServeOptions(
-            config=config,
-            env=os.environ,
-            address=(host, port) if transport == "http" else None,
+            McpFile(config, os.environ, tuple(server or part.servers), profile_filter(part)),
             store=store,
+            address=(host, port) if transport == "http" else None,
             lock=lock,
-            servers=tuple(server or part.servers),
-            tools=profile_filter(part),
             strict=strict,
         )
         options = GatewayOptions(
@@ -205,14 +201,6 @@ def gateway(
     except ToolcribError as error:
         report("error", str(error))
         raise typer.Exit(exit_code(error)) from None
-
-
-def _of_profile(settings: Settings, name: str | None) -> tuple[Settings, ProfileSettings]:
-    """Settings of a profile, and the profile; an empty one without a name."""
-    if name is None:
-        return settings, ProfileSettings()
-    part = settings.gateway.profile(name)
-    return settings.model_copy(update={"gateway": settings.gateway.with_profile(part)}), part
 
 
 def login(
@@ -233,9 +221,10 @@ def login(
     """Log in at a server that asks for authorisation (OAuth); a running gateway then uses it."""
     import_extra("fastmcp", "the gateway", "gateway")
     from toolcrib.access.logins import LoginOptions
+    from toolcrib.gateway.config import McpFile
     from toolcrib.gateway.serve import ServeOptions, log_in_at
 
-    serving = ServeOptions(config=config, env=os.environ, store=store)
+    serving = ServeOptions(McpFile(config, os.environ), store)
 
     def show(link: str) -> None:
         err.print("Log in with a browser on this machine:", highlight=False)
@@ -256,9 +245,10 @@ def logout(
 ) -> None:
     """Forget the login at a server; a running gateway uses it until its tokens end."""
     import_extra("fastmcp", "the gateway", "gateway")
+    from toolcrib.gateway.config import McpFile
     from toolcrib.gateway.serve import ServeOptions, log_out_of
 
-    serving = ServeOptions(config=config, env=os.environ, store=store)
+    serving = ServeOptions(McpFile(config, os.environ), store)
     was_kept = log_out_of(name, serving, load_settings(context.obj))
     text = "is logged out" if was_kept else "was not logged in"
     print_either({"server": name, "logged_out": was_kept}, f"{escape(name)} {text}", json=json)

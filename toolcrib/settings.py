@@ -7,12 +7,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -34,6 +33,7 @@ from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.router.settings import (
     AgentSettings,
     CapabilitySettings,
+    ContextSettings,
     KnowledgeSettings,
     Limits,
     OrchestrationMode,
@@ -80,24 +80,6 @@ class EncoderSettings(_Section):
 
 
 @dataclass(frozen=True, slots=True)
-class ContextSettings:
-    """Detector of a turn's context, and its labels and cues.
-
-    `detector`: `semantic` (utterances and cues), `heuristic` (cues alone), or `llm` (a language
-    model by the same labels; `semantic` if the model fails). `labels`: by field, a YAML file of
-    labels with utterances in place of the shipped file; `cues`: a file in place of the shipped
-    cues. `gazetteers`: kinds of entities with their names. `region`: country (`DE`, `US`) of phone
-    numbers without a country code; None finds no such numbers.
-    """
-
-    detector: Literal["semantic", "heuristic", "llm"] = "semantic"
-    labels: dict[str, str] = field(default_factory=dict[str, str])
-    cues: str | None = None
-    gazetteers: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    region: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class LearningSettings:
     """Learning of tools' examples from requests that ended in a successful call.
 
@@ -136,16 +118,9 @@ class ModelUseSettings(_Section):
     timeout_s: float | None = Field(default=None, gt=0)
 
 
-def _check_provider(protocol: str) -> str:
-    from toolcrib.language_models.providers import check_provider
-
-    return check_provider(protocol)
-
-
-def _list_providers(schema: dict[str, Any]) -> None:
-    from toolcrib.language_models.providers import PROVIDERS
-
-    schema["enum"] = [*PROVIDERS]
+def secret_text(secret: SecretStr | None) -> str | None:
+    """Text of a secret, if there is one."""
+    return secret.get_secret_value() if secret else None
 
 
 class LanguageModelSettings(_Section):
@@ -158,9 +133,7 @@ class LanguageModelSettings(_Section):
     `prices`: by model, for the accounting. `log_text`: prompts and answers may be logged.
     """
 
-    protocol: Annotated[
-        str, AfterValidator(_check_provider), Field(json_schema_extra=_list_providers)
-    ] = "openai"
+    protocol: Literal["openai", "anthropic"] = "openai"
     base_url: str | None = Field(default=None, pattern=r"^https?://")
     model: str | None = None
     api_key: SecretStr | None = None
@@ -179,7 +152,7 @@ class LanguageModelSettings(_Section):
             SettingsError: the file cannot be read.
         """
         if self.api_key_file is None:
-            return self.api_key.get_secret_value() if self.api_key else None
+            return secret_text(self.api_key)
         try:
             return Path(self.api_key_file).read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:

@@ -10,9 +10,10 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache, partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -80,9 +81,6 @@ class MetricsRegistry:
     """Registry of metrics and their text; safe for several threads.
 
     A metric of OpenTelemetry's conventions has its name there, in Prometheus' spelling.
-
-    Raises:
-        MissingExtraError: the extra that the feature needs is not installed.
     """
 
     def __init__(self, feature: str = FEATURE, extra: str = EXTRA) -> None:
@@ -92,16 +90,18 @@ class MetricsRegistry:
 
     def counter(self, name: str, says: str, *labels: str) -> Any:
         """Create a counter; call the result with values of the labels."""
-        return _Family(self._library.Counter(name, says, labels, registry=self._registry))
+        # Cached, as a look-up costs more than counting.
+        return cache(self._library.Counter(name, says, labels, registry=self._registry).labels)
 
     def histogram(self, name: str, says: str, buckets: tuple[float, ...], *labels: str) -> Any:
         """Create a histogram; call the result with values of the labels."""
         made = self._library.Histogram(name, says, labels, registry=self._registry, buckets=buckets)
-        return _Family(made)
+        return cache(made.labels)
 
     def watch(self, name: str, says: str, value: Callable[[], float]) -> None:
         """Register a value that is read with the metrics, and left out if reading it fails."""
-        self._registry.register(_Watched(name, says, value))
+        family: Any = import_extra("prometheus_client.core", FEATURE, EXTRA).GaugeMetricFamily
+        self._registry.register(_Watched(partial(family, name, says), value))
 
     def text(self) -> tuple[bytes, str]:
         """Write all metrics in Prometheus' text format; also its content type."""
@@ -173,44 +173,28 @@ class Metrics(MetricsRegistry):
         self._cost(*of).inc(usage.cost or 0.0)
 
 
-class _Family:
-    """Metric by its labels, cached because a look-up costs more than counting."""
-
-    def __init__(self, metric: Any) -> None:
-        self._metric = metric
-        self._known: dict[tuple[str, ...], Any] = {}
-
-    def __call__(self, *labels: str) -> Any:
-        """Metric with these labels."""
-        known = self._known.get(labels)
-        if known is None:
-            known = self._known[labels] = self._metric.labels(*labels)
-        return known
-
-
+@dataclass(frozen=True, slots=True, eq=False)
 class _Watched:
     """Collector of one value."""
 
-    def __init__(self, name: str, says: str, value: Callable[[], float]) -> None:
-        self._family: Any = import_extra("prometheus_client.core", FEATURE, EXTRA).GaugeMetricFamily
-        self._name = name
-        self._says = says
-        self._value = value
-
-    def describe(self) -> list[Any]:
-        """Return nothing, as the value itself tells its kind."""
-        return []
+    gauge: Callable[..., Any]
+    value: Callable[[], float]
 
     def collect(self) -> Iterator[Any]:
         """Yield the current value."""
         try:
-            now = self._value()
+            now = self.value()
         except Exception:  # noqa: BLE001 -- metrics are needed most while something fails
             return
-        yield self._family(self._name, self._says, value=now)
+        yield self.gauge(value=now)
 
 
 # -- traces --------------------------------------------------------------------------------
+
+# Names of OpenTelemetry's conventions for generative AI and MCP, which are in development:
+# github.com/open-telemetry/semantic-conventions-genai
+OPERATION, EXECUTE_TOOL = "gen_ai.operation.name", "execute_tool"
+TOOL_CALL_METHOD = "tools/call"
 
 _ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 NS_PER_MS = 1_000_000
@@ -244,21 +228,18 @@ class Traces:
         )
         if summary.status >= SERVER_ERROR_STATUS:
             span.set_status(self._api.StatusCode.ERROR)
-        self._write_stages(summary, self._api.set_span_in_context(span), began)
+        context, at = self._api.set_span_in_context(span), began
+        # Stages stand one after the other; the gaps are the service's own time.
+        for stage, took_ms in summary.stages.items():
+            if stage != "total":
+                inner = self._tracer.start_span(stage, context=context, start_time=at)
+                at += int(took_ms * NS_PER_MS)
+                inner.end(at)
         span.end(ended)
 
     def close(self) -> None:
         """Send the remaining spans."""
         self._provider.shutdown()
-
-    def _write_stages(self, summary: RequestSummary, context: Any, began: int) -> None:
-        """Write stages one after the other; gaps are the service's own time."""
-        at = began
-        for stage, took_ms in summary.stages.items():
-            if stage != "total":
-                span = self._tracer.start_span(stage, context=context, start_time=at)
-                at += int(took_ms * NS_PER_MS)
-                span.end(at)
 
     def _attributes(self, summary: RequestSummary) -> Mapping[str, Any]:
         known: dict[str, Any] = {
@@ -269,35 +250,22 @@ class Traces:
             "toolcrib.namespace": summary.namespace or None,
             "toolcrib.verdict": summary.verdict,
             "toolcrib.degraded": summary.degraded or None,
-            **(_retrieval(summary, text=self._text) if summary.verdict is not None else {}),
-            **(_model_usage(summary.usage) if summary.usage else {}),
         }
+        if summary.verdict is not None:
+            is_knowledge = "/knowledge/" in summary.route
+            known |= {
+                OPERATION: "retrieval",
+                "gen_ai.data_source.id": "knowledge" if is_knowledge else "tools",
+                "gen_ai.retrieval.query.text": summary.text if self._text else None,
+            }
+        if summary.usage:
+            models = sorted({each.model for each in summary.usage})
+            known |= {
+                "gen_ai.request.model": models[0] if len(models) == 1 else None,
+                "gen_ai.usage.input_tokens": sum(each.input_tokens for each in summary.usage),
+                "gen_ai.usage.output_tokens": sum(each.output_tokens for each in summary.usage),
+            }
         return {name: value for name, value in known.items() if value is not None}
-
-
-# Names of OpenTelemetry's conventions for generative AI and MCP, which are in development:
-# github.com/open-telemetry/semantic-conventions-genai
-OPERATION, EXECUTE_TOOL = "gen_ai.operation.name", "execute_tool"
-TOOL_CALL_METHOD = "tools/call"
-
-
-def _retrieval(summary: RequestSummary, *, text: bool) -> dict[str, Any]:
-    """Attributes of a search."""
-    return {
-        OPERATION: "retrieval",
-        "gen_ai.data_source.id": "knowledge" if "/knowledge/" in summary.route else "tools",
-        "gen_ai.retrieval.query.text": summary.text if text else None,
-    }
-
-
-def _model_usage(usage: Sequence[ModelUsage]) -> dict[str, Any]:
-    """Attributes of the language models that took part in an answer."""
-    models = sorted({each.model for each in usage})
-    return {
-        "gen_ai.request.model": models[0] if len(models) == 1 else None,
-        "gen_ai.usage.input_tokens": sum(each.input_tokens for each in usage),
-        "gen_ai.usage.output_tokens": sum(each.output_tokens for each in usage),
-    }
 
 
 def trace_mcp() -> Callable[[], None]:
@@ -333,26 +301,22 @@ def tool_call_spans() -> Any:
 
 
 def configured_provider() -> Any:
-    """Tracer provider by OpenTelemetry's variables; None if they name no endpoint.
-
-    Raises:
-        MissingExtraError: an endpoint is named, and the extra `observe` is not installed.
-    """
+    """Tracer provider by OpenTelemetry's variables; None if they name no endpoint."""
     # Many programs share these standard variables, so they are no settings of toolcrib.
     variables = os.environ
     is_off = variables.get("OTEL_SDK_DISABLED", "").lower() == "true"
     exporter = variables.get("OTEL_TRACES_EXPORTER", "otlp").lower()
     if is_off or exporter != "otlp" or not any(map(variables.get, _ENDPOINT_VARIABLES)):
         return None
-    sdk, export, otlp = (
-        import_extra(module, "sending traces", "observe")
+    sdk, export, resources, otlp = (
+        import_extra(f"opentelemetry.{module}", "sending traces", "observe")
         for module in (
-            "opentelemetry.sdk.trace",
-            "opentelemetry.sdk.trace.export",
-            "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+            "sdk.trace",
+            "sdk.trace.export",
+            "sdk.resources",
+            "exporter.otlp.proto.http.trace_exporter",
         )
     )
-    resources = import_extra("opentelemetry.sdk.resources", "sending traces", "observe")
     named = {} if "OTEL_SERVICE_NAME" in variables else {"service.name": "toolcrib"}
     provider = sdk.TracerProvider(resource=resources.Resource.create(named))
     provider.add_span_processor(export.BatchSpanProcessor(otlp.OTLPSpanExporter()))
@@ -377,12 +341,17 @@ class Logs:
         library = import_extra("structlog", FEATURE, EXTRA)
         processors = library.processors
         out: Any = _LossyStream(stream or sys.stderr.buffer)
+        console: Any = library.dev.ConsoleRenderer(colors=False)
+
+        def render(*event: Any) -> bytes:
+            return to_json(event[-1]) if format == "json" else console(*event).encode()
+
         self._logger: Any = library.wrap_logger(
             library.BytesLogger(out),
             processors=[
                 processors.add_log_level,
                 processors.TimeStamper(fmt="iso", utc=True),
-                _renderer(library, format),
+                render,
             ],
             # Bound once: binding for each line takes as long as writing.
         ).bind()
@@ -434,17 +403,6 @@ class _LossyStream:
             self._stream.flush()
 
 
-def _renderer(library: Any, format: Literal["json", "text"]) -> Callable[[Any, Any, Any], bytes]:
-    if format == "json":
-        return lambda _logger, _method, event: to_json(event)
-    console: Any = library.dev.ConsoleRenderer(colors=False)
-
-    def as_text(*event: Any) -> bytes:
-        return console(*event).encode()
-
-    return as_text
-
-
 class _LibraryHandler(logging.Handler):
     """Handler that writes records of Python's logging to the service's log."""
 
@@ -482,11 +440,7 @@ class Telemetry:
     def of(
         cls, settings: ServiceSettings, *, provider: Any = None, logs: Logs | None = None
     ) -> Telemetry:
-        """Telemetry by the settings; `provider` comes before OpenTelemetry's variables.
-
-        Raises:
-            MissingExtraError: the extra `service`, or `observe` for traces, is not installed.
-        """
+        """Telemetry by the settings; `provider` comes before OpenTelemetry's variables."""
         chosen = provider if provider is not None else configured_provider()
         traces = None if chosen is None else Traces(chosen, text=settings.trace_text)
         return cls(Metrics(), logs or Logs(settings.log_format), traces)

@@ -30,13 +30,15 @@ from toolcrib.retrieval.rerank import ToolRerankers, load_reranker
 from toolcrib.router.decision_log import DecisionLog
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.settings import Settings, load_settings
-from toolcrib.store.base import Carry, Store
+from toolcrib.store.base import Carry, Layout, Store
 from toolcrib.store.folder import LazyStore
 from toolcrib.store.namespaced import NamespacedStore, check_name, namespaces_of
 from toolcrib.store.records_db import DbRow, RecordsDb
 from toolcrib.tool_index import tool_copier
 
 REVISION_TABLE = "revisions"
+"""Table with the revision of each namespace, which every write changes, so that other processes
+notice it; in the records database of a server, which orders writes."""
 
 MAX_OPEN_CRIBS = 512
 """Cribs kept open; another crib opens in milliseconds."""
@@ -45,25 +47,11 @@ STALE_AFTER_S = 1.0
 """Longest time after which a process sees another process's write."""
 
 
-@dataclass(frozen=True, slots=True)
-class Revisions:
-    """Revision of each namespace, changed by every write, by which processes notice writes.
-
-    It is in the records database of a server, which orders writes.
-    """
-
-    records_db: RecordsDb
-
-    def revision(self, namespace: str) -> str | None:
-        """Revision after the last write; None before the first."""
-        entry = self.records_db.get(REVISION_TABLE, namespace)
-        return entry.body["revision"] if entry else None
-
-    def revise(self, namespace: str) -> str:
-        """Give a namespace another revision after a write, and return it."""
-        revision = uuid.uuid4().hex
-        self.records_db.put(REVISION_TABLE, DbRow(namespace, time.time(), {"revision": revision}))
-        return revision
+def _revise(records_db: RecordsDb, namespace: str) -> str:
+    """Give a namespace another revision after a write, and return it."""
+    revision = uuid.uuid4().hex
+    records_db.put(REVISION_TABLE, DbRow(namespace, time.time(), {"revision": revision}))
+    return revision
 
 
 @dataclass(slots=True)
@@ -86,8 +74,6 @@ class Tenants:
         dense: DenseEncoder,
         reranker: ToolRerankers | None,
         records_db: RecordsDb,
-        *,
-        revisions: Revisions | None,
     ) -> None:
         self.location = location
         self.settings = settings
@@ -98,8 +84,7 @@ class Tenants:
         self._opened: OrderedDict[str, _OpenCrib] = OrderedDict()
         self._lock = threading.RLock()
         self._is_closed = False
-        self.is_alone = revisions is None
-        self._revisions = revisions
+        self.is_alone = not build.is_url(location)
 
     @classmethod
     def open(
@@ -109,11 +94,7 @@ class Tenants:
         settings: Settings | None = None,
         progress: Listener | None = None,
     ) -> Self:
-        """Open a location as `Crib.open`, for all namespaces; a folder has one process.
-
-        Raises:
-            StoreError: as `Crib.open`.
-        """
+        """Open a location as `Crib.open`, for all namespaces; a folder has one process."""
         settings = settings or load_settings()
         where = str(location if location is not None else settings.store)
         dense = build.make_dense(settings)
@@ -121,21 +102,15 @@ class Tenants:
         with ExitStack() as undo:
             undo.callback(records_db.close)
             reranker = load_reranker(build.make_reranker(settings), settings.rerank)
-            revisions = Revisions(records_db) if build.is_url(where) else None
-            opened = cls(where, settings, dense, reranker, records_db, revisions=revisions)
-            opened._open_default(progress)
+            opened = cls(where, settings, dense, reranker, records_db)
+            opened._open(DEFAULT_NAMESPACE, progress)
             undo.pop_all()
         return opened
 
     # -- cribs ---------------------------------------------------------------------------------
 
     def crib(self, name: str = DEFAULT_NAMESPACE) -> Crib:
-        """Crib of a namespace; empty before the first write.
-
-        Raises:
-            QueryError: the name cannot be a namespace's.
-            StoreError: the store does not answer, or other models made the index.
-        """
+        """Crib of a namespace; empty before the first write."""
         with self._lock:
             opened = self._opened.get(name) or self._open(check_name(name))
             self._opened.move_to_end(name)
@@ -175,10 +150,9 @@ class Tenants:
 
     def announce_write(self, name: str) -> None:
         """Announce a write to a namespace, so that other processes refresh."""
-        if self._revisions is None:
+        if self.is_alone:
             return
-        before = self._revisions.revision(name)
-        revision = self._revisions.revise(name)
+        before, revision = self._revision(name), _revise(self.records_db, name)
         with self._lock:
             opened = self._opened.get(name)
             # If another process wrote meanwhile, its write is still to be seen.
@@ -186,11 +160,7 @@ class Tenants:
                 opened.revision = revision
 
     def check(self) -> None:
-        """Check that the store answers.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
+        """Check that the store answers."""
         self.crib().info()
 
     def close(self) -> None:
@@ -208,26 +178,23 @@ class Tenants:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
-    def _open_default(self, progress: Listener | None) -> None:
-        log = self._log(DEFAULT_NAMESPACE)
-        crib = Crib.open(
-            self.location,
-            settings=self.settings,
-            dense=self._dense,
-            reranker=self._reranker,
-            log=log,
-            progress=progress,
-        )
-        self._opened[DEFAULT_NAMESPACE] = _OpenCrib(
-            crib, log, self._revision(DEFAULT_NAMESPACE), time.monotonic()
-        )
-
-    def _open(self, name: str) -> _OpenCrib:
+    def _open(self, name: str, progress: Listener | None = None) -> _OpenCrib:
         if self._is_closed:
             raise StoreError(f"the store {self.location} is closed")
-        log = self._log(name)
+        keep_s = self.settings.service.keep_days * 86_400
+        log = DatabaseLog(self.records_db, name, text=self.settings.telemetry.text, keep_s=keep_s)
         revision = self._revision(name)
-        crib = self._shared.crib(name, log, self._reranker, self.records_db)
+        if name == DEFAULT_NAMESPACE:
+            crib = Crib.open(
+                self.location,
+                settings=self.settings,
+                dense=self._dense,
+                reranker=self._reranker,
+                log=log,
+                progress=progress,
+            )
+        else:
+            crib = self._shared.crib(name, log, self._reranker, self.records_db)
         opened = self._opened[name] = _OpenCrib(crib, log, revision, time.monotonic())
         idle = [each for each in self._opened if each not in {DEFAULT_NAMESPACE, name}]
         for each in idle[: max(0, len(self._opened) - MAX_OPEN_CRIBS)]:
@@ -235,12 +202,10 @@ class Tenants:
             self._opened.pop(each).log.close()
         return opened
 
-    def _log(self, name: str) -> DatabaseLog:
-        keep_s = self.settings.service.keep_days * 86_400
-        return DatabaseLog(self.records_db, name, text=self.settings.telemetry.text, keep_s=keep_s)
-
     def _revision(self, name: str) -> str | None:
-        return None if self._revisions is None else self._revisions.revision(name)
+        """Revision after the last write; None before the first, or of a folder."""
+        row = None if self.is_alone else self.records_db.get(REVISION_TABLE, name)
+        return row.body["revision"] if row else None
 
     def _catch_up(self, name: str, opened: _OpenCrib) -> None:
         """Refresh after another process's write; an index by other models is refused."""
@@ -260,9 +225,6 @@ def rebuild_shared(location: str, settings: Settings, progress: Listener | None 
     """Rebuild the shared stores of all namespaces but the default one, if there are any.
 
     `Crib.open(rebuild=True)` rebuilds the default namespace. Other processes are notified.
-
-    Raises:
-        StoreError: the store does not answer, or another process holds it.
     """
     shared = _SharedStores(location, settings, build.make_dense(settings))
     try:
@@ -278,26 +240,23 @@ class _SharedStores:
     def __init__(self, location: str, settings: Settings, dense: DenseEncoder) -> None:
         self._settings = settings
         self._dense = dense
-        place, placed = build.part_of(location, settings, build.TENANTS)
+        place = build.part_of(location, settings, build.TENANTS)
+        library = build.part_of(*place, build.LIBRARY)
         self._tool_layout = layout(dense.dimensions)
         self._passage_layout = passage_layout(dense.dimensions)
         self._tools = LazyStore(
-            lambda: build.open_store(place, self._tool_layout, placed, shared=True),
-            lambda: build.has_tools(place, placed),
+            lambda: build.open_store(*place, self._tool_layout, shared=True),
+            lambda: build.has_store(*place),
         )
         self._passages = LazyStore(
-            lambda: build.open_passages(place, self._passage_layout, placed, shared=True),
-            lambda: build.has_passages(place, placed),
+            lambda: build.open_store(*library, self._passage_layout, shared=True),
+            lambda: build.has_store(*library),
         )
 
     def crib(
         self, name: str, log: DecisionLog, reranker: ToolRerankers | None, records_db: RecordsDb
     ) -> Crib:
-        """Open a namespace's crib.
-
-        Raises:
-            IndexMismatchError: the index is by other models.
-        """
+        """Open a namespace's crib."""
         crib = Crib.over(
             NamespacedStore(self._tools.open(), name),
             self._dense,
@@ -324,16 +283,16 @@ class _SharedStores:
 
     def rebuild(self, progress: Listener | None = None) -> None:
         """Re-encode everything into new stores, and swap them in."""
-        if self._tools.exists:
-            tools = self._tools.open()
-            copy = _copy_of_each(lambda: tool_copier(self._dense, self._settings, progress))
-            with tools.renew(self._tool_layout, copy) as beside:
-                copy(tools, beside)
-        if self._passages.exists:
-            passages = self._passages.open()
-            copy = _copy_of_each(lambda: passage_copier(self._dense, self._settings))
-            with passages.renew(self._passage_layout, copy) as beside:
-                copy(passages, beside)
+        dense, settings = self._dense, self._settings
+        parts: list[tuple[LazyStore, Layout, Callable[[], Copier[Any]]]] = [
+            (self._tools, self._tool_layout, partial(tool_copier, dense, settings, progress)),
+            (self._passages, self._passage_layout, partial(passage_copier, dense, settings)),
+        ]
+        for lazy, form, copier in parts:
+            if lazy.exists:
+                store, copy = lazy.open(), _copy_of_each(copier)
+                with store.renew(form, copy) as beside:
+                    copy(store, beside)
 
     def close(self) -> None:
         """Close the stores."""
@@ -366,13 +325,9 @@ def _copy_of_each(copier: Callable[[], Copier[Any]]) -> Carry:
 
 
 def announce(location: str, settings: Settings, namespaces: Iterable[str]) -> None:
-    """Announce writes from outside of a service; a folder has no other process to notify.
-
-    Raises:
-        StoreError: the server does not answer.
-    """
+    """Announce writes from outside of a service; a folder has no other process to notify."""
     if not build.is_url(location):
         return
     with closing(build.open_records_db(location, settings)) as records_db:
         for name in namespaces:
-            Revisions(records_db).revise(name)
+            _revise(records_db, name)

@@ -256,3 +256,8 @@ def singular(word: str) -> str:
 def likeness(one: AbstractSet[str], two: AbstractSet[str]) -> float:
     """Jaccard index of two sets of words, in [0, 1]; 1 where both are empty."""
     return len(one & two) / len(one | two) if one or two else 1.0
+
+
+def shorten(text: str, max_chars: int) -> str:
+    """Cut a longer text, and end it with an ellipsis."""
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"

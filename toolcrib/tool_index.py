@@ -10,7 +10,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.encoders.base import DenseEncoder, FloatArray
+from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownToolError, nearest, require_text
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
@@ -29,9 +29,8 @@ from toolcrib.retrieval.calibration import (
 )
 from toolcrib.retrieval.examples import ExampleHead, ExampleHeads
 from toolcrib.retrieval.gate import MAX_SET, Assessor
-from toolcrib.retrieval.hybrid import Evidence, HybridRetriever
+from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.learned import NOTHING_LEARNED, LearnedFromUse
-from toolcrib.retrieval.legs import EncodedQuery, Head
 from toolcrib.retrieval.options import SearchOptions, text_to_search
 from toolcrib.retrieval.prerequisites import links_of
 from toolcrib.retrieval.rerank import ToolRerankers, tool_reranker
@@ -55,7 +54,8 @@ _MAX_COMPARED_IDS = 20_000
 class ToolIndex:
     """Tools of a store: index tools, find the best for a query. Safe for several threads.
 
-    `version` grows with every change of the tools, of the calibration or of learned examples.
+    `version` grows with every change of the tools, of the calibration or of learned examples; a
+    change of the latter two also renews the `retriever`.
     """
 
     def __init__(
@@ -122,15 +122,9 @@ class ToolIndex:
             self.version = next(self._versions)
 
     def remove(self, *ids: str) -> None:
-        """Remove tools by id.
-
-        Raises:
-            UnknownToolError: an id is unknown; no tool is removed then.
-        """
+        """Remove tools by id, as `Crib.remove_tools`."""
         with self._writing:
-            for tool_id in ids:
-                self.get(tool_id)
-            points = [point_id(tool_id) for tool_id in ids]
+            points = [point_id(self.get(tool_id).id) for tool_id in ids]
             self.store.delete(points)
             self._heads.forget(points)
             self.version = next(self._versions)
@@ -145,8 +139,8 @@ class ToolIndex:
         options = replace(given, least=least, coverage=coverage)
         query, unlimited = text_to_search(query, options), widen_for_budget(options)
         read = dict[int, Record]()
-        found = self._retriever.find(query, unlimited, read=read)
-        found = self._retriever.complete(found, unlimited, read)
+        found = self.retriever.find(query, unlimited, read=read)
+        found = self.retriever.complete(found, unlimited, read)
         if options.explain and options.where is not None:
             found = replace(found, filtered=self._filtered(query, options, options.where))
         return arrange(found, options)
@@ -154,31 +148,20 @@ class ToolIndex:
     def _filtered(self, query: str | None, options: SearchOptions, where: Filter) -> FilterEffect:
         """Count the tools, found without the filter in the same scope, that the filter excludes."""
         plain = SearchOptions(MAX_SET, options.scope, gate=False, needs=options.needs)
-        found = [
-            (point_id(hit.id), tool_payload(hit.tool))
-            for hit in self._retriever.find(query, plain).tools
-        ]
+        hits = self.retriever.find(query, plain).tools
+        found = [(point_id(hit.id), tool_payload(hit.tool)) for hit in hits]
         left_out = sum(not matches(where, *each) for each in found)
-        lacking = Counter(
-            lack
-            for lack, part in parts_by_reason(where)
-            for each in found
-            if not matches(part, *each)
-        )
+        parts = parts_by_reason(where)
+        lacking = Counter(lack for lack, part in parts for x in found if not matches(part, *x))
         return FilterEffect(len(found), left_out, dict(lacking.most_common()))
 
     def get(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
-        """Specification of a tool; a tool outside of `scope` is unknown.
-
-        Raises:
-            UnknownToolError: no tool in scope has this id; the nearest ids are named.
-        """
+        """Specification of a tool, as `Crib.get_tool`."""
         require_text(tool_id, "id")
         allowed = from_scope(scope)
         for record in self.store.retrieve([point_id(tool_id)]):
-            if record.payload["id"] != tool_id:
-                continue
-            if allowed is None or matches(allowed, record.id, record.payload):
+            in_scope = allowed is None or matches(allowed, record.id, record.payload)
+            if in_scope and record.payload["id"] == tool_id:
                 return read_tool(record.payload)
         compared = islice(self.store.scroll(allowed, ("id",)), _MAX_COMPARED_IDS)
         raise UnknownToolError(tool_id, nearest(tool_id, (r.payload["id"] for r in compared)))
@@ -197,19 +180,18 @@ class ToolIndex:
         """
         wanted = dict.fromkeys(ids)
         back = {spec.id: tool_payload(spec) for spec in held}
-        kept = {
-            r.payload["id"]: r.payload for r in self.store.retrieve(list(map(point_id, wanted)))
-        }
-        limits = from_scope(granted), from_scope(scope)
+        records = self.store.retrieve(list(map(point_id, wanted)))
+        kept = {record.payload["id"]: record.payload for record in records}
+
+        def passes(limit: Scope | None, payload: Mapping[str, Any]) -> bool:
+            where = from_scope(limit)
+            return where is None or matches(where, point_id(payload["id"]), payload)
 
         def reason(tool_id: str) -> Unready | None:
             payload = kept.get(tool_id) or back.get(tool_id)
-            seen = [
-                payload and (f is None or matches(f, point_id(tool_id), payload)) for f in limits
-            ]
-            if payload is None or not seen[0]:
+            if payload is None or not passes(granted, payload):
                 return "unknown"
-            if not seen[1]:
+            if not passes(scope, payload):
                 return "out_of_scope"
             if tool_id not in kept:
                 return "quarantined"
@@ -237,12 +219,6 @@ class ToolIndex:
         for record in self.store.scroll(allowed, ("spec",), after=first):
             yield read_tool(record.payload)
 
-    def has_exactly(self, specs: Sequence[ToolSpec], where: Filter) -> bool:
-        """True if these are the tools that pass a filter, in their current texts."""
-        from toolcrib.indexers.sync import is_current
-
-        return is_current(self.store, specs, where)
-
     def settings_warnings(self) -> Iterator[str]:
         """Warning about `gate.fallback`, if that tool is unknown or disabled and tools exist."""
         general = self.settings.gate.fallback
@@ -256,51 +232,13 @@ class ToolIndex:
 
     def facets(self, *, scope: Scope | None = None) -> Facets:
         """Number of tools in reach by server, category, tag and sensitivity."""
-        return count_facets(
-            record.payload for record in self.store.scroll(from_scope(scope), FACET_FIELDS)
-        )
+        records = self.store.scroll(from_scope(scope), FACET_FIELDS)
+        return count_facets(record.payload for record in records)
 
     # -- ranking and calibration -------------------------------------------------------------
 
-    @property
-    def retriever(self) -> HybridRetriever:
-        """Current ranking of the tools; replaced after each change of the calibration."""
-        return self._retriever
-
-    def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Dense vectors of documents, as stored in the index: float32 [n, dimensions]."""
-        return self.dense.encode_documents(texts)
-
-    def encode_query(self, text: str) -> EncodedQuery:
-        """Encode a query for the legs; `find` and `evidence` encode their query themselves."""
-        return self._retriever.encode(text)
-
-    def evidence(
-        self,
-        query: str,
-        *,
-        where: Filter | None = None,
-        head: Head | None = None,
-        by_examples: bool = False,
-        words: bool = False,
-    ) -> Evidence:
-        """Evidence of the ranking of a query, with this head; `calibrate` fits to it.
-
-        `by_examples`: with the head of the tools' examples. `words`: by the lexical leg alone.
-
-        Raises:
-            QueryError, StoreError: as `find`.
-        """
-        return self._retriever.evidence(
-            query, where=where, head=head, by_examples=by_examples, words=words
-        )
-
     def example_head(self) -> ExampleHead | None:
-        """Head over the examples of all tools; None if there are too few examples.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
+        """Head over the examples of all tools; None if there are too few examples."""
         return self._heads.head(None)
 
     def calibration_fingerprint(self) -> Identity:
@@ -340,7 +278,7 @@ class ToolIndex:
             self._renew_retriever()
 
     def _renew_retriever(self) -> None:
-        self._retriever = HybridRetriever(
+        self.retriever = HybridRetriever(
             self.store,
             self.dense,
             self._lexical,
@@ -356,7 +294,7 @@ class ToolIndex:
     def faults(self) -> Iterator[Discrepancy]:
         """Stored tools that differ from a new encoding of their specifications; encodes all."""
         from toolcrib.indexers.integrity import find_faults
-        from toolcrib.indexers.name_prefixes import NamePrefixes, scope_group
+        from toolcrib.indexers.sync import NamePrefixes, scope_group
 
         prefixes = NamePrefixes.from_meta(self.store.read_meta())
 
@@ -374,9 +312,6 @@ class ToolIndex:
         """Check the fingerprint of the index, or write that of a new index.
 
         `rebuild` encodes the index anew.
-
-        Raises:
-            IndexMismatchError: other models, settings or format made the index.
         """
         if rebuild and "identity" in self.store.read_meta():
             copy = tool_copier(self.dense, self.settings, progress)
@@ -397,11 +332,7 @@ class ToolIndex:
             raise IndexMismatchError(difference(found, self._fingerprint))
 
     def refresh(self) -> None:
-        """Read fingerprint, examples and calibration again after another process's write.
-
-        Raises:
-            IndexMismatchError: the other process built the index anew, by other models.
-        """
+        """Read fingerprint, examples and calibration again after another process's write."""
         self.check()
         self._heads.forget()
         self.use_calibration(usable_calibration(self.store, self.calibration_fingerprint()))

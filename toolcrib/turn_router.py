@@ -6,7 +6,7 @@ import base64
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import uuid4
@@ -14,7 +14,6 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.encoders.base import DenseEncoder
 from toolcrib.errors import (
     FeedbackError,
     LearningOffError,
@@ -67,16 +66,19 @@ if TYPE_CHECKING:
     from toolcrib.guidance.turns import TurnGuidance
     from toolcrib.router.choices.agents import AgentRouter
     from toolcrib.router.context.by_model import ContextReader
-    from toolcrib.router.context.model import ContextModel, Detector
+    from toolcrib.router.context.model import ContextModel
+    from toolcrib.router.context.rules import HeuristicDetector
     from toolcrib.router.conversation import ConversationReader
     from toolcrib.router.knowledge import KnowledgeRouter
     from toolcrib.router.router import Router
-    from toolcrib.settings import ContextSettings
 
 logger = logging.getLogger(__name__)
 
 CONTEXT_MODEL_KEY = "context"
 """Key of the context model, fitted to the settings' labels, in the store's metadata."""
+
+UNLOGGED = "a decision could not be logged"
+UNLEARNED = "an outcome could not be learned from"
 
 _WARM_UP_TEXT = (
     "What does our guide say about refunds? Please send the report of last May to ada@example.com, "
@@ -119,7 +121,7 @@ class TurnRouter:
         self._is_warm = False
         self._agents: AgentRouter | None = None
         self._make_agents = agents
-        self._fitted: tuple[str | None, ContextModel | None] | None = None
+        self._fitted: tuple[bytes | None, ContextModel | None] | None = None
 
     # -- turns -------------------------------------------------------------------------------
 
@@ -172,39 +174,27 @@ class TurnRouter:
         if self._log is not None:
             text = self._settings.telemetry.text
             made = decision_record(decision, text=text, at=time.time())
-            self._write(self._log, made if by is None else {**made, "by": by})
-        self.remember_request(
-            decision.id,
-            decision.search_text,
-            scope=turn.reach,
-            session=_session(turn),
-            by=by,
-            choice=AGENTS,
-        )
+            log, record = self._log, made if by is None else {**made, "by": by}
+            _attempt(lambda: log.write(record), UNLOGGED)
+        if (learner := self.collector) is not None:
+            session, text = _session(turn), decision.search_text
+            learner.remember(
+                decision.id, text, scope=turn.reach, session=session, by=by, choice=AGENTS
+            )
         return decision
 
-    def remember_request(
-        self,
-        decision_id: str,
-        text: str,
-        *,
-        scope: Scope | None = None,
-        session: str | None = None,
-        by: str | None = None,
-        choice: str = "",
-    ) -> None:
-        """Keep a request until its outcome is reported, if learning is on."""
-        if self.learner is not None and self.learner.collects:
-            self.learner.remember(
-                decision_id, text, scope=scope, session=session, by=by, choice=choice
-            )
+    @property
+    def collector(self) -> UsageLearner | None:
+        """Learner, if it collects requests until their outcomes are reported."""
+        learner = self.learner
+        return learner if learner is not None and learner.collects else None
 
     def remember_choice(self, turn: Turn, choice: str) -> str:
         """Id of a choice that was made for a turn; empty if learning is off."""
-        if self.learner is None or not self.learner.collects or not has_words(turn.text):
+        if self.collector is None or not has_words(turn.text):
             return ""
         made = uuid4().hex
-        self.learner.remember(made, turn.text, session=_session(turn), choice=choice)
+        self.collector.remember(made, turn.text, session=_session(turn), choice=choice)
         return made
 
     def assign(self, decision_id: str, by: str | None) -> None:
@@ -237,7 +227,7 @@ class TurnRouter:
         return LearnedChoices() if self.learner is None else self.learner.choices
 
     def _rank_agents(self, text: str, _scope: Scope | None) -> RankedOptions:
-        agents, query = self._agent_router(), self._tools.encode_query(text)
+        agents, query = self._agent_router(), self._tools.retriever.encode(text)
         return RankedOptions(query.dense, {} if agents is None else agents.rank(text))
 
     def find_knowledge(
@@ -302,22 +292,22 @@ class TurnRouter:
         if outcome not in (known := get_args(Outcome)):
             raise QueryError(f"outcome is {outcome!r}; it must be one of {', '.join(known)}")
         self._failures.report(decision_id, tool, outcome)
-        learner = self.learner
-        if outcome == "success" and learner is not None and learner.collects:
-            self._learn(lambda: learner.record_success(decision_id, tool))
+        if outcome == "success" and (learner := self.collector) is not None:
+            _attempt(lambda: learner.record_success(decision_id, tool), UNLEARNED)
         if self._log is not None:
             record = outcome_record(decision_id, tool, outcome, at=time.time(), took_ms=took_ms)
             if isinstance(self._log, FailureLog):
                 self._log.write(record)
             else:
-                self._write(self._log, record)
+                log = self._log
+                _attempt(lambda: log.write(record), UNLOGGED)
 
     def feedback(self, decision_id: str, given: Mapping[str, Any]) -> None:
         """Log the right answer to a decision and learn from it, as `Crib.feedback`."""
-        learner = self.learner if self.learner is not None and self.learner.collects else None
+        learner = self.collector
         if self._log is None and learner is None:
             raise SettingsError(
-                "feedback is kept in the log of decisions, and there is none: set telemetry.path",
+                "feedback is kept in the log of decisions, and there is none: set telemetry.path"
             )
         try:
             feedback = Feedback.model_validate(given)
@@ -331,28 +321,14 @@ class TurnRouter:
             self._log.write(feedback_record(decision_id, feedback, text=text, at=time.time()))
         if learner is not None:
             right = right_options(feedback.model_dump())
-            self._learn(lambda: learner.record_right(decision_id, right))
-
-    def _learn(self, work: Callable[[], object]) -> None:
-        """Learn from an outcome; a failure to learn is logged, not raised."""
-        try:
-            work()
-        except StoreError:
-            logger.warning("an outcome could not be learned from", exc_info=True)
+            _attempt(lambda: learner.record_right(decision_id, right), UNLEARNED)
 
     def _failed(self, decision_id: str) -> tuple[str, ...]:
         """Tools that failed for a decision, those reported to other processes too."""
-        failed = tuple(self._failures.of(decision_id))
+        failed = self._failures.of(decision_id)
         if isinstance(self._log, FailureLog):
             failed += self._log.failed(decision_id)
         return failed
-
-    def _write(self, log: DecisionLog, record: Mapping[str, Any]) -> None:
-        """Write a record; a log that cannot be written loses the record, never the answer."""
-        try:
-            log.write(record)
-        except StoreError:
-            logger.warning("a decision could not be logged", exc_info=True)
 
     # -- labels ------------------------------------------------------------------------------
 
@@ -365,34 +341,26 @@ class TurnRouter:
         settings, dense = self._settings.context, self._tools.dense
         if settings.detector == "heuristic":
             return True
-        from toolcrib.router.context.cues import load_cues
-        from toolcrib.router.context.labels import label_sets
-        from toolcrib.router.context.model import identity_of, read_context
+        from toolcrib.router.context.model import stored_context
 
         kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
-        if kept is None:
-            return False
-        cues, sets = load_cues(settings.cues), label_sets(settings.labels)
-        return read_context(base64.b64decode(kept), cues).identity == identity_of(sets, cues, dense)
+        stored = None if kept is None else base64.b64decode(kept)
+        return stored is not None and stored_context(settings, dense, stored) is not None
 
     def learn_labels(self) -> None:
         """Fit the settings' labels and store the model, as `Crib.learn_labels`."""
-        from toolcrib.router.context.model import write_context
+        from toolcrib.router.context.model import is_shipped, write_context
 
         with self._making:
             model = self._model()
             if model is not None and not is_shipped(model):
-                text = base64.b64encode(write_context(model)).decode("ascii")
-                store = self._tools.store
-                store.write_meta({CONTEXT_MODEL_KEY: text})
-                self._fitted = text, model
+                written = write_context(model)
+                text = base64.b64encode(written).decode("ascii")
+                self._tools.store.write_meta({CONTEXT_MODEL_KEY: text})
+                self._fitted = written, model
 
     def require_learner(self) -> UsageLearner:
-        """Learner of this crib.
-
-        Raises:
-            LearningOffError: the settings keep learning off.
-        """
+        """Learner of this crib."""
         if self.learner is None:
             raise LearningOffError("nothing is learned here: learning.enabled is off")
         return self.learner
@@ -417,6 +385,7 @@ class TurnRouter:
 
     def _make_router(self) -> Router:
         from toolcrib.router.budget import Costs
+        from toolcrib.router.context.model import make_detector
         from toolcrib.router.router import Router
         from toolcrib.router.tools import ToolSelector, ToolStage
 
@@ -450,7 +419,7 @@ class TurnRouter:
             self._agents = replace(self._make_agents(), learned=self.learned)
         return self._agents
 
-    def _knowledge_router(self, detector: Detector) -> KnowledgeRouter | None:
+    def _knowledge_router(self, detector: HeuristicDetector) -> KnowledgeRouter | None:
         knowledge, settings, reranker = self._knowledge, self._settings, self._tools.reranker
         if knowledge is None or not knowledge.exists or not settings.knowledge.enabled:
             return None
@@ -471,12 +440,22 @@ class TurnRouter:
 
     def _model(self) -> ContextModel | None:
         """Context model, made once, and again when another process stored another model."""
+        from toolcrib.router.context.model import make_context_model
+
         kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
         if self._fitted is None or self._fitted[0] != kept:
             stored = None if kept is None else base64.b64decode(kept)
             model = make_context_model(self._settings.context, self._tools.dense, stored)
             self._fitted = kept, model
         return self._fitted[1]
+
+
+def _attempt(work: Callable[[], object], failure: str) -> None:
+    """Log or learn; a store that fails costs the record, never the answer."""
+    try:
+        work()
+    except StoreError:
+        logger.warning(failure, exc_info=True)
 
 
 def _session(turn: Turn) -> str | None:
@@ -488,77 +467,3 @@ def _session(turn: Turn) -> str | None:
 def _is_identifier(name: str) -> bool:
     """Tell an identifier (`web_search`) from a word of a sentence (`search`)."""
     return not name.isalpha() or not (name.islower() or name.istitle())
-
-
-def make_context_model(
-    settings: ContextSettings, dense: DenseEncoder, kept: bytes | None = None
-) -> ContextModel | None:
-    """Context model: the shipped one or a stored one if it applies, or a new fit.
-
-    None if the settings want cues alone. Fitting takes some seconds for each field with labels of
-    its own, a minute or two for other cues or another encoder.
-
-    Raises:
-        SettingsError: labels or cues cannot be read.
-    """
-    from toolcrib.encoders.base import space_of
-    from toolcrib.router.context.classifier import shipped_turns
-    from toolcrib.router.context.cues import load_cues
-    from toolcrib.router.context.entities import EntityFinder
-    from toolcrib.router.context.labels import label_sets
-    from toolcrib.router.context.model import (
-        fit_context,
-        identity_of,
-        read_context,
-        shipped_context,
-    )
-
-    if settings.detector == "heuristic":
-        return None
-    cues = load_cues(settings.cues)
-    shipped = shipped_context(cues)
-    is_default = not settings.labels and not settings.cues
-    is_its_space = shipped.identity["encoder"] == space_of(dense)
-    if is_default and is_its_space:
-        return shipped
-    sets = label_sets(settings.labels)
-    if kept is not None:
-        own = read_context(kept, cues)
-        if own.identity == identity_of(sets, cues, dense):
-            return own
-    # Another encoder may read languages that the classifier of turns does not.
-    digests = shipped_turns().digests if is_its_space else dict[str, str]()
-    return fit_context(sets, cues, EntityFinder(settings.gazetteers), dense, shipped, digests)
-
-
-def is_shipped(model: ContextModel) -> bool:
-    """Recognise the context model that ships in the package."""
-    from toolcrib.router.context.cues import load_cues
-    from toolcrib.router.context.model import shipped_context
-
-    return model.identity == shipped_context(load_cues()).identity
-
-
-def make_detector(
-    settings: ContextSettings,
-    model: ContextModel | None,
-    dense: DenseEncoder,
-    names: Iterable[str],
-    services: Iterable[str] = (),
-) -> Detector:
-    """Detector of the context of turns, by a model or by cues alone.
-
-    `names` are the names of tools, `services` the names of servers.
-    """
-    from toolcrib.router.context.classifier import shipped_turns, turns_beside
-    from toolcrib.router.context.cues import load_cues
-    from toolcrib.router.context.entities import EntityFinder
-    from toolcrib.router.context.model import SemanticDetector
-    from toolcrib.router.context.rules import HeuristicDetector
-
-    given = {"service": tuple(services), **settings.gazetteers}
-    finder = EntityFinder(given, names, region=settings.region)
-    by_cues = HeuristicDetector(load_cues(settings.cues), finder)
-    if model is None:
-        return by_cues
-    return SemanticDetector(model, finder, by_cues, shipped_turns(), turns_beside(dense))

@@ -15,8 +15,7 @@ import argparse
 import json
 import random
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,7 +28,6 @@ from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.loaders import load
 from toolcrib.evaluation.measures import measure
-from toolcrib.indexers import points
 from toolcrib.indexers.enrichment import Enrichments
 from toolcrib.records import Enrichment
 
@@ -47,44 +45,20 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "enrichment.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """Which fields of the texts are taken, and how.
-
-    `purpose_terms`: how many times a purpose's words count; None as it ships. `described`: the
-    purpose stands in the description, too. `held_off`: what a tool is not for are anti-patterns.
-    """
-
-    fields: tuple[str, ...] = ()
-    purpose_terms: float | None = None
-    described: bool = False
-    held_off: bool = False
-
-    def of(self, tool: ToolSpec) -> ToolSpec:
-        """The tool with no more of its enrichment than that."""
-        told = tool.enrichment or Enrichment()
-        kept = Enrichment.model_validate({field: getattr(told, field) for field in self.fields})
-        more: dict[str, Any] = {"enrichment": kept}
-        if self.described:
-            more["description"] = f"{tool.description} {told.purpose}"
-        if self.held_off:
-            more["anti_patterns"] = told.not_for
-        return tool.model_copy(update=more)
-
-
-BOTH = ("purpose", "examples")
-VARIANTS: Mapping[str, Variant] = {
-    "without": Variant(),
-    "purpose": Variant(("purpose",)),
-    "examples": Variant(("examples",)),
-    "enriched": Variant((*BOTH, "not_for", "safety_tags")),
-    "words of the purpose count twice": Variant(BOTH, purpose_terms=2.0),
-    "purpose in the description": Variant(BOTH, purpose_terms=0.0, described=True),
-    "not_for as anti-patterns": Variant(BOTH, held_off=True),
+VARIANTS: Mapping[str, tuple[str, ...]] = {
+    "without": (),
+    "purpose": ("purpose",),
+    "examples": ("examples",),
+    "enriched": ("purpose", "examples", "not_for", "safety_tags"),
 }
-"""`enriched` is what ships; those below it are other ways to search the same texts."""
+"""Fields of an enrichment that are taken."""
 
-CHOICES = list(VARIANTS)[1:]
+
+def with_fields(tool: ToolSpec, fields: Sequence[str]) -> ToolSpec:
+    """The tool with no more of its enrichment than these fields."""
+    told = tool.enrichment or Enrichment()
+    kept = Enrichment.model_validate({field: getattr(told, field) for field in fields})
+    return tool.model_copy(update={"enrichment": kept})
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,19 +113,12 @@ def enriched(tools: Sequence[ToolSpec], path: Path) -> tuple[list[ToolSpec], int
     return [item for _, item in made if isinstance(item, ToolSpec)], len(dropped)
 
 
-@contextmanager
-def crib_of(tools: Sequence[ToolSpec], dense: DenseEncoder) -> Generator[Crib]:
-    """A crib over an index of these tools."""
-    with Crib.open(build.MEMORY, settings=Settings(), dense=dense) as crib:
-        crib.index_tools(list(tools))
-        yield crib
-
-
 def figures(
     tools: Sequence[ToolSpec], queries: Sequence[LabelledQuery], dense: DenseEncoder
 ) -> dict[str, float]:
     """nDCG@10, hit@1, and the share of the queries that the gate doubts, in percent."""
-    with crib_of(tools, dense) as crib:
+    with Crib.open(build.MEMORY, settings=Settings(), dense=dense) as crib:
+        crib.index_tools(list(tools))
         found = [crib.find_tools(query.text, K) for query in queries]
     rankings = [[hit.id for hit in each.tools] for each in found]
     values = measure(rankings, queries, (1, K))
@@ -170,35 +137,20 @@ def measured(data: Path, name: str, dense: Any) -> dict[str, Any]:
     tools, dropped = enriched(one.tools, HERE / f"{name}.jsonl")
     sizes = {"tools": len(one.tools), "queries": len(one.queries), "of": one.seen}
     found: dict[str, Any] = {**sizes, "dropped": dropped}
-    shipped = points.PURPOSE_TERMS
-    for title, variant in VARIANTS.items():
-        terms = variant.purpose_terms
-        points.PURPOSE_TERMS = shipped if terms is None else terms
-        found[title] = figures([variant.of(tool) for tool in tools], one.queries, dense)
+    for title, fields in VARIANTS.items():
+        found[title] = figures([with_fields(tool, fields) for tool in tools], one.queries, dense)
         print(f"{name}: {title}: {found[title]}", flush=True)
-    points.PURPOSE_TERMS = shipped
     return found
 
 
 def means(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The unweighted means over sets, and what would have been chosen for each by the others."""
-    mean = {
+    """The unweighted means over sets."""
+    return {
         title: {
             figure: round(sum(one[title][figure] for one in found.values()) / len(found), 2)
             for figure in ("ndcg@10", "hit@1", "doubted")
         }
         for title in VARIANTS
-    }
-    chosen: dict[str, Any] = {}
-    for name in found if len(found) > 1 else ():
-        others = [one for other, one in found.items() if other != name]
-        best = max(CHOICES, key=lambda title: sum(one[title]["ndcg@10"] for one in others))
-        chosen[name] = {"chosen": best, **found[name][best]}
-    left_out = [each["ndcg@10"] for each in chosen.values()]
-    return {
-        "mean": mean,
-        "left_out": chosen,
-        "left_out_ndcg@10": round(sum(left_out) / max(len(left_out), 1), 2),
     }
 
 
@@ -210,7 +162,7 @@ def main() -> None:
     given = parser.parse_args()
     dense: Any = KnownTexts(build.make_dense(Settings()))
     found = {name: measured(given.data, name, dense) for name in given.only.split(",")}
-    RESULTS.write_text(json.dumps({"sets": found, **means(found)}, indent=1) + "\n")
+    RESULTS.write_text(json.dumps({"sets": found, "mean": means(found)}, indent=1) + "\n")
     print(json.dumps(means(found), indent=1))
 
 

@@ -17,8 +17,6 @@ from speed.figures import median
 
 from toolcrib import Crib, Settings
 
-__all__: list[str] = []
-
 TOP = 5
 WARM_UP = 100
 

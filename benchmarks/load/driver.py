@@ -22,8 +22,6 @@ from typing import Any
 
 from load.lines import Line, post
 
-__all__ = ["Phase", "Samples", "closed", "opened"]
-
 SEED = 11
 PATIENCE_S = 60.0
 """A request that has no answer by then is lost."""

@@ -6,8 +6,6 @@ import errno
 import socket
 from time import perf_counter
 
-__all__ = ["LOST", "Line", "post"]
-
 LOST = 0
 """The status of a request that was sent and got no answer, or none that could be read."""
 

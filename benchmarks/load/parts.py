@@ -10,13 +10,12 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
+from speed.child import Child
 from speed.figures import median, rounded, stats
+from speed.fresh import memory_mb
 
-from load.child import Child
 from load.driver import GOOD
 from load.served import Service, served
-
-__all__ = ["Bench", "overload", "soak", "steady", "throughput"]
 
 THREADS = (1, 2, 3, 4)
 CLIENTS = (1, 8, 32)
@@ -137,18 +136,18 @@ def soak(bench: Bench, requests: int, clients: int = 8) -> dict[str, Any]:
         for _ in range(SOAK_STEPS):
             asked = driver.ask(clients=clients, count=requests // SOAK_STEPS)
             took_s += asked["took_s"]
-            memory.append(service.memory_mb())
+            memory.append(memory_mb(service.pid))
             for code, count in asked["status"].items():
                 status[code] += count
     total = sum(status.values())
-    held = [each.get("without_files", float("nan")) for each in memory]
+    held = [each.get("current_without_files", float("nan")) for each in memory]
     return {
         "requests": total,
         "per_s": rounded(total / took_s),
         "errors": total - status[str(GOOD)],
         "status": dict(status),
         "memory_mb": [rounded(each) for each in held],
-        "resident_mb": rounded(memory[-1].get("resident", float("nan"))),
+        "resident_mb": rounded(memory[-1].get("current", float("nan"))),
         # The first half fills what is filled once: pools of memory, caches of requests.
         "growth_mb": rounded(held[-1] - held[len(held) // 2 - 1]),
     }
@@ -160,7 +159,8 @@ def soak(bench: Bench, requests: int, clients: int = 8) -> dict[str, Any]:
 @contextmanager
 def _one(bench: Bench) -> Iterator[tuple[Service, Child]]:
     """A service as it is shipped, and a load process for it."""
-    with served(bench.index, {}, bench.index.with_suffix(".log")) as service:
+    log = bench.index.with_suffix(".log")
+    with served(bench.index, log, "--insecure-local") as service:
         driver = bench.driver(service)
         try:
             yield service, driver

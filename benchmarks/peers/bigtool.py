@@ -9,8 +9,6 @@ from toolcrib.encoders.base import DenseEncoder
 from toolcrib.evaluation.systems.base import Baseline
 from toolcrib.records import ToolSpec
 
-__all__ = ["NAMESPACE", "LangGraphBigtool"]
-
 NAMESPACE = ("tools",)
 """Where its README keeps the tools in the store."""
 

@@ -11,8 +11,6 @@ from toolcrib.evaluation.systems.base import Baseline
 from toolcrib.evaluation.systems.bm25 import documents
 from toolcrib.records import ToolSpec
 
-__all__ = ["Bm25s"]
-
 
 class Bm25s(Baseline):
     """`bm25s` as in its README: its tokeniser, English stop words, PyStemmer's English stemmer.

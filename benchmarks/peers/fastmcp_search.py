@@ -13,8 +13,6 @@ from toolcrib.evaluation.systems.base import Baseline
 from toolcrib.evaluation.systems.bm25 import parameters
 from toolcrib.records import ToolSpec
 
-__all__ = ["FastMcpBm25"]
-
 
 class FastMcpBm25(Baseline):
     """A server in this process whose `search_tools` is called; nothing leaves the process.

@@ -10,8 +10,6 @@ from toolcrib.encoders.base import DenseEncoder
 from toolcrib.evaluation.systems.base import Baseline
 from toolcrib.records import ToolSpec
 
-__all__ = ["LlamaIndexObjects"]
-
 _BATCH = 256
 
 

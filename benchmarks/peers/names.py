@@ -9,8 +9,6 @@ from itertools import chain, count
 
 from toolcrib.records import ToolSpec
 
-__all__ = ["spaced", "unique_names"]
-
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _JOINT = re.compile(r"[_\-./:]+")
 

@@ -11,8 +11,6 @@ from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.systems.base import Baseline
 from toolcrib.records import ToolSpec
 
-__all__ = ["HybridRouter", "SemanticRouter"]
-
 Aggregation: TypeAlias = Literal["mean", "max", "sum"]
 AGGREGATIONS: tuple[Aggregation, ...] = ("mean", "max", "sum")
 MOST_LEARNED = 500

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["median", "median_ratio", "stats"]
-
 TAIL_FROM = 100
 """With fewer samples than this there is no 99th percentile worth the name."""
 

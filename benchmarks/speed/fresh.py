@@ -14,16 +14,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-__all__ = ["fresh_processes", "memory_mb", "peak_memory"]
-
 HERE = Path(__file__).resolve().parents[1]
 SEARCHES = 200
 
 
-def memory_mb() -> dict[str, float]:
+def memory_mb(pid: int | str = "self") -> dict[str, float]:
     """Resident memory now and at its peak, and how much of it is files (Linux; else nothing)."""
     try:
-        text = Path("/proc/self/status").read_text(encoding="ascii")
+        text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     except OSError:
         return {}
     fields = {"VmRSS": "current", "VmHWM": "peak", "RssAnon": "current_without_files"}

@@ -13,8 +13,6 @@ from typing import Any
 
 from toolcrib.records import ToolSpec
 
-__all__ = ["CAPACITY", "generated_queries", "generated_tools"]
-
 SEED = 20
 SERVERS = 100
 HINTED = 10

@@ -19,9 +19,6 @@ from toolcrib.build import open_store
 from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.indexers.points import layout
 
-__all__ = ["index_rate", "open_with", "while_indexing"]
-
-
 WARM_UP = 200
 
 
@@ -59,7 +56,7 @@ def open_with(encoder: DenseEncoder, folder: Path) -> Crib:
     """A crib with an encoder object; `Crib.open` would choose its own."""
     settings = Settings()
     return Crib.over(
-        open_store(str(folder), layout(encoder.dimensions), settings), encoder, settings
+        open_store(str(folder), settings, layout(encoder.dimensions)), encoder, settings
     )
 
 

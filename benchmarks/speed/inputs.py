@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import random
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
+from corpora import rows, specs
 from rich.progress import track
 
 from speed.generate import generated_queries, generated_tools
@@ -21,16 +20,6 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.indexers.points import clean, dense_text
 from toolcrib.records import ToolSpec
-
-__all__ = [
-    "Inputs",
-    "KnownVectors",
-    "all_texts",
-    "encoded",
-    "read_queries",
-    "read_specs",
-    "read_tools",
-]
 
 SEED = 7
 ENCODED_AT_ONCE = 1000
@@ -48,45 +37,25 @@ class Tools:
 def read_tools(file: Path | None, size: int, extra: int) -> Tools:
     """`size + extra` tools: of the file in a seeded order, and generated ones for the rest."""
     found: dict[str, ToolSpec] = {}
-    refused = 0
-    if file is not None:
-        for spec in read_specs(file):
-            refused += spec is None
-            if spec is not None:
-                found.setdefault(spec.id, spec)
+    for spec in specs(file) if file is not None else ():
+        found.setdefault(spec.id, spec)
     wanted = size + extra
     chosen = random.Random(SEED).sample(list(found.values()), min(len(found), wanted))
     generated = [tool for tool in generated_tools(0, wanted - len(chosen)) if tool.id not in found]
-    specs = [*chosen, *generated]
-    if len(specs) < wanted:
+    everything = [*chosen, *generated]
+    if len(everything) < wanted:
         raise SystemExit("the file holds ids that the generator gives too")
     origin = {"from_file": min(len(chosen), size), "generated": max(0, size - len(chosen))}
     if file is not None:
-        origin |= {"file_sha256": _digest(file.read_bytes()), "refused": refused}
-    return Tools(specs[:size], specs[size:], origin)
-
-
-def read_specs(file: Path) -> Iterator[ToolSpec | None]:
-    known = set(ToolSpec.model_fields)
-    for line in _lines(file):
-        entry: dict[str, Any] = json.loads(line)
-        try:
-            yield ToolSpec(**{key: value for key, value in entry.items() if key in known})
-        except ValidationError:
-            yield None
-
-
-def _lines(file: Path) -> Iterator[str]:
-    read = gzip.open if file.suffix == ".gz" else open
-    with read(file, "rt", encoding="utf-8") as lines:
-        yield from (line for line in lines if line.strip())
+        origin |= {"file_sha256": _digest(file.read_bytes())}
+    return Tools(everything[:size], everything[size:], origin)
 
 
 def read_queries(file: Path | None, count: int) -> list[str]:
-    """Queries of a file, one a line or JSON objects with `text`; generated ones without it."""
+    """Queries of a file, the `text` of its rows; generated ones without it."""
     if file is None:
         return generated_queries(count)
-    texts = [json.loads(x)["text"] if x.startswith("{") else x.strip() for x in _lines(file)]
+    texts = [row["text"] for row in rows(file)]
     return random.Random(SEED).sample(texts, min(count, len(texts)))
 
 

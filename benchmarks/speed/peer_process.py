@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import subprocess
 import sys
 import time
 from importlib import metadata
@@ -19,56 +18,8 @@ from typing import Any, TextIO
 from speed.fresh import memory_mb
 from speed.peers import PEERS, Peer, Prepared
 
-__all__ = ["PeerProcess"]
-
-HERE = Path(__file__).resolve().parents[1]
 AT_LEAST = 3
 WARM_UP = 3
-
-
-class PeerProcess:
-    """The near end."""
-
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name = name
-        self._log = (folder / f"peer-{name.replace(' ', '-')}.log").open("w+", encoding="utf-8")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "speed.peer_process", name, str(folder)],
-            cwd=HERE,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
-        self.about = self._read()
-
-    @property
-    def is_there(self) -> bool:
-        """Whether its package is installed."""
-        return "missing" not in self.about
-
-    def ask(self, queries: list[int], budget_s: float) -> tuple[dict[int, float], int]:
-        """Milliseconds of each query that fitted into the budget, and how many tools came back."""
-        assert self._process.stdin
-        self._process.stdin.write(json.dumps({"queries": queries, "budget_s": budget_s}) + "\n")
-        self._process.stdin.flush()
-        answer = self._read()
-        return dict(answer["ms"]), answer["hits"]
-
-    def _read(self) -> dict[str, Any]:
-        assert self._process.stdout
-        line = self._process.stdout.readline()
-        if not line:
-            self._log.seek(0)
-            raise SystemExit(f"the peer {self.name} ended:\n{self._log.read()[-2000:]}")
-        return json.loads(line)
-
-    def close(self) -> None:
-        """End it."""
-        assert self._process.stdin
-        self._process.stdin.close()
-        self._process.wait(timeout=60)
-        self._log.close()
 
 
 def _serve(name: str, folder: Path) -> None:

@@ -23,8 +23,6 @@ from toolcrib.indexers.points import FieldWeights, draft
 from toolcrib.records import ToolSpec
 from toolcrib.store.base import Point
 
-__all__ = ["PEERS", "TOP", "Description", "Peer", "Prepared"]
-
 TOP = 5
 DEPTH = 50
 PAGE = 1000

@@ -9,13 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from speed.child import Child
 from speed.figures import median, median_ratio, rounded, stats
 from speed.inputs import Inputs
-from speed.peer_process import PeerProcess
 from speed.peers import TOP
 from toolcrib import Crib, FindResult, Scope
-
-__all__ = ["Rounds", "engine_ms", "timed_ms"]
 
 SEED = 3
 WARM_UP = 20
@@ -52,7 +50,7 @@ class Rounds:
     crib: Crib
     tenth: Crib
     scopes: Mapping[str, Scope]
-    peers: Sequence[PeerProcess]
+    peers: Mapping[str, Child]
     budget_s: float
     samples: dict[str, list[Times]] = field(default_factory=lambda: defaultdict(list))
     stages: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -69,7 +67,7 @@ class Rounds:
                 len(self.inputs.queries),
             )
             turns: list[Callable[[list[int]], None]] = [self._own, self._scoped]
-            turns += [self._peer(peer) for peer in self.peers]
+            turns += [self._peer(name, peer) for name, peer in self.peers.items()]
             for turn in _rotated(turns, number):
                 turn(order)
 
@@ -109,11 +107,11 @@ class Rounds:
         for name, times in taken.items():
             self.samples[name].append(times)
 
-    def _peer(self, peer: PeerProcess) -> Callable[[list[int]], None]:
+    def _peer(self, name: str, peer: Child) -> Callable[[list[int]], None]:
         def turn(order: list[int]) -> None:
-            times, hits = peer.ask(order, self.budget_s)
-            self.samples[peer.name].append({int(at): ms for at, ms in times.items()})
-            self.hits[peer.name] += hits
+            answer = peer.ask(queries=order, budget_s=self.budget_s)
+            self.samples[name].append(dict(answer["ms"]))
+            self.hits[name] += answer["hits"]
 
         return turn
 
@@ -145,17 +143,16 @@ class Rounds:
 
     def peer_figures(self) -> dict[str, Any]:
         """The peers', with how many times as long as toolcrib's engine part they take."""
-        for peer in self.peers:
-            samples = self._stats(peer.name)["samples"]
-            if self.hits[peer.name] < samples * TOP / 2:
-                raise SystemExit(f"{peer.name} found next to nothing: it is not driven as it must")
-        return {
-            peer.name: {
+        found: dict[str, Any] = {}
+        for name, peer in self.peers.items():
+            ms = self._stats(name)
+            if self.hits[name] < ms["samples"] * TOP / 2:
+                raise SystemExit(f"{name} found next to nothing: it is not driven as it must")
+            found[name] = {
                 **peer.about,
                 "load_s": rounded(peer.about["load_s"]),
-                "ms": self._stats(peer.name),
-                "times_toolcrib": self._ratio(peer.name, "engine"),
-                "hits_a_query": rounded(self.hits[peer.name] / self._stats(peer.name)["samples"]),
+                "ms": ms,
+                "times_toolcrib": self._ratio(name, "engine"),
+                "hits_a_query": rounded(self.hits[name] / ms["samples"]),
             }
-            for peer in self.peers
-        }
+        return found

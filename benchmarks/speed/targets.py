@@ -1,13 +1,11 @@
-"""What toolcrib promises, as data; each line is judged by the figures of one run."""
+"""Targets of speed, as data; each is judged by the figures of one run."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-__all__ = ["TARGETS", "judge"]
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
@@ -24,7 +22,7 @@ class Target:
     path: tuple[str, ...]
     compare: str
     bound: float
-    unit: str
+    unit: str = ""
     size: int | None = None
 
 
@@ -73,11 +71,36 @@ TARGETS = (
     ),
 )
 
+SERVICE_TARGETS: Mapping[str, tuple[Target, ...]] = {
+    "throughput": (
+        Target(
+            "sustained rate, against bare `find_tools` with the best number of threads",
+            ("sustained_to_bare",),
+            ">=",
+            0.8,
+            "times",
+        ),
+    ),
+    "steady": (
+        Target("99th percentile at 70 % load, against the median", ("p99_to_p50",), "<", 3, "times")
+    ),
+    "overload": (
+        Target("requests that were neither answered nor turned away", ("lost",), "<=", 0),
+        Target("time to recovery", ("recovery_s",), "<=", 1, "s"),
+    ),
+    "soak": (
+        Target("errors", ("errors",), "<=", 0),
+        Target("growth of memory in the second half", ("growth_mb",), "<", 2, "MB"),
+    ),
+}
 
-def judge(figures: Mapping[str, Any], size: int) -> list[dict[str, Any]]:
-    """Every target with what was measured; `met` is None where nothing is promised."""
+
+def judge(
+    figures: Mapping[str, Any], targets: Sequence[Target], size: int | None = None
+) -> list[dict[str, Any]]:
+    """Every target with its figure; `met` is None without a figure, or at another size."""
     rows: list[dict[str, Any]] = []
-    for target in TARGETS:
+    for target in targets:
         found: Any = figures
         for key in target.path:
             found = (found or {}).get(key)
@@ -87,7 +110,7 @@ def judge(figures: Mapping[str, Any], size: int) -> list[dict[str, Any]]:
         rows.append(
             {
                 "what": target.what,
-                "target": f"{target.compare} {target.bound:g} {target.unit}",
+                "target": f"{target.compare} {target.bound:g} {target.unit}".strip(),
                 "promised_at": target.size,
                 "measured": found,
                 "unit": target.unit,

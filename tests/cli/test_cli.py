@@ -378,7 +378,7 @@ def test_a_deep_check_finds_what_is_stored_and_is_not_what_the_text_gives(shell,
         crib.index_tools(fine, other, reworded)
         store = crib.tools.store
         payloads = {r.payload["id"]: r.payload for r in store.scroll()}
-        vectors = crib.tools.encode([dense_text(fine)])
+        vectors = crib.tools.dense.encode_documents([dense_text(fine)])
         spec = payloads["changed"]["spec"].replace("coffee", "toffee")
         for name, payload in (
             ("other", payloads["other"]),

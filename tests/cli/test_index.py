@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Shell
 from tests.store.qdrant_over_http import LocalQdrant, running
-from toolcrib.indexers.name_prefixes import META_KEY
+from toolcrib.indexers.sync import META_KEY
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Payload indexes have no effect:UserWarning",

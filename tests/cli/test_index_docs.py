@@ -99,7 +99,7 @@ def test_collections_are_shown_in_a_table(documents):
         (("--collection", "post"), "Missing argument"),
         (
             ("rules", "--collection", "post", "--sensitivity", "secret"),
-            "known are public, internal",
+            "'secret' is not one of 'public', 'internal'",
         ),
     ],
 )

@@ -40,6 +40,16 @@ def test_it_says_how_the_collections_are_kept(shell):
         assert "index --rebuild" in again.stderr
 
 
+def test_a_refused_plan_makes_no_collection(shell):
+    tools = shell.write("tools.jsonl", {"name": "send_mail", "server": "mail"})
+    with running() as server:
+        assert shell("index", tools, "--store", server.url).returncode == 0
+        done = shell("store", "init", "--on-disk", "--store", server.url)
+        assert "'toolcrib' is there already, with on_disk" in done.stderr.replace("\n", " ")
+        made = [r.path for r in server.requests if r.method == "PUT" and r.path.endswith(".g0001")]
+        assert made == ["/collections/toolcrib.g0001"]
+
+
 @pytest.mark.slow
 def test_namespaces_get_shards_of_their_own_and_the_default_one_none(shell):
     with running() as server:

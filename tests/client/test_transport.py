@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from types import NoneType
 
 import pytest
 
@@ -366,5 +367,5 @@ CIRCULAR.append(CIRCULAR)
 def test_what_json_has_no_word_for_is_a_bad_query(faulty, value):
     sender = Transport(faulty.url)
     with pytest.raises(QueryError, match="JSON"):
-        sender.tell("POST", "/v1/outcomes", {"metadata": {"x": value}})
+        sender.ask(NoneType, "POST", "/v1/outcomes", {"metadata": {"x": value}})
     assert arrived(faulty) == 0

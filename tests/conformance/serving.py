@@ -12,10 +12,11 @@ from weakref import WeakKeyDictionary
 from starlette.applications import Starlette
 
 from toolcrib import Crib, Settings
+from toolcrib.access.addresses import bind, url_of
 from toolcrib.access.keys import Grant, KeyRing
 from toolcrib.client import RemoteCrib
 from toolcrib.http import Callers, make_app
-from toolcrib.http.server import bind, make_server, url_of
+from toolcrib.http.server import make_server
 from toolcrib.telemetry import Logs, Telemetry
 from toolcrib.tenants import Tenants
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.http.console import assets
+from toolcrib.http import app
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.rerank import RerankSettings
 
@@ -33,7 +33,7 @@ installed = pytest.mark.skipif(
 
 
 def built() -> dict[str, Path]:
-    return {path.name: path for path in assets().iterdir()}
+    return {path.name: path for path in app.CONSOLE.iterdir()}
 
 
 def sources() -> list[Path]:

@@ -14,7 +14,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from toolcrib.gateway.config import read_config
+from toolcrib.gateway.config import McpFile
 from toolcrib.settings import load_settings
 
 helm = pytest.importorskip("helm_python", reason="built for Linux on x86-64 alone")
@@ -142,7 +142,7 @@ def test_the_files_of_the_config_map_are_read(tmp_path, monkeypatch):
         monkeypatch.setenv(each["name"], each["value"])
     settings = load_settings(tmp_path / "toolcrib.yaml")
     assert (settings.gateway.k, settings.encoder.threads) == (3, 2)
-    assert [each.name for each in read_config(tmp_path / "mcp.json", {})] == ["mail"]
+    assert [each.name for each in McpFile(tmp_path / "mcp.json", {}).read()] == ["mail"]
 
 
 def test_the_first_key_is_made_once(tmp_path):

@@ -45,8 +45,7 @@ def table(heading: str, page: str = PAGE) -> list[list[str]]:
     ]
 
 
-# Beside the errors the module has helpers for their messages.
-KINDS = [name for name in errors.__all__ if isinstance(getattr(errors, name), type)]
+KINDS = [name for name, each in vars(errors).items() if isinstance(each, type)]
 ROWS = {row[0].lstrip("| ").strip("`"): row[1:] for row in table("problem", ERRORS)}
 
 

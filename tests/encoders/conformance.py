@@ -18,8 +18,6 @@ import pytest
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray, Reranker
 
-__all__ = ["DOCUMENTS", "QUERIES", "TEXTS", "DenseEncoderContract", "RerankerContract", "cosines"]
-
 DOCUMENTS = [
     "Send an e-mail to one or more people, with a subject, a text and attached files.",
     "List the open issues of a repository, newest first.",

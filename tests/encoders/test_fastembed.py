@@ -19,7 +19,7 @@ from tests.encoders.conformance import (
     RerankerContract,
     cosines,
 )
-from tests.encoders.fastembed_folders import SHIPPED, lay_out
+from tests.encoders.tiny_bert import SHIPPED
 from toolcrib.encoders import fastembed as adapter
 from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.encoders.fastembed import FastEmbedEncoder, FastEmbedReranker, open_named
@@ -28,6 +28,16 @@ from toolcrib.encoders.registry import ModelName
 from toolcrib.errors import EncoderError, MissingExtraError
 
 fastembed = pytest.importorskip("fastembed", reason="the extra fastembed is not installed")
+
+
+def lay_out(folder: Path, graph: str = "model.onnx") -> Path:
+    """Make a folder that `fastembed:./folder` can name; returns it."""
+    (folder / graph).parent.mkdir(parents=True, exist_ok=True)
+    (folder / graph).symlink_to(SHIPPED / "model.onnx")
+    (folder / "tokenizer.json").symlink_to(SHIPPED / "tokenizer.json")
+    tokenizer = {"model_max_length": 256, "pad_token": "[PAD]"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    return folder
 
 
 @pytest.fixture
@@ -192,14 +202,10 @@ class TestPooling:
         pooling: str,
     ) -> None:
         (tokens_first / "1_Pooling" / "config.json").write_text(json.dumps(config))
-        added: list[Any] = []
-        kind = SimpleNamespace(
-            list_supported_models=list,
-            add_custom_model=lambda **options: added.append(options["pooling"].value),
-        )
-        monkeypatch.setattr(FastEmbedEncoder, "_kind", lambda _: _callable(kind))
+        kind = _Kind(cached=True)
+        monkeypatch.setattr(FastEmbedEncoder, "_kind", lambda _: kind)
         FastEmbedEncoder(str(tokens_first))._loaded()
-        assert added == [pooling]
+        assert [each["pooling"].value for each in kind.added] == [pooling]
 
     @pytest.mark.parametrize("config", ["{}", '{"pooling_mode": ["cls", "mean"]}', None])
     def test_without_it_nothing_is_guessed(self, tokens_first: Path, config: str | None) -> None:
@@ -229,15 +235,16 @@ class TestOpeningByName:
         assert open_named(opened, ModelName("fastembed", "a/b"), {"threads": 2}) == "model"
         assert opened.asked == [{"local_files_only": True, "threads": 2}]
 
-    def test_a_model_that_is_not_there_is_fetched(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("huggingface_hub.model_info", lambda *_, **__: None)
-        opened = _Kind(cached=False)
+    @pytest.mark.parametrize("hub", ["a/b", None])
+    def test_a_model_that_is_not_there_is_fetched(
+        self, monkeypatch: pytest.MonkeyPatch, hub: str | None
+    ) -> None:
+        sources: list[str] = []
+        monkeypatch.setattr("huggingface_hub.model_info", lambda name, **_: sources.append(name))
+        opened = _Kind(cached=False, hub=hub)
         assert open_named(opened, ModelName("fastembed", "A/B"), {}) == "model"
         assert opened.asked == [{"local_files_only": True}, {}]
-
-    def test_a_model_from_elsewhere_than_the_hub_is_fetched_without_asking_it(self) -> None:
-        opened = _Kind(cached=False, hub=None)
-        assert open_named(opened, ModelName("fastembed", "a/b"), {}) == "model"
+        assert sources == ([hub] if hub else [])
 
     def test_a_download_that_breaks_off_says_what_to_do(
         self, monkeypatch: pytest.MonkeyPatch
@@ -254,6 +261,10 @@ class _Kind:
     def __init__(self, *, cached: bool, hub: str | None = "a/b", broken: bool = False) -> None:
         self.cached, self.hub, self.broken = cached, hub, broken
         self.asked: list[dict[str, Any]] = []
+        self.added: list[dict[str, Any]] = []
+
+    def add_custom_model(self, **options: Any) -> None:
+        self.added.append(options)
 
     def list_supported_models(self) -> list[dict[str, Any]]:
         return [{"model": "a/b", "dim": 3, "sources": {"hf": self.hub}}]
@@ -263,14 +274,6 @@ class _Kind:
         if self.broken or ("local_files_only" in options and not self.cached):
             raise ValueError("the download broke off")
         return "model"
-
-
-def _callable(kind: SimpleNamespace) -> Any:
-    class Callable(SimpleNamespace):
-        def __call__(self, *_: object, **__: object) -> str:
-            return "model"
-
-    return Callable(**vars(kind))
 
 
 class TestFastEmbedReranker(RerankerContract):

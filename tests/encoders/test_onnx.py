@@ -23,8 +23,7 @@ from tests.encoders.conformance import (
     DenseEncoderContract,
     RerankerContract,
 )
-from tests.encoders.fastembed_folders import SHIPPED
-from tests.encoders.tiny_bert import Shape, make_encoder, make_reranker, random_weights
+from tests.encoders.tiny_bert import SHIPPED, Shape, make_encoder, make_reranker, random_weights
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.encoders import onnx
 from toolcrib.encoders.base import DenseEncoder, Reranker
@@ -238,16 +237,6 @@ class TestBundledReranker(RerankerContract):
             ["logit"], {"input_ids": pair, "attention_mask": np.ones_like(pair)}
         )
         assert reranker.score(QUERY, TEXTS[1:2]).tolist() == logit.tolist()
-
-    def test_the_name_holds_the_digest_of_the_weights(
-        self, reranker: Reranker, shipped: Path
-    ) -> None:
-        digest = hashlib.sha256((shipped / "model.onnx").read_bytes()).hexdigest()
-        assert reranker.name == f"a-model@{digest[:12]}"
-
-    def test_one_thread_gives_what_several_give(self, shipped: Path) -> None:
-        one, four = (BundledReranker(shipped, threads=threads) for threads in (1, 4))
-        assert np.array_equal(one.score(QUERY, TEXTS), four.score(QUERY, TEXTS))
 
 
 def test_a_pair_beyond_the_token_limit_is_cut(tmp_path: Path) -> None:

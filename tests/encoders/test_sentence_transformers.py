@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.encoders.conformance import TEXTS, DenseEncoderContract, RerankerContract
-from tests.encoders.tiny_torch import make_cross_encoder, make_encoder
+from tests.encoders.tiny_bert import SHIPPED
 from toolcrib.encoders.base import DenseEncoder, Reranker
 from toolcrib.encoders.sentence_transformers import (
     SentenceTransformersEncoder,
@@ -27,6 +28,48 @@ needs_package = pytest.mark.skipif(
 )
 
 
+def _make_encoder(folder: Path, prompts: dict[str, str]) -> Path:
+    """A two-layer BERT with mean pooling, saved as sentence-transformers does; returns it."""
+    library: Any = importlib.import_module("sentence_transformers")
+    transformers: Any = importlib.import_module("transformers")
+    plain = _save(folder / "plain", transformers.BertModel, transformers)
+    model = library.SentenceTransformer(str(plain), prompts=prompts, device="cpu")
+    model.save(str(folder / "model"))
+    return folder / "model"
+
+
+def _make_cross_encoder(folder: Path, labels: int = 1) -> Path:
+    """A two-layer BERT that classifies pairs; returns its folder."""
+    transformers: Any = importlib.import_module("transformers")
+    return _save(folder, transformers.BertForSequenceClassification, transformers, labels)
+
+
+def _save(folder: Path, kind: Any, transformers: Any, labels: int = 1) -> Path:
+    importlib.import_module("torch").manual_seed(7)
+    config = transformers.BertConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=256,
+        initializer_range=0.5,  # random weights must tell texts apart
+        num_labels=labels,
+    )
+    kind(config).eval().save_pretrained(str(folder))
+    (folder / "tokenizer.json").write_bytes((SHIPPED / "tokenizer.json").read_bytes())
+    tokenizer = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": 256,
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "unk_token": "[UNK]",
+        "mask_token": "[MASK]",
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    return folder
+
+
 @needs_package
 class TestSentenceTransformersEncoder(DenseEncoderContract):
     """A tiny model with random weights, really run by the library."""
@@ -35,16 +78,16 @@ class TestSentenceTransformersEncoder(DenseEncoderContract):
     @classmethod
     def encoder(cls, tmp_path_factory: pytest.TempPathFactory) -> DenseEncoder:
         prompts = {"query": "", "document": ""}
-        folder = make_encoder(tmp_path_factory.mktemp("encoder"), prompts)
+        folder = _make_encoder(tmp_path_factory.mktemp("encoder"), prompts)
         return SentenceTransformersEncoder(str(folder), device="cpu")
 
 
 @needs_package
 def test_the_models_own_prompts_are_set_before_queries_and_documents(tmp_path: Path) -> None:
-    folder = make_encoder(tmp_path, {"query": "query: ", "document": "passage: "})
+    folder = _make_encoder(tmp_path, {"query": "query: ", "document": "passage: "})
     encoder = SentenceTransformersEncoder(str(folder), device="cpu")
     unprompted = {"query": "", "document": ""}
-    plain = SentenceTransformersEncoder(str(make_encoder(tmp_path / "plain", unprompted)))
+    plain = SentenceTransformersEncoder(str(_make_encoder(tmp_path / "plain", unprompted)))
     text = "list issues"
     assert np.allclose(encoder.encode_query(text), plain.encode_query(f"query: {text}"), atol=1e-5)
     assert np.allclose(
@@ -161,7 +204,7 @@ class TestSentenceTransformersReranker(RerankerContract):
     @pytest.fixture(scope="class")
     @classmethod
     def reranker(cls, tmp_path_factory: pytest.TempPathFactory) -> Reranker:
-        folder = make_cross_encoder(tmp_path_factory.mktemp("reranker") / "a-model")
+        folder = _make_cross_encoder(tmp_path_factory.mktemp("reranker") / "a-model")
         return SentenceTransformersReranker(str(folder), device="cpu")
 
     def test_scores_are_logits_not_squeezed_into_zero_to_one(self, reranker: Reranker) -> None:
@@ -173,6 +216,6 @@ class TestSentenceTransformersReranker(RerankerContract):
         assert np.allclose(1 / (1 + np.exp(-logits)), squeezed, atol=1e-5)
 
     def test_a_classifier_of_several_classes_is_no_reranker(self, tmp_path: Path) -> None:
-        folder = make_cross_encoder(tmp_path / "classifier", labels=3)
+        folder = _make_cross_encoder(tmp_path / "classifier", labels=3)
         with pytest.raises(EncoderError, match="several classes"):
             SentenceTransformersReranker(str(folder), device="cpu").score("x", TEXTS)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.encoders.fastembed_folders import SHIPPED
+from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
 from toolcrib.training.export import Weights, export
 
-__all__ = ["SMALL", "Shape", "make_encoder", "make_reranker", "random_weights"]
+SHIPPED = MODELS / DEFAULT_MODEL
 
 SPREAD = 0.5
 """Wide enough for random weights to tell texts apart."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.retrieval.calibrations import calibration
 from toolcrib import Crib, Settings, ToolSpec
-from toolcrib.errors import CalibrationError, MissingExtraError
+from toolcrib.errors import CalibrationError
 from toolcrib.evaluation.calibrate import (
     FOLDS,
     MIN_QUERIES,
@@ -41,8 +40,8 @@ from toolcrib.retrieval.calibration import (
     Answerability,
     Calibration,
     Figures,
+    differences,
     lexical_calibration,
-    read_calibration,
 )
 
 IDENTITY: dict[str, Any] = {"dense": "a", "features": 2}
@@ -238,12 +237,6 @@ class TestTooLittle:
         with pytest.raises(CalibrationError, match="tell apart"):
             calibrate(shown, IDENTITY)
 
-    def test_scikit_learn_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
-        with pytest.raises(MissingExtraError, match=r"toolcrib\[eval\]") as caught:
-            calibrate(_drawn(40), IDENTITY)
-        assert caught.value.extra == "eval"
-
 
 def _mixed(count: int, seed: int) -> list[LabelledEvidence]:
     """One query in twenty has no answer, which the best cosine tells and nothing else does.
@@ -385,8 +378,8 @@ class TestServers:
 
 
 def test_what_was_fitted_can_be_kept_and_read(fitted: Calibration) -> None:
-    assert read_calibration(fitted.model_dump(mode="json"), "here") == fitted
-    assert fitted.mismatch(IDENTITY) == ""
+    assert Calibration.model_validate(fitted.model_dump(mode="json")) == fitted
+    assert differences(fitted.identity, IDENTITY) == ""
 
 
 YES, NO = True, False

@@ -205,7 +205,7 @@ def test_the_order_of_the_records_does_not_matter(records):
 
 def one(*records):
     """The only decision of a log."""
-    (found,) = read_decisions(records).decisions
+    ((found,), _) = read_decisions(records)
     return found
 
 
@@ -242,9 +242,8 @@ class TestJoining:
         assert one(record(), said(note="Hm.")).feedback is None
 
     def test_what_is_said_of_unknown_decisions_and_other_kinds_of_records_are_passed_over(self):
-        content = read_decisions([record(), said("d2", route="tools"), {"kind": "hint"}])
-        assert (len(content.decisions), content.decisions[0].feedback) == (1, None)
-        assert content.unreadable == 0
+        made, unreadable = read_decisions([record(), said("d2", route="tools"), {"kind": "hint"}])
+        assert ([one.feedback for one in made], unreadable) == ([None], 0)
 
     def test_what_later_versions_add_is_no_hindrance(self):
         assert one(record() | {"more": 1}, said(route="both") | {"by": "Ann"}).feedback is not None
@@ -262,14 +261,14 @@ class TestJoining:
         ],
     )
     def test_a_record_that_makes_no_sense_is_left_out_and_counted(self, broken):
-        content = read_decisions([record(), broken])
-        assert ([one.row.id for one in content.decisions], content.unreadable) == (["d1"], 1)
+        made, unreadable = read_decisions([record(), broken])
+        assert ([one.row.id for one in made], unreadable) == (["d1"], 1)
 
     @given(st.recursive(st.none() | st.integers() | st.text(), st.lists, max_leaves=5))
     def test_any_value_in_any_field_is_survived(self, value):
         for field in record():
-            content = read_decisions([record() | {field: value}])
-            assert len(content.decisions) + content.unreadable <= 1
+            made, unreadable = read_decisions([record() | {field: value}])
+            assert len(made) + unreadable <= 1
 
     @pytest.mark.parametrize(
         ("took", "ms"), [({"total": 4.0, "route": 1.0}, 4.0), ({"a": 1.0, "b": 2.0}, 3.0), ({}, 0)]
@@ -327,7 +326,7 @@ def logged(feedback=None, *outcomes, **fields):
     records = [record(decision(**fields))]
     records += [] if feedback is None else [said(**feedback)]
     records += [outcome_record("d1", *call, at=MARCH + 5) for call in outcomes]
-    (one,) = read_decisions(records).decisions
+    ((one,), _) = read_decisions(records)
     return one
 
 
@@ -490,7 +489,7 @@ def test_collections_that_a_rule_has_chosen_are_not_measured(rule):
 def test_collections_of_a_turn_that_asked_for_none_are_not_measured(kind, right):
     turn = decision(kind=kind, knowledge=known("handbook"))
     labels = said(collections=right, route="knowledge")
-    (one,) = read_decisions([record(turn), labels]).decisions
+    ((one,), _) = read_decisions([record(turn), labels])
     assert values(one) == {"route": 0}
     assert set(summarise([record(turn), labels]).rates) == {"route"}
 

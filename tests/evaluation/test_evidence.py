@@ -48,7 +48,7 @@ def test_every_ranked_tool_has_features_and_a_label(full: Crib) -> None:
 
 def test_the_features_are_those_that_answers_are_judged_by(full: Crib) -> None:
     one = gather_evidence(full, [MAIL, NOTHING])[0]
-    known = full.tools.evidence(MAIL.text)
+    known = full.tools.retriever.evidence(MAIL.text)
     assert np.array_equal(one.features, known.features)
     assert np.array_equal(one.about, known.query)
     assert one.about.shape == (len(QUERY_FEATURES),)

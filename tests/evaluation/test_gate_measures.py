@@ -13,7 +13,6 @@ from toolcrib.errors import MissingExtraError
 from toolcrib.evaluation.measures import (
     gate_measures,
     reliability_bins,
-    risk_coverage,
     verdict_measures,
 )
 
@@ -62,9 +61,6 @@ def test_the_first_tool_is_judged_by_its_own_probability():
 
 def test_risk_is_that_of_the_surest_four_fifths():
     assert gate_measures(CONFIDENCE, CORRECT, ANSWERABLE)["risk@80"] == pytest.approx(1 / 4)
-    curve = risk_coverage(CONFIDENCE, CORRECT)
-    assert curve.coverage == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
-    assert curve.risk == pytest.approx([0, 0, 1 / 3, 1 / 4, 2 / 5])
 
 
 def test_correlation_is_pearsons():
@@ -146,4 +142,3 @@ def test_all_bins_together_hold_all_queries_and_their_hit_rate(cases):
     bins = reliability_bins(confidence, correct)
     assert sum(one.count for one in bins) == len(cases)
     assert sum(one.count * one.accuracy for one in bins) == pytest.approx(correct.sum())
-    assert risk_coverage(confidence, correct).risk[-1] == pytest.approx(1 - correct.mean())

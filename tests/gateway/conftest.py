@@ -21,7 +21,7 @@ from toolcrib import Settings, build
 from toolcrib.access.logins import Logins
 from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.gateway.approval import Approval
-from toolcrib.gateway.config import read_config
+from toolcrib.gateway.config import McpFile
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Storage
 from toolcrib.gateway.upstream import Intervals
@@ -153,7 +153,7 @@ class Behind:
             strict=strict,
         )
         return Gateway(
-            read_config(self.config(**servers), {}, only),
+            McpFile(self.config(**servers), {}, only).read(),
             settings,
             Storage(str(self.store), records_db, approval, logins),
             GatewayOptions(

@@ -100,12 +100,13 @@ def test_what_is_within_a_scope_is_what_a_search_could_find():
 def provider(note: str = "", **fields):
     """A provider of one tool, and what it is of."""
     now = {"note": note}
-    index = SimpleNamespace(catalog=ToolCatalog([tool("post", "echo", **fields)]))
+    catalog = ToolCatalog([tool("post", "echo", **fields)])
+    index = SimpleNamespace(catalog=catalog, scope=Scope(), scope_of=lambda _: Scope())
 
     async def never(*_given):
         raise AssertionError
 
-    made = CatalogProvider(index, Scope, lambda _: now["note"], never)
+    made = CatalogProvider(index, lambda _: now["note"], never)
     return made, now
 
 

@@ -24,7 +24,7 @@ from tests.gateway.conftest import (
     until,
     until_listed,
 )
-from toolcrib.gateway.config import ConfigFile
+from toolcrib.gateway.config import McpFile, file_stamp
 from toolcrib.gateway.gateway import Gateway
 
 
@@ -124,8 +124,8 @@ async def test_clients_hear_how_it_goes(behind: Behind):
 
 def following(behind: Behind, **servers: Any) -> Gateway:
     """A gateway that reads its mcp.json again."""
-    file = ConfigFile(behind.config(**servers), {})
-    return behind.make(servers, config=(file, file.stamp()))
+    file = McpFile(behind.config(**servers), {})
+    return behind.make(servers, config=(file, file_stamp(file.path)))
 
 
 @pytest.mark.slow

@@ -172,7 +172,7 @@ def test_a_port_that_is_taken_is_told(behind: Behind, monkeypatch):
         )
 
     assert done.exit_code == 2
-    assert f"cannot listen at 127.0.0.1:{port}: " in done.stderr
+    assert f"cannot listen on 127.0.0.1 port {port}: " in done.stderr
 
 
 async def test_options_narrow_what_there_is(behind: Behind, monkeypatch):
@@ -193,7 +193,7 @@ async def test_options_narrow_what_there_is(behind: Behind, monkeypatch):
 
     gateway = behind.make(
         servers,
-        only=serving.servers,
+        only=serving.file.only,
         tags=options.tags,
         max_sensitivity=options.max_sensitivity,
         pinned=options.pinned,

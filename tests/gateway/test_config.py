@@ -7,7 +7,7 @@ import json
 import pytest
 
 from toolcrib.errors import SettingsError, SourceError
-from toolcrib.gateway.config import read_config
+from toolcrib.gateway.config import McpFile
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Overlay, StdioTarget
 from toolcrib.records import ToolSpec
 
@@ -24,7 +24,7 @@ def read(tmp_path):
     def read_it(document, only=(), **env):
         path = tmp_path / "mcp.json"
         path.write_text(document if isinstance(document, str) else json.dumps(document))
-        return read_config(path, env, only)
+        return McpFile(path, env, only).read()
 
     return read_it
 

@@ -167,7 +167,7 @@ async def test_documents_are_found_where_there_are_any(behind: Behind, monkeypat
     assert passage["citation"].startswith("Leave (")
     assert json.loads(texts(answer)[0]) == answer.structured_content
     assert "say in a few words" in empty
-    assert failed == "The documents cannot be searched at the moment: it is away."
+    assert failed == "The search does not work at the moment: it is away."
 
 
 def refuse(*_given, **_more):

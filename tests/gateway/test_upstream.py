@@ -15,9 +15,9 @@ from tests.gateway.conftest import ECHO, QUICK, Behind, until
 from tests.indexers.readers.mcp_servers.launch import ends
 from toolcrib.errors import OverloadedError, ServiceUnavailableError
 from toolcrib.gateway import upstream as upstreams
-from toolcrib.gateway.config import read_config
+from toolcrib.gateway.config import McpFile
 from toolcrib.gateway.downstream import SHARED
-from toolcrib.gateway.upstream import Upstream
+from toolcrib.gateway.upstream import UpstreamPool
 
 QUICKER = replace(QUICK, connect_s=60.0, retry_s=0.2)
 
@@ -31,10 +31,10 @@ async def running(behind: Behind, *tools, options=(), is_shared=False, **interva
         assert (instructions, any(offers.values())) == ("", False)
         listed.append([tool["name"] for tool in found])
 
-    (config,) = read_config(behind.config(post=behind.entry("post", *tools, options=options)), {})
-    upstream = Upstream(
-        config, take, lambda _: None, replace(QUICKER, **intervals), is_shared=is_shared
-    )
+    file = behind.config(post=behind.entry("post", *tools, options=options))
+    configs = McpFile(file, {}).read()
+    quicker = replace(QUICKER, **intervals)
+    upstream = UpstreamPool(configs, take, lambda _: None, quicker, is_shared=is_shared)["post"]
     task = asyncio.create_task(upstream.run())
     try:
         yield upstream, listed
@@ -171,7 +171,7 @@ async def test_a_server_that_is_read_from_is_not_idle(behind: Behind):
             await session.send_ping()
             return 1
 
-        task = asyncio.create_task(upstream.ask("a", read, 60))
+        task = asyncio.create_task(upstream.ask("a", read))
         await going.wait()
         connection = upstream._own["a"]
         assert connection.is_busy

@@ -12,7 +12,7 @@ from toolcrib.access.keys import ANYONE, Caller, Grant
 from toolcrib.errors import RateLimitedError
 from toolcrib.http import Anyone
 from toolcrib.http.app import ENDPOINTS
-from toolcrib.http.authenticator import RateLimiter, is_loopback
+from toolcrib.http.authenticator import RateLimiter
 
 
 @pytest.fixture(scope="module")
@@ -133,16 +133,6 @@ def test_without_keys_a_page_from_elsewhere_gets_nothing(open_service, headers):
             assert client.get(path, headers=allowed).status_code == 200, path
 
 
-@pytest.mark.parametrize("host", ["localhost", "a.localhost", "127.0.0.1", "127.8.8.8", "::1"])
-def test_this_machine_is_known(host):
-    assert is_loopback(host)
-
-
-@pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "localhost.evil", "10.1.1.1", "example.org"])
-def test_other_machines_are_known(host):
-    assert not is_loopback(host)
-
-
 def test_a_header_that_comes_twice_counts_once(service):
     key = service.key()
     headers = [("Authorization", f"Bearer {key}"), ("Authorization", "Bearer other")]
@@ -162,22 +152,26 @@ def count_until_refused(rates, caller):
     raise AssertionError("nothing was refused")
 
 
-@pytest.mark.parametrize("jump", [DAY_S, -DAY_S, 90, -90])
-def test_a_clock_that_is_set_locks_nobody_out(monkeypatch, jump):
+@pytest.mark.parametrize("jump", [DAY_S, -DAY_S])
+def test_a_clock_that_is_set_neither_lifts_a_limit_nor_locks_anybody_out(monkeypatch, jump):
     rates, caller, now = RateLimiter("3/hour"), Caller("a", "test", Grant()), time.time
     assert count_until_refused(rates, caller)[0] == 3
     monkeypatch.setattr(time, "time", lambda: now() + jump)
     taken, retry_after_s = count_until_refused(rates, caller)
-    assert taken == 3
+    assert taken == 0
     assert 0 < retry_after_s <= 3600
 
 
-def test_a_clock_that_runs_a_little_fast_lifts_no_limit(monkeypatch):
-    rates, caller, now = RateLimiter("3/hour"), Caller("a", "test", Grant()), time.time
-    count_until_refused(rates, caller)
-    for step in range(10):
-        monkeypatch.setattr(time, "time", lambda step=step: now() + step / 10)
-        assert count_until_refused(rates, caller)[0] == 0
+def test_a_limit_holds_for_the_last_period(monkeypatch):
+    rates, caller, now = RateLimiter("2/minute"), Caller("a", "test", Grant()), time.monotonic()
+    for seconds, refused_s in [(0, None), (40, None), (50, 10), (61, None), (99, 1), (101, None)]:
+        monkeypatch.setattr(time, "monotonic", lambda at=now + seconds: at)
+        if refused_s is None:
+            rates.count(caller)
+            continue
+        with pytest.raises(RateLimitedError) as refused:
+            rates.count(caller)
+        assert refused.value.retry_after_s == pytest.approx(refused_s)
 
 
 def test_a_keys_own_rate_holds_for_it_alone_and_who_needs_no_key_has_none():

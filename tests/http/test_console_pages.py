@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 
 import pytest
 
 from toolcrib.http import app
-from toolcrib.http.console import assets
 
-FILES = sorted(path.name for path in assets().iterdir() if path.is_file())
+FILES = sorted(path.name for path in app.CONSOLE.iterdir() if path.is_file())
 
 
 @pytest.fixture
@@ -23,14 +21,14 @@ def test_the_page_is_at_the_root(anybody):
     answer = anybody.get("/")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert answer.content == (assets() / "index.html").read_bytes()
+    assert answer.content == (app.CONSOLE / "index.html").read_bytes()
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name != "index.html"])
 def test_every_file_is_served_as_it_is(anybody, name):
     answer = anybody.get(f"/{name}")
     assert answer.status_code == 200
-    assert answer.content == (assets() / name).read_bytes()
+    assert answer.content == (app.CONSOLE / name).read_bytes()
 
 
 def test_everything_that_the_page_names_is_there(anybody):
@@ -71,10 +69,6 @@ def test_pages_are_not_written_to(anybody):
     assert anybody.post("/").status_code == 405
 
 
-@pytest.mark.parametrize("how", ["missing", "empty"])
-def test_without_its_files_there_is_no_console(monkeypatch, tmp_path, how):
-    if how == "missing":
-        monkeypatch.setitem(sys.modules, "toolcrib.http.console", None)
-    else:
-        monkeypatch.setattr("toolcrib.http.console.assets", lambda: tmp_path)
+def test_without_its_files_there_is_no_console(monkeypatch, tmp_path):
+    monkeypatch.setattr(app, "CONSOLE", tmp_path / "nothing")
     assert app._console() == []

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from toolcrib.http.state import DEFAULT_SWITCH_S, SHORT_SWITCH_S
+from toolcrib.http.app import SHORT_SWITCH_S, SWITCH_S
 
 BLOCKED = {"query": "send a mail"}
 
@@ -97,7 +97,7 @@ def test_what_is_too_much_at_once_is_turned_away_at_once(start):
         gate.open.set()
         assert [each.result().status_code for each in waiting] == [200, 200]
         assert client.get("/v1/me").status_code == 200
-        assert sys.getswitchinterval() == pytest.approx(DEFAULT_SWITCH_S)
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
 
 
 def test_an_answer_that_takes_too_long_is_given_up(start):

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import StoreError
-from toolcrib.indexers.name_prefixes import NamePrefixes
 from toolcrib.indexers.points import TOOL_TERMS, FieldWeights, draft, layout, passage_layout
-from toolcrib.indexers.sync import Entry, PassageSync, ToolSync, is_current
+from toolcrib.indexers.sync import Entry, NamePrefixes, PassageSync, ToolSync, is_current
 from toolcrib.indexers.writer import ITEMS_PER_PAGE
 from toolcrib.records import Enrichment, IndexProgress, Passage, Refusal, ToolSpec
 from toolcrib.store.base import LegQuery, Point, point_id
@@ -190,11 +189,6 @@ def test_with_prune_a_tool_that_became_a_skill_is_one_and_the_reverse(bench, kin
     report = bench.run(second, prune=True)
     assert (report.changed, report.removed, report.refused) == (("a",), (), ())
     assert bench.held() == {"a": second}
-
-
-def test_the_same_tool_twice_is_one_tool(bench):
-    report = bench.run(spec("a", "one"), spec("a", "one"))
-    assert (report.added, report.refused) == (("a",), ())
 
 
 def test_a_lone_surrogate_is_refused_and_the_others_are_kept(bench):

@@ -11,7 +11,6 @@ from tests.integrations.conftest import open_desk
 from toolcrib import Scope, ToolSpec
 from toolcrib.errors import UnknownToolError
 from toolcrib.integrations.anthropic import (
-    SEARCH_TOOL_NAME,
     InlineTools,
     deferred_tools,
     search_result,
@@ -24,7 +23,7 @@ from toolcrib.integrations.selection import StepOptions
 POST = Scope(servers=frozenset({"post"}))
 
 
-def searches(arguments, name: str = SEARCH_TOOL_NAME) -> ToolUseBlock:
+def searches(arguments, name: str = "find_tools") -> ToolUseBlock:
     return ToolUseBlock(id="1", name=name, input=arguments, type="tool_use")
 
 
@@ -37,7 +36,7 @@ def test_a_turn_has_its_tools_and_what_their_names_stand_for(desk):
 def test_a_search_loads_tools_that_were_deferred(desk):
     tools, ids = deferred_tools(desk)
     assert TypeAdapter(list[ToolParam]).validate_python(tools, extra="forbid") == tools
-    assert [tool["name"] for tool in tools if not tool.get("defer_loading")] == [SEARCH_TOOL_NAME]
+    assert [tool["name"] for tool in tools if not tool.get("defer_loading")] == ["find_tools"]
     result = search_result(desk, searches({"needs": ["send a mail"]}), k=1)
     assert TypeAdapter(ToolResultBlockParam).validate_python(result)
     [found] = result["content"]
@@ -53,7 +52,7 @@ def test_each_need_has_room(desk):
 @pytest.mark.parametrize("arguments", [{}, {"needs": []}, {"needs": [7, "?!"]}, [], "mail"])
 def test_a_search_for_nothing_says_so(desk, arguments):
     [told] = search_result(desk, searches({}).model_copy(update={"input": arguments}))["content"]
-    assert told["text"].startswith("No tool here fits")
+    assert told["text"].startswith("No other tool fits")
 
 
 def test_a_scope_holds_and_other_tools_are_left_alone(desk):

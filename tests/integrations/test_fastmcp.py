@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 from fastmcp import Client, FastMCP
@@ -135,10 +133,7 @@ async def test_that_nothing_fits_is_said_in_so_many_words():
 
 @pytest.mark.parametrize(
     ("hits", "note"),
-    [
-        ([], "No tool here fits."),
-        ([MAIL, GENERAL], "Perhaps none of these fits: a guess. "),
-    ],
+    [([], "No tool here fits."), ([MAIL, GENERAL], "Perhaps none of these fits: a guess. ")],
 )
 def test_a_general_tool_is_said_to_be_one_and_no_tools_are_no_next_best(hits, note):
     result = FindResult("x", tuple(hits), {}, verdict="fallback", reason="a guess")
@@ -258,15 +253,3 @@ async def test_it_is_one_search_for_fastmcps_own_callers_too(transform):
     ranked = await transform._search(tools, "book a room")
 
     assert [tool.name for tool in ranked] == ["book_room", "send_mail"]
-
-
-def test_without_the_extra_the_error_names_it():
-    code = (
-        "import sys; sys.modules['fastmcp'] = None\n"
-        "from toolcrib.errors import MissingExtraError\n"
-        "try:\n    import toolcrib.integrations.fastmcp\n"
-        "except MissingExtraError as error:\n    print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert "needs the extra 'gateway'" in done.stdout

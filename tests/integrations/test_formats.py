@@ -90,14 +90,6 @@ def test_a_name_that_looks_digested_is_not_taken_for_the_digested_name_of_anothe
     assert set(named_ids([digested, copy], "openai").values()) == {digested.id, copy.id}
 
 
-@pytest.mark.parametrize("format", ["openai", "anthropic", "anthropic-deferred", "typescript"])
-def test_long_and_lossy_names_lead_to_one_tool_each(format):
-    pairs = [(server, name) for server in ("a", "s" * 60) for name in ("aax1", "aax2", "abx1")]
-    pairs += [("s", "a.b"), ("s", "a/b"), ("q", "s_a_b_2")]
-    tools = [ToolSpec(server=server, name=name) for server, name in pairs]
-    assert sorted(named_ids(tools, format).values()) == sorted(tool.id for tool in tools)
-
-
 def test_a_tool_that_is_there_twice_is_exported_once_and_two_of_one_id_are_refused():
     assert export([MAIL, MAIL], "openai") == export([MAIL], "openai")
     other = MAIL.model_copy(update={"description": "Sends a fax."})
@@ -141,16 +133,6 @@ def test_tool_references_name_deferred_definitions():
         {"type": "tool_reference", "tool_name": each["name"]} for each in deferred
     ]
     assert [each["name"] for each in deferred] == ["files__search", "web__search", "ping"]
-
-
-@pytest.mark.parametrize(
-    "tool", [*TWINS, TOOL, ToolSpec(name="a__b", server="c"), ToolSpec(name="发")]
-)
-def test_a_tool_is_called_the_same_whatever_is_beside_it(tool):
-    for format in set(FORMATS) - {"mcp", "signature", "json"}:
-        alone = named_ids([tool], format)
-        beside = named_ids([*TWINS, TOOL, tool], format)
-        assert alone.items() <= beside.items()
 
 
 def test_names_lead_back_to_ids():

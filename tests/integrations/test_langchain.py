@@ -73,13 +73,6 @@ def test_the_search_is_made_once_a_turn(desk, monkeypatch):
     assert [message.content for message in asked[1][0].history] == ["send a mail to Ana", "sent"]
 
 
-async def test_an_agent_may_be_awaited(desk):
-    made, model = agent(desk, [calls("send_mail", to="Ana"), AIMessage("sent")])
-    said = (await made.ainvoke({"messages": [("user", "send a mail to Ana")]}, THREAD))["messages"]
-    assert said[-1].text == "sent"
-    assert shown(model)[0][0] == "send_mail"
-
-
 def test_what_must_come_and_what_the_index_does_not_know_come_first(desk):
     class Files(AgentMiddleware):
         """As the file system and the to-do list of deep agents."""
@@ -119,9 +112,7 @@ def test_tools_of_earlier_turns_keep_their_places(append_only):
 
 def test_a_scope_may_come_from_the_run(desk):
     made, model = agent(
-        desk,
-        [AIMessage("sent")],
-        scope=lambda runtime: Scope(servers=frozenset({runtime.context})),
+        desk, [AIMessage("sent")], scope=lambda runtime: Scope(servers=frozenset({runtime.context}))
     )
     made.invoke({"messages": [("user", "send a mail to Ana")]}, THREAD, context="post")
     assert set(shown(model)[0]) <= {"send_parcel", "track_parcel"}
@@ -228,13 +219,6 @@ def says(text: str, name: str) -> AIMessage:
     return AIMessage(text, tool_calls=[{"name": name, "args": {}, "id": f"call-{name}-{text}"}])
 
 
-def test_a_step_brings_the_tools_of_the_models_last_words_behind_the_others(desk):
-    script = [says("Then I call track_parcel.", "send_mail"), AIMessage("there")]
-    made, model = agent(desk, script, k=1, steps=STEPS)
-    ask(made, "send a mail to Ana")
-    assert shown(model) == [("send_mail",), ("send_mail", "track_parcel")]
-
-
 def test_the_list_stays_while_the_first_tools_found_are_in_it(desk):
     script = [says("Now I call send_mail.", "track_parcel"), AIMessage("sent")]
     made, model = agent(desk, script, always_include=["track_parcel"], k=1, steps=STEPS)
@@ -299,8 +283,7 @@ def kinds(model) -> list[list[str]]:
             return message.type
         return " ".join(
             named.get(
-                block["tool"]["type"],
-                lambda tool, kind=block["type"]: signs[kind] + tool["name"],
+                block["tool"]["type"], lambda tool, kind=block["type"]: signs[kind] + tool["name"]
             )(block["tool"])
             for block in message.content
         )
@@ -349,12 +332,7 @@ def test_langchains_model_sends_the_changes_in_their_places(desk):
     ask(made, "send a mail to Ana")
     claude = anthropic.ChatAnthropic(model="claude-opus-5-5", api_key="none")
     payload = claude._get_request_payload(model.seen[-1][1])
-    assert [each["role"] for each in payload["messages"]] == [
-        "user",
-        "assistant",
-        "user",
-        "system",
-    ]
+    assert [each["role"] for each in payload["messages"]] == ["user", "assistant", "user", "system"]
     assert "inline-tools-2026-09-15" in payload["betas"]
 
 

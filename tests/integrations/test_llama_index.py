@@ -54,8 +54,7 @@ async def test_tools_come_for_what_is_asked(desk):
 @LOOKED_AT
 async def test_an_agent_takes_it_as_its_retriever_of_tools(desk):
     agent = FunctionAgent(
-        llm=MockFunctionCallingLLM(),
-        tool_retriever=ToolcribObjectRetriever(desk, tools(), k=1),
+        llm=MockFunctionCallingLLM(), tool_retriever=ToolcribObjectRetriever(desk, tools(), k=1)
     )
     assert names(await agent.get_tools("send a mail to Ana")) == ["send_mail"]
 
@@ -112,10 +111,7 @@ async def test_an_agents_tools_follow_its_steps_and_called_ones_stay(desk):
     script = Script(answer("Then I call track_parcel.", send_mail=TO), answer("sent"))
     steps = StepOptions(first=1, added=1, most=1)
     assert await ran(desk, script, steps=steps) == "sent"
-    assert script.seen == [
-        ("find_tools", "send_mail"),
-        ("find_tools", "send_mail", "track_parcel"),
-    ]
+    assert script.seen == [("find_tools", "send_mail"), ("find_tools", "send_mail", "track_parcel")]
 
 
 @LOOKED_AT

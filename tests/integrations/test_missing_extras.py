@@ -14,6 +14,7 @@ from toolcrib.errors import MissingExtraError
     ("module", "package", "extra"),
     [
         ("anthropic", "anthropic.types", "anthropic"),
+        ("fastmcp", "fastmcp.server.context", "gateway"),
         ("langchain", "langchain.agents.middleware.types", "langchain"),
         ("langgraph", "langgraph.prebuilt", "langgraph"),
         ("llama_index", "llama_index.core.objects", "llama-index"),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from tests.conftest import rounds
+from tests.integrations.schemas import any_schema
 from toolcrib import ToolSpec
 from toolcrib.integrations.formats import Definitions, export, restore_arguments
 from toolcrib.integrations.providers import (
@@ -304,52 +305,8 @@ def test_hints_of_mcp_are_searched_and_go_to_mcp():
 
 # -- any schema ------------------------------------------------------------------------------------
 
-WORDS = [
-    "type",
-    "properties",
-    "items",
-    "required",
-    "anyOf",
-    "oneOf",
-    "allOf",
-    "enum",
-    "const",
-    "$ref",
-    "$defs",
-    "pattern",
-    "minimum",
-    "exclusiveMinimum",
-    "additionalItems",
-    "prefixItems",
-    "patternProperties",
-    "dependentRequired",
-    "not",
-    "title",
-    "$recursiveRef",
-    "description",
-    "nullable",
-    "additionalProperties",
-    "maxItems",
-    "examples",
-    "dict",
-    "array",
-    "object",
-]
-values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-3, 3)
-    | st.sampled_from([*WORDS, "#", "#/$defs/a", "("]),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from([*WORDS, "a", "$b"]), inner, max_size=5)
-    ),
-    max_leaves=20,
-)
-schemas = st.dictionaries(st.sampled_from(WORDS), values, max_size=6)
 
-
-@given(schemas)
+@given(any_schema)
 def test_no_provider_refuses_what_any_schema_becomes(schema):
     try:
         fit = fit_schema(schema)

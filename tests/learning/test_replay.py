@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.learning.lessons_of import ENCODER, NOW, observation
-from toolcrib.learning.lessons import make_lessons
-from toolcrib.learning.replay import contradicting_keys, replay
+from toolcrib.learning.lessons import contradicting_keys, make_lessons, replay
 
 SERVERS = {"a/x": "a", "a/y": "a", "b/z": "b"} | {f"b/z{n}": "b" for n in range(9)}
 RANKING = (("a/y", 0.42), ("a/x", 0.4), ("b/z", 0.1))

@@ -92,21 +92,6 @@ def _asked() -> list[tuple[str, str]]:
     return [(row["language"], row["text"]) for row in map(json.loads, lines)]
 
 
-class TestAnswers:
-    """What a caller is told."""
-
-    def test_no_tool_is_likelier_than_the_confidence(self, real: Crib) -> None:
-        for text in ("send a mail to Ann", "what is the meaning of life", "make it smaller"):
-            found = real.find_tools(text, 4, gate=False)
-            assert found.confidence is not None
-            assert all((hit.probability or 0) <= found.confidence for hit in found.tools)
-
-    def test_how_many_are_asked_for_changes_nothing(self, real: Crib) -> None:
-        few, many = (real.find_tools("send a mail", k, gate=False) for k in (1, 4))
-        assert few.confidence == many.confidence
-        assert few.tools[0].probability == many.tools[0].probability
-
-
 class TestLanguage:
     """A query that the encoder cannot read."""
 

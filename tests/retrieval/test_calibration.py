@@ -25,10 +25,10 @@ from toolcrib.retrieval.calibration import (
     SOFT_TEMPERATURE,
     Calibration,
     default_calibration,
+    differences,
     features,
     lexical_calibration,
     load_calibration,
-    read_calibration,
     save_calibration,
     usable_calibration,
 )
@@ -142,43 +142,12 @@ class TestMismatch:
 
     def test_all_that_differs_is_named_with_both_values(self) -> None:
         now = self.IDENTITY | {"dense": "b", "fusion": {"dense": 0.6}}
-        assert calibration(self.IDENTITY).mismatch(now) == (
+        assert differences(self.IDENTITY, now) == (
             "dense 'a', now 'b'; fusion {'dense': 0.5}, now {'dense': 0.6}"
         )
 
     def test_what_only_one_of_them_has_differs(self) -> None:
-        assert calibration(self.IDENTITY).mismatch(self.IDENTITY | {"new": 1}) == (
-            "new None, now 1"
-        )
-
-
-class TestReading:
-    """What was stored comes back; what is broken is refused with its field."""
-
-    def test_what_was_stored_comes_back(self) -> None:
-        made = calibration({"dense": "a", "fusion": {"lexical": 2 / 3}})
-        assert read_calibration(made.model_dump(mode="json"), "here") == made
-
-    @pytest.mark.parametrize(
-        ("change", "reason"),
-        [
-            ({"weights": [1.0]}, "weights: Tuple should have at least"),
-            ({"weights": None}, "weights: Input should be a valid tuple"),
-            ({"threshold": 1.5}, "threshold: Input should be less than or equal to 1"),
-            ({"offset": "much"}, "offset: Input should be a valid number"),
-            ({"curves": {"": {"queries": 1}}}, "curves..thresholds: Field required"),
-            ({"figures": {}}, "figures.ece: Field required"),
-            ({"from_the_future": 1}, "from_the_future: Extra inputs are not permitted"),
-        ],
-    )
-    def test_what_is_broken_is_refused_with_its_field(
-        self, change: dict[str, Any], reason: str
-    ) -> None:
-        stored = calibration({}).model_dump(mode="json") | change
-        with pytest.raises(CalibrationError) as caught:
-            read_calibration(stored, "the index")
-        assert str(caught.value).startswith(f"the index: {reason}")
-        assert str(caught.value).endswith("; run `toolcrib calibrate` again")
+        assert differences(self.IDENTITY, self.IDENTITY | {"new": 1}) == "new None, now 1"
 
 
 class TestShipped:
@@ -186,7 +155,7 @@ class TestShipped:
 
     def test_it_holds_for_the_settings_that_come_with_it(self) -> None:
         with Crib.open(":memory:", settings=Settings()) as crib:
-            assert default_calibration().mismatch(crib.tools.calibration_fingerprint()) == ""
+            assert default_calibration().identity == crib.tools.calibration_fingerprint()
             assert crib.tools.calibration() == default_calibration()
 
     def test_it_can_answer_all_that_a_gate_may_ask(self) -> None:
@@ -215,7 +184,7 @@ TOOLS = [ToolSpec(name="send_mail", description="Send a mail."), ToolSpec(name="
 
 @pytest.fixture
 def store(settings: Settings) -> Iterator[Store]:
-    opened = build.open_store(":memory:", layout(8), settings)
+    opened = build.open_store(":memory:", settings, layout(8))
     yield opened
     opened.close()
 
@@ -268,14 +237,30 @@ class TestStore:
         assert record.levelname == "WARNING"
         assert record.message.startswith(str(caught.value))
 
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ({"weights": [1.0]}, "weights: Tuple should have at least"),
+            ({"weights": None}, "weights: Input should be a valid tuple"),
+            ({"threshold": 1.5}, "threshold: Input should be less than or equal to 1"),
+            ({"offset": "much"}, "offset: Input should be a valid number"),
+            ({"curves": {"": {"queries": 1}}}, "curves..thresholds: Field required"),
+            ({"figures": {}}, "figures.ece: Field required"),
+            ({"from_the_future": 1}, "from_the_future: Extra inputs are not permitted"),
+        ],
+    )
     def test_a_broken_one_is_refused_and_the_field_is_named(
-        self, store: Store, caplog: pytest.LogCaptureFixture
+        self,
+        store: Store,
+        caplog: pytest.LogCaptureFixture,
+        change: dict[str, Any],
+        reason: str,
     ) -> None:
-        stored = calibration(IDENTITY).model_dump(mode="json") | {"threshold": "high"}
-        store.write_meta({"calibration": stored})
-        reason = "the calibration of this index: threshold: Input should be"
-        with pytest.raises(CalibrationError, match=f"^{reason}"):
+        store.write_meta({"calibration": calibration(IDENTITY).model_dump(mode="json") | change})
+        with pytest.raises(CalibrationError) as caught:
             load_calibration(store, IDENTITY)
+        assert str(caught.value).startswith(f"the calibration of this index: {reason}")
+        assert str(caught.value).endswith("; run `toolcrib calibrate` again")
         assert usable_calibration(store, IDENTITY) is None
         assert reason in caplog.text
 

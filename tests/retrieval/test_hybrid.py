@@ -136,17 +136,6 @@ def test_a_failing_reranker_leaves_the_first_stage_and_says_so(retriever, caplog
     assert "the reranker reversing failed" in caplog.text
 
 
-def test_a_late_reranker_keeps_what_it_had_time_for(retriever):
-    options = RerankSettings(batch=1, budget_ms=1500, lead=ANY_LEAD)
-    late = Reversing()
-    found = retriever(reranker=late, rerank_settings=options, clock=ManualClock(step=1.0)).find(
-        "send a mail", SearchOptions(k=3)
-    )
-    assert found.degraded == ("rerank-late",)
-    assert 0 < len(late.seen) < 3
-    assert len(found.tools) == 3
-
-
 def test_times_come_from_the_clock(retriever):
     found = retriever(clock=ManualClock(step=0.25)).find("send a mail", SearchOptions(k=1))
     stages = dict.fromkeys(("encode", "legs", "fusion", "fetch", "gate"), 250.0)

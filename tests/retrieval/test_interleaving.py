@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.retrieval.conftest import TOOLS
 from toolcrib.errors import SettingsError
 from toolcrib.records import FindResult, ToolHit
+from toolcrib.retrieval.assembly import interleave, team_draft
 from toolcrib.retrieval.fusion import FusionWeights
-from toolcrib.retrieval.interleaving import interleave, team_draft
 from toolcrib.retrieval.options import InterleaveSettings
 
 

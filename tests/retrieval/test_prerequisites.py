@@ -6,7 +6,6 @@ import pytest
 
 from toolcrib import Crib, Scope, Settings, ToolSpec
 from toolcrib.records import Enrichment
-from toolcrib.records.definitions import definition_tokens
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.learned import LearnedFromUse
 from toolcrib.settings import EncoderSettings
@@ -193,16 +192,6 @@ def test_a_tool_that_is_called_by_name_comes_before_what_another_needs(k):
     assert found[0] == PAY.name
     assert set(found[:3]) <= named
     assert (FIND_INVOICE.name in found) == (k > len(named))
-
-
-def test_what_is_needed_gives_way_in_a_budget_too():
-    tools = [hit.tool for hit in answers(SHOP, CALLED, k=4).tools]
-    costs = {tool.name: definition_tokens(tool, "schema") for tool in tools}
-    named = [tool.name for tool in (PAY, PLANTS, LIGHTS)]
-    for room in (0, costs[FIND_INVOICE.name]):
-        budget = sum(costs[name] for name in named) + room
-        found = [hit.name for hit in answers(SHOP, CALLED, token_budget=budget).tools]
-        assert set(found) == {*named, *([FIND_INVOICE.name] if room else [])}
 
 
 def test_each_need_keeps_its_best_tool_and_brings_none():

@@ -154,8 +154,8 @@ class Shelves:
         self._settings = free_of_models()
         self._dense = DeterministicEncoder()
         width = self._dense.dimensions
-        self.tools = open_store(MEMORY, layout(width), self._settings)
-        self.passages = open_store(MEMORY, passage_layout(width), self._settings)
+        self.tools = open_store(MEMORY, self._settings, layout(width))
+        self.passages = open_store(MEMORY, self._settings, passage_layout(width))
         crib = Crib.over(self.tools, self._dense, self._settings, passages=self._shared())
         crib.index_tools(tools)
         crib.add_collections(*COLLECTIONS)

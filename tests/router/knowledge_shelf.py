@@ -63,7 +63,7 @@ DENSE, LEXICAL = make_dense(SETTINGS), LexicalEncoder()
 
 def open_library(*collections: Collection, texts: list[Passage] | None = None) -> KnowledgeBase:
     """A library in a passing folder, with the texts of the collections or with others."""
-    store = open_store(":memory:", passage_layout(DENSE.dimensions), SETTINGS)
+    store = open_store(":memory:", SETTINGS, passage_layout(DENSE.dimensions))
     library = KnowledgeBase(LazyStore(lambda: store, lambda: True), DENSE, SETTINGS)
     library.define(collections)
     if texts is None:

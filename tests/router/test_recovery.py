@@ -21,7 +21,7 @@ from toolcrib.errors import (
     StoreUnavailableError,
     UnknownToolError,
 )
-from toolcrib.router.recovery import USER_MESSAGES, RecoveryPolicy, classify, diagnose
+from toolcrib.router.recovery import USER_MESSAGES, RecoveryPolicy, diagnose
 from toolcrib.router.settings import RecoverySettings
 
 STEADY = RecoverySettings(jitter=0.0)
@@ -147,7 +147,7 @@ def wrong_arguments():
     ],
 )
 def test_a_status_has_a_class(kind, statuses):
-    assert {status: classify(status) for status in statuses} == dict.fromkeys(statuses, kind)
+    assert {status: diagnose(status).kind for status in statuses} == dict.fromkeys(statuses, kind)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_status_has_a_class(kind, statuses):
     ],
 )
 def test_an_exception_has_a_class(kind, error):
-    assert classify(error) == kind
+    assert diagnose(error).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_an_exception_has_a_class(kind, error):
     ],
 )
 def test_an_exception_that_carries_a_status_has_its_class(kind, error):
-    assert classify(error) == kind
+    assert diagnose(error).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -220,13 +220,13 @@ def test_an_exception_that_carries_a_status_has_its_class(kind, error):
     ],
 )
 def test_a_text_has_a_class(kind, text):
-    assert classify(text) == kind
+    assert diagnose(text).kind == kind
 
 
 def test_a_vague_code_lets_the_text_speak_and_a_clear_one_does_not():
-    assert classify("status 500: invalid argument 'days'") == "replan"
-    assert classify("status 500") == "retriable"
-    assert classify("status 403: temporarily unavailable") == "critical"
+    assert diagnose("status 500: invalid argument 'days'").kind == "replan"
+    assert diagnose("status 500").kind == "retriable"
+    assert diagnose("status 403: temporarily unavailable").kind == "critical"
 
 
 @pytest.mark.parametrize("number", [0, 7, 200, 302, 1_000, -1, True])
@@ -237,7 +237,7 @@ def test_a_number_that_is_no_error_status_says_nothing(number):
 def test_the_cause_is_asked_where_the_error_says_nothing():
     outer = RuntimeError("the tool did not do its work")
     outer.__cause__ = answered(503)
-    assert (classify(outer), diagnose(outer).status) == ("retriable", 503)
+    assert (diagnose(outer).kind, diagnose(outer).status) == ("retriable", 503)
 
 
 def test_a_circle_of_causes_ends():
@@ -248,7 +248,7 @@ def test_a_circle_of_causes_ends():
 
 def test_of_a_group_the_first_member_counts():
     inner = ExceptionGroup("inner", [answered(429), ValueError()])
-    assert classify(ExceptionGroup("outer", [inner])) == "retriable"
+    assert diagnose(ExceptionGroup("outer", [inner])).kind == "retriable"
 
 
 @pytest.mark.parametrize(
@@ -295,8 +295,8 @@ def test_the_words_say_how_long_to_wait(text, seconds):
 
 
 def test_an_endless_text_is_read_no_further_than_its_beginning():
-    assert classify("x" * 10_000 + " timed out") == "replan"
-    assert classify("timed out " + "x" * 1_000_000) == "retriable"
+    assert diagnose("x" * 10_000 + " timed out").kind == "replan"
+    assert diagnose("timed out " + "x" * 1_000_000).kind == "retriable"
 
 
 # -- what is said of an error beside it ------------------------------------------------------

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from tests.router.sample_decisions import found, known
 from toolcrib.records import Context, FindResult, KnowledgeResult, Route
 from toolcrib.router.route import (
-    REASONS,
-    Reason,
     RouteEvidence,
     choose_route,
     route_probabilities,
@@ -177,10 +175,6 @@ def test_where_there_was_no_time_to_look_it_is_the_general_tool_and_nobody_knows
     active = replace(SURE_TOOLS, verdict="abstain", confidence=None, reason="no time was left")
     late = RouteEvidence(READING, active, LATE, unasked=frozenset({"tools", "knowledge"}))
     assert choose_route(late) == Route("general", "no time was left")
-
-
-def test_every_reason_has_its_text():
-    assert set(REASONS) == set(Reason)
 
 
 SHARES = st.floats(0, 1)

@@ -14,9 +14,9 @@ from toolcrib.clock import ManualClock
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import QueryError
 from toolcrib.records import ToolHit
+from toolcrib.retrieval.assembly import team_draft
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.hybrid import HybridRetriever
-from toolcrib.retrieval.interleaving import team_draft
 from toolcrib.retrieval.options import InterleaveSettings
 from toolcrib.retrieval.prerequisites import MAX_UNMET_SIGNALS, required_tools
 from toolcrib.retrieval.rerank import ModelReranker, Reranked, RerankSettings, tool_reranker

@@ -14,13 +14,7 @@ from toolcrib.store.qdrant_client import QdrantConnection, connect
 from toolcrib.store.qdrant_server import ServerStore
 
 # The contract is no test module by name, yet its assertions deserve pytest's messages.
-pytest.register_assert_rewrite(
-    "tests.store.contract_filtering",
-    "tests.store.contract_records_db",
-    "tests.store.contract_renewing",
-    "tests.store.contract_searching",
-    "tests.store.contract_writing",
-)
+pytest.register_assert_rewrite("tests.store.conformance", "tests.store.contract_records_db")
 
 
 @dataclass

@@ -13,9 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from tests.store.contract_filtering import Filtering
-from tests.store.contract_searching import Searching
-from tests.store.contract_writing import Writing
+from tests.store.conformance import PartContract
 from tests.store.samples import LAYOUT, a_full_point, dense_leg, point, sparse, sparse_leg, unit
 from toolcrib.errors import BadPointError, StoreError
 from toolcrib.store.base import Store, point_id
@@ -41,7 +39,7 @@ def shared(house: Store) -> Iterator[Store]:
     house.delete([record.id for record in house.scroll()])
 
 
-class TestAmongNeighbours(Writing, Searching, Filtering):
+class TestAmongNeighbours(PartContract):
     """The contract, with neighbours on both sides that hold the same ids and terms."""
 
     @pytest.fixture

@@ -23,14 +23,9 @@ from toolcrib.store.qdrant_server import CollectionPlan, ServerStore
 URL_VARIABLE = "QDRANT_TEST_URL"
 SERVER_URL = os.environ.get(URL_VARIABLE, "")
 
+
 # Local mode searches exactly, with the original vectors, and counts live points alone: what it
 # does without is tested by what goes over the socket, and on a real server.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),
-    pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning"),
-]
-
-
 class TestServerStoreOverHttp(StoreContract):
     """The same requests as bytes on a socket, answered by local mode."""
 

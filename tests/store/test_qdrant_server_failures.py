@@ -27,11 +27,7 @@ from toolcrib.store.base import point_id
 from toolcrib.store.qdrant_client import connect
 from toolcrib.store.qdrant_server import CollectionPlan, ServerStore
 
-pytestmark = [
-    pytest.mark.usefixtures("pauses"),
-    pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),
-    pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning"),
-]
+pytestmark = pytest.mark.usefixtures("pauses")
 
 
 def _error(status: int, words: str, **headers: str) -> Reply:

@@ -26,11 +26,6 @@ from toolcrib.store.namespaced import NamespacedStore
 from toolcrib.store.qdrant_client import connect
 from toolcrib.store.qdrant_server import CollectionPlan, ServerStore
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),
-    pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning"),
-]
-
 
 def test_a_new_collection_is_made_for_the_layout() -> None:
     with (

@@ -20,10 +20,7 @@ from toolcrib.store.records_db.qdrant import QdrantRecordsDb
 
 SERVER_URL = os.environ.get("QDRANT_TEST_URL", "")
 
-pytestmark = [
-    pytest.mark.usefixtures("pauses"),
-    pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),
-]
+pytestmark = pytest.mark.usefixtures("pauses")
 
 
 @pytest.fixture

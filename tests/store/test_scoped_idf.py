@@ -172,7 +172,7 @@ def test_what_is_remembered_is_bounded(
     store.upsert([point("a", terms={1: 1.0}, server="mail")])
     sizes = [bytes_of_filter(corpus) + 2 * edge_query.TERM_BYTES for corpus in (MAIL, DESK, And())]
     monkeypatch.setattr(edge_query, "MAX_CACHED_BYTES", sum(sizes) - 1)
-    store._search = EdgeSearch(LAYOUT)
+    store._search = EdgeSearch(store._open_shard(), LAYOUT, None)
     legs = [sparse_leg({1: 1.0}, idf_corpus=corpus) for corpus in (MAIL, DESK, And())]
     for leg in (*legs, legs[1], legs[2], legs[0]):
         store.search([leg])
@@ -190,7 +190,7 @@ def test_wide_scopes_take_no_more_memory_however_many_there_are(store: EdgeStore
         where = from_scope(Scope(servers=frozenset(["mail", *names])))
         (hits,) = store.search([sparse_leg({1: 1.0}, where=where, idf_corpus=where)])
         assert [hit.id for hit in hits] == [point_id("a")]
-    for cache in (store._search._idf._known, filters._SORTED, edge_query._CONDITIONS):
+    for cache in (store._open_search()._idf, filters._SORTED, edge_query._CONDITIONS):
         assert 0 < len(cache) < 50
         assert cache.size <= MAX_CACHED_BYTES
 
@@ -214,25 +214,6 @@ def test_a_count_that_a_write_overtakes_is_not_kept(
     with monkeypatch.context() as patch:
         patch.setattr(edge_query, "_idf_factors", overtaken)
         store.search([leg])
-    assert as_dict(store.search([leg])[0]) == pytest.approx(counted_by_engine(store, leg))
-
-
-def test_a_swap_while_a_search_begins_leaves_no_count_of_what_was(
-    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.upsert([point(f"t{n}", terms={1: 1.0}) for n in range(6)])
-    opened = store._open_shard
-
-    def swapped() -> Any:
-        found = opened()
-        monkeypatch.setattr(store, "_open_shard", opened)
-        with store.renew(LAYOUT) as beside:
-            beside.upsert([point(f"u{n}", terms={n % 2: 1.0}) for n in range(6)])
-        return found
-
-    leg = sparse_leg({1: 1.0}, idf_corpus=And())
-    monkeypatch.setattr(store, "_open_shard", swapped)
-    store.search([leg])
     assert as_dict(store.search([leg])[0]) == pytest.approx(counted_by_engine(store, leg))
 
 

@@ -309,7 +309,7 @@ def test_a_text_that_links_two_clusters_joins_them():
 
 
 @pytest.mark.slow
-@given(st.lists(SENTENCES, max_size=12))
+@given(st.lists(SENTENCES, min_size=1, max_size=12))
 def test_texts_that_are_alike_are_in_one_cluster(texts):
     home = {place: number for number, group in enumerate(clusters(texts)) for place in group}
     for place, text in enumerate(texts):
@@ -326,7 +326,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch):
 WAYS = (str, str.upper, str.title, "{}!".format, "¿{}?".format)
 """Ways to write a text that leave what it says."""
 
-TEXTS = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(WAYS)), max_size=40).map(
+TEXTS = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(WAYS)), min_size=1, max_size=40).map(
     lambda drawn: [way(f"say number {n}") for n, way in drawn]
 )
 

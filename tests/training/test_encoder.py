@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 from tests.training.tiny import base, jargon, judge, lesson
-from toolcrib.errors import MissingExtraError
 from toolcrib.training.export import read_weights
 from toolcrib.training.session import retrieval_evaluator
 from toolcrib.training.trainer import (
@@ -94,10 +92,6 @@ class TestLearning:
         moved = {name for name in before if not np.array_equal(before[name], after[name])}
         assert moved == {name for name in before if name.startswith("encoder")}
 
-    def test_words_move_where_it_is_asked_for(self, school: School) -> None:
-        school.train("words", EncoderTraining(SHORT, words=True, mix=0.0))
-        assert not np.array_equal(school.weights("words")[WORDS], school.weights("base")[WORDS])
-
 
 class TestMixing:
     """The share of the base's weights in the result; what is trained already is mixed anew."""
@@ -133,39 +127,14 @@ class TestMixing:
 class TestBatches:
     """Which pairs share a batch."""
 
-    @staticmethod
-    def _sampler(homogeneous: float) -> Any:
+    def test_each_epoch_has_an_order_of_its_own(self) -> None:
         import torch
 
-        settings = EncoderTraining(SHORT, homogeneous=homogeneous)
-        trainer = _trainer(["a"] * 12 + ["b"] * 12, settings)
+        trainer = _trainer(["a"] * 12 + ["b"] * 12, 0)
         options = {"drop_last": True, "generator": torch.Generator(), "seed": 0}
-        return trainer.get_batch_sampler(None, list(range(24)), 4, **options)
-
-    def test_each_epoch_has_an_order_of_its_own(self) -> None:
-        sampler = self._sampler(0.5)
+        sampler = trainer.get_batch_sampler(None, list(range(24)), 4, **options)
         first = list(sampler)
         assert list(sampler) == first
         sampler.set_epoch(1)
         assert list(sampler) != first
         assert len(sampler) == len(first) == 6
-
-    def test_all_may_be_of_one_source(self) -> None:
-        for batch in self._sampler(1.0):
-            assert len({place < 12 for place in batch}) == 1
-
-
-def test_texts_are_cut_where_the_settings_say(school: School) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    once = replace(SHORT, epochs=1)
-    school.train("cut", EncoderTraining(once, max_tokens=5, mix=0.0))
-    assert SentenceTransformer(str(school.folder / "cut"), device="cpu").max_seq_length == 5
-
-
-def test_without_the_extra_it_is_named(
-    school: School, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtraError, match=r"toolcrib\[train\]"):
-        train_encoder(school.base, *school.lesson, tmp_path, EncoderTraining())

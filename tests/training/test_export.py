@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from tests.training import tiny
 from tests.training.tiny import SHAPE, base, jargon
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS, BundledEncoder, read_card
-from toolcrib.errors import EncoderError, MissingExtraError, TrainingError
+from toolcrib.errors import EncoderError, TrainingError
 from toolcrib.training.data import Example, TrainingData, from_labels, mine
 from toolcrib.training.export import (
     Weights,
@@ -29,7 +28,6 @@ from toolcrib.training.export import (
     export,
     export_agreeing,
     read_weights,
-    rehearse,
     restore,
     write_for_training,
 )
@@ -120,14 +118,6 @@ class TestExport:
         assert written == (exported / "tokenizer.json").read_bytes()
         assert json.loads(written)["padding"] is json.loads(written)["truncation"] is None
 
-    def test_without_the_extra_it_is_named(
-        self, weights: Weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setitem(sys.modules, "toolcrib.training.onnx_graph", None)
-        with pytest.raises(MissingExtraError, match=r"toolcrib\[train\]"):
-            export(weights, tmp_path / "model", CARD)
-        assert not (tmp_path / "model").exists()
-
 
 def test_a_card_takes_more_facts_and_keeps_the_others(tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text('{"name": "office", "pairs": 1}', encoding="utf-8")
@@ -214,13 +204,6 @@ class TestRestore:
 
     def test_a_folder_without_a_model_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(EncoderError, match="cannot be read as a model"):
-            restore(tmp_path)
-
-    def test_without_the_extra_it_is_named(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setitem(sys.modules, "onnx", None)
-        with pytest.raises(MissingExtraError, match=r"toolcrib\[train\]"):
             restore(tmp_path)
 
 
@@ -345,16 +328,6 @@ def test_where_int8_costs_too_much_the_export_is_kept_in_full_precision(
     monkeypatch.setattr("toolcrib.training.export.MIN_AGREEMENT", 0.99999)
     found = export_agreeing("reranker", reranker, tmp_path, CARD_AGREEMENT, data)
     assert found["correlation"] > 0.99999
-
-
-def test_an_export_that_cannot_agree_is_refused_before_training(
-    data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start = base(tmp_path)
-    rehearse(start, 1, 64, data)
-    monkeypatch.setattr("toolcrib.training.export.MIN_AGREEMENT", 2)
-    with pytest.raises(TrainingError, match="does not agree"):
-        rehearse(start, 1, 64, data)
 
 
 def test_an_encoders_export_of_other_weights_is_refused(

@@ -20,9 +20,9 @@ from toolcrib.encoders.onnx import BundledEncoder, MultilingualEncoder
 from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
 from toolcrib.router.context.classifier import turns_beside
 from toolcrib.router.context.labels import label_sets
+from toolcrib.router.context.model import is_shipped, make_context_model
 from toolcrib.settings import Settings
 from toolcrib.training.export import WORDS, Weights, export, restore
-from toolcrib.turn_router import is_shipped, make_context_model
 
 PACKAGE = ROOT / "packages" / "toolcrib-multilingual"
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", "▁send", "▁mail", "▁Brief", "an", "送", "信"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.encoders.fake import DeterministicEncoder
-from toolcrib.errors import MissingExtraError
 from toolcrib.training.data import SAME_TEXT_COSINE, Example, TrainingData, mine
 
 GUIDE = DeterministicEncoder()
@@ -200,9 +198,3 @@ def test_mining_adds_negatives_and_changes_nothing_else(part):
     assert [(e.query, e.positive, e.relevant, e.source) for e in data.examples] == [
         (e.query, e.positive, e.relevant, e.source) for e in part.examples
     ]
-
-
-def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
-    with pytest.raises(MissingExtraError, match=r"toolcrib\[train\]"):
-        mine([part("q0", "n0", "n50")], Compass())

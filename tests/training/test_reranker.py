@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from tests.training.tiny import SHAPE, base
 from toolcrib.encoders.onnx import BundledReranker
-from toolcrib.errors import MissingExtraError
 from toolcrib.training.data import Example, TrainingData
 from toolcrib.training.export import export, read_weights
 from toolcrib.training.trainer import LoopSettings, RerankerTraining, train_reranker
@@ -92,12 +90,6 @@ def test_words_stay_where_they_are_and_layers_move(
     assert _moved(before, after) == {name for name in before if name.startswith("encoder")}
 
 
-def test_words_move_where_it_is_asked_for(start: str, tmp_path: Path) -> None:
-    once = RerankerTraining(replace(LOOP, epochs=2), layers=1, words=True)
-    train_reranker(start, lesson(), tmp_path, once)
-    assert "embeddings.word_embeddings.weight" in _moved(_tensors(Path(start)), _tensors(tmp_path))
-
-
 def test_of_the_base_the_first_layers_are_kept(tmp_path: Path) -> None:
     deep = base(tmp_path / "deep", replace(SHAPE, layers=3))
     still = RerankerTraining(replace(LOOP, epochs=2, rate=0.0), layers=2)
@@ -134,11 +126,3 @@ def test_query_and_text_are_told_apart_by_the_mark_between_them_alone(
 
     model = CrossEncoder(str(trained[0]), device="cpu")
     assert "token_type_ids" not in model.preprocess([("river", "stone")])
-
-
-def test_without_the_extra_it_is_named(
-    start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "sentence_transformers.cross_encoder", None)
-    with pytest.raises(MissingExtraError, match=r"toolcrib\[train\]"):
-        train_reranker(start, lesson(), tmp_path, SETTINGS)

@@ -55,20 +55,12 @@ class ActivityLog:
         self._queue.add(DbRow(row_id, at, as_json(replace(call, at=iso_time(at)))))
 
     def write_state(self, servers: Sequence[GatewayServer]) -> None:
-        """Write the state of the servers, which counts for `MAX_STATE_AGE_S`.
-
-        Raises:
-            StoreError: the database does not take it.
-        """
+        """Write the state of the servers, which counts for `MAX_STATE_AGE_S`."""
         body = {"servers": [as_json(each) for each in servers]}
         self._db.put(GATEWAYS, DbRow(self._id, self._now(), body))
 
     def close(self) -> None:
-        """Write the calls that are left, and take the state back.
-
-        Raises:
-            StoreError: the database does not take it.
-        """
+        """Write the calls that are left, and take the state back."""
         self._queue.close()
         self._db.delete(GATEWAYS, self._id)
 
@@ -93,11 +85,7 @@ class ActivityReader:
         self._lock = threading.Lock()
 
     def read(self, limit: int = PAGE_CALLS) -> GatewayActivity:
-        """Read servers and totals of all kept calls, and the last calls.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Read servers and totals of all kept calls, and the last calls."""
         with self._lock:
             self._read_new()
             every = list(self._calls.values())

@@ -7,10 +7,10 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -169,7 +169,7 @@ class ListedKey:
 
 
 class Key(BaseModel):
-    """Key without its secret; times are Unix times in seconds."""
+    """Key without its text, of which the SHA-256 is kept; times are Unix times in seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -179,6 +179,7 @@ class Key(BaseModel):
     created_at: float
     expires_at: float | None = None
     revoked_at: float | None = None
+    sha256: str = Field(exclude=True, repr=False)
 
     def state(self, now: float) -> State:
         """State of the key at a time."""
@@ -192,12 +193,6 @@ class Key(BaseModel):
         expires, revoked = (None if at is None else _iso(at) for at in times)
         state, created = self.state(now), _iso(self.created_at)
         return ListedKey(self.id, self.name, state, self.grant, created, expires, revoked)
-
-
-class _StoredKey(Key):
-    """Key in the records database, with the SHA-256 of its whole text as hex."""
-
-    sha256: str
 
 
 class KeyRing:
@@ -215,7 +210,7 @@ class KeyRing:
         self._records = records_db
         self._now = now
         self._clock = clock or SystemClock()
-        self._cache: BoundedMap[str, tuple[float, _StoredKey]] = BoundedMap(
+        self._cache: BoundedMap[str, tuple[float, Key]] = BoundedMap(
             MAX_CACHED_KEYS_BYTES, lambda _, read: KEY_BYTES + read[1].grant.scope().bytes
         )
 
@@ -228,12 +223,11 @@ class KeyRing:
         """
         now, key_id = self._now(), secrets.token_hex(6)
         if expires_at is not None and expires_at <= now:
-            raise QueryError(
-                f"the key would expire in the past ({_iso(expires_at)}); give a later time"
-            )
+            past = _iso(expires_at)
+            raise QueryError(f"the key would expire in the past ({past}); give a later time")
         text = f"tc_{key_id}_{secrets.token_hex(32)}"
         try:
-            kept = _StoredKey(
+            kept = Key(
                 id=key_id,
                 name=name.strip(),
                 grant=grant,
@@ -246,14 +240,10 @@ class KeyRing:
                 f"{name[:120]!r} is no name for a key; give 1 to 100 printable characters"
             ) from error
         self._keep(kept)
-        return _public_key(kept), text
+        return kept, text
 
     def revoke(self, key_id: str) -> bool:
-        """Revoke a key for good; True if the key exists.
-
-        Raises:
-            StoreError: the records database cannot be written.
-        """
+        """Revoke a key for good; True if the key exists."""
         kept = self._look_up(key_id)
         if kept is None:
             return False
@@ -262,12 +252,8 @@ class KeyRing:
         return True
 
     def list(self) -> tuple[Key, ...]:
-        """List all keys, oldest first, expired and revoked keys too.
-
-        Raises:
-            StoreError: the records database cannot be read.
-        """
-        return tuple(_public_key(_stored_key(entry)) for entry in self._records.read(TABLE))
+        """List all keys, oldest first, expired and revoked keys too."""
+        return tuple(map(_stored_key, self._records.read(TABLE)))
 
     def verify(self, text: str) -> Caller:
         """Caller of a key's text; a looked-up key is cached for `KEY_CACHE_S`.
@@ -289,7 +275,7 @@ class KeyRing:
             raise UnauthenticatedError(f"the API key {kept.id} ({kept.name!r}) is {state}")
         return Caller(kept.id, kept.name, kept.grant)
 
-    def _recent(self, key_id: str) -> _StoredKey | None:
+    def _recent(self, key_id: str) -> Key | None:
         """Key as of at most `KEY_CACHE_S` ago; an unknown key is looked up every time."""
         at = self._clock()
         known = self._cache.get(key_id)
@@ -300,12 +286,12 @@ class KeyRing:
             self._cache[key_id] = at, kept
         return kept
 
-    def _look_up(self, key_id: str) -> _StoredKey | None:
+    def _look_up(self, key_id: str) -> Key | None:
         entry = self._records.get(TABLE, key_id)
         return _stored_key(entry) if entry is not None else None
 
-    def _keep(self, kept: _StoredKey) -> None:
-        body = kept.model_dump(mode="json", exclude={"id"})
+    def _keep(self, kept: Key) -> None:
+        body = {**kept.model_dump(mode="json", exclude={"id"}), "sha256": kept.sha256}
         self._records.put(TABLE, DbRow(kept.id, kept.created_at, body))
         self._cache.pop(kept.id, None)
 
@@ -314,14 +300,9 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _public_key(kept: _StoredKey) -> Key:
-    return Key.model_validate(kept.model_dump(exclude={"sha256"}))
-
-
-def _stored_key(entry: DbRow) -> _StoredKey:
-    body: Mapping[str, Any] = {**entry.body, "id": entry.id}
+def _stored_key(entry: DbRow) -> Key:
     try:
-        return _StoredKey.model_validate(body)
+        return Key.model_validate({**entry.body, "id": entry.id})
     except ValidationError as error:
         raise StoreDamagedError(
             f"the key {entry.id!r} cannot be read ({in_words(error)}); a newer toolcrib may have "

@@ -33,7 +33,7 @@ from toolcrib.build import MEMORY, is_url
 from toolcrib.errors import SettingsError, StoreError, StoreUnavailableError
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
-from toolcrib.settings import GatewaySettings
+from toolcrib.settings import GatewaySettings, secret_text
 from toolcrib.store.folder import LOGINS_FOLDER, write_atomically
 
 CLIENT_NAME = "toolcrib"
@@ -151,15 +151,11 @@ class Logins:
         if settings.logins == "keyring":
             return cls(SecretKeyring(), command)
         folder = f".{CLIENT_NAME}-gateway" if is_url(location) or location == MEMORY else location
-        secret = settings.logins_secret.get_secret_value() if settings.logins_secret else ""
+        secret = secret_text(settings.logins_secret) or ""
         return cls(SecretFiles(Path(folder) / LOGINS_FOLDER, secret), command)
 
     async def get(self, url: str) -> ServerLogin | None:
-        """The login at a server; None without one.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
+        """The login at a server; None without one."""
         text = await asyncio.to_thread(self._texts.get, url)
         try:
             return ServerLogin.model_validate_json(text) if text else None
@@ -167,11 +163,7 @@ class Logins:
             raise StoreUnavailableError(f"the login at {url} is damaged: log in again") from None
 
     async def put(self, url: str, login: ServerLogin) -> None:
-        """Keep a login.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Keep a login."""
         await asyncio.to_thread(self._texts.put, url, login.model_dump_json(exclude_none=True))
 
     def delete(self, url: str) -> bool:

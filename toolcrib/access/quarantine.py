@@ -64,16 +64,14 @@ class Quarantine:
         passed: list[ToolSpec] = []
         held: list[Held] = []
         for spec in given:
-            findings = found.get(spec.id, [])
-            if not blocks(findings) or self._is_approved(spec, findings):
-                passed.append(spec)
-                if spec.id in before:
-                    self._records.delete(self._held, spec.id)
-            else:
+            findings, by = found.get(spec.id, []), written_by
+            if blocks(findings) and not self._is_approved(spec, findings):
                 old = served(spec.id)
-                held.append(
-                    self.hold(spec, _DANGEROUS, findings, written_by=written_by, replaces=old)
-                )
+                held.append(self.hold(spec, _DANGEROUS, findings, written_by=by, replaces=old))
+                continue
+            passed.append(spec)
+            if spec.id in before:
+                self._records.delete(self._held, spec.id)
         return passed, held
 
     def audit(self, specs: Iterable[ToolSpec]) -> list[Finding]:
@@ -98,8 +96,7 @@ class Quarantine:
                 tools[spec.id] = entry
                 found[server, spec.id] = _FINDINGS.validate_python(entry[1])
             if tools != known:
-                fresh = {"rules": rules, "tools": tools}
-                self._records.put(self._audited, DbRow(server, self._now(), fresh))
+                self._write(self._audited, server, {"rules": rules, "tools": tools})
         every = [spec for given in by_server.values() for spec in given]
         return audit_all(every, own=lambda spec: found[spec.server, spec.id])
 
@@ -186,8 +183,7 @@ class Quarantine:
     def release(self, held: Held) -> None:
         """Approve a tool as it was read, and release it."""
         # Approved first: after a crash in between the tool can be released again.
-        body = {"digest": held.digest}
-        self._records.put(self._approved, DbRow(held.tool_id, self._now(), body))
+        self._write(self._approved, held.tool_id, {"digest": held.digest})
         now = self.get(held.tool_id)
         if now is not None and now.digest == held.digest:
             self._records.delete(self._held, held.tool_id)
@@ -203,27 +199,30 @@ class Quarantine:
 
     def first_digests(self, server: str) -> Mapping[str, str] | None:
         """Digests of a server's tools by id at its first connection; None before."""
-        entry = self._records.get(self._met, server)
-        return None if entry is None else entry.body["tools"]
+        return self._read(self._met, server, "tools")
 
     def keep_first_digests(self, server: str, specs: Iterable[ToolSpec]) -> None:
         """Keep the digests of a server's first connection, with which later tools are compared."""
-        tools = {spec.id: spec.digest for spec in specs}
-        self._records.put(self._met, DbRow(server, self._now(), {"tools": tools}))
+        self._write(self._met, server, {"tools": {spec.id: spec.digest for spec in specs}})
 
     def record_locked(self, lock: str, servers: Iterable[str]) -> frozenset[str]:
         """Record the servers that a lock file names, and return every server that it ever named."""
-        entry = self._records.get(self._locked, lock)
-        before = frozenset(entry.body["servers"] if entry else ())
+        before = frozenset(self._read(self._locked, lock, "servers") or ())
         found = before.union(servers)
         if found != before:
-            self._records.put(self._locked, DbRow(lock, self._now(), {"servers": sorted(found)}))
+            self._write(self._locked, lock, {"servers": sorted(found)})
         return found
 
     def approved_digest(self, tool_id: str) -> str | None:
         """Digest approved last for an id; None without approval."""
-        entry = self._records.get(self._approved, tool_id)
-        return None if entry is None else entry.body["digest"]
+        return self._read(self._approved, tool_id, "digest")
+
+    def _read(self, table: str, row_id: str, field: str) -> Any:
+        row = self._records.get(table, row_id)
+        return None if row is None else row.body[field]
+
+    def _write(self, table: str, row_id: str, body: dict[str, Any]) -> None:
+        self._records.put(table, DbRow(row_id, self._now(), body))
 
 
 def _refusal_reason(held: Held) -> str:
@@ -269,15 +268,13 @@ class LockFile:
         """
         try:
             stat = self.path.stat()
+            seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            if seen != self._seen:
+                self._content, self._seen = self._parse(), seen
         except FileNotFoundError:
-            self._seen, self._content = None, {}
-            return self._content
+            self._content, self._seen = {}, None
         except OSError as error:
             raise SourceError(str(self.path), "", f"cannot be read: {error.strerror}") from error
-        seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        if seen != self._seen:
-            self._content = self._parse()
-            self._seen = seen
         return self._content
 
     def servers(self) -> frozenset[str]:
@@ -295,11 +292,10 @@ class LockFile:
             SourceError: the existing file is damaged.
             StoreWriteError: the file cannot be written.
         """
+        beside = self.path.with_name(f".{self.path.name}.writing")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(
-                self.path.with_name(f".{self.path.name}.writing"), timeout=WRITE_LOCK_TIMEOUT_S
-            ):
+            with FileLock(beside, timeout=WRITE_LOCK_TIMEOUT_S):
                 servers = {server: dict(tools) for server, tools in self.read().items()}
                 for spec in specs:
                     servers.setdefault(spec.server, {})[spec.id] = spec.digest
@@ -311,8 +307,6 @@ class LockFile:
         name = str(self.path)
         try:
             text = self.path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise SourceError(name, "", f"cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise SourceError(name, "", f"is not UTF-8 text; {_REPAIR}") from error
         try:

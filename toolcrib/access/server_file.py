@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json as jsonlib
 import re
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
-from toolcrib.errors import QueryError, SourceError, StoreWriteError, did_you_mean, nearest
+from toolcrib.errors import QueryError, SourceError, did_you_mean, nearest
 from toolcrib.indexers.readers.base import Source, is_list
 from toolcrib.indexers.readers.mcp_config import (
     is_entry_key,
@@ -26,7 +25,7 @@ from toolcrib.indexers.readers.parsing import parse_json, parse_toml
 from toolcrib.records.codec import is_object, object_of
 from toolcrib.records.history import ConfiguredServer
 from toolcrib.router.context.pii import SECRET_NAME, secrets
-from toolcrib.store.folder import write_atomically
+from toolcrib.store.folder import write_atomically, writing
 
 SWITCHES = ("disabled", "enabled")
 """Keys of an entry that switch its server off or on."""
@@ -185,22 +184,14 @@ class ServerFile:
         return self.data.get(self.key, {})
 
     def require(self, name: str) -> Any:
-        """Entry of a server.
-
-        Raises:
-            QueryError: the file has no such server; with names like it.
-        """
+        """Entry of a server."""
         if name not in self.servers:
             known = did_you_mean(nearest(name, self.servers))
             raise QueryError(f"{self.path.name} has no server {name!r}{known}")
         return self.servers[name]
 
     def switched(self, name: str, *, on: bool) -> str:
-        """Text with a server switched on or off.
-
-        Raises:
-            QueryError, SourceError: there is no such server, or the text cannot be edited.
-        """
+        """Text with a server switched on or off."""
         raw = self.require(name)
         entry = {key: value for key, value in object_of(raw).items() if key not in SWITCHES}
         return self.edited({name: entry if on else {**entry, "disabled": True}})
@@ -229,30 +220,13 @@ class ServerFile:
         return text
 
     def write(self, text: str, *, private: bool = False) -> None:
-        """Replace the file, through a link to it; a new `private` one is its owner's alone.
-
-        Raises:
-            StoreWriteError: it cannot be written.
-        """
+        """Replace the file, through a link to it; a new `private` one is its owner's alone."""
         path = self.path.resolve()
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             if private and not path.exists():
                 path.touch(0o600)
         write_atomically(path, text)
-
-
-@contextmanager
-def writing(path: Path) -> Generator[None]:
-    """Report an error of the file system as one of writing this path.
-
-    Raises:
-        StoreWriteError: the path cannot be written.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise StoreWriteError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def listed_servers(servers: Mapping[str, Any], env: Mapping[str, str]) -> list[ConfiguredServer]:

@@ -7,9 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
 import typer
 from pydantic import ValidationError
@@ -45,8 +44,7 @@ from toolcrib.cli.output import (
     print_either,
     print_json,
     print_refused,
-    print_table,
-    table_of,
+    print_rows,
 )
 from toolcrib.cli.progress import WorkStep, working
 from toolcrib.errors import (
@@ -176,11 +174,7 @@ def revoke(
 
 @contextmanager
 def _ring(context: typer.Context, store: str | None, *, makes: bool = False) -> Generator[KeyRing]:
-    """The keys of a location: its records database alone, which a running service does not hold.
-
-    Raises:
-        StoreError: the named store does not exist, and the command does not make it.
-    """
+    """The keys of a location: its records database alone, which a running service does not hold."""
     settings = load_settings(context.obj)
     if store is not None and not makes:
         require_store(store)
@@ -200,22 +194,21 @@ def _grant(given: dict[str, Any]) -> Grant:
 
 
 def _print_keys(keys: list[dict[str, Any]]) -> None:
-    table = table_of()
-    for column in ("key", "name", "state", "access", "namespaces", "made", "expires", "only"):
-        table.add_column(column, overflow="fold")
-    for key in keys:
-        grant, is_active = key["grant"], key["state"] == "active"
-        table.add_row(
+    rows = [
+        (
             key["id"],
             escape(key["name"]),
-            key["state"] if is_active else f"[yellow]{key['state']}[/]",
-            grant["access"],
-            escape(", ".join(grant["namespaces"])),
+            key["state"] if key["state"] == "active" else f"[yellow]{key['state']}[/]",
+            key["grant"]["access"],
+            escape(", ".join(key["grant"]["namespaces"])),
             key["created_at"][:10],
             (key["expires_at"] or "never")[:10],
-            escape(_limits(grant)),
+            escape(_limits(key["grant"])),
         )
-    print_table(table)
+        for key in keys
+    ]
+    names = ("key", "name", "state", "access", "namespaces", "made", "expires", "only")
+    print_rows(rows, names)
     notes.print(f"[dim]{count_of(len(keys), 'key')}[/]")
 
 
@@ -273,12 +266,7 @@ def approve(
     service = service_of(settings, store, url)
     if service is not None and lock is not None:
         raise typer.BadParameter("a service has no such file; name a --store", param_hint="--lock")
-    if service is None:
-        place = gateway_store(store, settings)
-        reviewing = _in_store(place, namespace or DEFAULT_NAMESPACE, settings)
-    else:
-        reviewing = _by_service(service, namespace or settings.namespace, settings)
-    with reviewing as review:
+    with _held_review(settings, store, service, namespace) as review:
         if show or not (tools or everything):
             _show(review.held, json=json)
             return
@@ -310,9 +298,20 @@ class HeldReview:
 
 
 @contextmanager
-def _in_store(place: str, namespace: str, settings: Settings) -> Generator[HeldReview]:
-    with closing(build.open_records_db(place, settings)) as records_db:
-        quarantine = Quarantine(records_db, namespace)
+def _held_review(
+    settings: Settings, store: str | None, service: str | None, namespace: str | None
+) -> Generator[HeldReview]:
+    if service is not None:
+        named = {"namespace": namespace or settings.namespace}
+        with remote_crib(service, settings.model_copy(update=named)) as crib:
+            yield HeldReview(
+                crib.held_tools(),
+                lambda each: crib.approve_tool(each.tool_id, each.digest),
+                crib.reject_tool,
+            )
+        return
+    with closing(build.open_records_db(gateway_store(store, settings), settings)) as records_db:
+        quarantine = Quarantine(records_db, namespace or DEFAULT_NAMESPACE)
         held = quarantine.list()
         ids = {each.tool_id for each in held}
         yield HeldReview(
@@ -320,16 +319,6 @@ def _in_store(place: str, namespace: str, settings: Settings) -> Generator[HeldR
             quarantine.release,
             quarantine.reject,
             lambda server: not ids.issuperset(quarantine.first_digests(server) or ()),
-        )
-
-
-@contextmanager
-def _by_service(url: str, namespace: str | None, settings: Settings) -> Generator[HeldReview]:
-    with remote_crib(url, settings.model_copy(update={"namespace": namespace})) as crib:
-        yield HeldReview(
-            crib.held_tools(),
-            lambda each: crib.approve_tool(each.tool_id, each.digest),
-            crib.reject_tool,
         )
 
 
@@ -363,11 +352,7 @@ def _unseen(held: Held) -> QueryError:
 
 
 def _require_seen(chosen: Sequence[Held], digests: frozenset[str]) -> None:
-    """See that each of these tools is what was seen.
-
-    Raises:
-        ToolChangedError: one of them has another digest by now.
-    """
+    """See that each of these tools is what was seen."""
     for each in chosen:
         if each.digest not in digests:
             raise ToolChangedError(
@@ -379,11 +364,7 @@ def _require_seen(chosen: Sequence[Held], digests: frozenset[str]) -> None:
 def _lock_approved(
     lock: Path | None, settings: Settings, chosen: Sequence[Held], served: Callable[[str], bool]
 ) -> None:
-    """Lock what was approved: in the file that was named, or where its server is locked already.
-
-    Raises:
-        QueryError: the file would lock a server without its tools that are served.
-    """
+    """Lock what was approved: in the file that was named, or where its server is locked already."""
     file = LockFile(lock or Path(settings.gateway.lock))
     locked = file.servers()
     for server in sorted({each.server for each in chosen} - locked):
@@ -460,12 +441,8 @@ def print_findings(findings: list[Finding]) -> None:
     """Print a row for each text with findings, the worst first."""
     if not findings:
         return
-    table = table_of()
-    for column in ("severity", "tool", "place", "rules", "found", "why"):
-        table.add_column(column, overflow="fold")
-    rows = _by_text(findings)
-    shown = rows[:MAX_SHOWN] if out.is_terminal else rows
-    for worst, *others in shown:
+    rows: list[tuple[str, ...]] = []
+    for worst, *others in _by_text(findings):
         alike = [worst, *(each for each in others if each.severity == worst.severity)]
         rules = ", ".join(each.rule for each in (worst, *others))
         excerpts = dict.fromkeys(each.excerpt for each in alike)
@@ -475,10 +452,9 @@ def print_findings(findings: list[Finding]) -> None:
         why = "; ".join(list(dict.fromkeys(each.why for each in alike))[:MAX_REASONS])
         cells = (worst.tool, worst.place, rules, " ... ".join(longest), why)
         severity = f"[{COLOURS[worst.severity]}]{worst.severity}[/]"
-        table.add_row(severity, *map(escape, cells))
-    print_table(table)
-    if len(rows) > len(shown):
-        out.print(f"... and {len(rows) - len(shown)} more; --json lists all")
+        rows.append((severity, *map(escape, cells)))
+    names = ("severity", "tool", "place", "rules", "found", "why")
+    print_rows(rows, names, limit=MAX_SHOWN)
 
 
 def _by_text(findings: list[Finding]) -> list[list[Finding]]:
@@ -512,13 +488,6 @@ def _group() -> None:
     """Keep `init` a command of a group, alone as it is."""
 
 
-class Quantization(StrEnum):
-    """Form of the vectors that are searched; scores are always of the originals."""
-
-    INT8 = "int8"
-    NONE = "none"
-
-
 @store_app.command("init")
 def init(
     context: typer.Context,
@@ -532,7 +501,7 @@ def init(
         bool, typer.Option("--on-disk", help="Read vectors, graph and words from the disk.")
     ] = False,
     quantization: Annotated[
-        Quantization | None,
+        Literal["int8", "none"] | None,
         typer.Option(help="Search int8 copies of the vectors, or none; default: int8."),
     ] = None,
     tenant_shard: Annotated[
@@ -551,7 +520,7 @@ def init(
         "shards": shards,
         "replicas": replicas,
         "on_disk": on_disk or None,
-        "quantization": quantization and quantization.value,
+        "quantization": quantization,
         "tenant_shards": tuple(sorted(tenant_shard)) if tenant_shard else None,
     }
     given = {name: value for name, value in said.items() if value is not None}
@@ -560,37 +529,23 @@ def init(
     if json:
         print_json({"collections": found})
         return
-    table = table_of(("collection",), ("shards", "replicas"))
-    table.add_column("on disk")
-    table.add_column("quantization")
-    table.add_column("tenant shards")
-    for each in found:
-        table.add_row(*(str(value) for value in each.values()))
-    print_table(table)
+    rows = [[str(value) for value in each.values()] for each in found]
+    figures = ("shards", "replicas", "on disk", "quantization", "tenant shards")
+    print_rows(rows, ("collection",), figures)
 
 
 def _make_collections(
     location: str, settings: Settings, given: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Make the missing collections; return all of them.
-
-    Raises:
-        StoreError: one was there, and is kept in another way than is asked for.
-    """
+    """Make the missing collections; return all of them."""
     width = build.make_dense(settings).dimensions
     made: list[dict[str, Any]] = []
     tenants = build.part_of(location, settings, build.TENANTS)
-    for (place, placed), shared in (((location, settings), False), (tenants, True)):
-        for was_there, stored in (
-            (
-                build.has_tools(place, placed),
-                build.open_store(place, layout(width), placed, shared=shared),
-            ),
-            (
-                build.has_passages(place, placed),
-                build.open_passages(place, passage_layout(width), placed, shared=shared),
-            ),
-        ):
+    for place, shared in (((location, settings), False), (tenants, True)):
+        library = build.part_of(*place, build.LIBRARY)
+        for part, form in ((place, layout(width)), (library, passage_layout(width))):
+            was_there = build.has_store(*part)
+            stored = build.open_store(*part, form, shared=shared)
             with closing(cast("ServerStore", stored)) as opened:
                 plan = asdict(opened.plan())
                 asked = given if shared else {**given, "tenant_shards": None}

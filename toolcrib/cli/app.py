@@ -66,11 +66,7 @@ class Commands(TyperGroup):
         # For whoever looks for a name like a mistyped one.
         self.commands: dict[str, Any] = dict.fromkeys(COMMANDS)
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 -- they are always the same
-        """Their names, in the order of the help."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 -- the same
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 -- they are always these
         """One of them, None where there is none of that name."""
         return load(cmd_name) if cmd_name in COMMANDS else None
 

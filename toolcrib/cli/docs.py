@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import AliasChoices
@@ -12,7 +11,7 @@ from rich.markdown import Markdown
 
 import toolcrib
 from toolcrib.cli.options import Json
-from toolcrib.cli.output import out, print_json, print_table, table_of
+from toolcrib.cli.output import out, print_json, print_rows
 from toolcrib.errors import QueryError, did_you_mean, nearest
 
 GROUPS = ("", "how-to", "explanation", "reference", "reference/formats")
@@ -32,10 +31,7 @@ def docs(
         if json:
             print_json(titles)
             return
-        table = table_of(["topic", "page"])
-        for name, title in titles.items():
-            table.add_row(name, title)
-        print_table(table, headed=True)
+        print_rows(list(titles.items()), ("topic", "page"), headed=True)
         return
     text = _page(topic, pages).read_text(encoding="utf-8")
     if json or not out.is_terminal:
@@ -75,18 +71,9 @@ def _title(path: Path) -> str:
         return next(heads, path.stem)
 
 
-class SchemaName(StrEnum):
-    """Kinds of files that have a schema."""
-
-    SETTINGS = "settings"
-    TOOLSPEC = "toolspec"
-    OVERLAY = "overlay"
-    MCP = "mcp"
-
-
 def schema(
     kind: Annotated[
-        SchemaName,
+        Literal["settings", "toolspec", "overlay", "mcp"],
         typer.Argument(help="toolcrib.yaml, one tool of a list, overlay.yaml, or mcp.json."),
     ],
 ) -> None:
@@ -96,13 +83,13 @@ def schema(
     from toolcrib.settings import Settings
 
     match kind:
-        case SchemaName.SETTINGS:
+        case "settings":
             made = Settings.model_json_schema()
-        case SchemaName.TOOLSPEC:
+        case "toolspec":
             made = ToolSpec.model_json_schema()
-        case SchemaName.OVERLAY:
+        case "overlay":
             made = _overlay_schema()
-        case SchemaName.MCP:
+        case "mcp":
             made = config_schema()
     print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **made})
 

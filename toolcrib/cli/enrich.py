@@ -16,7 +16,7 @@ from rich.markup import escape
 from toolcrib import build
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.cli.options import Json, SourceFormat, SourceServer, read_tools
-from toolcrib.cli.output import count_of, err, out, print_json
+from toolcrib.cli.output import count_of, err, out, print_json, print_refusals
 from toolcrib.cli.progress import counting
 from toolcrib.errors import SettingsError
 from toolcrib.indexers.audit import audit_all, blocks
@@ -99,7 +99,7 @@ def enrich(
         print_json({**summary, **told, **({"review": changes} if review else {})})
     else:
         _say(summary, report, kept.source)
-        _say_all("refused", refused)
+        print_refusals("refused", refused)
         _show(changes)
     if left:
         raise typer.Exit(EXIT_NOT_CLEAN)
@@ -134,11 +134,7 @@ KEPT_NOTE = "what was written stays; the same command does the rest"
 def _ask_model(
     enricher: Enricher | None, asked: Sequence[Question]
 ) -> tuple[EnrichmentReport, list[dict[str, Any]]]:
-    """Report of the run, and the model's usage.
-
-    Raises:
-        SettingsError: there is no model, and something to ask one.
-    """
+    """Report of the run, and the model's usage."""
     if not asked:
         return EnrichmentReport(), []
     if enricher is None:
@@ -193,17 +189,10 @@ def _say(summary: dict[str, int], report: EnrichmentReport, where: str) -> None:
         f"[bold]{summary['written']} written, {summary['up_to_date']} up to date[/] in "
         f"{escape(where)}"
     )
-    _say_all("dropped", report.dropped)
-    _say_all("failed", report.failed)
+    print_refusals("dropped", report.dropped)
+    print_refusals("failed", report.failed)
     if summary["left"]:
         out.print(f"[yellow]{summary['left']} left[/]: the same command asks for them")
-
-
-def _say_all(what: str, refusals: Sequence[Refusal]) -> None:
-    if refusals:
-        out.print(f"[yellow]{len(refusals)} {what}:[/]")
-    for each in refusals:
-        out.print(f"  [yellow]{escape(each.place)}[/]: {escape(each.reason)}")
 
 
 def _changes(

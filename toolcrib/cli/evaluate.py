@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from rich.markup import escape
 
-from toolcrib.cli.opening import open_crib, service_of, writing_crib
+from toolcrib.cli.opening import open_crib, service_of
 from toolcrib.cli.options import (
     GroupWithRun,
     Json,
@@ -235,7 +235,6 @@ def run(
     from toolcrib.cli.output import print_evaluation
     from toolcrib.evaluation.dataset import with_shots
     from toolcrib.evaluation.results import as_json
-    from toolcrib.evaluation.runner import evaluate
 
     if steps:
         _run_steps(context, datasets or [], system, k, json=json)
@@ -246,11 +245,8 @@ def run(
     ]
     enrichments = [file for file in (enrichment or "").split(",") if file]
     indexed = bool(queries and not tools)
-    with (
-        _systems(context, store, system, indexed=indexed, enrichments=enrichments) as chosen,
-        counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --limit makes it shorter") as listener,
-    ):
-        found = evaluate(
+    with _systems(context, store, system, indexed=indexed, enrichments=enrichments) as chosen:
+        found = _evaluate(
             sets,
             chosen,
             split=split,
@@ -259,7 +255,6 @@ def run(
             coverage=coverage,
             limit=limit,
             seed=seed,
-            progress=lambda p: listener(f"{p.data_set}: {p.system}", p.done, p.total),
         )
     command = shlex.join(["toolcrib", *sys.argv[1:]])
     found = replace(found, settings={**found.settings, "command": command})
@@ -268,6 +263,19 @@ def run(
         print_json(as_json(found, per_query=per_query))
     else:
         print_evaluation(found)
+
+
+def _evaluate(sets: Sequence[DataSet], systems: Mapping[str, Any], **options: Any) -> Evaluation:
+    """Evaluate with progress; the options are those of the runner."""
+    from toolcrib.evaluation.runner import evaluate
+
+    with counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --limit makes it shorter") as listener:
+        return evaluate(
+            sets,
+            systems,
+            progress=lambda p: listener(f"{p.data_set}: {p.system}", p.done, p.total),
+            **options,
+        )
 
 
 STEP_SYSTEMS = ("toolcrib", "rank-bm25")
@@ -352,21 +360,10 @@ def mistakes(
     """The worst queries, tools taken for each other, and words that no tool has."""
     from toolcrib.cli.output import print_mistakes
     from toolcrib.evaluation.results import find_mistakes
-    from toolcrib.evaluation.runner import evaluate
 
     sets = load_sets(context, datasets, store, tools, queries)
-    with (
-        _systems(context, store, [system], indexed=bool(queries and not tools)) as chosen,
-        counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --limit makes it shorter") as listener,
-    ):
-        found = evaluate(
-            sets,
-            chosen,
-            split=split,
-            limit=limit,
-            seed=seed,
-            progress=lambda p: listener(f"{p.data_set}: {p.system}", p.done, p.total),
-        )
+    with _systems(context, store, [system], indexed=bool(queries and not tools)) as chosen:
+        found = _evaluate(sets, chosen, split=split, limit=limit, seed=seed)
     for data in sets:
         for name, result in found.sets[data.name].systems.items():
             made = find_mistakes(result.outcomes, data.tools, count)
@@ -482,21 +479,18 @@ def _systems(
     defaults = DEFAULT_SYSTEMS[:1] if enrichments else DEFAULT_SYSTEMS
     chosen = list(dict.fromkeys(n for name in names or defaults for n in groups.get(name, [name])))
     factories = {name: baseline(name) for name in chosen if name not in OURS}
-    crib = open_crib(context, store) if indexed else None
-    own = OwnSystems(settings, crib)
     dense = build.make_dense(settings)
-    made: dict[str, Any] = {}
-    for name in chosen:
-        shown, factory = factories.get(name, ("", None))
-        made[shown or name] = partial(factory, dense) if factory else partial(own.make, name)
-        for file in enrichments if factory is None else ():
-            made[f"{name}+{file}"] = partial(own.make, name, file)
-    try:
+    with (
+        open_crib(context, store) if indexed else nullcontext() as crib,
+        closing(OwnSystems(settings, crib)) as own,
+    ):
+        made: dict[str, Any] = {}
+        for name in chosen:
+            shown, factory = factories.get(name, ("", None))
+            made[shown or name] = partial(factory, dense) if factory else partial(own.make, name)
+            for file in enrichments if factory is None else ():
+                made[f"{name}+{file}"] = partial(own.make, name, file)
         yield made
-    finally:
-        own.close()
-        if crib is not None:
-            crib.close()
 
 
 def _ranks(text: str) -> tuple[int, ...]:
@@ -537,7 +531,8 @@ def calibrate(
     from toolcrib.evaluation.loaders import with_tools
 
     _require_one((queries is not None, from_feedback, reset, labels), log)
-    with writing_crib(context, store, ranks=queries is not None or from_feedback) as crib:
+    ranks = queries is not None or from_feedback
+    with open_crib(context, store, writes=True, ranks=ranks) as crib:
         if labels:
             crib.learn_labels()
             _say({"labels": "fitted", "saved": True}, json=json)

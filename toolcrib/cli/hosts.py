@@ -16,10 +16,10 @@ from urllib.parse import quote
 import typer
 from rich.markup import escape
 
-from toolcrib.access.server_file import ServerFile, ServerImport, listed_servers, writing
+from toolcrib.access.server_file import ServerFile, ServerImport, listed_servers
 from toolcrib.cli.opening import GATEWAY_STORE
 from toolcrib.cli.options import Json
-from toolcrib.cli.output import err, out, print_either, print_json, print_table, table_of
+from toolcrib.cli.output import err, out, print_either, print_json, print_rows
 from toolcrib.errors import QueryError, did_you_mean, nearest
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.base import Source
@@ -30,6 +30,7 @@ from toolcrib.indexers.readers.mcp_config import (
 )
 from toolcrib.records.codec import as_json, is_object
 from toolcrib.settings import FILE_NAME
+from toolcrib.store.folder import writing
 
 GATEWAY_ENTRY = "toolcrib"
 """Name of the gateway's entry in the file of a host."""
@@ -346,11 +347,9 @@ def remove_server(
 def list_servers(config: ConfigFile = Path("mcp.json"), json: Json = False) -> None:
     """List the servers of an mcp.json: how each is reached, and why one cannot be used."""
     servers = servers_of(Source.named(str(config))) or {}
-    table = table_of(["server", "reached by", "state", "problem"])
-    rows = listed_servers(servers, os.environ)
-    for row in rows:
-        table.add_row(*map(escape, (row.name, row.target, row.state, row.problem)))
+    found = listed_servers(servers, os.environ)
     if json:
-        print_json({"file": str(config), "servers": [as_json(row) for row in rows]})
+        print_json({"file": str(config), "servers": [as_json(each) for each in found]})
     else:
-        print_table(table)
+        rows = [(escape(s.name), escape(s.target), s.state, escape(s.problem)) for s in found]
+        print_rows(rows, ("server", "reached by", "state", "problem"))

@@ -37,16 +37,22 @@ from toolcrib.cli.output import (
     print_either,
     print_json,
     print_report,
+    print_rows,
     print_spec,
-    print_table,
     print_tools,
-    table_of,
 )
 from toolcrib.cli.progress import index_progress
 from toolcrib.indexers.sync import ReadSources, Screen
 from toolcrib.integrations.formats import export
 from toolcrib.problems import EXIT_NOT_CLEAN
-from toolcrib.records import SENSITIVITIES, Collection, IndexReport, Scope, ToolSpec
+from toolcrib.records import (
+    SENSITIVITIES,
+    Collection,
+    IndexReport,
+    Scope,
+    Sensitivity,
+    ToolSpec,
+)
 from toolcrib.records.codec import as_json
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.collections import preset
@@ -167,11 +173,7 @@ def index_docs(
         list[str] | None, typer.Option(help="A question that it answers; may be repeated.")
     ] = None,
     sensitivity: Annotated[
-        str | None,
-        typer.Option(
-            autocompletion=lambda: list(SENSITIVITIES),
-            help=f"The highest in it: {', '.join(SENSITIVITIES)}.",
-        ),
+        Sensitivity | None, typer.Option(help=f"The highest in it: {', '.join(SENSITIVITIES)}.")
     ] = None,
     fallback: Annotated[
         bool, typer.Option("--fallback", help="Ask this one where no collection fits.")
@@ -184,12 +186,13 @@ def index_docs(
 ) -> None:
     """Read documents into a collection; what has not changed is left alone."""
     started = time.perf_counter()
-    said = {
+    given = {
         "description": description,
         "examples": example,
         "sensitivity": sensitivity,
         "fallback": fallback or None,
     }
+    said = {name: value for name, value in given.items() if value is not None}
     wanted = _described(preset(collection), said)
     with index_progress(thing="passage") as listener:
         # Before anything is opened: documents that cannot be read make no empty collection.
@@ -223,14 +226,12 @@ def collections(
     if json:
         print_json([each.model_dump(mode="json") | {"passages": n} for each, n in counted])
         return
-    table = table_of(("collection",), ("passages",))
-    table.add_column("sensitivity")
-    table.add_column("what it is about", no_wrap=True)
     taken = 30 + max((len(each.name) for each, _ in counted), default=0)
-    for each, count in counted:
-        about = in_short(each.description, taken)
-        table.add_row(each.name, f"{count:,}", each.sensitivity, about)
-    print_table(table)
+    rows = [
+        (each.name, f"{count:,}", each.sensitivity, in_short(each.description, taken))
+        for each, count in counted
+    ]
+    print_rows(rows, ("collection",), ("passages", "sensitivity"), "what it is about")
 
 
 def _describe(crib: Crib | RemoteCrib, wanted: Collection, said: Mapping[str, object]) -> None:
@@ -243,13 +244,7 @@ def _describe(crib: Crib | RemoteCrib, wanted: Collection, said: Mapping[str, ob
 
 
 def _described(collection: Collection, said: Mapping[str, object]) -> Collection:
-    """The collection with what was said of it; raises BadParameter where that cannot be."""
-    given = {name: value for name, value in said.items() if value is not None}
-    if given.get("sensitivity", SENSITIVITIES[0]) not in SENSITIVITIES:
-        raise typer.BadParameter(
-            f"known are {', '.join(SENSITIVITIES)}", param_hint="--sensitivity"
-        )
-    return Collection.model_validate(collection.model_dump() | given)
+    return Collection.model_validate({**collection.model_dump(), **said})
 
 
 def list_tools(
@@ -317,10 +312,9 @@ def check_tools(
     if json:
         print_json({"tools": as_json(found)})
     else:
-        table = table_of(("tool", "ready", "reason"))
-        for each in found:
-            table.add_row(escape(each.id), "yes" if each.ready else "no", each.reason or "")
-        print_table(table)
+        yes_no = ("no", "yes")
+        rows = [(escape(each.id), yes_no[each.ready], each.reason or "") for each in found]
+        print_rows(rows, ("tool", "ready", "reason"))
     if not all(each.ready for each in found):
         raise typer.Exit(EXIT_NOT_CLEAN)
 

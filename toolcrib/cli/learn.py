@@ -18,8 +18,7 @@ from toolcrib.cli.output import (
     out,
     print_either,
     print_json,
-    print_table,
-    table_of,
+    print_rows,
 )
 from toolcrib.records.codec import as_json
 from toolcrib.records.reports import (
@@ -144,10 +143,8 @@ def _print(status: LearningStatus) -> None:
         keys = escape(", ".join(status.left_out))
         out.print(f"left out, as their calls contradict the others': {keys}")
     if status.servers:
-        table = table_of(("server", "verdict"), ("requests", "before", "after", "strength"))
-        for each in status.servers:
-            table.add_row(*_cells(each))
-        print_table(table, headed=True)
+        figures = ("requests", "before", "after", "strength")
+        print_rows(list(map(_cells, status.servers)), ("server", "verdict"), figures, headed=True)
     if status.tools:
         _print_tools(status.tools)
     if status.used:
@@ -164,23 +161,22 @@ def _counted(learned: Sequence[LearnedTool]) -> str:
 
 
 def _print_tools(tools: Sequence[LearnedTool]) -> None:
-    table = table_of(("tool", "learned from", "in use"), ("observations", "sessions", "support"))
-    for tool in tools[:MAX_SHOWN]:
+    rows: list[tuple[str, ...]] = []
+    for tool in tools:
         by = ", ".join(f"{key or 'no key'} {count}" for key, count in tool.by.items())
         use = "yes" if tool.live else f"no: {tool.reason}"
         figures = (str(tool.observations), str(tool.sessions), f"{tool.support:.2f}")
-        table.add_row(escape(tool.tool), escape(by), escape(use), *figures)
-    print_table(table, headed=True)
-    if len(tools) > MAX_SHOWN:
-        out.print(f"... and {len(tools) - MAX_SHOWN} more; --json lists all")
+        rows.append((escape(tool.tool), escape(by), escape(use), *figures))
+    names, figures = ("tool", "learned from", "in use"), ("observations", "sessions", "support")
+    print_rows(rows, names, figures, headed=True, limit=MAX_SHOWN)
 
 
 def _print_use(used: Sequence[UsedTool]) -> None:
-    table = table_of(("agents call", "and next"), ("runs",))
-    for each in used[:MAX_SHOWN]:
+    rows: list[tuple[str, ...]] = []
+    for each in used:
         after = ", ".join(f"{tool} {share:.0%}" for tool, share in each.next.items())
-        table.add_row(escape(each.tool), escape(after), f"{each.runs:.0%}")
-    print_table(table, headed=True)
+        rows.append((escape(each.tool), escape(after), f"{each.runs:.0%}"))
+    print_rows(rows, ("agents call", "and next"), ("runs",), headed=True, limit=MAX_SHOWN)
 
 
 def _cells(each: ServerReplay) -> tuple[str, ...]:

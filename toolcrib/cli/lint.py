@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 from rich.markup import escape
@@ -17,8 +16,7 @@ from toolcrib.cli.output import (
     out,
     print_json,
     print_refused,
-    print_table,
-    table_of,
+    print_rows,
     write_file,
 )
 from toolcrib.cli.progress import counting
@@ -35,15 +33,6 @@ if TYPE_CHECKING:
 MAX_SHOWN = 100
 MAX_SERVERS = 20
 COLOURS: dict[LintSeverity, str] = {"error": "red", "warning": "yellow", "info": "dim"}
-
-
-class FailOn(StrEnum):
-    """From which severity on a finding fails the command."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
-    NEVER = "never"
 
 
 Sources: TypeAlias = Annotated[
@@ -73,8 +62,9 @@ def lint(
         ),
     ] = None,
     fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="Exit with 1 for findings as bad, or refusals.")
-    ] = FailOn.ERROR,
+        Literal["error", "warning", "info", "never"],
+        typer.Option("--fail-on", help="Exit with 1 for findings as bad, or refusals."),
+    ] = "error",
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 when anything was found, or refused.")
     ] = False,
@@ -115,7 +105,7 @@ def lint(
     # What could not be read was not looked at either: that is no clean result.
     if strict and (report.findings or refused):
         raise typer.Exit(EXIT_NOT_CLEAN)
-    if fail_on is not FailOn.NEVER and (refused or linter.fails(report.findings, fail_on.value)):
+    if fail_on != "never" and (refused or linter.fails(report.findings, fail_on)):
         raise typer.Exit(EXIT_NOT_CLEAN)
 
 
@@ -141,22 +131,20 @@ def _no_tools_error(refused: list[Refusal]) -> SourceError:
 def _print(report: LintReport, refused: list[Refusal]) -> None:
     print_refused(refused)
     if report.findings:
-        table = table_of()
-        for column in ("severity", "rule", "tool", "what"):
-            table.add_column(column, overflow="fold")
-        shown = report.findings[:MAX_SHOWN] if out.is_terminal else report.findings
-        for each in shown:
-            severity = f"[{COLOURS[each.severity]}]{each.severity}[/]"
-            table.add_row(severity, *map(escape, (each.rule, each.tool, each.text)))
-        print_table(table)
-        if len(report.findings) > len(shown):
-            out.print(f"... and {len(report.findings) - len(shown)} more; --json lists all")
+        rows = [
+            (
+                f"[{COLOURS[each.severity]}]{each.severity}[/]",
+                *map(escape, (each.rule, each.tool, each.text)),
+            )
+            for each in report.findings
+        ]
+        print_rows(rows, ("severity", "rule", "tool", "what"), limit=MAX_SHOWN)
     if len(report.servers) > 1:
-        servers = table_of(("server",), ("tools", *COLOURS))
-        for one in report.servers[:MAX_SERVERS]:
-            figures = (one.tools, *(one.findings[name] for name in COLOURS))
-            servers.add_row(escape(one.server), *map(str, figures))
-        print_table(servers, headed=True)
+        servers = [
+            (escape(one.server), str(one.tools), *(str(one.findings[name]) for name in COLOURS))
+            for one in report.servers
+        ]
+        print_rows(servers, ("server",), ("tools", *COLOURS), headed=True, limit=MAX_SERVERS)
     found = Counter(each.severity for each in report.findings)
     counted = ", ".join(f"{found[name]} {name}" for name in COLOURS if found[name])
     tools = count_of(report.tools, "tool")

@@ -14,7 +14,7 @@ import typer
 from toolcrib.cli import Process
 from toolcrib.errors import SettingsError, StoreError
 from toolcrib.records.scope import DEFAULT_NAMESPACE
-from toolcrib.settings import Settings, load_settings
+from toolcrib.settings import Settings, load_settings, secret_text
 from toolcrib.store.folder import LOGINS_FOLDER
 
 if TYPE_CHECKING:
@@ -29,22 +29,14 @@ GATEWAY_STORE = ".toolcrib-gateway"
 
 
 def service_of(settings: Settings, store: str | None, url: str | None) -> str | None:
-    """The URL of the service that a command goes to; None where it opens a store itself.
-
-    Raises:
-        BadParameter: both a store and a service are named.
-    """
+    """The URL of the service that a command goes to; None where it opens a store itself."""
     if store is not None and url is not None:
         raise typer.BadParameter("name either a store or a service", param_hint="--url")
     return url if store is not None else url or settings.url
 
 
 def gateway_store(store: str | None, settings: Settings) -> str:
-    """The named store, else that of a gateway here, else that of the settings.
-
-    Raises:
-        StoreError: there is no store of this name.
-    """
+    """The named store, else that of a gateway here, else that of the settings."""
     if store is None:
         return GATEWAY_STORE if Path(GATEWAY_STORE).is_dir() else settings.store
     require_store(store)
@@ -72,11 +64,7 @@ def use_logins(settings: Settings) -> None:
 
 
 def require_store(location: str) -> None:
-    """Require that a store exists; a server is taken to.
-
-    Raises:
-        StoreError: there is no such folder.
-    """
+    """Require that a store exists; a server is taken to."""
     from toolcrib import build
 
     if not (build.is_url(location) or Path(location).is_dir()):
@@ -84,8 +72,15 @@ def require_store(location: str) -> None:
 
 
 class Opening(TypedDict, total=False):
-    """Options to open a store, as keywords of `open_crib`."""
+    """Options to open a store.
 
+    `writes`: services over the same server are told at the end. Without `ranks` no reranker is
+    loaded; default: none for a command that writes. `tools_only`: the passages stay closed.
+    `reads_only`: the command opens no store after it. `may_lack_index`: a crib in memory stands
+    for a missing index if there are targets.
+    """
+
+    writes: bool
     create: bool
     rebuild: bool
     ranks: bool
@@ -97,29 +92,19 @@ class Opening(TypedDict, total=False):
 
 @contextmanager
 def any_crib(
-    context: typer.Context,
-    store: str | None,
-    url: str | None,
-    *,
-    writes: bool = False,
-    **how: Unpack[Opening],
+    context: typer.Context, store: str | None, url: str | None, **how: Unpack[Opening]
 ) -> Generator[Crib | RemoteCrib]:
-    """The crib that a command works on, embedded or behind a service.
-
-    Raises:
-        ToolcribError: as `open_crib`, or as `RemoteCrib`.
-    """
+    """The crib that a command works on, embedded or behind a service."""
     settings = load_settings(context.obj)
     service = service_of(settings, store, url)
-    if service is not None:
-        if how.get("rebuild"):
-            raise typer.BadParameter("a service does that itself", param_hint="--rebuild")
-        with remote_crib(service, settings) as crib:
+    if service is None:
+        how["reads_only"] = not how.get("writes")
+        with open_crib(context, store or settings.store, **how) as crib:
             yield crib
         return
-    how["reads_only"] = not writes
-    opened = writing_crib if writes else open_crib
-    with opened(context, store or settings.store, **how) as crib:
+    if how.get("rebuild"):
+        raise typer.BadParameter("a service does that itself", param_hint="--rebuild")
+    with remote_crib(service, settings) as crib:
         yield crib
 
 
@@ -132,49 +117,42 @@ def remote_crib(
     logger.info("through the service at %s", url)
     return RemoteCrib(
         url,
-        api_key=settings.api_key.get_secret_value() if settings.api_key else None,
+        api_key=secret_text(settings.api_key),
         namespace=settings.namespace,
         timeout_s=timeout_s,
         attempts=attempts,
     )
 
 
-def open_crib(
-    context: typer.Context,
-    store: str | None,
-    *,
-    create: bool = False,
-    rebuild: bool = False,
-    ranks: bool = True,
-    tools_only: bool = False,
-    reads_only: bool = False,
-    may_lack_index: bool = False,
-    progress: Listener | None = None,
-) -> Crib:
-    """The crib of a store, for commands that need the index itself; without `ranks`, no reranker.
-
-    With `tools_only` its passages stay closed. With `reads_only` the command opens no store after
-    it. With `may_lack_index`, a crib in memory stands for a missing index if there are targets.
-
-    Raises:
-        SettingsError: the settings name a service, and no store is named instead.
-        StoreError: there is no index and `create` is not set.
-        ToolcribError: as `Crib.open`.
-    """
-    from toolcrib import build
-    from toolcrib.crib import Crib
-
+@contextmanager
+def open_crib(context: typer.Context, store: str | None, **how: Unpack[Opening]) -> Generator[Crib]:
+    """The crib of a store, for commands that need the index itself."""
     settings = load_settings(context.obj)
     if store is None and settings.url is not None:
         raise SettingsError(
             f"this needs the index itself, not the service at {settings.url}: name it with --store"
         )
-    if not ranks:
+    writes = how.get("writes", False)
+    if not how.get("ranks", not writes):
         rerank = replace(settings.rerank, load="use")
         settings = settings.model_copy(update={"rerank": rerank})
     location = store or settings.store
-    if not create and not build.has_index(location):
-        if may_lack_index and settings.agents.targets is not None:
+    with _open(location, settings, how) as crib:
+        try:
+            yield crib
+        finally:
+            if writes:
+                from toolcrib.tenants import announce
+
+                announce(location, settings, [DEFAULT_NAMESPACE])
+
+
+def _open(location: str, settings: Settings, how: Opening) -> Crib:
+    from toolcrib import build
+    from toolcrib.crib import Crib
+
+    if not how.get("create") and not build.has_index(location):
+        if how.get("may_lack_index") and settings.agents.targets is not None:
             return Crib.open(":memory:", settings=settings)
         raise StoreError(
             f"there is no index in {location}; make one with "
@@ -184,29 +162,9 @@ def open_crib(
     parts = build.open_parts(
         location,
         settings,
-        rebuild=rebuild,
-        progress=progress,
-        ends_with_process=reads_only and Process.runs_one_command,
-        tools_only=tools_only,
+        rebuild=how.get("rebuild", False),
+        progress=how.get("progress"),
+        ends_with_process=how.get("reads_only", False) and Process.runs_one_command,
+        tools_only=how.get("tools_only", False),
     )
     return Crib(*parts, decides=settings.learning.enabled)
-
-
-@contextmanager
-def writing_crib(
-    context: typer.Context, store: str | None, **how: Unpack[Opening]
-) -> Generator[Crib]:
-    """The same for a command that writes: services over the same server hear of it at its end.
-
-    Raises:
-        ToolcribError: as `open_crib`.
-    """
-    from toolcrib.tenants import announce
-
-    how.setdefault("ranks", False)
-    with open_crib(context, store, **how) as crib:
-        try:
-            yield crib
-        finally:
-            settings = load_settings(context.obj)
-            announce(store or settings.store, settings, [DEFAULT_NAMESPACE])

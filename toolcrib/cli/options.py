@@ -5,8 +5,8 @@ from __future__ import annotations
 import json as jsonlib
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from toolcrib.crib import Crib
     from toolcrib.evaluation.dataset import DataSet
     from toolcrib.indexers.sync import Entry
+    from toolcrib.store.records_db import RecordsDb
 
 # -- groups -----------------------------------------------------------------------------------
 
@@ -95,45 +96,10 @@ def _service(context: typer.Context) -> RemoteCrib | None:
     return remote_crib(service, settings, timeout_s=SERVICE_TIMEOUT_S, attempts=1)
 
 
-def _of_records(
-    known: Callable[[Any], Iterable[str]],
-    place: Callable[[Settings], str] = lambda settings: settings.store,
-) -> Completion:
-    """Offers what is kept beside the index, which a running service does not hold."""
-
-    def complete(context: typer.Context) -> list[str]:
-        with suppress(Exception):
-            settings, store = _settings_and_store(context)
-            location = store or place(settings)
-            if build.has_index(location):
-                with closing(build.open_records_db(location, settings)) as records_db:
-                    return list(known(records_db))
-        return []
-
-    return complete
-
-
 def _settings_and_store(context: typer.Context) -> tuple[Settings, str | None]:
     """The settings and the store that stand on the line so far."""
     settings = load_settings(context.find_root().params.get("settings"))
     return settings, context.params.get("store")
-
-
-def _keys(records_db: Any) -> Iterable[str]:
-    from toolcrib.access.keys import KeyRing
-
-    return [key.id for key in KeyRing(records_db).list()]
-
-
-def _place_of_held(settings: Settings) -> str:
-    return GATEWAY_STORE if build.has_index(GATEWAY_STORE) else settings.store
-
-
-def _held_ids(records_db: Any) -> Iterable[str]:
-    from toolcrib.access.quarantine import Quarantine
-    from toolcrib.records.scope import DEFAULT_NAMESPACE
-
-    return [held.tool_id for held in Quarantine(records_db, DEFAULT_NAMESPACE).list()]
 
 
 complete_tools = _of_crib(
@@ -142,19 +108,42 @@ complete_tools = _of_crib(
 complete_servers = _of_crib(lambda crib: crib.facets().servers)
 complete_tags = _of_crib(lambda crib: crib.facets().tags)
 complete_collections = _of_crib(lambda crib: [each.name for each, _ in crib.list_collections()])
-complete_keys = _of_records(_keys)
-_complete_held_in_store = _of_records(_held_ids, _place_of_held)
+
+
+def complete_keys(context: typer.Context) -> list[str]:
+    """Offers ids of keys."""
+    from toolcrib.access.keys import KeyRing
+
+    with suppress(Exception), _records_db(context) as records_db:
+        return [key.id for key in KeyRing(records_db).list()]
+    return []
 
 
 def complete_held(context: typer.Context) -> list[str]:
     """Offers what is held back, in a store or by a service."""
+    from toolcrib.access.quarantine import Quarantine
+    from toolcrib.records.scope import DEFAULT_NAMESPACE
+
     with suppress(Exception):
         service = _service(context)
-        if service is None:
-            return _complete_held_in_store(context)
-        with closing(service) as crib:
-            return [each.tool_id for each in crib.held_tools()]
+        if service is not None:
+            with closing(service) as crib:
+                return [each.tool_id for each in crib.held_tools()]
+        default = GATEWAY_STORE if build.has_index(GATEWAY_STORE) else None
+        with _records_db(context, default) as records_db:
+            return [held.tool_id for held in Quarantine(records_db, DEFAULT_NAMESPACE).list()]
     return []
+
+
+@contextmanager
+def _records_db(context: typer.Context, default: str | None = None) -> Generator[RecordsDb]:
+    """The database beside an index, which a running service does not hold."""
+    settings, store = _settings_and_store(context)
+    location = store or default or settings.store
+    if not build.has_index(location):
+        raise LookupError(location)
+    with closing(build.open_records_db(location, settings)) as records_db:
+        yield records_db
 
 
 def complete_formats() -> list[str]:
@@ -286,12 +275,7 @@ def load_sets(
     tools: str | None,
     queries: Path | None,
 ) -> list[DataSet]:
-    """The data sets that are named, or the one of `--tools` or the index with `--queries`.
-
-    Raises:
-        BadParameter: both are named, or neither.
-        ToolcribError: one cannot be read.
-    """
+    """The data sets that are named, or the one of `--tools` or the index with `--queries`."""
     from toolcrib.evaluation.loaders import load, with_tools
 
     if bool(datasets) == bool(queries) or (tools is not None and queries is None):
@@ -306,11 +290,7 @@ def load_sets(
 
 
 def read_json(path: Path) -> Any:
-    """The JSON document in a file.
-
-    Raises:
-        SourceError: it cannot be read, or is not JSON.
-    """
+    """The JSON document in a file."""
     try:
         return jsonlib.loads(path.read_bytes())
     except OSError as error:
@@ -320,11 +300,7 @@ def read_json(path: Path) -> Any:
 
 
 def lines_of(name: str) -> Iterator[str]:
-    """The lines of a file, `-` for standard input, without their ends.
-
-    Raises:
-        SourceError: it cannot be read, or is not UTF-8 text.
-    """
+    """The lines of a file, `-` for standard input, without their ends."""
     if name == "-":
         yield from (line.rstrip("\r\n") for line in sys.stdin)
         return
@@ -340,14 +316,7 @@ def lines_of(name: str) -> Iterator[str]:
 def logged_records(
     context: typer.Context, log: Path | None, url: str | None = None
 ) -> tuple[str, list[Mapping[str, Any]]]:
-    """Name of the log, and its records, oldest first; or the service at `url`, and its records.
-
-    Raises:
-        SettingsError: no log is named and none is set, or its suffix is not known.
-        SourceError: there is no such log, or nothing in it.
-        StoreDamagedError: it cannot be read.
-        ServiceError: the service does not answer.
-    """
+    """Name of the log, and its records, oldest first; or the service at `url`, and its records."""
     from toolcrib.router.decision_log import open_log
     from toolcrib.router.settings import TelemetrySettings
 

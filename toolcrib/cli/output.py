@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from toolcrib.errors import StoreWriteError, ToolcribError, distinct_numbers
+from toolcrib.errors import ToolcribError, distinct_numbers
 from toolcrib.records import (
     Context,
     Decision,
@@ -32,7 +32,7 @@ from toolcrib.records.codec import as_json
 if TYPE_CHECKING:
     from toolcrib.evaluation.choices import ChoiceResult
     from toolcrib.evaluation.decisions import DecisionSummary
-    from toolcrib.evaluation.results import Evaluation, Interval, Mistakes, SetResult, SystemResult
+    from toolcrib.evaluation.results import Evaluation, Mistakes, SetResult, SystemResult
     from toolcrib.evaluation.significance import Fall
     from toolcrib.evaluation.steps import StepEvaluation
     from toolcrib.evaluation.tables import TextTable
@@ -106,6 +106,25 @@ def table_of(names: Sequence[str] = (), figures: Sequence[str] = (), about: str 
     return table
 
 
+def print_rows(
+    rows: Sequence[Sequence[str]],
+    names: Sequence[str] = (),
+    figures: Sequence[str] = (),
+    about: str = "",
+    *,
+    headed: bool = False,
+    limit: int | None = None,
+) -> None:
+    """Print a table with these columns, as `table_of`; on a terminal at most `limit` rows."""
+    table = table_of(names, figures, about)
+    shown = rows[:limit] if out.is_terminal else rows
+    for row in shown:
+        table.add_row(*row)
+    print_table(table, headed=headed)
+    if len(rows) > len(shown):
+        out.print(f"... and {len(rows) - len(shown)} more; --json lists all")
+
+
 def in_short(said: str, taken: int) -> str:
     """The first line of a description; on a screen cut to what `taken` columns leave of it."""
     text = Text(said.strip().partition("\n")[0])
@@ -123,26 +142,29 @@ def print_report(report: IndexReport, took_s: float) -> None:
     parts = [f"{counts[key]} {key}" for key in ("added", "changed", "removed", "unchanged")]
     if not notes.quiet:
         out.print(f"[bold]{', '.join(parts)}[/] [dim]in {took_s:.1f} s[/]")
-    listed = {
-        "refused": report.refused,
-        "read twice": report.copies,
-        "dropped": report.dropped,
-    }
-    for what, refusals in listed.items():
-        if refusals:
-            out.print(f"[yellow]{len(refusals)} {what}:[/]")
-        for refusal in refusals[:MAX_REFUSALS]:
-            place = f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
-            out.print(f"  [yellow]{escape(place)}[/]: {escape(refusal.reason)}")
-        if len(refusals) > MAX_REFUSALS:
-            out.print(f"  ... and {len(refusals) - MAX_REFUSALS} more; --json lists all")
+    print_refusals("refused", report.refused)
+    print_refusals("read twice", report.copies)
+    print_refusals("dropped", report.dropped)
+
+
+def print_refusals(what: str, refusals: Sequence[Refusal]) -> None:
+    """Print a number of refusals, and the first of them."""
+    if refusals:
+        out.print(f"[yellow]{len(refusals)} {what}:[/]")
+    for each in refusals[:MAX_REFUSALS]:
+        out.print(f"  [yellow]{escape(_where(each))}[/]: {escape(each.reason)}")
+    if len(refusals) > MAX_REFUSALS:
+        out.print(f"  ... and {len(refusals) - MAX_REFUSALS} more; --json lists all")
 
 
 def print_refused(refused: Iterable[Refusal]) -> None:
     """Print what cannot be read of the sources, on standard error."""
-    for refusal in refused:
-        where = f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
-        err.print(f"[yellow]cannot be read[/] {escape(where)}: {escape(refusal.reason)}")
+    for each in refused:
+        err.print(f"[yellow]cannot be read[/] {escape(_where(each))}: {escape(each.reason)}")
+
+
+def _where(refusal: Refusal) -> str:
+    return f"{refusal.source}: {refusal.place}" if refusal.place else refusal.source
 
 
 def print_result(result: FindResult, *, explain: bool) -> None:
@@ -216,13 +238,13 @@ def _linked(hit: ToolHit) -> str:
 
 def print_tools(tools: Sequence[ToolSpec], of: int) -> None:
     """A listing, in the order given, of so many in all."""
-    table = table_of(("tool",), about="what it does")
     taken = 2 + max((len(tool.id) for tool in tools), default=0)
+    rows: list[tuple[str, str]] = []
     for tool in tools:
         about = in_short(tool.description, taken + (0 if tool.enabled else 11))
         mark = "" if tool.enabled else "[yellow]disabled[/]  "
-        table.add_row(escape(tool.id), mark + about)
-    print_table(table)
+        rows.append((escape(tool.id), mark + about))
+    print_rows(rows, ("tool",), about="what it does")
     shown = f"{len(tools):,} of " if len(tools) < of else ""
     notes.print(f"[dim]{shown}{count_of(of, 'tool')}[/]")
 
@@ -237,10 +259,8 @@ def print_spec(tool: ToolSpec, links: ToolLinks) -> None:
         shown.pop(key, None)
     for key, value in shown.items():
         out.print(f"[dim]{key}[/]")
-        text = (
-            value if isinstance(value, str) else jsonlib.dumps(value, indent=2, ensure_ascii=False)
-        )
-        out.print(escape(text))
+        is_text = isinstance(value, str)
+        out.print(escape(value if is_text else jsonlib.dumps(value, indent=2, ensure_ascii=False)))
     replaced = [ToolLink(links.replaced_by)] if links.replaced_by else []
     told = (
         ("needs", links.needs),
@@ -284,7 +304,7 @@ def print_decision(decision: Decision) -> None:
     if route.kind in ("tools", "both", "general"):
         _print_doubt(decision.tools)
     if decision.tools.tools:
-        print_table(_selected_tools(decision.tools.tools))
+        _print_selected(decision.tools.tools)
     if decision.knowledge.passages:
         named = ", ".join(f"{c.id} {c.confidence:.2f}" for c in decision.knowledge.collections)
         table = table_of(figures=("score",))
@@ -314,13 +334,17 @@ def _context(context: Context) -> str:
     return "  ".join(parts)
 
 
-def _selected_tools(hits: tuple[ToolHit, ...]) -> Table:
-    table = table_of(("tool",), ("sure",), "what it does")
+def _print_selected(hits: tuple[ToolHit, ...]) -> None:
     taken = 8 + max(len(hit.id) for hit in hits)
-    for hit in hits:
-        sure = "" if hit.probability is None else f"{hit.probability:.2f}"
-        table.add_row(escape(hit.id), sure, in_short(hit.tool.description, taken))
-    return table
+    rows = [
+        (
+            escape(hit.id),
+            "" if hit.probability is None else f"{hit.probability:.2f}",
+            in_short(hit.tool.description, taken),
+        )
+        for hit in hits
+    ]
+    print_rows(rows, ("tool",), ("sure",), "what it does")
 
 
 # -- a log of decisions ----------------------------------------------------------------------
@@ -347,10 +371,8 @@ def print_decisions(summary: DecisionSummary) -> None:
 
 def _print_text_table(given: TextTable) -> None:
     first, *others = (column.lower() for column in given.columns)
-    table = table_of((first,), others)
-    for row in given.rows:
-        table.add_row(*map(escape, row))
-    print_table(table, headed=True)
+    rows = [[escape(cell) for cell in row] for row in given.rows]
+    print_rows(rows, (first,), others, headed=True)
 
 
 # -- an evaluation ---------------------------------------------------------------------------
@@ -365,29 +387,20 @@ def print_evaluation(found: Evaluation) -> None:
         _print_set(one)
     if len(found.sets) > 1:
         out.print(f"\n[bold]mean over {len(found.sets)} sets[/]")
-        print_table(_means(found.macro), headed=True)
+        _print_systems(found.macro)
 
 
 def _print_set(one: SetResult) -> None:
+    from toolcrib.evaluation.runner import macro_means
+
     unanswerable = f", {one.unanswerable} of them unanswerable" if one.unanswerable else ""
     queries = "1 query" if one.queries == 1 else f"{one.queries:,} queries"
     out.print(
         f"\n[bold]{escape(one.name)}[/] [dim]{count_of(one.tools, 'tool')}, {queries} of "
         f"{escape(one.split)}{unanswerable}[/]"
     )
-    systems = one.systems.values()
-    measures, gates = _shown_figures({m for s in systems for m in (*s.measures, *s.gates)})
-    table = _systems(measures, gates)
-    for result in one.systems.values():
-        table.add_row(
-            escape(result.name),
-            *(_value(result, name) for name in measures),
-            *(f"{result.gates[name]:.3f}" if name in result.gates else "" for name in gates),
-            f"{result.tokens_saved:.1%}",
-            f"{result.latency_ms['p50']:.2f}",
-        )
-    print_table(table, headed=True)
-    if told := next(iter(systems)).tokens:
+    _print_systems(macro_means({one.name: one}), one.systems)
+    if told := next(iter(one.systems.values())).tokens:
         forms = (
             f"{form} {told[f'{form}_p50']:,.0f} (p95 {told[f'{form}_p95']:,.0f})"
             for form in ("schemas", "signatures")
@@ -400,44 +413,36 @@ def _print_set(one: SetResult) -> None:
         out.print(f"[yellow]{escape(note)}[/]")
 
 
-def _shown_figures(taken: set[str]) -> tuple[list[str], list[str]]:
-    """The columns of a table: measures of the ranking, and of the confidence."""
+def _print_systems(
+    found: Mapping[str, Mapping[str, float]], results: Mapping[str, SystemResult] | None = None
+) -> None:
+    """Print figures by system; `results` of one set add spreads and significance."""
     from toolcrib.evaluation.measures import GATES, MEASURES
 
-    return (
-        [one.in_command for one in MEASURES if one.in_command in taken],
-        [name for name, gate in GATES.items() if gate.in_command and name in taken],
-    )
+    taken = {name for figures in found.values() for name in figures}
+    measures = [one.in_command for one in MEASURES if one.in_command in taken]
+    gates = [name for name, gate in GATES.items() if gate.in_command and name in taken]
+    rows: list[list[str]] = []
+    for system, figures in found.items():
+        row = [escape(system)]
+        for name in measures:
+            mark = _mark(results[system], name) if results else ""
+            row.append(f"{100 * figures[name]:.1f}{mark}" if name in figures else "")
+        row += [f"{figures[name]:.3f}" if name in figures else "" for name in gates]
+        row += [f"{figures['tokens_saved']:.1%}", f"{figures['latency_p50_ms']:.2f}"]
+        rows.append(row)
+    names = [name.replace("completeness", "complete") for name in (*measures, *gates)]
+    print_rows(rows, ("system",), (*names, "saved", "ms"), headed=True)
 
 
-def _systems(measures: Sequence[str], gates: Sequence[str]) -> Table:
-    names = (*measures, *gates, "saved", "ms")
-    return table_of(("system",), [name.replace("completeness", "complete") for name in names])
-
-
-def _value(result: SystemResult, name: str) -> str:
-    interval: Interval | None = result.measures.get(name)
+def _mark(result: SystemResult, name: str) -> str:
+    """Half of a measure's interval where there is room, and a star if it is significant."""
+    interval, against = result.measures.get(name), result.against_first.get(name)
     if interval is None:
         return ""
     half = (interval.high - interval.low) / 2
     spread = f" ±{100 * half:.1f}" if out.width >= MIN_INTERVAL_COLUMNS else ""
-    against = result.against_first.get(name)
-    mark = "*" if against is not None and against.significant else " "
-    return f"{100 * interval.mean:.1f}{spread}{mark}"
-
-
-def _means(macro: Mapping[str, Mapping[str, float]]) -> Table:
-    measures, gates = _shown_figures({name for figures in macro.values() for name in figures})
-    table = _systems(measures, gates)
-    for system, figures in macro.items():
-        table.add_row(
-            escape(system),
-            *(f"{100 * figures[name]:.1f}" if name in figures else "" for name in measures),
-            *(f"{figures[name]:.3f}" if name in figures else "" for name in gates),
-            f"{figures['tokens_saved']:.1%}",
-            f"{figures['latency_p50_ms']:.2f}",
-        )
-    return table
+    return f"{spread}{'*' if against is not None and against.significant else ' '}"
 
 
 def print_choices(results: Sequence[ChoiceResult]) -> None:
@@ -523,12 +528,8 @@ def print_steps(found: StepEvaluation) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a page or a file that a command was asked for.
+    """Write a page or a file that a command was asked for."""
+    from toolcrib.store.folder import writing
 
-    Raises:
-        StoreWriteError: it cannot be written.
-    """
-    try:
+    with writing(path):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StoreWriteError(f"{path} cannot be written: {error.strerror}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -153,8 +153,8 @@ def search(
         if batch is None:
             shown.print(ask(query))
         else:
-            for line in lines_of(batch):
-                _answer_line(ask, line, shown)
+            failed: dict[str, Any] = {"tools": []}
+            _answer_lines(batch, "query", failed, ask, shown.print, json=shown.is_json)
 
 
 def _count(k: str) -> int | Literal["auto"]:
@@ -209,17 +209,29 @@ class _Shown:
             typer.echo(f"{SOURCES[format]}{declared}")
 
 
-def _answer_line(ask: Callable[[str], FindResult], line: str, shown: _Shown) -> None:
-    """One line of a batch: a bad one is answered with its error, so that lines stay in step."""
-    if not shown.is_json:
-        out.rule(escape(line[:80]), align="left", style="dim")
-    try:
-        result = ask(line)
-    except QueryError as error:
-        answer: dict[str, Any] = {"query": line, "tools": [], "error": str(error)}
-        print_either(answer, f"[yellow]{escape(str(error))}[/]", json=shown.is_json)
-    else:
-        shown.print(result)
+def _answer_lines(
+    batch: str,
+    name: str,
+    failed: Mapping[str, Any],
+    read: Callable[[str], Any],
+    show: Callable[[Any], None],
+    *,
+    json: bool,
+) -> None:
+    """Read and show each line; a bad line is answered with its error, so that lines stay in step.
+
+    That answer has the line, under this name, and what else an answer that `failed` has.
+    """
+    for line in lines_of(batch):
+        if not json:
+            out.rule(escape(line[:80]), align="left", style="dim")
+        try:
+            found = read(line)
+        except QueryError as error:
+            answer = {name: line, **failed, "error": str(error)}
+            print_either(answer, f"[yellow]{escape(str(error))}[/]", json=json)
+        else:
+            show(found)
 
 
 def route(
@@ -275,8 +287,9 @@ def route(
         if batch is None:
             _show(decide(Turn(text=text or "", needs=tuple(need or ()))), json=json)
         else:
-            for line in lines_of(batch):
-                _decide_line(decide, line, json=json)
+            _answer_lines(
+                batch, "turn", {}, _turn_of_line, lambda t: _show(decide(t), json=json), json=json
+            )
 
 
 def _show(decision: Decision, *, json: bool) -> None:
@@ -287,19 +300,6 @@ def _show(decision: Decision, *, json: bool) -> None:
         print_json(shown)
     else:
         print_decision(decision)
-
-
-def _decide_line(decide: Callable[[Turn], Decision], line: str, *, json: bool) -> None:
-    """One line of a batch: a bad one is answered with its error, so that lines stay in step."""
-    if not json:
-        out.rule(escape(line[:80]), align="left", style="dim")
-    try:
-        turn = _turn_of_line(line)
-    except QueryError as error:
-        answer = {"turn": line[:200], "error": str(error)}
-        print_either(answer, f"[yellow]{escape(str(error))}[/]", json=json)
-    else:
-        _show(decide(turn), json=json)
 
 
 def _turn_of_line(line: str) -> Turn:

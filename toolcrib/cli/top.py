@@ -21,7 +21,7 @@ from toolcrib.cli.options import Json, Url
 from toolcrib.cli.output import count_of, out, print_json, print_table, table_of
 from toolcrib.records.codec import as_json
 from toolcrib.records.history import GatewayActivity, GatewayServer
-from toolcrib.settings import load_settings
+from toolcrib.settings import Settings, load_settings
 
 REFRESH_S = 1.0
 MAX_CALLS = 200
@@ -49,12 +49,7 @@ def top(
     With --json a line each second; where nobody looks at a terminal, once.
     """
     settings = load_settings(context.obj)
-    service = service_of(settings, store, url)
-    if service is None:
-        reading = _in_store(gateway_store(store, settings), context)
-    else:
-        reading = _by_service(service, context)
-    with reading as read, suppress(KeyboardInterrupt):
+    with _activity_reader(settings, store, url) as read, suppress(KeyboardInterrupt):
         if json:
             _each_second(lambda: print_json(as_json(read(calls))), once=once)
         elif once or not out.is_terminal:
@@ -78,15 +73,16 @@ def _each_second(show: Callable[[], None], *, once: bool) -> None:
 
 
 @contextmanager
-def _in_store(location: str, context: typer.Context) -> Generator[Callable[[int], GatewayActivity]]:
-    with closing(build.open_records_db(location, load_settings(context.obj))) as records_db:
+def _activity_reader(
+    settings: Settings, store: str | None, url: str | None
+) -> Generator[Callable[[int], GatewayActivity]]:
+    service = service_of(settings, store, url)
+    if service is not None:
+        with remote_crib(service, settings) as crib:
+            yield lambda calls: crib.gateway_activity(max(calls, 1))
+        return
+    with closing(build.open_records_db(gateway_store(store, settings), settings)) as records_db:
         yield ActivityReader(records_db).read
-
-
-@contextmanager
-def _by_service(url: str, context: typer.Context) -> Generator[Callable[[int], GatewayActivity]]:
-    with remote_crib(url, load_settings(context.obj)) as crib:
-        yield lambda calls: crib.gateway_activity(max(calls, 1))
 
 
 def _screen(activity: GatewayActivity) -> Group:
@@ -104,10 +100,8 @@ def _screen(activity: GatewayActivity) -> Group:
 
 
 def _tables(activity: GatewayActivity) -> tuple[Table, Table]:
-    servers = table_of(("server",))
-    servers.add_column("state", overflow="fold")
-    for figure in ("tools", "held back", "calls", "failed", "tokens", "saved"):
-        servers.add_column(figure, justify="right")
+    figures = ("tools", "held back", "calls", "failed", "tokens", "saved")
+    servers = table_of(("server", "state"), figures)
     for each in activity.servers:
         counts = (each.tools, each.held, each.calls, each.failures, each.tokens, each.saved)
         servers.add_row(escape(each.name), _state(each), *(f"{count:,}" for count in counts))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 from rich.markup import escape
 
 from toolcrib.cli.options import Json, Queries, Seed, StoreOption, Tools, load_sets
-from toolcrib.cli.output import err, out, print_json, print_table, table_of
+from toolcrib.cli.output import err, out, print_json, print_rows
 from toolcrib.cli.progress import counting
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.settings import load_settings
@@ -21,14 +20,9 @@ if TYPE_CHECKING:
     from toolcrib.training.session import TrainingPlan, TrainingResult
 
 
-class ModelKind(StrEnum):
-    """Kinds of models to train."""
+ModelKind: TypeAlias = Literal["encoder", "reranker"]
 
-    ENCODER = "encoder"
-    RERANKER = "reranker"
-
-
-BATCH_SIZE_BY_KIND = {ModelKind.ENCODER: 64, ModelKind.RERANKER: 16}
+BATCH_SIZE_BY_KIND: dict[ModelKind, int] = {"encoder": 64, "reranker": 16}
 
 
 DataSets: TypeAlias = Annotated[
@@ -126,7 +120,7 @@ def train(
             unseen=[load(name) for name in unseen or ()],
             base=base,
             settings=EncoderTraining(loop, mix=mix)
-            if kind is ModelKind.ENCODER
+            if kind == "encoder"
             else RerankerTraining(loop, layers),
             checked=checks > 0,
             imitated=imitate,
@@ -187,11 +181,17 @@ def _show(plan: TrainingPlan, outcome: TrainingResult, *, json: bool) -> None:
     if verdict is None:
         out.print("[yellow]no test queries: nobody knows whether it helped[/]")
         return
-    table = table_of(("data set", "measure"), ("before", "after", "p"))
-    for change in verdict.changes:
-        figures = (f"{100 * change.before:.1f}", f"{100 * change.after:.1f}", f"{change.p:.3f}")
-        table.add_row(escape(change.data_set), change.measure, *figures)
-    print_table(table, headed=True)
+    rows = [
+        (
+            escape(change.data_set),
+            change.measure,
+            f"{100 * change.before:.1f}",
+            f"{100 * change.after:.1f}",
+            f"{change.p:.3f}",
+        )
+        for change in verdict.changes
+    ]
+    print_rows(rows, ("data set", "measure"), ("before", "after", "p"), headed=True)
     if verdict.outcome != "better":
         out.print(f"[yellow]{verdict.outcome}: keep the model that you have[/]")
         return

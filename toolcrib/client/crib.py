@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, is_dataclass, replace
 from operator import itemgetter
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from pydantic import ValidationError
 
 from toolcrib.awaitable import in_thread
-from toolcrib.client.transport import EXTRA, FEATURE, Transport, path_segment, upload
+from toolcrib.client.transport import EXTRA, FEATURE, Transport, path_segment
 from toolcrib.errors import (
     FeedbackError,
     QueryError,
@@ -128,7 +129,7 @@ class RemoteCrib:
         read = [entry for source in sources for entry in tool_entries(source, server, format)]
         found, dropped = prepare_entries(require_entries(read), screen, overlays, enrichments)
         query = {"prune": "true" if prune else None, "server": server if prune else None}
-        report = upload(self._transport, "/v1/tools", found, query, progress)
+        report = self._transport.upload("/v1/tools", found, query, progress)
         return replace(report, dropped=dropped)
 
     def remove_tools(self, *ids: str) -> None:
@@ -137,7 +138,7 @@ class RemoteCrib:
             self.get_tool(tool_id)
         for tool_id in ids:
             try:
-                self._transport.tell("DELETE", _tool_path(tool_id), about=tool_id)
+                self._transport.ask(NoneType, "DELETE", _tool_path(tool_id), about=tool_id)
             except UnknownToolError:
                 # Removed already, perhaps by an earlier attempt whose answer was lost.
                 continue
@@ -156,7 +157,7 @@ class RemoteCrib:
             raise QueryError(f"coverage is {coverage}; it must be between 0 and 1")
         # Ignored without k="auto", as by an embedded crib.
         search = replace(search, coverage=coverage if k == "auto" else None)
-        body = {"shape": "full", **_without_none({"query": query, **as_json(search)})}
+        body = _body(shape="full", query=query, **as_json(search))
         return self._transport.ask(FindResult, "POST", "/v1/tools/search", body)
 
     def get_tool(self, tool_id: str, *, scope: Scope | None = None) -> ToolSpec:
@@ -171,7 +172,7 @@ class RemoteCrib:
 
     def tool_links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
         """As `Crib.tool_links`."""
-        body = _without_none({"id": tool_id, "scope": scope and as_json(scope)})
+        body = _body(id=tool_id, scope=scope)
         return self._transport.ask(ToolLinks, "POST", "/v1/tools/links", body, about=tool_id)
 
     def check_tools(
@@ -179,7 +180,7 @@ class RemoteCrib:
     ) -> tuple[ToolReadiness, ...]:
         """As `Crib.check_tools`; of what the key may not see, the service says `unknown`."""
         known = {each.id for each in held}
-        body = _without_none({"ids": list(dict.fromkeys(ids)), "scope": scope and as_json(scope)})
+        body = _body(ids=list(dict.fromkeys(ids)), scope=scope)
         found = self._transport.ask(CheckedTools, "POST", "/v1/tools/check", body).tools
         return tuple(
             replace(each, reason="quarantined")
@@ -202,8 +203,8 @@ class RemoteCrib:
     def _page(self, scope: Scope | None, where: Filter | None, after: str | None) -> ToolPage:
         if where is not None:
             validate(where)
-        named = {"where": where and filter_to_json(where), "scope": scope and as_json(scope)}
-        body = _without_none({"limit": PAGE_TOOLS, "cursor": after, **named})
+        accepted = where and filter_to_json(where)
+        body = _body(limit=PAGE_TOOLS, cursor=after, where=accepted, scope=scope)
         return self._transport.ask(ToolPage, "POST", "/v1/tools/list", body)
 
     def facets(self, *, scope: Scope | None = None) -> Facets:
@@ -233,7 +234,7 @@ class RemoteCrib:
             passages(*sources, collection=collection, max_tokens=how.max_tokens, limits=how.limits)
         )
         query = {"prune": collection if prune else None}
-        return upload(self._transport, "/v1/documents", require_entries(found), query, progress)
+        return self._transport.upload("/v1/documents", require_entries(found), query, progress)
 
     def index_passages(
         self, passages: Iterable[Passage], *, progress: Listener | None = None
@@ -242,7 +243,7 @@ class RemoteCrib:
         found = [("", passage) for passage in passages]
         for name in {passage.collection for _, passage in found}:
             preset(name)
-        return upload(self._transport, "/v1/documents", found, {}, progress)
+        return self._transport.upload("/v1/documents", found, {}, progress)
 
     def remove_docs(self, collection: str, *documents: str) -> int:
         """As `Crib.remove_docs`."""
@@ -255,7 +256,7 @@ class RemoteCrib:
             return self._transport.ask(Removed, "DELETE", path, body, about=collection).removed
         try:
             path = f"/v1/collections/{path_segment(collection)}"
-            self._transport.tell("DELETE", path, about=collection)
+            self._transport.ask(NoneType, "DELETE", path, about=collection)
         except UnknownCollectionError:
             # Removed already, perhaps by an earlier attempt whose answer was lost.
             return 0
@@ -289,8 +290,7 @@ class RemoteCrib:
         options = asdict(KnowledgeOptions(k, collections, token_budget))
         if not has_words(query):
             raise QueryError("the question is empty: say in a few words what to look for")
-        given = {"scope": scope and as_json(scope), "context": context and as_json(context)}
-        body = _without_none({"query": query, **given, **options})
+        body = _body(query=query, scope=scope, context=context, **options)
         return self._transport.ask(KnowledgeResult, "POST", "/v1/knowledge/search", body)
 
     # -- turns -------------------------------------------------------------------------------
@@ -315,10 +315,8 @@ class RemoteCrib:
         _check_k(k)
         options = asdict(KnowledgeOptions(passages, collections, token_budget))
         options["passages"] = options.pop("k")
-        limits = {"k": k, "budget_ms": budget_ms, **options}
-        body = _turn_json(turn) | _without_none(limits) | {"shape": "full"}
-        if shown:
-            body["shown"] = list(shown)
+        named = _body(k=k, budget_ms=budget_ms, shape="full", shown=list(shown) or None, **options)
+        body = _turn_json(turn) | named
         made = self._transport.ask(Decision, "POST", "/v1/route", body)
         # The service does not repeat the texts of a request.
         return replace(
@@ -336,16 +334,14 @@ class RemoteCrib:
         outputs: Mapping[str, Any] | None = None,
     ) -> Classification:
         """As `Crib.classify`, by a question of the service's settings."""
-        named = {"question": question, "variables": variables, "outputs": outputs}
-        body = _turn_json(turn) | _without_none(named)
+        body = _turn_json(turn) | _body(question=question, variables=variables, outputs=outputs)
         return self._transport.ask(Classification, "POST", "/v1/classify", body, about=question)
 
     def select_capabilities(
         self, turn: Turn | str, *, bypass: bool | None = None, state: LoopState | None = None
     ) -> CapabilitySelection:
         """As `Crib.select_capabilities`, of the capabilities of the service's settings."""
-        named = {"bypass": bypass, "state": None if state is None else asdict(state)}
-        body = _turn_json(turn) | _without_none(named)
+        body = _turn_json(turn) | _body(bypass=bypass, state=state and asdict(state))
         return self._transport.ask(CapabilitySelection, "POST", "/v1/capabilities", body)
 
     def alternates(
@@ -356,21 +352,20 @@ class RemoteCrib:
             raise UnknownToolError(failed_tool)
         _check_k(k)
         named = {"failed_tool": failed_tool, "turn": _turn_json(turn), "decision_id": decision_id}
-        body = _without_none({**named, "k": k, "shape": "full"})
-        path = "/v1/alternates"
+        path, body = "/v1/alternates", _body(**named, k=k, shape="full")
         return self._transport.ask(Alternates, "POST", path, body, about=failed_tool).tools
 
     def guidance(self, turn: Turn | str, *, given: Sequence[str] = ()) -> Guidance:
         """As `Crib.guidance`; patterns have only the fields that all patterns share."""
-        body = _turn_json(turn) | ({"given": list(given)} if given else {})
+        body = _turn_json(turn) | _body(given=list(given) or None)
         return self._transport.ask(Guidance, "POST", "/v1/guidance", body)
 
     def report_outcome(
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
     ) -> None:
         """As `Crib.report_outcome`; not repeated if it may have been done."""
-        body = {"decision_id": decision_id, "tool": tool, "outcome": outcome, "took_ms": took_ms}
-        self._transport.tell("POST", "/v1/outcomes", _without_none(body), repeatable=False)
+        body = _body(decision_id=decision_id, tool=tool, outcome=outcome, took_ms=took_ms)
+        self._transport.ask(NoneType, "POST", "/v1/outcomes", body, repeatable=False)
 
     def feedback(self, decision_id: str, **given: Unpack[FeedbackKeywords]) -> None:
         """As `Crib.feedback`; not repeated if it may have been done."""
@@ -379,7 +374,7 @@ class RemoteCrib:
         except ValidationError as error:
             raise FeedbackError(in_words(error, "feedback")) from error
         body = {"decision_id": decision_id, **checked.model_dump(mode="json", exclude_none=True)}
-        self._transport.tell("POST", "/v1/feedback", body, repeatable=False)
+        self._transport.ask(NoneType, "POST", "/v1/feedback", body, repeatable=False)
 
     @property
     def recovery(self) -> RecoveryPolicy:
@@ -417,7 +412,7 @@ class RemoteCrib:
 
     def switch_learning(self, *, on: bool) -> None:
         """As `Crib.switch_learning`."""
-        self._transport.tell("POST", "/v1/learning", {"on": on})
+        self._transport.ask(NoneType, "POST", "/v1/learning", {"on": on})
 
     # -- quarantine -------------------------------------------------------------------
 
@@ -446,7 +441,7 @@ class RemoteCrib:
     def _judge(self, tool_id: str, verdict: dict[str, str]) -> None:
         path = _tool_path(tool_id, under="/v1/quarantine")
         # A second attempt would find nothing held.
-        self._transport.tell("POST", path, verdict, about=tool_id, repeatable=False)
+        self._transport.ask(NoneType, "POST", path, verdict, about=tool_id, repeatable=False)
 
     # -- asynchronous methods ----------------------------------------------------------------
 
@@ -527,16 +522,14 @@ class RemoteCrib:
         return f"RemoteCrib({self._transport.url!r})"
 
 
-def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+def _body(**fields: Any) -> dict[str, Any]:
+    """Body of a request, without the fields that are None."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    return {k: as_json(value) if is_dataclass(value) else value for k, value in given.items()}
 
 
 def _tool_path(tool_id: str, under: str = "/v1/tools") -> str:
-    """Path of a tool.
-
-    Raises:
-        UnknownToolError: the id is empty.
-    """
+    """Path of a tool."""
     if not tool_id:
         raise UnknownToolError(tool_id)
     return f"{under}/{'/'.join(map(path_segment, tool_id.split('/')))}"
@@ -548,7 +541,7 @@ def _turn_json(turn: Turn | str) -> dict[str, Any]:
         body = turn.model_dump(mode="json", exclude={"scope"}, exclude_defaults=True)
     except ValueError as error:
         raise QueryError(f"the turn holds a value that JSON cannot: {error}") from error
-    return body | _without_none({"text": turn.text, "scope": turn.scope and as_json(turn.scope)})
+    return body | _body(text=turn.text, scope=turn.scope)
 
 
 def _check_k(k: int | Literal["auto"] | None) -> None:

@@ -12,9 +12,9 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
+from types import NoneType
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -22,24 +22,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from toolcrib import errors
 from toolcrib.clock import Clock, SystemClock
-from toolcrib.errors import (
-    DeadlineError,
-    ForbiddenError,
-    MissingExtraError,
-    OverloadedError,
-    QueryError,
-    RateLimitedError,
-    ServiceError,
-    ServiceUnavailableError,
-    SettingsError,
-    SourceError,
-    TooLargeError,
-    ToolcribError,
-    UnauthenticatedError,
-    UnknownCollectionError,
-    UnknownQuestionError,
-    UnknownToolError,
-)
+from toolcrib.errors import QueryError, ServiceError, ToolcribError
 from toolcrib.extras import import_extra
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import IndexProgress, IndexReport, Passage, Refusal, ToolSpec
@@ -54,32 +37,33 @@ MAX_REASON_CHARS = 300
 RETRYABLE_STATUSES = frozenset({429, 502, 503})
 """Statuses after which the same request may work a moment later."""
 
-UNWORKED_ERRORS = (RateLimitedError, OverloadedError)
+UNWORKED_ERRORS = (errors.RateLimitedError, errors.OverloadedError)
 """Errors that a service raises before it does any work."""
 
 ERROR_BY_STATUS: Mapping[int, type[ServiceError]] = {
-    401: UnauthenticatedError,
-    403: ForbiddenError,
-    408: DeadlineError,
-    413: TooLargeError,
-    429: RateLimitedError,
-    502: ServiceUnavailableError,
-    503: ServiceUnavailableError,
-    504: DeadlineError,
+    401: errors.UnauthenticatedError,
+    403: errors.ForbiddenError,
+    408: errors.DeadlineError,
+    413: errors.TooLargeError,
+    429: errors.RateLimitedError,
+    502: errors.ServiceUnavailableError,
+    503: errors.ServiceUnavailableError,
+    504: errors.DeadlineError,
 }
 """Error of a status without a problem document, as of a proxy."""
 
-LOCAL_ERRORS = (SourceError, MissingExtraError)
+LOCAL_ERRORS = (errors.SourceError, errors.MissingExtraError)
 """Errors with facts that the wire lacks, or about the machine that raises them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer as received, with header names in lower case."""
+    """Answer as received, with header names in lower case, and the phrase of its status."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    phrase: str = ""
 
     @property
     def is_good(self) -> bool:
@@ -107,17 +91,16 @@ class FailedError(Exception):
         unworked: bool = False,
         after_s: float | None = None,
     ) -> None:
-        self.error = error
-        self.passing = passing
-        self.unworked = unworked
-        self.after_s = after_s
+        self.error, self.after_s = error, after_s
+        self.passing, self.unworked = passing, unworked
         super().__init__(error)
 
 
 def error_class(slug: str) -> type[ToolcribError] | None:
     """Error class by a problem's slug: `unknown-tool` is `UnknownToolError`."""
     name = "".join(word.capitalize() for word in slug.split("-")) + "Error"
-    return getattr(errors, name) if name in errors.__all__ else None
+    found = getattr(errors, name, None)
+    return found if isinstance(found, type) and issubclass(found, ToolcribError) else None
 
 
 def refusal(reply: Reply, place: str, about: str) -> FailedError:
@@ -139,20 +122,24 @@ def silence(failure: Exception, httpx: Any, place: str, timeout_s: float) -> Fai
     """Failure of a request without a whole answer."""
     words = str(failure).strip().partition("\n")[0][:MAX_REASON_CHARS] or type(failure).__name__
     if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout):
-        error = ServiceUnavailableError(
+        error = errors.ServiceUnavailableError(
             f"the service at {place} cannot be reached ({words}): start it with `toolcrib serve`, "
             "or correct the URL"
         )
         return FailedError(error, passing=True, unworked=True)
     if isinstance(failure, httpx.TimeoutException):
-        error = DeadlineError(f"the service at {place} did not answer within {timeout_s:g} s")
-        return FailedError(error)
+        return _late(place, timeout_s)
     if isinstance(failure, httpx.TransportError) and not isinstance(
         failure, httpx.LocalProtocolError | httpx.UnsupportedProtocol
     ):
-        error = ServiceUnavailableError(f"the service at {place} broke off ({words})")
+        error = errors.ServiceUnavailableError(f"the service at {place} broke off ({words})")
         return FailedError(error, passing=True)
     return FailedError(ServiceError(f"the service at {place} cannot be asked ({words})"))
+
+
+def _late(place: str, timeout_s: float) -> FailedError:
+    words = f"the service at {place} did not answer within {timeout_s:g} s"
+    return FailedError(errors.DeadlineError(words))
 
 
 def _problem(reply: Reply) -> dict[str, Any]:
@@ -174,7 +161,9 @@ def _problem_error(
     if kind is None or issubclass(kind, LOCAL_ERRORS):
         return None
     detail = str(problem.get("detail", "")) or kind.__name__
-    if issubclass(kind, UnknownToolError | UnknownCollectionError | UnknownQuestionError):
+    if issubclass(
+        kind, errors.UnknownToolError | errors.UnknownCollectionError | errors.UnknownQuestionError
+    ):
         return kind(about, tuple(map(str, list_of(problem.get("nearest")))))
     if issubclass(kind, ServiceError):
         return kind(detail, retry_after_s=after_s)
@@ -192,19 +181,12 @@ def _status_error(
             "not sent; if that is the service, give its URL"
         )
     kind = ERROR_BY_STATUS.get(reply.status, ServiceError)
-    words = f"{reply.status} {_phrase(reply.status)}".strip()
+    words = f"{reply.status} {reply.phrase}".strip()
     reason = _reason(reply, problem)
     return kind(
         f"the service at {place} answered {words}{f': {reason}' if reason else ''}",
         retry_after_s=after_s,
     )
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
 
 
 def _reason(reply: Reply, problem: Mapping[str, Any]) -> str:
@@ -218,23 +200,13 @@ def _reason(reply: Reply, problem: Mapping[str, Any]) -> str:
 
 def _retry_after(reply: Reply, problem: Mapping[str, Any]) -> float | None:
     """Seconds to wait: by the problem, which is finer, else by the header."""
-    given = problem.get("retry_after_s", reply.headers.get("retry-after"))
-    if given is None or isinstance(given, bool):
-        return None
+    given: Any = problem.get("retry_after_s", reply.headers.get("retry-after"))
     try:
         seconds = float(given)
     except (TypeError, ValueError):
-        seconds = _seconds_until(str(given), reply.headers.get("date", ""))
+        # A proxy may give a date: then the usual pause holds.
+        return None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
-
-
-def _seconds_until(when: str, sent: str) -> float:
-    """Seconds to a date, from the answer's own date, so that no clock need be right."""
-    try:
-        wait = parsedate_to_datetime(when) - parsedate_to_datetime(sent)
-    except (ValueError, TypeError):
-        return math.nan
-    return max(0.0, wait.total_seconds())
 
 
 _Record = TypeVar("_Record")
@@ -263,6 +235,19 @@ _HEADER_VALUE = re.compile(r"[\x21-\x7e]+")
 _URL_EXAMPLE = "write it like https://tools.example.org"
 
 
+Entry: TypeAlias = tuple[str, ToolSpec | Passage | Refusal]
+"""A source, and an entry of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Line of an answer to an upload."""
+
+    progress: IndexProgress | None = None
+    report: IndexReport | None = None
+    problem: dict[str, Any] | None = None
+
+
 class Transport:
     """Connections to one service. Safe for several threads.
 
@@ -282,7 +267,7 @@ class Transport:
         clock: Clock | None = None,
     ) -> None:
         if not timeout_s > 0 or attempts < 1:
-            raise SettingsError(
+            raise errors.SettingsError(
                 f"timeout_s is {timeout_s} and attempts are {attempts}; there must be "
                 "more than 0 seconds and at least 1 attempt"
             )
@@ -309,43 +294,36 @@ class Transport:
         body: Mapping[str, Any] | None = None,
         *,
         about: str = "",
+        repeatable: bool = True,
     ) -> _Record:
         """Send a request, and read its answer as a record; `about` is the tool or collection.
+
+        `NoneType` is the kind of an empty answer. A request that is not `repeatable` has another
+        effect if it is done twice.
 
         Raises:
             QueryError: the body holds a value that JSON cannot.
             ToolcribError: an error of the service; `ServiceError` or a subclass if the service
                 does not answer, or not as toolcrib does.
         """
-        read = partial(self._read, kind, about)
-        return self._retry(partial(self._attempt, method, path, _content(body), read))
+        content = _content(body)
 
-    def tell(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        about: str = "",
-        repeatable: bool = True,
-    ) -> None:
-        """Send a request whose answer is empty; as `ask` otherwise.
+        def attempt() -> _Record:
+            return self._read(kind, about, self._reply(method, path, content))
 
-        A request that is not `repeatable` has another effect if it is done twice.
-        """
-        read = partial(self._read_nothing, about)
-        attempt = partial(self._attempt, method, path, _content(body), read)
-        self._retry(attempt, repeatable=repeatable)
+        return self._retry(attempt, repeatable=repeatable)
 
-    def stream(
+    def upload(
         self,
         path: str,
-        query: Mapping[str, str],
-        content: bytes,
-        read: Callable[[bytes], _Made | None],
-    ) -> _Made:
-        """Send JSON Lines, and return the first result of `read` over the answer's lines."""
-        return self._retry(partial(self._attempt_stream, path, query, content, read))
+        entries: Iterable[Entry],
+        query: Mapping[str, str | None],
+        progress: Listener | None,
+    ) -> IndexReport:
+        """Send entries with their sources as JSON Lines, and return the service's report."""
+        params = {name: value for name, value in query.items() if value is not None}
+        content = _upload_content(entries)
+        return self._retry(partial(self._attempt_upload, path, params, content, progress))
 
     def close(self) -> None:
         """Close all connections; a second call does nothing."""
@@ -383,23 +361,17 @@ class Transport:
         except FailedError as failed:
             raise failed.error from failed.__cause__
 
-    def _attempt(
-        self, method: str, path: str, content: bytes | None, read: Callable[[Reply], _Made]
-    ) -> _Made:
+    def _reply(self, method: str, path: str, content: bytes | None) -> Reply:
         headers = {} if content is None else {"Content-Type": "application/json"}
-        request = {"method": method, "url": self.url + path, "content": content, "headers": headers}
         until = self._clock() + self._timeout_s
-        with self._client().stream(**request) as response:
-            reply = self._whole(response, until)
-        return read(reply)
+        with self._client().stream(
+            method, self.url + path, content=content, headers=headers
+        ) as response:
+            return self._whole(response, until)
 
-    def _attempt_stream(
-        self,
-        path: str,
-        query: Mapping[str, str],
-        content: bytes,
-        read: Callable[[bytes], _Made | None],
-    ) -> _Made:
+    def _attempt_upload(
+        self, path: str, query: Mapping[str, str], content: bytes, progress: Listener | None
+    ) -> IndexReport:
         timeout = self._httpx.Timeout(self._timeout_s, read=max(self._timeout_s, UPLOAD_SILENCE_S))
         with self._client().stream(
             "POST",
@@ -417,53 +389,48 @@ class Transport:
                 raise self._foreign(ValueError(f"{kind} in place of JSON Lines"))
             for line in _lines(response.iter_bytes()):
                 try:
-                    made = read(line)
-                except (ValueError, TypeError, LookupError) as error:
+                    part = load(_Line, line)
+                except ValueError as error:
                     raise self._foreign(error) from error
-                if made is not None:
-                    return made
+                if part.progress is not None and progress is not None:
+                    progress(part.progress)
+                if part.problem is not None:
+                    headers, problem = {"content-type": "application/json"}, to_json(part.problem)
+                    status = part.problem.get("status", HTTPStatus.INTERNAL_SERVER_ERROR)
+                    raise refusal(Reply(status, headers, problem), self.url, "")
+                if part.report is not None:
+                    return part.report
         error = ServiceError(f"the service at {self.url} broke off an upload; send it again")
         raise FailedError(error, passing=True)
 
     def _whole(self, response: Any, until: float) -> Reply:
-        """Read the whole answer, bounded in time and size.
-
-        Raises:
-            FailedError: the answer is late, or too large.
-        """
+        """Read the whole answer, bounded in time and size."""
         body = bytearray()
         for piece in response.iter_bytes():
             body += piece
             if self._clock() > until:
-                seconds = f"{self._timeout_s:g}"
-                raise FailedError(
-                    DeadlineError(f"the service at {self.url} did not answer within {seconds} s")
-                )
+                raise _late(self.url, self._timeout_s)
             if len(body) > MAX_ANSWER_BYTES:
                 most = f"{MAX_ANSWER_BYTES:,}"
                 raise FailedError(
                     ServiceError(f"the service at {self.url} sent more than {most} bytes")
                 )
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return Reply(response.status_code, headers, bytes(body))
+        return Reply(response.status_code, headers, bytes(body), response.reason_phrase)
 
     def _read(self, kind: type[_Record], about: str, reply: Reply) -> _Record:
-        self._check_status(reply, HTTPStatus.OK, about)
-        try:
-            if not reply.kind.endswith("json"):
-                raise ValueError(f"{reply.kind or 'something'} in place of JSON")  # noqa: TRY301
-            return load(kind, reply.body)
-        except ValueError as error:
-            raise self._foreign(error) from error
-
-    def _read_nothing(self, about: str, reply: Reply) -> None:
-        self._check_status(reply, HTTPStatus.NO_CONTENT, about)
-
-    def _check_status(self, reply: Reply, wanted: HTTPStatus, about: str) -> None:
         if not reply.is_good:
             raise refusal(reply, self.url, about)
-        if reply.status != wanted:
-            raise self._foreign(ValueError(f"status {reply.status}, not {wanted:d}"))
+        is_empty = kind is NoneType
+        wanted = HTTPStatus.NO_CONTENT if is_empty else HTTPStatus.OK
+        try:
+            if reply.status != wanted:
+                raise ValueError(f"status {reply.status}, not {wanted:d}")  # noqa: TRY301
+            if not is_empty and not reply.kind.endswith("json"):
+                raise ValueError(f"{reply.kind or 'something'} in place of JSON")  # noqa: TRY301
+            return load(kind, b"null" if is_empty else reply.body)
+        except ValueError as error:
+            raise self._foreign(error) from error
 
     def _foreign(self, error: Exception) -> FailedError:
         words = " ".join(str(error).split())[:200]
@@ -516,12 +483,12 @@ def _wait(failure: Exception, *, repeatable: bool) -> bool | float:
 def _check_url(url: str) -> str:
     parts = _split(url)
     if parts.username is not None or parts.password is not None:
-        raise SettingsError(
+        raise errors.SettingsError(
             "the URL of the service holds a user's name or password; leave them out, and give "
             "the key as api_key"
         )
     if parts.query or parts.fragment:
-        raise SettingsError(f"{url!r} must have no query and no fragment; {_URL_EXAMPLE}")
+        raise errors.SettingsError(f"{url!r} must have no query and no fragment; {_URL_EXAMPLE}")
     return url.rstrip("/")
 
 
@@ -533,7 +500,7 @@ def _split(url: str) -> SplitResult:
     except ValueError:
         pass
     shown = re.sub(r"//[^/@]*@", "//", url)
-    raise SettingsError(
+    raise errors.SettingsError(
         f"{shown!r} is not the URL of a service; {_URL_EXAMPLE}, or use Crib.open for a folder"
     )
 
@@ -541,7 +508,7 @@ def _split(url: str) -> SplitResult:
 def _header_value(name: str, value: str) -> str:
     """Check that a header can carry a value; it may be a secret, so no error shows it."""
     if _HEADER_VALUE.fullmatch(value) is None:
-        raise SettingsError(
+        raise errors.SettingsError(
             f"{name} is empty, or has spaces, line ends or accents; give it without them"
         )
     return value
@@ -549,42 +516,8 @@ def _header_value(name: str, value: str) -> str:
 
 # -- uploads ----------------------------------------------------------------------------------
 
-_Entry: TypeAlias = tuple[str, ToolSpec | Passage | Refusal]
 
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """Line of an answer to an upload."""
-
-    progress: IndexProgress | None = None
-    report: IndexReport | None = None
-    problem: dict[str, Any] | None = None
-
-
-def upload(
-    transport: Transport,
-    path: str,
-    entries: Iterable[_Entry],
-    query: Mapping[str, str | None],
-    progress: Listener | None,
-) -> IndexReport:
-    """Send entries with their sources, and return the service's report."""
-
-    def read(line: bytes) -> IndexReport | None:
-        part = load(_Line, line)
-        if part.progress is not None and progress is not None:
-            progress(part.progress)
-        if part.problem is not None:
-            status = int(part.problem["status"])
-            kind = {"content-type": "application/problem+json"}
-            raise refusal(Reply(status, kind, to_json(part.problem)), transport.url, "")
-        return part.report
-
-    given = {name: value for name, value in query.items() if value is not None}
-    return transport.stream(path, given, _upload_content(entries), read)
-
-
-def _upload_content(entries: Iterable[_Entry]) -> bytes:
+def _upload_content(entries: Iterable[Entry]) -> bytes:
     """Lines of a body; items that cannot be written come last, as refusals."""
     lines: list[bytes] = []
     refused: list[bytes] = []

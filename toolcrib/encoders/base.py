@@ -125,13 +125,7 @@ class Reranker(Protocol):
 
 
 def readable(text: str) -> str:
-    """Join or replace halves of surrogate pairs, so that any tokenizer can read the text.
-
-    JSON may bring them as lone halves, and a tokenizer in Rust refuses such a string.
-
-    Raises:
-        TypeError: it is no text.
-    """
+    """Join or replace halves of surrogate pairs, which JSON brings and tokenizers refuse."""
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] callers err
         raise TypeError(f"an encoder reads text, not {type(text).__name__}: {text!r:.80}")
     if text.isascii():
@@ -140,12 +134,7 @@ def readable(text: str) -> str:
 
 
 def readable_all(texts: Sequence[str]) -> list[str]:
-    """Several texts, each as `readable` gives it, in their order.
-
-    Raises:
-        TypeError: it is one text, whose letters would be encoded one by one, or holds what
-            is no text.
-    """
+    """Several texts, each as `readable` gives it; one text is no list of letters."""
     if isinstance(texts, str):
         raise TypeError(f"a list of texts is wanted, and this is one text: {texts!r:.80}")
     return [readable(text) for text in texts]

@@ -63,12 +63,10 @@ class _FastEmbed:
 
     @classmethod
     def from_setting(cls, model: str, threads: int) -> Self:
-        """Open a model where fastembed keeps its downloads."""
         return cls(model, threads)
 
     @property
     def name(self) -> str:
-        """The model's name, or its folder's with the digest of its files."""
         return self._model.identity
 
     def _kind(self) -> Any:
@@ -127,11 +125,7 @@ class FastEmbedEncoder(_FastEmbed, DenseEncoder):
 
     @property
     def dimensions(self) -> int:
-        """Length of every vector: from fastembed's list, or measured where there is a folder.
-
-        Raises:
-            EncoderError: fastembed has no such model, or a folder's model cannot be loaded.
-        """
+        """Length of every vector: from fastembed's list, or measured where there is a folder."""
         return self._width()
 
     def encode_query(self, text: str) -> FloatArray:
@@ -191,11 +185,7 @@ def _descriptions() -> Any:
 
 
 def open_named(kind: Any, model: ModelName, options: dict[str, Any]) -> Any:
-    """Open a model of fastembed's list (`kind`: the class that lists it), fetching it if needed.
-
-    Raises:
-        EncoderError: there is no such model, or it is not here and cannot be fetched.
-    """
+    """Open a model of fastembed's list (`kind`: the class that lists it), fetching it if needed."""
     source: str | None = _listed(kind, model)["sources"]["hf"]
     loguru: Any = load_package("loguru", model.spelled)
     hub: Any = load_package("huggingface_hub", model.spelled)
@@ -233,11 +223,7 @@ def _listed(kind: Any, model: ModelName) -> dict[str, Any]:
 
 
 def _graph_file(folder: Path) -> str:
-    """The graph's path within the folder, once all that fastembed reads is there.
-
-    Raises:
-        EncoderError: something is missing.
-    """
+    """The graph's path within the folder, once all that fastembed reads is there."""
     graph = next((name for name in GRAPHS if (folder / name).is_file()), "")
     missing = [] if graph else [" or ".join(GRAPHS)]
     missing += [name for name in TOKENIZER_FILES if not (folder / name).is_file()]
@@ -249,11 +235,7 @@ def _graph_file(folder: Path) -> str:
 
 
 def _prompts_of(folder: Path) -> tuple[str, str]:
-    """Prompts of a query and of a document, from sentence-transformers' settings.
-
-    Raises:
-        EncoderError: the file with the prompts cannot be read.
-    """
+    """Prompts of a query and of a document, from sentence-transformers' settings."""
     settings = _settings(folder / "config_sentence_transformers.json")
     prompts: dict[str, str] = settings.get("prompts") or {}
     document = prompts.get("document", prompts.get("passage", ""))

@@ -53,7 +53,6 @@ _CLAUSE_END = re.compile(
     re.IGNORECASE,
 )
 
-_Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
 
 
@@ -63,11 +62,7 @@ class _Bundled:
     Every text runs alone, on one core, and several texts run on `threads` cores at once (0: all
     that this process may use). Nothing is padded, and no result can depend on its neighbours,
     as it does where int8 is scaled by a whole batch: a tool that is indexed again gets the
-    vector that it had. Against padded batches this costs a little where texts are short, and
-    gains much where they are long.
-
-    Raises:
-        EncoderError: `card.json` cannot be read or lacks something.
+    vector that it had.
     """
 
     def __init__(self, folder: Path, threads: int = 0) -> None:
@@ -86,11 +81,11 @@ class _Bundled:
         """Folder of the model."""
         return self._folder
 
-    def _map(self, work: Callable[[_Item], _Found], items: Sequence[_Item]) -> Iterable[_Found]:
-        if len(items) <= 1 or self._threads == 1:
-            return map(work, items)
+    def _map(self, work: Callable[[str], _Found], texts: Sequence[str]) -> Iterable[_Found]:
+        if len(texts) <= 1 or self._threads == 1:
+            return map(work, texts)
         with ThreadPoolExecutor(self._threads, "toolcrib-encode") as pool:
-            return pool.map(work, items)
+            return pool.map(work, texts)
 
 
 class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound, SpaceSharing):
@@ -99,7 +94,7 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound, SpaceSharing):
     The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) and gives
     `sentence_embedding` (float32 [1, dimensions]); where it gives `token_embeddings` (float32
     [1, tokens, dimensions]) too, queries of several clauses are seen clause by clause.
-    Texts run one by one, on `threads` cores at once (0: all that this process may use).
+    `threads`: cores that several texts run on (0: all that this process may use).
 
     Raises:
         EncoderError: `card.json` cannot be read or lacks something.
@@ -128,13 +123,10 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound, SpaceSharing):
         return self._encode(readable(text))
 
     def encode_clauses(self, text: str) -> FloatArray:
-        """Encode a query and its clauses: float32 [1 + clauses, dimensions], L2-normalised.
+        """Encode a query and its clauses in one pass.
 
-        All come of one pass: a clause's vector is the mean of its tokens as the whole query
-        shapes them (late chunking, Guenther et al. 2024). One clause alone has no second row.
-
-        Raises:
-            TypeError, EncoderError: as `encode_query`.
+        A clause's vector is the mean of its tokens as the whole query shapes them (late chunking,
+        Guenther et al. 2024).
         """
         query = readable(text)
         spans, model = clauses(query), self._model()
@@ -151,10 +143,7 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound, SpaceSharing):
     def encode_tokens(self, text: str) -> tuple[FloatArray, FloatArray]:
         """Encode a text and each of its tokens: float32 [dimensions] and [tokens, dimensions].
 
-        Tokens have the length that the graph gives them. Its graph has both outputs.
-
-        Raises:
-            TypeError, EncoderError: as `encode_query`.
+        Tokens have the length that the graph gives them.
         """
         model = self._model()
         ids = model.tokenizer.encode(readable(text)).ids
@@ -201,12 +190,7 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translatin
 
     @classmethod
     def from_setting(cls, model: str, threads: int) -> MultilingualEncoder:
-        """Open the installed model.
-
-        Raises:
-            SettingsError: a model is named.
-            MissingExtraError: the extra `multilingual` is not installed.
-        """
+        """Open the installed model."""
         if model:
             raise SettingsError(
                 "encoder.dense: multilingual takes no model; for a folder write bundled:./FOLDER"
@@ -273,7 +257,7 @@ class BundledReranker(_Bundled, Reranker):
     """A `Reranker` from a model folder, as `toolcrib train reranker` makes it.
 
     The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) of a query and a text,
-    and gives `logit` (float32 [1]). Pairs run one by one, on `threads` cores at once.
+    and gives `logit` (float32 [1]).
 
     Raises:
         EncoderError: `card.json` cannot be read or lacks something.
@@ -281,11 +265,7 @@ class BundledReranker(_Bundled, Reranker):
 
     @classmethod
     def from_setting(cls, model: str, threads: int) -> BundledReranker:
-        """Open the model in a folder.
-
-        Raises:
-            SettingsError: no folder is named.
-        """
+        """Open the model in a folder."""
         if not model:
             raise SettingsError(
                 "encoder.reranker: no reranker ships; name a folder, as in bundled:./my-reranker"
@@ -365,11 +345,7 @@ class Model:
     outputs: frozenset[str]
 
     def run(self, tokens: Sequence[int], outputs: Sequence[str]) -> list[FloatArray]:
-        """Outputs of the graph for one text's tokens, each with a first dimension of 1.
-
-        Raises:
-            EncoderError: it cannot be run.
-        """
+        """Outputs of the graph for one text's tokens, each with a first dimension of 1."""
         ids = np.array([tokens], dtype=np.int64)
         feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
         try:
@@ -379,11 +355,7 @@ class Model:
 
 
 def open_model(folder: Path, card: Card) -> Model:
-    """Load tokenizer and graph.
-
-    Raises:
-        EncoderError: one of the files cannot be loaded.
-    """
+    """Load tokenizer and graph."""
     # One thread a run: a short query gains nothing from a second, which spins between nodes.
     one = {"intra_op_num_threads": 1, "inter_op_num_threads": 1}
     session = open_session(folder / "model.onnx", **one)
@@ -393,11 +365,7 @@ def open_model(folder: Path, card: Card) -> Model:
 
 
 def read_card(folder: Path) -> Card:
-    """Read `card.json`.
-
-    Raises:
-        EncoderError: it cannot be read, or lacks something.
-    """
+    """Read `card.json`."""
     path = folder / "card.json"
     try:
         card: dict[str, Any] = json.loads(path.read_bytes())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -99,21 +98,16 @@ class LoadOnce(Generic[Loaded]):
 
 
 def import_onnxruntime() -> Any:
-    """Import onnxruntime, which has no types, with its telemetry switched off.
+    """Import onnxruntime with its telemetry switched off, unless the user chose otherwise.
 
-    Its wheels write a database into the user's cache, with an address to send it to, unless
-    this variable is there before the first import. A user's own choice stands.
+    Its wheels write a database into the user's cache, with an address to send it to.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    return importlib.import_module("onnxruntime")
+    return import_module("onnxruntime")
 
 
 def open_session(path: Path, **chosen: Any) -> Any:
-    """Open a graph on the processor; `chosen` are fields of its session's options.
-
-    Raises:
-        EncoderError: it cannot be loaded.
-    """
+    """Open a graph on the processor; `chosen` are fields of its session's options."""
     onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -126,15 +120,11 @@ def open_session(path: Path, **chosen: Any) -> Any:
 
 
 def load_package(package: str, feature: str) -> Any:
-    """Import an optional package.
-
-    Raises:
-        EncoderError: it is installed and yet cannot be imported.
-    """
+    """Import an installed package."""
     try:
         # Whatever it is, it may stand on that runtime and import it first.
         import_onnxruntime()
-        return importlib.import_module(package)
+        return import_module(package)
     except Exception as error:  # a broken native library raises OSError, an old one anything
         raise EncoderError(
             f"{feature}: the package {package!r} is installed but cannot be imported ({error}); "

@@ -45,7 +45,6 @@ class _SentenceTransformers:
 
     @property
     def name(self) -> str:
-        """The model's name, or its folder's with the digest of its files."""
         return self._model.identity
 
     def _load(self, device: str | None) -> Any:
@@ -94,11 +93,7 @@ class SentenceTransformersEncoder(_SentenceTransformers, DenseEncoder):
 
     @property
     def dimensions(self) -> int:
-        """Length of every vector, measured: not every model states it.
-
-        Raises:
-            EncoderError: the model cannot be loaded.
-        """
+        """Length of every vector, measured: not every model states it."""
         return self._width()
 
     def encode_query(self, text: str) -> FloatArray:

@@ -1,1 +1,1 @@
-"""Know how good it is: data sets, systems, measures, calibration and reports."""
+"""Evaluation (extra `eval`): data sets, systems, measures, calibration and reports."""

@@ -19,7 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any
 
@@ -41,6 +41,7 @@ from toolcrib.retrieval.calibration import (
     Calibration,
     Figures,
     default_calibration,
+    differences,
     lexical_calibration,
     probabilities,
     usable_calibration,
@@ -102,14 +103,14 @@ def gather_evidence(
     Raises:
         StoreError: the store does not answer.
     """
-    hiding = _Hiding(crib)
-    known = partial(crib.tools.evidence, head=head, by_examples=by_examples, words=words)
+    hiding = _hiding(crib)
+    known = partial(crib.tools.retriever.evidence, head=head, by_examples=by_examples, words=words)
     found: list[LabelledEvidence] = []
     for done, query in enumerate(queries, start=1):
         reach = None if query.among is None else HasId(frozenset(map(point_id, query.among)))
         found += _query_evidence(known, query, reach)
         if query.answerable:
-            hidden = _query_evidence(known, query, hiding.of(query))
+            hidden = _query_evidence(known, query, hiding(query))
             weight = HIDDEN_SHARE / (1 - HIDDEN_SHARE)
             found += [
                 replace(one, right=np.zeros_like(one.right), lost=0, weight=weight, hidden=True)
@@ -134,30 +135,21 @@ def _query_evidence(
     return [LabelledEvidence(query, known.features, known.query, right, known.tools[0][1], lost)]
 
 
-class _Hiding:
-    """Keeps the right tools of a query out of reach, and those whose texts are like theirs."""
+def _hiding(crib: Crib) -> Callable[[LabelledQuery], Filter]:
+    """Filter that leaves out a query's right tools, and tools whose texts are like theirs."""
+    tools = crib.tools
 
-    def __init__(self, crib: Crib) -> None:
-        self._tools = crib.tools
-        self._like: dict[str, frozenset[int]] = {}
-
-    def of(self, query: LabelledQuery) -> Filter:
-        """Filter that leaves out the query's right tools and tools like them."""
-        return Not(HasId(frozenset[int]().union(*map(self._alike_points, query.relevant))))
-
-    def _alike_points(self, tool_id: str) -> frozenset[int]:
-        if tool_id not in self._like:
-            self._like[tool_id] = self._search_alike(tool_id)
-        return self._like[tool_id]
-
-    def _search_alike(self, tool_id: str) -> frozenset[int]:
+    @cache
+    def alike(tool_id: str) -> frozenset[int]:
         own = frozenset({point_id(tool_id)})
         try:
-            [vector] = self._tools.encode([dense_text(self._tools.get(tool_id))])
+            [vector] = tools.dense.encode_documents([dense_text(tools.get(tool_id))])
         except (UnknownToolError, EncoderError):
             return own
-        [near] = self._tools.store.search([LegQuery("dense", vector, MAX_SAME_TEXTS)])
+        [near] = tools.store.search([LegQuery("dense", vector, MAX_SAME_TEXTS)])
         return own | {hit.id for hit in near if hit.score >= SAME_TEXT_COSINE}
+
+    return lambda query: Not(HasId(frozenset[int]().union(*map(alike, query.relevant))))
 
 
 # -- the head --------------------------------------------------------------------------------
@@ -172,11 +164,7 @@ INVERSE_REGULARISATION = 10.0
 
 
 def fit_head(crib: Crib) -> Head | None:
-    """A head for the tools of an index; None where too few have examples enough.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
-    """
+    """A head for the tools of an index; None where too few have examples enough."""
     tools = [tool for tool in crib.list_tools() if tool.enabled]
     with_examples = [tool for tool in tools if len(tool.success_examples) >= MIN_EXAMPLES]
     with_examples.sort(key=attrgetter("id"))
@@ -189,7 +177,9 @@ def fit_head(crib: Crib) -> Head | None:
 
 def _fit_linear(crib: Crib, tools: Sequence[ToolSpec]) -> Head:
     linear = import_extra("sklearn.linear_model", "fitting a head", "eval")
-    vectors = crib.tools.encode([text for tool in tools for text in tool.success_examples])
+    vectors = crib.tools.dense.encode_documents(
+        [text for tool in tools for text in tool.success_examples]
+    )
     labels = np.repeat(np.arange(len(tools)), [len(tool.success_examples) for tool in tools])
     model = linear.LogisticRegression(C=INVERSE_REGULARISATION, max_iter=500)
     model.fit(vectors, labels)
@@ -256,7 +246,6 @@ class _FitResult:
     fit: _Fit
     unseen: list[Floats]
     log_loss: float
-    auroc: float = 0.0
 
 
 def calibrate(
@@ -271,7 +260,6 @@ def calibrate(
     Raises:
         CalibrationError: fewer than `MIN_QUERIES` queries, or (nearly) all first tools right,
             or wrong.
-        MissingExtraError: scikit-learn is not installed.
     """
     shown = [one for one in evidence if not one.hidden]
     _require_enough(shown)
@@ -367,25 +355,22 @@ def _best_answerability_fit(
         model = (begun, start.answerability.offset)
         fits.append(("default", lambda _: model))
         fits.append(("rescaled", partial(_fit_order, order=begun)))
-    ways = [_answerability_fit_result(method, fit, evidence, folds) for method, fit in fits]
-    least = max(way.auroc for way in ways) - AUROC_TOLERANCE
-    return min((way for way in ways if way.auroc >= least), key=lambda way: way.log_loss)
-
-
-def _answerability_fit_result(
-    method: str, fit: _Fit, evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64]
-) -> _FitResult:
-    unseen = _held_out_probabilities(
-        fit,
-        lambda one, model: np.atleast_1d(sigmoid(one.about @ model[0] + model[1])),
-        evidence,
-        folds,
-    )
     kept = set(map(id, _base_rate_evidence(evidence)))
-    pairs = [pair for pair in zip(evidence, unseen, strict=True) if id(pair[0]) in kept]
-    some, told = [one for one, _ in pairs], [float(p[0]) for _, p in pairs]
-    loss = _log_loss(told, [one.answerable for one in some], _balanced_weights(some, HIDDEN_SHARE))
-    return _FitResult(method, fit, unseen, loss, _auroc(some, told))
+    places = [place for place, one in enumerate(evidence) if id(one) in kept]
+    some = [evidence[place] for place in places]
+    able, weights = [one.answerable for one in some], _balanced_weights(some, HIDDEN_SHARE)
+    ways: list[tuple[float, _FitResult]] = []
+    for method, fit in fits:
+        unseen = _held_out_probabilities(fit, _answerability, evidence, folds)
+        told = [float(unseen[place][0]) for place in places]
+        result = _FitResult(method, fit, unseen, _log_loss(told, able, weights))
+        ways.append((_auroc(some, told), result))
+    least = max(auroc for auroc, _ in ways) - AUROC_TOLERANCE
+    return min((way for auroc, way in ways if auroc >= least), key=lambda way: way.log_loss)
+
+
+def _answerability(one: LabelledEvidence, model: _Model) -> Floats:
+    return np.atleast_1d(sigmoid(one.about @ model[0] + model[1]))
 
 
 def _base_rate_evidence(evidence: Sequence[LabelledEvidence]) -> list[LabelledEvidence]:
@@ -451,21 +436,16 @@ def _best_tool_fit(
         begun = (np.asarray(start.weights), start.offset)
         fits.append(("default", lambda _: begun))
         fits.append(("rescaled", lambda some: _rescale(some, begun)))
-    return min(
-        (_tool_fit_result(method, fit, evidence, folds) for method, fit in fits),
-        key=lambda way: way.log_loss,
-    )
-
-
-def _tool_fit_result(
-    method: str, fit: _Fit, evidence: Sequence[LabelledEvidence], folds: NDArray[np.int64]
-) -> _FitResult:
-    unseen = _held_out_probabilities(
-        fit, lambda one, model: probabilities(one.features, *model), evidence, folds
-    )
-    able = [pair for pair in zip(evidence, unseen, strict=True) if pair[0].answerable]
-    told, true = [float(p[0]) for _, p in able], [one.first_is_right for one, _ in able]
-    return _FitResult(method, fit, unseen, _log_loss(told, true))
+    able = [place for place, one in enumerate(evidence) if one.answerable]
+    right = [evidence[place].first_is_right for place in able]
+    ways: list[_FitResult] = []
+    for method, fit in fits:
+        unseen = _held_out_probabilities(
+            fit, lambda one, model: probabilities(one.features, *model), evidence, folds
+        )
+        told = [float(unseen[place][0]) for place in able]
+        ways.append(_FitResult(method, fit, unseen, _log_loss(told, right)))
+    return min(ways, key=lambda way: way.log_loss)
 
 
 def _rows(evidence: Sequence[LabelledEvidence]) -> tuple[Floats, Floats, Floats]:
@@ -676,7 +656,6 @@ def learn(
 
     Raises:
         CalibrationError: the queries tell too little.
-        MissingExtraError: scikit-learn is not installed.
     """
     total = 2 * len(queries)
     head = fit_head(crib)
@@ -693,7 +672,7 @@ def learn(
     # A head changes all scores: what was fitted without it is nothing to start from. Nor is the
     # index's own calibration, which may have been fitted on these very queries.
     plain = by_examples and crib.tools.example_head() is None
-    holds = plain and not start.mismatch(identity)
+    holds = plain and not differences(start.identity, identity)
     fitted = calibrate(evidence, identity, seed=seed, start=start if holds else None)
     by_words = gather_evidence(
         crib, queries, words=True, progress=lambda done, _: progress(len(queries) + done, total)

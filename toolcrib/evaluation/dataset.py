@@ -200,12 +200,8 @@ def read_all(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT]]:
 
 def read_queries(path: Path) -> Iterator[LocatedQuery | Refusal]:
     """Yield every query of a file and every refusal; raises SourceError as `read_rows` does."""
-    for item in read_rows(path, QueryRow):
-        if isinstance(item, Refusal):
-            yield item
-        else:
-            place, row = item
-            yield LocatedQuery(f"{path.name}: {place}", row.as_query())
+    for entry in entries(Source.named(str(path))):
+        yield entry if isinstance(entry, Refusal) else located(str(path), *entry, path.name)
 
 
 def read_intents(path: Path) -> Iterator[ToolSpec | Refusal]:
@@ -255,8 +251,15 @@ def checked_data_set(
     kept = _checked_tools(name, tools, findings)
     located = _checked_queries(name, queries, {tool.id for tool in kept}, findings)
     good = tuple(_without_repeats(located, findings))
-    leak = name_leak(good, kept).note
-    return DataSet(name, kept, good, kind, (*_notes(findings), *([leak] if leak else ())))
+    literal, as_words = name_leak(good, kept)
+    notes = _notes(findings)
+    if max(literal, as_words) > MIN_NOTED_SHARE:
+        leak = (
+            f"name leak: {literal:.1%} of the answerable queries spell a relevant tool's name, "
+            f"{as_words:.1%} spell it as words"
+        )
+        notes = (*notes, leak)
+    return DataSet(name, kept, good, kind, notes)
 
 
 def strictness(split: str) -> int:
@@ -370,33 +373,13 @@ MIN_NOTED_SHARE = 0.01
 """Smaller shares cannot move a mean by more than a hundredth; they are not worth a note."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeakReport:
-    """Shares, in [0, 1], of the answerable queries that spell the name of a relevant tool.
+def name_leak(queries: Iterable[LabelledQuery], tools: Sequence[ToolSpec]) -> tuple[float, float]:
+    """Shares of the answerable queries that spell the name of a relevant tool.
 
-    `literal`: the name as it stands, whatever its case, not inside a longer word. `as_words`:
-    its words in a row, so that `get_stock_price` is found in "get stock price for ACME"; what
-    is literal nearly always counts here as well.
-    """
-
-    literal: float
-    as_words: float
-
-    @property
-    def note(self) -> str:
-        """Note for a reader of results; empty up to `MIN_NOTED_SHARE`."""
-        if max(self.literal, self.as_words) <= MIN_NOTED_SHARE:
-            return ""
-        return (
-            f"name leak: {self.literal:.1%} of the answerable queries spell a relevant tool's "
-            f"name, {self.as_words:.1%} spell it as words"
-        )
-
-
-def name_leak(queries: Iterable[LabelledQuery], tools: Sequence[ToolSpec]) -> LeakReport:
-    """Count the answerable queries that spell the name of a relevant tool.
-
-    Labels that name none of `tools` are passed over; without answerable queries both are 0.
+    First as it stands, whatever its case, not inside a longer word. Then as its words in a row, so
+    that `get_stock_price` is found in "get stock price for ACME"; what is literal nearly always
+    counts here as well. Labels that name none of `tools` are passed over; without answerable
+    queries both are 0.
     """
     names = {tool.id: tool.name.casefold() for tool in tools}
     spelt = {name: re.compile(rf"(?<!\w){re.escape(name)}(?!\w)") for name in names.values()}
@@ -411,7 +394,7 @@ def name_leak(queries: Iterable[LabelledQuery], tools: Sequence[ToolSpec]) -> Le
         literal += any(spelt[name].search(text) for name in named)
         as_words += any(in_words[tool_id] in words for tool_id in gold)
     total = max(len(answerable), 1)
-    return LeakReport(literal / total, as_words / total)
+    return literal / total, as_words / total
 
 
 def _words(text: str) -> str:

@@ -10,7 +10,7 @@ none of its measures.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -37,7 +37,8 @@ MAX_PERIODS = 40
 STEPS_S = (60, 300, 900, HOUR_S, 4 * HOUR_S, DAY_S, 7 * DAY_S, 28 * DAY_S, 91 * DAY_S)
 """The log is cut into the shortest of these that make at most `MAX_PERIODS`."""
 
-BEST_VERDICT = ("accept", "fallback", "abstain")
+VERDICTS = ("accept", "fallback", "abstain")
+"""Verdicts, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +135,12 @@ class DecisionSummary:
 
 def summarise(records: Iterable[Mapping[str, Any]]) -> DecisionSummary:
     """Measure the decisions of a log; mappings come most frequent first."""
-    content = read_decisions(records)
-    made = content.decisions
+    made, unreadable = read_decisions(records)
     step = _step(made)
     return DecisionSummary(
         decisions=len(made),
         feedback=sum(one.feedback is not None or bool(one.outcomes) for one in made),
-        unreadable=content.unreadable,
+        unreadable=unreadable,
         since=_iso(made[0].at) if made else "",
         until=_iso(made[-1].at) if made else "",
         latency=_latency(made) if made else None,
@@ -177,10 +177,10 @@ def _latency(made: Sequence[LoggedDecision]) -> Latency:
 
 
 def _routes(made: Sequence[LoggedDecision]) -> dict[str, RouteSummary]:
-    found: dict[str, RouteSummary] = {}
-    for kind, count in _counts(one.row.route.kind for one in made).items():
-        found[kind] = RouteSummary(count, _latency([m for m in made if m.row.route.kind == kind]))
-    return found
+    return {
+        kind: RouteSummary(count, _latency([one for one in made if one.row.route.kind == kind]))
+        for kind, count in _counts(one.row.route.kind for one in made).items()
+    }
 
 
 def _rates(made: Sequence[LoggedDecision]) -> dict[str, Share]:
@@ -208,7 +208,10 @@ def _reliabilities(made: Sequence[LoggedDecision]) -> dict[str, Reliability]:
             (sure, right) for sure, right in map(judge, made) if not (sure is None or right is None)
         ]
         if known:
-            found[name] = _reliability(known)
+            confidence, correct = (np.array(column) for column in zip(*known, strict=True))
+            most = max(1, min(BINS, len(known) // MIN_BIN_DECISIONS))
+            bins = reliability_bins(confidence, correct, most)
+            found[name] = Reliability(bins, expected_error(bins), len(known))
     return found
 
 
@@ -216,13 +219,6 @@ def _sure_of_first(tools: ToolsRecord) -> float | None:
     """The first tool's probability, or where it is not known the confidence, which it is below."""
     sure = None if tools.first is None else tools.first.probability
     return tools.confidence if sure is None else sure
-
-
-def _reliability(known: Sequence[tuple[float, bool]]) -> Reliability:
-    confidence, correct = (np.array(column) for column in zip(*known, strict=True))
-    count = len(known)
-    bins = reliability_bins(confidence, correct, max(1, min(BINS, count // MIN_BIN_DECISIONS)))
-    return Reliability(bins, expected_error(bins), count)
 
 
 def _preferences(made: Sequence[LoggedDecision]) -> dict[str, Preference]:
@@ -233,12 +229,12 @@ def _preferences(made: Sequence[LoggedDecision]) -> dict[str, Preference]:
             teams = Counter(each.team for each in one.row.tools.items if each.id in right)
             lead = teams["other"] - teams["own"]
             signs.setdefault(name, Counter())[(lead > 0) - (lead < 0)] += 1
-    return {name: _preference(counts[1], counts[-1], counts[0]) for name, counts in signs.items()}
-
-
-def _preference(wins: int, losses: int, ties: int) -> Preference:
-    share = wins / (wins + losses) if wins + losses else None
-    return Preference(wins, losses, ties, share, sign_test(wins, losses))
+    found: dict[str, Preference] = {}
+    for name, counts in signs.items():
+        wins, losses = counts[1], counts[-1]
+        share = wins / (wins + losses) if wins + losses else None
+        found[name] = Preference(wins, losses, counts[0], share, sign_test(wins, losses))
+    return found
 
 
 def _step(made: Sequence[LoggedDecision]) -> int:
@@ -264,7 +260,7 @@ def _verdict(one: LoggedDecision) -> str:
     """The best verdict of what was asked; empty for a turn that needs neither."""
     tools = {one.row.tools.verdict} if asked_tools(one) else set[str]()
     knowledge = {one.row.knowledge.verdict} if asked_knowledge(one) else set[str]()
-    return next((verdict for verdict in BEST_VERDICT if verdict in tools | knowledge), "")
+    return next((verdict for verdict in VERDICTS if verdict in tools | knowledge), "")
 
 
 def _iso(at: datetime) -> str:
@@ -305,16 +301,10 @@ class LoggedDecision:
         return took.get("total", sum(took.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class LogContent:
-    """The decisions of a log in the order of their times; `unreadable` records were left out."""
-
-    decisions: tuple[LoggedDecision, ...]
-    unreadable: int
-
-
-def read_decisions(records: Iterable[Mapping[str, Any]]) -> LogContent:
-    """Join records into decisions.
+def read_decisions(
+    records: Iterable[Mapping[str, Any]],
+) -> tuple[tuple[LoggedDecision, ...], int]:
+    """Decisions of a log in the order of their times, and the number of unreadable records.
 
     What is said of a decision that is not in the log (any more) is passed over, and so are
     records of other kinds.
@@ -351,7 +341,7 @@ def read_decisions(records: Iterable[Mapping[str, Any]]) -> LogContent:
         )
         for id, (at, row) in rows.items()
     )
-    return LogContent(tuple(sorted(joined, key=lambda one: one.at)), unreadable)
+    return tuple(sorted(joined, key=lambda one: one.at)), unreadable
 
 
 def _feedback_fields(row: FeedbackRecord) -> dict[str, Any]:
@@ -366,20 +356,15 @@ def labelled_queries(
 
     A decision that was logged without its text is refused: there is nothing to ask again.
     """
-    return list(_located_queries(read_decisions(records).decisions, source))
-
-
-def _located_queries(
-    decisions: Iterable[LoggedDecision], source: str
-) -> Iterator[LocatedQuery | Refusal]:
-    for one in decisions:
+    found: list[LocatedQuery | Refusal] = []
+    for one in read_decisions(records)[0]:
         tools = one.feedback.tools if one.feedback else None
         if tools is None:
             continue
         place = f"decision {one.row.id}"
         if one.row.text is None or not one.row.text.search.strip():
             reason = "was logged without its text; telemetry.text: true keeps that of new ones"
-            yield Refusal(source, place, reason)
+            found.append(Refusal(source, place, reason))
             continue
         query = LabelledQuery(
             id=one.row.id,
@@ -389,7 +374,8 @@ def _located_queries(
             answerable=bool(tools),
             unanswerable_scope="" if tools else "corpus",
         )
-        yield LocatedQuery(f"{source}: {place}", query)
+        found.append(LocatedQuery(f"{source}: {place}", query))
+    return found
 
 
 TOOL_ROUTES = ("tools", "both", "general")

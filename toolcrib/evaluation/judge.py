@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -27,6 +27,7 @@ from toolcrib.language_models import LanguageModel
 from toolcrib.records import Message, Refusal, ToolSpec
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.options import SearchOptions
+from toolcrib.store.folder import write_atomically
 
 PROMPT_VERSION = "judge-1"
 
@@ -113,17 +114,13 @@ class Pools:
         ]
         ranked = (spec for place in zip_longest(*found) for spec in place if spec is not None)
         first = list({spec.id: spec for spec in ranked}.values())[: self._depth]
-        pooled = {spec.id: spec for spec in (*first, *self._labelled_tools(query))}
+        pooled = {spec.id: spec for spec in first}
+        for tool_id in query.relevant:
+            with suppress(UnknownToolError):
+                pooled[tool_id] = self._crib.get_tool(tool_id)
         specs = [pooled[tool_id] for tool_id in sorted(pooled)]
         random.Random(query.text).shuffle(specs)  # noqa: S311 -- it is no secret
         return tuple(specs)
-
-    def _labelled_tools(self, query: QueryRow) -> Iterator[ToolSpec]:
-        for tool_id in query.relevant:
-            try:
-                yield self._crib.get_tool(tool_id)
-            except UnknownToolError:
-                continue
 
 
 class Judge:
@@ -163,15 +160,10 @@ class Judge:
         anew = {query.id for query in queries}
         if not anew or not self._file.exists():
             return
-        try:
-            # Not splitlines: a text may hold other ends of lines than a file's.
-            lines = self._file.read_text("utf-8").split("\n")
-            kept = [line for line in lines if _id_of(line) not in {None, *anew}]
-            beside = self._file.with_name(f"{self._file.name}.new")
-            beside.write_text("".join(f"{line}\n" for line in kept), "utf-8")
-            beside.replace(self._file)
-        except OSError as error:
-            raise StoreWriteError(f"{self._file} cannot be written: {error.strerror}") from error
+        # Not splitlines: a text may hold other ends of lines than a file's.
+        lines = self._file.read_text("utf-8").split("\n")
+        kept = [line for line in lines if _id_of(line) not in {None, *anew}]
+        write_atomically(self._file, "".join(f"{line}\n" for line in kept))
 
     async def _judge(self, query: QueryRow) -> None:
         pool = await asyncio.to_thread(self._pools.of, query)

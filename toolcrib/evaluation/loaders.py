@@ -74,7 +74,6 @@ def load_from_hub(name: str, rows: Rows | None = None) -> DataSet:
     """Load one of `HUB_SETS`; `rows` stands in for the hub where it is given.
 
     Raises:
-        MissingExtraError: the extra `hub` is not installed.
         SourceError: the hub cannot be reached, or no longer holds the set.
     """
     if rows is None:
@@ -375,29 +374,21 @@ def _judgement(line: bytes) -> tuple[str, str, float] | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class FolderForm:
-    """A form that a folder can have: the parts it is known by, and who reads it."""
-
-    parts: tuple[str, ...]
-    read: Callable[[Path], DataSet]
-
-    def fits(self, folder: Path) -> bool:
-        """True if all parts are there; files may be compressed (`.gz`)."""
-        return all(_part(folder, name) for name in self.parts)
-
-    def __str__(self) -> str:
-        """The parts as a sentence has them."""
-        return f"{', '.join(self.parts[:-1])} and {self.parts[-1]}"
+FOLDER_FORMS: Mapping[tuple[str, ...], Callable[[Path], DataSet]] = {
+    ("tools.jsonl", "queries.jsonl"): _tools_folder,
+    ("intents.jsonl", "queries.jsonl"): _intents_folder,
+    ("registry/", "queries.jsonl"): _registry_folder,
+    ("corpus.jsonl", "queries.jsonl", "qrels/"): _beir_folder,
+}
+"""Parts that a folder is known by, and who reads it, in the order in which they are tried."""
 
 
-FOLDER_FORMS = (
-    FolderForm(("tools.jsonl", "queries.jsonl"), _tools_folder),
-    FolderForm(("intents.jsonl", "queries.jsonl"), _intents_folder),
-    FolderForm(("registry/", "queries.jsonl"), _registry_folder),
-    FolderForm(("corpus.jsonl", "queries.jsonl", "qrels/"), _beir_folder),
-)
-"""In the order in which they are tried."""
+def _reader(folder: Path) -> Callable[[Path], DataSet] | None:
+    """The reader of a folder; its files may be compressed (`.gz`)."""
+    for parts, read in FOLDER_FORMS.items():
+        if all(_part(folder, name) for name in parts):
+            return read
+    return None
 
 
 def load(
@@ -412,7 +403,6 @@ def load(
     Raises:
         UnknownFormatError: the source is none of these; the message says what is known.
         SourceError: a file cannot be read, holds nothing that can be used, or the hub is away.
-        MissingExtraError: a public name needs the extra `hub`.
     """
     if tools is not None or queries is not None:
         return _pair(source, tools, queries)
@@ -437,18 +427,13 @@ def _pair(name: str, tools: str | Path | None, queries: Path | None) -> DataSet:
 
 def _folder(source: str) -> DataSet:
     folder = Path(source)
-    for form in FOLDER_FORMS:
-        if form.fits(folder):
-            return form.read(folder)
-    inside = [
-        child.name
-        for child in sorted(folder.iterdir())
-        if any(form.fits(child) for form in FOLDER_FORMS)
-    ]
+    if read := _reader(folder):
+        return read(folder)
+    inside = [child.name for child in sorted(folder.iterdir()) if _reader(child)]
     hint = f"name the data sets in it, such as {inside[0]!r}; " if inside else ""
     raise UnknownFormatError(source, "", f"the folder is no data set; {hint}{_known_forms()}")
 
 
 def _known_forms() -> str:
-    forms = "; ".join(map(str, FOLDER_FORMS))
+    forms = "; ".join(f"{', '.join(parts)} and {last}" for *parts, last in FOLDER_FORMS)
     return f"a data set is a folder with {forms}; or one of {', '.join(sorted(HUB_SETS))}"

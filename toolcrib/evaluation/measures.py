@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -151,9 +151,6 @@ def measure(
     """Measures of each ranking (ids, best first), in the order of `queries`.
 
     All values are in [0, 1], higher is better, but for `forbidden@k` (a count, lower is better).
-
-    Raises:
-        MissingExtraError: the extra `eval` is not installed.
     """
     unique = [list(dict.fromkeys(ranking)) for ranking in rankings]
     forbids = any(query.forbidden for query in queries)
@@ -252,15 +249,17 @@ class PromptTokens:
     """
 
     def __init__(self, tools: Iterable[ToolSpec]) -> None:
-        specs = list(tools)
-        definitions = [_compact(export([spec], "openai")[0]) for spec in specs]
-        tokenizer = _tokenizer()
-        marks = len(tokenizer.encode("").ids)
-        counts = (len(tokenizer.encode(each).ids) - marks for each in definitions)
-        self._of_tool = {spec.id: count for spec, count in zip(specs, counts, strict=True)}
-        self._specs = {spec.id: spec for spec in specs}
-        self._of_signature: dict[str, int] = {}
-        self._marks = marks
+        self._specs = {spec.id: spec for spec in tools}
+        self._of_tool = {
+            spec.id: _tokens(export([spec], "openai")[0]) for spec in self._specs.values()
+        }
+
+        @cache
+        def signature_tokens(tool_id: str) -> int:
+            return _tokens(in_short(self._specs[tool_id]))
+
+        # Counted when asked for: few of a registry's tools are in an answer.
+        self._of_signature = signature_tokens
         self.whole_registry = sum(self._of_tool.values())
 
     def count(self, ids: Iterable[str], form: DefinitionForm = "schema") -> int:
@@ -269,32 +268,25 @@ class PromptTokens:
         Raises:
             UnknownToolError: there is no tool of this id.
         """
+        count = self._of_signature if form == "signature" else self._of_tool.__getitem__
         try:
-            if form == "signature":
-                return sum(self._signature(self._specs[id]) for id in ids)
-            return sum(self._of_tool[id] for id in ids)
+            return sum(map(count, ids))
         except KeyError as unknown:
             raise UnknownToolError(str(unknown.args[0])) from None
-
-    def _signature(self, spec: ToolSpec) -> int:
-        # Counted when it is asked for: few of a registry's tools are ever in an answer.
-        if spec.id not in self._of_signature:
-            text = _compact(in_short(spec))
-            self._of_signature[spec.id] = len(_tokenizer().encode(text).ids) - self._marks
-        return self._of_signature[spec.id]
 
     def saved(self, tokens: float) -> float:
         """The share of the whole registry's tokens that `tokens` leave out, in [0, 1]."""
         return 1.0 - tokens / self.whole_registry if self.whole_registry else 0.0
 
 
-def _compact(told: dict[str, Any]) -> str:
-    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+def _tokens(definition: dict[str, Any]) -> int:
+    text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
     # Lone surrogates are no text that a tokenizer takes.
-    return text.encode("utf-8", "replace").decode("utf-8")
+    ids = _tokenizer().encode(text.encode("utf-8", "replace").decode("utf-8")).ids
+    return len(ids) - len(_tokenizer().encode("").ids)
 
 
-@lru_cache(maxsize=1)
+@cache
 def _tokenizer() -> WordPiece:
     document = json.loads((MODELS / DEFAULT_MODEL / "tokenizer.json").read_bytes())
     # The encoder reads no further than some tokens; a prompt's bill does.
@@ -350,17 +342,6 @@ class ReliabilityBin:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class RiskCoverage:
-    """The share of wrong first tools (`risk`) when only the surest `coverage` are answered.
-
-    Both float64 [queries], in [0, 1], by rising coverage.
-    """
-
-    coverage: Floats
-    risk: Floats
-
-
 def gate_measures(
     confidence: Floats, correct: Bools, answerable: Bools, first: Floats | None = None
 ) -> dict[str, float]:
@@ -377,20 +358,20 @@ def gate_measures(
       Absent where these are no probabilities (outside [0, 1]).
     - `risk@80`: share of wrong first tools among the 80 % of all queries whose first is surest.
     - `correlation`: Pearson's, of `first` and `correct`. Absent where one does not vary.
-
-    Raises:
-        MissingExtraError: the extra `eval` is not installed.
     """
     if not len(confidence):
         return {}
     sure = confidence if first is None else first
-    return (
-        _separation(confidence, answerable)
-        | _calibration(confidence, answerable)
-        | _calibration_of_first(first, correct)
-        | {"risk@80": _risk_at(COVERAGE, sure, correct)}
-        | _correlation(sure, correct)
-    )
+    found = _separation(confidence, answerable)
+    if _is_probability(confidence):
+        found["ece"] = expected_error(reliability_bins(confidence, answerable))
+        found["brier"] = float(np.mean((confidence - answerable) ** 2))
+    if first is not None and _is_probability(first):
+        found["ece_first"] = expected_error(reliability_bins(first, correct))
+    found["risk@80"] = _risk_at(COVERAGE, sure, correct)
+    if np.ptp(sure) and correct.any() and not correct.all():
+        found["correlation"] = float(np.corrcoef(sure, correct)[0, 1])
+    return found
 
 
 def verdict_measures(verdicts: Sequence[str], correct: Bools) -> dict[str, float]:
@@ -428,14 +409,6 @@ def expected_error(bins: Sequence[ReliabilityBin]) -> float:
     return gaps / sum(one.count for one in bins)
 
 
-def risk_coverage(confidence: Floats, correct: Bools) -> RiskCoverage:
-    """The curve of selective prediction (El-Yaniv and Wiener 2010), a point for every query."""
-    order = np.argsort(-confidence, kind="stable")
-    answered = np.arange(1, len(order) + 1)
-    risk = np.cumsum(1.0 - _mean_among_equals(confidence, correct)[order]) / answered
-    return RiskCoverage(answered / len(order), risk)
-
-
 def _separation(confidence: Floats, answerable: Bools) -> dict[str, float]:
     if answerable.all() or not answerable.any():
         return {}
@@ -448,31 +421,16 @@ def _separation(confidence: Floats, answerable: Bools) -> dict[str, float]:
     }
 
 
-def _calibration(confidence: Floats, correct: Bools) -> dict[str, float]:
-    if confidence.min() < 0 or confidence.max() > 1:
-        return {}
-    error = expected_error(reliability_bins(confidence, correct))
-    brier: Callable[..., float] = import_extra(
-        "sklearn.metrics", "evaluation", "eval"
-    ).brier_score_loss
-    return {"ece": error, "brier": float(brier(correct, confidence, pos_label=1))}
-
-
-def _calibration_of_first(first: Floats | None, correct: Bools) -> dict[str, float]:
-    if first is None or first.min() < 0 or first.max() > 1:
-        return {}
-    return {"ece_first": expected_error(reliability_bins(first, correct))}
+def _is_probability(values: Floats) -> bool:
+    return bool(values.min() >= 0 and values.max() <= 1)
 
 
 def _risk_at(coverage: float, confidence: Floats, correct: Bools) -> float:
-    curve = risk_coverage(confidence, correct)
-    return float(curve.risk[np.searchsorted(curve.coverage, coverage)])
-
-
-def _correlation(confidence: Floats, correct: Bools) -> dict[str, float]:
-    if np.ptp(confidence) == 0 or correct.all() or not correct.any():
-        return {}
-    return {"correlation": float(np.corrcoef(confidence, correct.astype(np.float64))[0, 1])}
+    """Share of wrong ones among the surest `coverage` (El-Yaniv and Wiener 2010)."""
+    order = np.argsort(-confidence, kind="stable")
+    answered = np.arange(1, len(order) + 1)
+    risk = np.cumsum(1.0 - _mean_among_equals(confidence, correct)[order]) / answered
+    return float(risk[np.searchsorted(answered / len(order), coverage)])
 
 
 def _mean_among_equals(confidence: Floats, correct: Bools) -> Floats:

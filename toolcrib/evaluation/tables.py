@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from toolcrib.evaluation.choices import ChoiceResult
-from toolcrib.evaluation.decisions import DecisionSummary, Latency
+from toolcrib.evaluation.decisions import VERDICTS, DecisionSummary, Latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,6 @@ RATES = {
 }
 MAX_CALLED_TOOLS = 20
 """Tools called most often that a table has."""
-
-VERDICTS = ("accept", "fallback", "abstain")
 
 
 def _table(caption: str, columns: Iterable[str], rows: Iterable[Sequence[str]]) -> TextTable:

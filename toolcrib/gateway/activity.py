@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from time import monotonic
 from typing import Any
@@ -20,18 +20,15 @@ from mcp.types import Tool as McpTool
 from toolcrib.access.activity import STATE_EVERY_S, ActivityLog, shown_arguments
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import StoreError
-from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CALL_TOOLS, CatalogEntry
 from toolcrib.gateway.connection import TOOL_ERROR, error_name
-from toolcrib.gateway.guidance import text_of_content
+from toolcrib.gateway.guidance import outcome_of
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import Upstream, UpstreamPool
-from toolcrib.guidance.results import has_failed
 from toolcrib.integrations.formats import RESERVED_NAMES, OwnTool
-from toolcrib.records import Scope
 from toolcrib.records.definitions import CHARS_A_MARK, definition_tokens, estimated_tokens
 from toolcrib.records.history import GatewayCall, GatewayServer, ServerState
-from toolcrib.settings import GatewaySettings
+from toolcrib.settings import ActivityMode
 from toolcrib.store.records_db import RecordsDb
 from toolcrib.telemetry import EXECUTE_TOOL, OTHER, TOOL_CALL_METHOD, MetricsRegistry
 
@@ -50,20 +47,13 @@ logger = logging.getLogger(__name__)
 
 
 class GatewayRecorder(Middleware):
-    """Recorder of calls and lists in a records database. `scope` is the gateway's."""
+    """Recorder of calls and lists in a records database."""
 
     def __init__(
-        self,
-        records_db: RecordsDb,
-        index: GatewayIndex,
-        pool: UpstreamPool,
-        scope: Callable[[], Scope],
-        settings: GatewaySettings,
+        self, records_db: RecordsDb, index: GatewayIndex, pool: UpstreamPool, mode: ActivityMode
     ) -> None:
-        self._log, self._scope = ActivityLog(records_db), scope
-        self._index, self._pool = index, pool
-        self._is_on = settings.activity != "off"
-        self._keeps_arguments = settings.activity == "arguments"
+        self._log, self._index, self._pool = ActivityLog(records_db), index, pool
+        self._is_on, self._keeps_arguments = mode != "off", mode == "arguments"
         self._tokens: BoundedMap[str, int] = BoundedMap(MAX_COUNTED_TOOLS)
 
     async def on_call_tool(
@@ -117,7 +107,7 @@ class GatewayRecorder(Middleware):
     async def record_list(self, session: ServerSession, listed: Sequence[McpTool]) -> None:
         """Record the tokens of the definitions that a list left out, if any."""
         shown = {tool.name: tool for tool in listed}
-        offered = self._index.catalog.within(granted_scope(get_access_token(), self._scope()))
+        offered = self._index.catalog.within(self._index.scope_of(get_access_token()))
         left_out = [entry for entry in offered if entry.name not in shown]
         if not left_out or not self._is_on:
             return
@@ -159,9 +149,8 @@ class GatewayRecorder(Middleware):
     def _state(self, upstream: Upstream) -> GatewayServer:
         health, name = upstream.health, upstream.name
         state: ServerState = health.state
-        unready = health.unready
-        if state == "down" and unready in ("needs_authorisation", "authorisation_expired"):
-            state = unready
+        if state == "down" and health.unready in ("needs_authorisation", "authorisation_expired"):
+            state = health.unready
         tools, held = len(self._index.catalog.of(name)), self._index.held_of(name)
         return GatewayServer(name, state, health.reason, tools, held)
 
@@ -175,14 +164,12 @@ class GatewayRecorder(Middleware):
 
 def _facts(result: ToolResult | None, began: float) -> dict[str, Any]:
     """Outcome, time and tokens of a call that ended now; None for a call that raised."""
-    facts: dict[str, Any] = {"outcome": "failure", "took_ms": 1000 * (monotonic() - began)}
+    took_ms = 1000 * (monotonic() - began)
     if result is None:
-        return facts
-    text = text_of_content(result.content)
-    if not has_failed(text, success=False if result.is_error else None, error=None):
-        facts["outcome"] = "success"
+        return {"outcome": "failure", "took_ms": took_ms}
     chars = sum(len(part.text) for part in result.content if isinstance(part, TextContent))
-    return facts | {"tokens": -(-chars // CHARS_A_MARK)}
+    tokens = -(-chars // CHARS_A_MARK)
+    return {"outcome": outcome_of(result), "took_ms": took_ms, "tokens": tokens}
 
 
 # -- metrics ---------------------------------------------------------------------------------

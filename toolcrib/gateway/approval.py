@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.errors import UnknownToolError
+from toolcrib.gateway.config import file_stamp
 from toolcrib.indexers.audit import blocks, is_warning
 from toolcrib.records import ToolSpec
 from toolcrib.records.reports import Finding, Held
@@ -148,10 +149,6 @@ class Approval:
 
     def state(self) -> tuple[object, ...]:
         """Value that differs whenever approvals may have changed; cheap to compute."""
-        written = None
-        with suppress(OSError):
-            stat = self._lock.path.stat()
-            written = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         held = list(self._held.items())
         approved = (each for each, d in held if self._quarantine.approved_digest(each) == d)
-        return written, tuple(approved)
+        return file_stamp(self._lock.path), tuple(approved)

@@ -30,14 +30,19 @@ from toolcrib.settings import ProfileSettings
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
-CLAIM, PROFILE = "grant", "profile"
-
 MAX_SCOPES_BYTES = 4 * 2**20
 """Size of the cache of scopes narrowed by grants."""
 
 AUTHORIZATION, CHALLENGE = b"authorization", b"www-authenticate"
 
 logger = logging.getLogger(__name__)
+
+
+class KeyToken(AccessToken):
+    """Token of a caller with a key, or with a token of an issuer."""
+
+    grant: Grant
+    profile: ProfileSettings
 
 
 class KeyVerifier(TokenVerifier):
@@ -101,28 +106,22 @@ class KeyVerifier(TokenVerifier):
         return [*others, (AUTHORIZATION, f"Bearer {self._anyone}".encode())]
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """The token of a key; None for a key that does not hold."""
+        """The caller's token; None for a key or token that does not hold."""
         if token == self._anyone:
             return AccessToken(token=token, client_id="", scopes=[])
         try:
             caller = await asyncio.to_thread(self._callers.verify, token)
             caller.namespace(DEFAULT_NAMESPACE)
-        except ServiceUnavailableError as error:
-            logger.warning("a token cannot be verified: %s", error)
+        except (ServiceError, StoreError) as error:
+            if isinstance(error, ServiceUnavailableError | StoreError):
+                logger.warning("a key or token cannot be verified: %s", error)
             return None
-        except ServiceError:
+        grant, key_id, name = caller.grant, caller.key_id, caller.grant.profile
+        profile = _NO_PROFILE if name is None else self._profiles.get(name)
+        if profile is None:
+            logger.warning("gateway.profiles has no %r, which the key %s names", name, key_id)
             return None
-        except StoreError:
-            logger.warning("keys cannot be looked up", exc_info=True)
-            return None
-        claims = {CLAIM: caller.grant.model_dump_json()}
-        if (name := caller.grant.profile) is not None:
-            if name not in self._profiles:
-                text = "gateway.profiles has no %r, which the key %s names"
-                logger.warning(text, name, caller.key_id)
-                return None
-            claims[PROFILE] = self._profiles[name].model_dump_json()
-        return AccessToken(token=token, client_id=caller.key_id, scopes=[], claims=claims)
+        return KeyToken(token=token, client_id=key_id, scopes=[], grant=grant, profile=profile)
 
 
 NO_CREDENTIALS = (
@@ -175,17 +174,14 @@ def _explaining(send: Send, reason: str) -> Send:
     return answer
 
 
-def grant(token: AccessToken | None) -> str | None:
-    """Grant of a key as text; None if no keys are used."""
-    return None if token is None else token.claims.get(CLAIM)
+def grant_of(token: AccessToken | None) -> Grant | None:
+    """Grant of a key; None if no keys are used."""
+    return token.grant if isinstance(token, KeyToken) else None
 
 
 def profile_of(token: AccessToken | None) -> ProfileSettings:
     """Profile of a key; one that changes nothing for a key without a profile."""
-    text = "" if token is None else token.claims.get(PROFILE, "")
-    return _PROFILES.get_or_make(
-        text, lambda: ProfileSettings.model_validate_json(text) if text else ProfileSettings()
-    )
+    return token.profile if isinstance(token, KeyToken) else _NO_PROFILE
 
 
 def has_tool(token: AccessToken | None, tool_id: str) -> bool:
@@ -195,26 +191,22 @@ def has_tool(token: AccessToken | None, tool_id: str) -> bool:
 
 def granted_scope(token: AccessToken | None, scope: Scope) -> Scope:
     """Scope narrowed to the grant of a key and its profile; unchanged if no keys are used."""
-    text = grant(token)
-    if text is None:
+    if not isinstance(token, KeyToken):
         return scope
 
     def narrow() -> Scope:
-        profile = profile_of(token)
         part = Scope(
-            servers=frozenset(profile.servers) or None,
-            tags=frozenset(profile.tags) or None,
-            max_sensitivity=profile.max_sensitivity,
+            servers=frozenset(token.profile.servers) or None,
+            tags=frozenset(token.profile.tags) or None,
+            max_sensitivity=token.profile.max_sensitivity,
         )
-        return within(Grant.model_validate_json(text).scope(), within(part, scope))
+        return within(token.grant.scope(), within(part, scope))
 
-    profile_text = "" if token is None else token.claims.get(PROFILE, "")
-    return _NARROWED_SCOPES.get_or_make((text + profile_text, scope), narrow)
-
-
-_PROFILES: BoundedMap[str, ProfileSettings] = BoundedMap(1_000)
+    return _NARROWED_SCOPES.get_or_make((token.grant, token.profile, scope), narrow)
 
 
-_NARROWED_SCOPES: BoundedMap[tuple[str, Scope], Scope] = BoundedMap(
-    MAX_SCOPES_BYTES, lambda key, narrowed: len(key[0]) + key[1].bytes + narrowed.bytes
+_NO_PROFILE = ProfileSettings()
+
+_NARROWED_SCOPES: BoundedMap[tuple[Grant, ProfileSettings, Scope], Scope] = BoundedMap(
+    MAX_SCOPES_BYTES, lambda key, narrowed: key[0].scope().bytes + key[2].bytes + narrowed.bytes
 )

@@ -21,25 +21,25 @@ from mcp.types import CallToolResult, InputRequiredResult, TextContent
 
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import DeadlineError, ForbiddenError, ServiceError, ToolcribError
-from toolcrib.gateway.auth import granted_scope, has_tool, profile_of
+from toolcrib.gateway.auth import has_tool, profile_of
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.connection import PendingCall, UpstreamConnection
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, ClientRequest, conversation_key
 from toolcrib.gateway.flow import FlowPolicy
-from toolcrib.gateway.guidance import GatewayGuidance, text_of_content
+from toolcrib.gateway.guidance import GatewayGuidance, outcome_of
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import STATES, UpstreamPool
-from toolcrib.guidance.results import has_failed
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.integrations.fastmcp import failure
 from toolcrib.integrations.formats import restore_arguments
-from toolcrib.records import Outcome, Scope, ToolHit
+from toolcrib.records import Outcome, ToolHit
 from toolcrib.records.definitions import parameters_schema
 from toolcrib.retrieval.options import MAX_CALLED
 from toolcrib.router.alternates import alternates
 from toolcrib.router.decision_log import Failures
 from toolcrib.router.recovery import diagnose
 from toolcrib.store.filters import AnyOf, Not
+from toolcrib.text import shorten
 
 HOP_PREFIX = "io.modelcontextprotocol/"
 """`_meta` keys with this prefix apply to one hop and are not forwarded."""
@@ -60,19 +60,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class CallBudget:
-    """Budget from one search to the next: the query, the calls left, the limit (None: none)."""
+    """Budget from one search to the next: the query, the limit (None: none), the calls made."""
 
     query: str
-    left: int | None
-    limit: int | None = None
+    limit: int | None
+    made: int = 0
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def take(self) -> bool:
         """Count one call; False if the budget is used up."""
-        if self.left is None:
-            return True
-        self.left -= 1
-        return self.left >= 0
+        self.made += 1
+        return self.limit is None or self.made <= self.limit
 
 
 class CallBudgets:
@@ -87,7 +85,7 @@ class CallBudgets:
         """Begin a conversation's next budget, at a search."""
         own = profile_of(get_access_token()).max_calls
         limit = self.max_calls if own is None else own
-        self._of[key] = budget = CallBudget(query, limit, limit)
+        self._of[key] = budget = CallBudget(query, limit)
         return budget
 
     def of(self, key: str) -> CallBudget:
@@ -113,20 +111,14 @@ class CallBudgets:
 
 
 class Alternatives:
-    """Other tools that may replace a failed tool, within the caller's part of a scope.
+    """Other tools that may replace a failed tool, within the caller's scope.
 
     Uses the index directly: a crib would detect the turn's context first, which is not needed
     here, and takes minutes unless the encoder is the bundled one.
     """
 
-    def __init__(
-        self,
-        index: GatewayIndex,
-        pool: UpstreamPool,
-        budgets: CallBudgets,
-        scope: Callable[[], Scope],
-    ) -> None:
-        self._index, self._pool, self._budgets, self._scope = index, pool, budgets, scope
+    def __init__(self, index: GatewayIndex, pool: UpstreamPool, budgets: CallBudgets) -> None:
+        self._index, self._pool, self._budgets = index, pool, budgets
         self._failures = Failures()
 
     async def as_text(self, failed: CatalogEntry, budget: CallBudget) -> str:
@@ -134,16 +126,21 @@ class Alternatives:
         if not self._index.is_open.is_set():
             return " Try again later."
         try:
-            hits = await self._find(failed, budget, budget.query)
+            entries = await self._find(failed, budget, budget.query)
         except ToolcribError:
             logger.warning("alternates could not be looked for", exc_info=True)
             return ""
-        lines = [line for hit in hits if (line := self._line(hit))]
-        if not lines:
+        if not entries:
             return " No other tool is like it; try again later, or go on without it."
-        return "\nOther tools that may do it:\n" + "\n".join(lines)
+        lines = ["\nOther tools that may do it:"]
+        for each in entries:
+            about = shorten(" ".join(each.spec.description.split()), MAX_DESCRIPTION_CHARS)
+            lines.append(f"- {each.name}: {about}" if about else f"- {each.name}")
+        return "\n".join(lines)
 
-    async def _find(self, failed: CatalogEntry, budget: CallBudget, goal: str) -> list[ToolHit]:
+    async def _find(
+        self, failed: CatalogEntry, budget: CallBudget, goal: str
+    ) -> list[CatalogEntry]:
         tools, token = self._index.crib.tools, get_access_token()
         found: list[ToolHit] = await self._index.work(
             alternates,
@@ -151,12 +148,13 @@ class Alternatives:
             failed.spec,
             goal or failed.spec.description or failed.spec.name,
             excluded=self._failures.of(budget.id),
-            scope=granted_scope(token, self._scope()),
+            scope=self._index.scope_of(token),
             where=Not(AnyOf("server", self._pool.not_up())),
             k=MAX_ALTERNATIVES,
             likeness=tools.settings.recovery.likeness,
         )
-        return [hit for hit in found if has_tool(token, hit.id)]
+        entries = (self._index.catalog.get(hit.id) for hit in found if has_tool(token, hit.id))
+        return [entry for entry in entries if entry is not None]
 
     async def names(self, name: str, goal: str, key: str) -> list[str]:
         """Names of the tools on offer to try instead of a tool, in the conversation of a key.
@@ -166,20 +164,7 @@ class Alternatives:
         failed = self._index.catalog.named(name)
         if failed is None or not self._index.is_open.is_set():
             return []
-        hits = await self._find(failed, self._budgets.of(key), goal)
-        entries = (self._index.catalog.get(hit.id) for hit in hits)
-        return [entry.name for entry in entries if entry is not None]
-
-    def _line(self, hit: ToolHit) -> str:
-        """One tool to try; empty for a tool that is no longer on offer."""
-        entry = self._index.catalog.get(hit.id)
-        if entry is None:
-            return ""
-        about = " ".join(entry.spec.description.split())
-        short = about
-        if len(about) > MAX_DESCRIPTION_CHARS:
-            short = about[: MAX_DESCRIPTION_CHARS - 1] + "…"
-        return f"- {entry.name}: {short}" if short else f"- {entry.name}"
+        return [each.name for each in await self._find(failed, self._budgets.of(key), goal)]
 
     async def report(
         self, budget: CallBudget, entry: CatalogEntry, outcome: Outcome, since: float
@@ -269,12 +254,9 @@ class CallRunner:
         level: Callable[[str], str],
         guidance: GatewayGuidance,
         flow: FlowPolicy,
-        *,
-        timeout_s: float,
     ) -> None:
         self._pool, self._budgets, self._alternatives = pool, budgets, alternatives
-        self._level, self._timeout_s = level, timeout_s
-        self._guidance, self._flow = guidance, flow
+        self._level, self._guidance, self._flow = level, guidance, flow
         self._checks: set[asyncio.Task[None]] = set()
         self._pending = PendingInputs(pool.intervals.idle_s)
 
@@ -322,7 +304,8 @@ class CallRunner:
             return failure(text)
         meta = _forwarded_meta(context)
         check = partial(self._flow.check, entry=entry, arguments=arguments)
-        pending = connection.call(request, entry.spec.name, arguments, meta, self._timeout_s, check)
+        call_s = self._pool.intervals.call_s
+        pending = connection.call(request, entry.spec.name, arguments, meta, call_s, check)
         return await self._finish(_Call(entry, connection, pending, budget, request.key, since))
 
     def _not_called(self, entry: CatalogEntry) -> str:
@@ -350,10 +333,7 @@ class CallRunner:
             state = self._pending.put(call)
             questions = InputRequiredResult(input_requests=result, request_state=state)
             return InputRequiredToolResult(questions)
-        text = text_of_content(result.content)
-        failed = has_failed(text, success=False if result.is_error else None, error=None)
-        outcome = "failure" if failed else "success"
-        await self._alternatives.report(budget, entry, outcome, call.since)
+        await self._alternatives.report(budget, entry, outcome_of(result), call.since)
         content, meta = result.content, result.meta or {}
         if result.is_error:
             content = [*content, *await self._advice(result, entry, budget)]

@@ -13,6 +13,7 @@ from math import fsum, log1p
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from fastmcp.server.auth import AccessToken
 from fastmcp.server.context import Context
 from fastmcp.server.dependencies import get_context
 from fastmcp.server.providers import Provider
@@ -24,7 +25,7 @@ from mcp.types import ToolAnnotations
 from pydantic import PrivateAttr, ValidationError
 
 from toolcrib.caches import BoundedMap
-from toolcrib.gateway.auth import granted_scope, has_tool
+from toolcrib.gateway.auth import has_tool
 from toolcrib.integrations.formats import OwnTool, provider_meta, provider_name
 from toolcrib.integrations.providers import fit_definition
 from toolcrib.records import Scope, ToolSpec
@@ -168,14 +169,18 @@ class GatewayTool(Tool):
 
     @classmethod
     def of(
-        cls, entry: CatalogEntry, note: str, scope: Callable[[], Scope], run: Run
+        cls,
+        entry: CatalogEntry,
+        note: str,
+        scope_of: Callable[[AccessToken | None], Scope],
+        run: Run,
     ) -> GatewayTool:
-        """A tool for callers within a scope; `note` precedes its description."""
+        """A tool for callers in whose scope it is; `note` precedes its description."""
         spec, title = entry.spec, entry.spec.annotations.get("title")
         schema, about = fit_definition(spec.input_schema, spec.description)
 
         def is_granted(context: AuthContext) -> bool:
-            is_in_scope = entry.fits(from_scope(granted_scope(context.token, scope())))
+            is_in_scope = entry.fits(from_scope(scope_of(context.token)))
             return is_in_scope and has_tool(context.token, entry.spec.id)
 
         tool = cls(
@@ -209,20 +214,14 @@ class GatewayTool(Tool):
 
 
 class CatalogProvider(Provider):
-    """Provides FastMCP with the current tools of an index, within a scope.
+    """Provides FastMCP with the current tools of an index, within its scope.
 
     `note` gives the reason why a server's tools cannot be called at the moment.
     """
 
-    def __init__(
-        self,
-        index: GatewayIndex,
-        scope: Callable[[], Scope],
-        note: Callable[[str], str],
-        run: Run,
-    ) -> None:
+    def __init__(self, index: GatewayIndex, note: Callable[[str], str], run: Run) -> None:
         super().__init__()
-        self._index, self._scope, self._note, self._run = index, scope, note, run
+        self._index, self._note, self._run = index, note, run
         self._made: dict[str, tuple[CatalogEntry, str, GatewayTool]] = {}
 
     async def _list_tools(self) -> Sequence[Tool]:
@@ -232,14 +231,15 @@ class CatalogProvider(Provider):
         # Tools of servers have no versions.
         del version
         entry = self._index.catalog.named(name)
-        if entry is None or not entry.fits(from_scope(self._scope())):
+        if entry is None or not entry.fits(from_scope(self._index.scope)):
             return None
         return self._tool(entry)[2]
 
     def tools(self) -> list[GatewayTool]:
         """Every tool of the catalog, by id."""
         # FastMCP may list the tools with every call, so a tool is made once.
-        self._made = {e.spec.id: self._tool(e) for e in self._index.catalog.within(self._scope())}
+        here = self._index.catalog.within(self._index.scope)
+        self._made = {entry.spec.id: self._tool(entry) for entry in here}
         return [tool for _, _, tool in self._made.values()]
 
     def _tool(self, entry: CatalogEntry) -> tuple[CatalogEntry, str, GatewayTool]:
@@ -247,7 +247,7 @@ class CatalogProvider(Provider):
         known = self._made.get(entry.spec.id)
         if known is not None and known[0] is entry and known[1] == note:
             return known
-        return entry, note, GatewayTool.of(entry, note, self._scope, self._run)
+        return entry, note, GatewayTool.of(entry, note, self._index.scope_of, self._run)
 
 
 # -- summary for a model -----------------------------------------------------------------------

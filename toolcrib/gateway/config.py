@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.mcp_config import (
     OVERLAY_KEY,
     Overlay,
-    Target,
+    ServerEntry,
     ToolFilter,
     server_entries,
     servers_of,
@@ -32,20 +32,14 @@ def profile_filter(profile: ProfileSettings) -> ToolFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerConfig:
-    """One server: its target, or the `problem` of its entry in one line.
+class ServerConfig(ServerEntry):
+    """An entry with the overlay of its tools.
 
-    `tools` is the filter of the tools that its entry switches on, by name, `profile` that of the
-    gateway's profile, by id; `warnings` stop nothing.
+    `profile` is the filter of the gateway's profile, by id.
     """
 
-    name: str
-    target: Target | None
-    problem: str = ""
-    tools: ToolFilter = field(default_factory=ToolFilter)
     overlay: Overlay = field(default_factory=Overlay)
-    warnings: tuple[str, ...] = ()
-    profile: ToolFilter = field(default_factory=ToolFilter)
+    profile: ToolFilter = ALL_TOOLS
 
     def offered(self, spec: ToolSpec) -> ToolSpec:
         """Copy of a tool as it is offered, disabled if the entry switches it off."""
@@ -54,57 +48,9 @@ class ServerConfig:
         return offered.model_copy(update={"enabled": is_on})
 
 
-def read_config(
-    path: Path,
-    env: Mapping[str, str],
-    only: Collection[str] = (),
-    profile: ToolFilter = ALL_TOOLS,
-) -> tuple[ServerConfig, ...]:
-    """Read the servers of an `mcp.json`, with `env` filled in; `only` those names, if any.
-
-    `profile` is the filter of tools by id.
-
-    An unusable entry gets its `problem`, and the others are used.
-
-    Raises:
-        SourceError: the file cannot be read, has no usable server, or an invalid overlay; with
-            file and field.
-        SettingsError: a name of `only` is not in the file.
-    """
-    source = Source.named(str(path))
-    servers = servers_of(source)
-    if not servers:
-        raise source.error("names no MCP servers; put them under 'mcpServers' (VS Code: 'servers')")
-    configs = tuple(
-        ServerConfig(
-            each.name,
-            each.target,
-            each.problem,
-            each.tools,
-            _overlay(source, each.name, servers[each.name]),
-            each.warnings,
-            profile,
-        )
-        for each in server_entries(servers, env)
-    )
-    known = {server.name for server in configs}
-    if missing := sorted(set(only) - known):
-        raise SettingsError(
-            f"{path} has no server {missing[0]!r} that is switched on; "
-            f"there are {', '.join(sorted(known)) or 'none'}"
-        )
-    chosen = tuple(server for server in configs if not only or server.name in only)
-    if all(server.target is None for server in chosen):
-        if len(chosen) == 1:
-            raise source.error(chosen[0].problem, chosen[0].name)
-        problems = [f"{each.name}: {each.problem}" for each in chosen]
-        raise source.error("; ".join(problems) or "every server is switched off")
-    return chosen
-
-
 @dataclass(frozen=True, slots=True)
-class ConfigFile:
-    """An `mcp.json` that is read again whenever it changes; arguments as of `read_config`."""
+class McpFile:
+    """An `mcp.json`, with `env` filled in; `only` those servers, if any; `profile` filters ids."""
 
     path: Path
     env: Mapping[str, str] = field(repr=False)
@@ -112,16 +58,43 @@ class ConfigFile:
     profile: ToolFilter = ALL_TOOLS
 
     def read(self) -> tuple[ServerConfig, ...]:
-        """Servers of the file as it is now."""
-        return read_config(self.path, self.env, self.only, self.profile)
+        """Servers of the file as it is now.
 
-    def stamp(self) -> tuple[int, ...]:
-        """Stamp that another content changes; empty without the file."""
-        try:
-            found = self.path.stat()
-        except OSError:
-            return ()
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        An unusable entry gets its `problem`, and the others are used.
+        """
+        source = Source.named(str(self.path))
+        servers = servers_of(source)
+        if not servers:
+            raise source.error(
+                "names no MCP servers; put them under 'mcpServers' (VS Code: 'servers')"
+            )
+        configs: list[ServerConfig] = []
+        for each in server_entries(servers, self.env):
+            overlay = _overlay(source, each.name, servers[each.name])
+            entry = each.name, each.target, each.problem, each.tools, each.warnings
+            configs.append(ServerConfig(*entry, overlay, self.profile))
+        known = {server.name for server in configs}
+        if missing := sorted(set(self.only) - known):
+            raise SettingsError(
+                f"{self.path} has no server {missing[0]!r} that is switched on; "
+                f"there are {', '.join(sorted(known)) or 'none'}"
+            )
+        chosen = tuple(server for server in configs if not self.only or server.name in self.only)
+        if all(server.target is None for server in chosen):
+            if len(chosen) == 1:
+                raise source.error(chosen[0].problem, chosen[0].name)
+            problems = [f"{each.name}: {each.problem}" for each in chosen]
+            raise source.error("; ".join(problems) or "every server is switched off")
+        return chosen
+
+
+def file_stamp(path: Path) -> tuple[int, ...]:
+    """Stamp of a file that another content changes; empty without the file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _overlay(source: Source, name: str, raw: Any) -> Overlay:

@@ -18,31 +18,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, cast
 
 import anyio
-from mcp import ClientSession, MCPError
+from mcp import ClientSession, MCPError, types
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.inbound import x_mcp_header_map
-from mcp.types import (
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    CallToolResult,
-    CreateMessageRequest,
-    ElicitCompleteNotification,
-    ElicitRequest,
-    ErrorData,
-    Implementation,
-    InputRequest,
-    InputRequiredResult,
-    InputResponse,
-    ListRootsRequest,
-    LoggingMessageNotification,
-    PromptListChangedNotification,
-    ResourceListChangedNotification,
-    ToolListChangedNotification,
-)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolcrib import __version__
 from toolcrib.errors import DeadlineError, ServiceUnavailableError
 from toolcrib.gateway.downstream import ClientRequest, InputAnswer
 from toolcrib.indexers.readers.base import is_object
@@ -53,6 +34,7 @@ from toolcrib.indexers.readers.mcp_session import (
     Tap,
     explain,
     explain_timeout,
+    implementation,
     is_closed,
     list_pages,
     open_session,
@@ -61,7 +43,6 @@ from toolcrib.router.context.pii import without_secrets
 
 if TYPE_CHECKING:
     import httpx2
-    from mcp.client._transport import ReadStream
     from mcp.shared.message import SessionMessage
 
 CLOSE_TIMEOUT_S = 3.0
@@ -75,14 +56,14 @@ TAIL_BYTES = 8192
 READ_BYTES = 65_536
 MAX_QUOTE_CHARS = 200
 
-RELAYED = (LoggingMessageNotification, ElicitCompleteNotification)
+RELAYED = (types.LoggingMessageNotification, types.ElicitCompleteNotification)
 """Notifications forwarded to clients unchanged. Progress goes to its caller, under the caller's own
 token. All others concern requests to the gateway, or features that it does not serve."""
 
 CHANGES = (
-    ToolListChangedNotification,
-    PromptListChangedNotification,
-    ResourceListChangedNotification,
+    types.ToolListChangedNotification,
+    types.PromptListChangedNotification,
+    types.ResourceListChangedNotification,
 )
 
 SDK_HTTP_ERRORS = ("Server returned an error response", "Not Found", "Session terminated")
@@ -120,7 +101,7 @@ async def first_of(timeout_s: float, *events: asyncio.Event) -> None:
 class _Question:
     """A server's question, open until the client calls again with the answer."""
 
-    request: InputRequest
+    request: types.InputRequest
     answer: asyncio.Future[InputAnswer] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -143,15 +124,15 @@ class PendingCall:
         self._changed = asyncio.Event()
         self._questions: dict[str, _Question] = {}
         self._question_count = 0
-        self._task: asyncio.Task[CallToolResult] | None = None
+        self._task: asyncio.Task[types.CallToolResult] | None = None
 
-    def start(self, task: asyncio.Task[CallToolResult]) -> None:
+    def start(self, task: asyncio.Task[types.CallToolResult]) -> None:
         """Start the clock of the task that makes the call."""
         self._task = task
         self._run_clock()
         task.add_done_callback(self._call_ended)
 
-    async def answer(self, request: InputRequest) -> InputAnswer:
+    async def answer(self, request: types.InputRequest) -> InputAnswer:
         """Send a server's question to the caller, and wait for the answer."""
         if (refusal := self.request.refusal(request)) is not None:
             return refusal
@@ -167,7 +148,7 @@ class PendingCall:
             finally:
                 del self._questions[key]
 
-    async def outcome(self) -> CallToolResult | dict[str, InputRequest]:
+    async def outcome(self) -> types.CallToolResult | dict[str, types.InputRequest]:
         """The call's result, or the questions that the client must answer first.
 
         The call goes on while questions are open. It is cancelled if the caller disconnects.
@@ -191,10 +172,10 @@ class PendingCall:
             raise
         return self._task.result()
 
-    def resume(self, request: ClientRequest, answers: Mapping[str, InputResponse]) -> None:
+    def resume(self, request: ClientRequest, answers: Mapping[str, types.InputResponse]) -> None:
         """Resume with the client's answers; a missing answer is an error for the server."""
         self.request = request
-        missing = ErrorData(code=INVALID_REQUEST, message="the client gave no answer")
+        missing = types.ErrorData(code=types.INVALID_REQUEST, message="the client gave no answer")
         for key, question in self._questions.items():
             if question.is_sent and not question.answer.done():
                 question.answer.set_result(answers.get(key, missing))
@@ -204,7 +185,7 @@ class PendingCall:
         if self._task is not None:
             self._task.cancel()
 
-    def _call_ended(self, task: asyncio.Task[CallToolResult]) -> None:
+    def _call_ended(self, task: asyncio.Task[types.CallToolResult]) -> None:
         if self._timer is not None:
             self._timer.cancel()
         # Retrieved here, or asyncio would log the error of a call that nobody waits for.
@@ -278,11 +259,7 @@ class UpstreamConnection:
     # -- life ----------------------------------------------------------------------------------
 
     async def open(self, timeout_s: float) -> None:
-        """Connect and shake hands.
-
-        Raises:
-            ServiceUnavailableError: the server cannot be reached; the text says why.
-        """
+        """Connect and shake hands."""
         self._task = asyncio.create_task(self._live())
         try:
             await first_of(timeout_s, self._ready, self.ended)
@@ -350,16 +327,16 @@ class UpstreamConnection:
             return answer
 
         callbacks: dict[str, Any] = {
-            "sampling_callback": callback(CreateMessageRequest),
-            "elicitation_callback": callback(ElicitRequest),
-            "list_roots_callback": callback(ListRootsRequest),
+            "sampling_callback": callback(types.CreateMessageRequest),
+            "elicitation_callback": callback(types.ElicitRequest),
+            "list_roots_callback": callback(types.ListRootsRequest),
             "message_handler": self._receive,
+            "client_info": implementation(),
         }
-        us = Implementation(name="toolcrib", version=__version__)
         # A first try over another transport may have ended its stream.
         self._stop.clear()
         watched = _Incoming(incoming, self._state, self._stop)
-        return _RelayingSession(watched, outgoing, **callbacks, client_info=us, log_level="debug")
+        return _RelayingSession(watched, outgoing, **callbacks, log_level="debug")
 
     async def _until_stopped(self, session: ClientSession) -> None:
         async with anyio.create_task_group() as beside:
@@ -384,11 +361,13 @@ class UpstreamConnection:
 
     # -- messages from the server -------------------------------------------------------------
 
-    async def _answer(self, request: InputRequest) -> InputAnswer:
+    async def _answer(self, request: types.InputRequest) -> InputAnswer:
         call = self._addressed_call
         if call is None:
             reason = "several calls are under way" if self._calls else "no call is under way"
-            return ErrorData(code=INVALID_REQUEST, message=f"nobody can be asked: {reason}")
+            return types.ErrorData(
+                code=types.INVALID_REQUEST, message=f"nobody can be asked: {reason}"
+            )
         return await call.answer(request)
 
     async def _receive(self, message: IncomingMessage) -> None:
@@ -429,11 +408,7 @@ class UpstreamConnection:
 
     @property
     def session(self) -> ClientSession:
-        """The open session.
-
-        Raises:
-            ServiceUnavailableError: the session is over.
-        """
+        """The open session."""
         if self._session is None or self.is_over:
             raise ServiceUnavailableError(self.reason or "the connection is over")
         return self._session
@@ -451,7 +426,7 @@ class UpstreamConnection:
             try:
                 await list_pages(session, self._state, MAX_PAGES)
             except MCPError as error:
-                if error.code != METHOD_NOT_FOUND:
+                if error.code != types.METHOD_NOT_FOUND:
                     raise
             found = list(self._state.tools)
             self._state.tools.clear()
@@ -473,13 +448,13 @@ class UpstreamConnection:
         async def report_progress(done: float, total: float | None, message: str | None) -> None:
             await call.request.report_progress(done, total, message)
 
-        def remove(_task: asyncio.Task[CallToolResult]) -> None:
+        def remove(_task: asyncio.Task[types.CallToolResult]) -> None:
             self._calls.remove(call)
             self.used_at = monotonic()
 
         progress = report_progress if request.wants_progress else None
 
-        async def checked() -> CallToolResult:
+        async def checked() -> types.CallToolResult:
             await check(call)
             return await self._call(name, arguments, meta, progress)
 
@@ -492,10 +467,10 @@ class UpstreamConnection:
 
     async def _call(
         self, name: str, arguments: dict[str, Any], meta: Mapping[str, Any] | None, progress: Any
-    ) -> CallToolResult:
+    ) -> types.CallToolResult:
         """Call a tool, and answer the server's questions."""
         session = self.session
-        answers: dict[str, InputResponse] | None = None
+        answers: dict[str, types.InputResponse] | None = None
         state: str | None = None
         for _ in range(MAX_INPUT_ROUNDS):
             result = await self._send_call(
@@ -507,12 +482,12 @@ class UpstreamConnection:
                 request_state=state,
                 meta=cast("Any", dict(meta) if meta else None),
             )
-            if not isinstance(result, InputRequiredResult):
+            if not isinstance(result, types.InputRequiredResult):
                 return result
             state, answers = result.request_state, {}
             for key, request in (result.input_requests or {}).items():
                 answer = await self._answer(request)
-                if isinstance(answer, ErrorData):
+                if isinstance(answer, types.ErrorData):
                     raise MCPError.from_error_data(answer)
                 answers[key] = answer
             if not answers:
@@ -521,7 +496,7 @@ class UpstreamConnection:
 
     async def _send_call(
         self, session: ClientSession, name: str, arguments: dict[str, Any], **how: Any
-    ) -> CallToolResult | InputRequiredResult:
+    ) -> types.CallToolResult | types.InputRequiredResult:
         """Send one request of a call, and observe its end."""
         began, error_type = monotonic(), ""
         result: Any
@@ -531,7 +506,7 @@ class UpstreamConnection:
             error_type = error_name(error)
             raise
         else:
-            if isinstance(result, CallToolResult) and result.is_error:
+            if isinstance(result, types.CallToolResult) and result.is_error:
                 error_type = TOOL_ERROR
             return result
         finally:
@@ -558,7 +533,7 @@ class UpstreamConnection:
 class _RelayingSession(ClientSession):
     """A session that does not validate results: the client gets the schema, and may validate."""
 
-    async def validate_tool_result(self, name: str, result: CallToolResult) -> None:
+    async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
         """Accept any result."""
 
 
@@ -575,12 +550,7 @@ def _register_headers(session: ClientSession, tools: list[Any]) -> None:
 class _Incoming(Tap):
     """A tapped stream that sets `closed` at its end."""
 
-    def __init__(
-        self,
-        inner: ReadStream[SessionMessage | Exception],
-        state: SessionState,
-        closed: asyncio.Event,
-    ) -> None:
+    def __init__(self, inner: Any, state: SessionState, closed: asyncio.Event) -> None:
         super().__init__(inner, state)
         self._closed = closed
 

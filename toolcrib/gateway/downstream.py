@@ -12,7 +12,7 @@ from fastmcp.server.auth import AccessToken
 from fastmcp.server.context import Context
 from fastmcp.server.dependencies import get_access_token
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
-from mcp import MCPError
+from mcp import MCPError, types
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
@@ -24,40 +24,11 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.message import ServerMessageMetadata
-from mcp.types import (
-    INVALID_REQUEST,
-    LOG_LEVEL_META_KEY,
-    METHOD_NOT_FOUND,
-    CreateMessageRequest,
-    CreateMessageResult,
-    CreateMessageResultWithTools,
-    DiscoverResult,
-    ElicitRequest,
-    ElicitResult,
-    ErrorData,
-    InitializeRequest,
-    InitializeResult,
-    InputRequest,
-    InputResponse,
-    ListRootsRequest,
-    ListRootsResult,
-    LoggingMessageNotification,
-    LoggingMessageNotificationParams,
-    PromptListChangedNotification,
-    PromptsCapability,
-    RequestId,
-    ResourceListChangedNotification,
-    ResourcesCapability,
-    ServerCapabilities,
-    SubscriptionsListenRequestParams,
-    SubscriptionsListenResult,
-    ToolListChangedNotification,
-    ToolsCapability,
-)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolcrib.access.keys import Grant
 from toolcrib.caches import BoundedMap
-from toolcrib.gateway.auth import grant
+from toolcrib.gateway.auth import grant_of
 
 MAX_CONVERSATIONS = 10_000
 """Conversations with state; the least recently used are evicted."""
@@ -65,27 +36,27 @@ MAX_CONVERSATIONS = 10_000
 SHARED = ""
 """Key of all clients without a session or an API key."""
 
-Hello = TypeVar("Hello", InitializeResult, DiscoverResult)
+Hello = TypeVar("Hello", types.InitializeResult, types.DiscoverResult)
 
-InputAnswer: TypeAlias = InputResponse | ErrorData
+InputAnswer: TypeAlias = types.InputResponse | types.ErrorData
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 Reporter: TypeAlias = Callable[[Level, str], None]
 """Reports an event to the operator in one line; safe for any thread."""
 
 CAPABILITIES = {
-    CreateMessageRequest: "sampling",
-    ElicitRequest: "elicitation",
-    ListRootsRequest: "roots",
+    types.CreateMessageRequest: "sampling",
+    types.ElicitRequest: "elicitation",
+    types.ListRootsRequest: "roots",
 }
 
 PROGRESS_TOKENS = ("progress_token", "progressToken")
 """Spellings of the progress token in a request's `_meta`."""
 
 LISTS = {
-    "tools": (ToolListChangedNotification, ToolsListChanged),
-    "prompts": (PromptListChangedNotification, PromptsListChanged),
-    "resources": (ResourceListChangedNotification, ResourcesListChanged),
+    "tools": (types.ToolListChangedNotification, ToolsListChanged),
+    "prompts": (types.PromptListChangedNotification, PromptsListChanged),
+    "resources": (types.ResourceListChangedNotification, ResourcesListChanged),
 }
 """Notification and event of a changed list: for clients before 2026, and since."""
 
@@ -115,7 +86,7 @@ class ClientRequest:
 
     key: str
     session: ServerSession
-    request_id: RequestId
+    request_id: types.RequestId
     min_level: str | None = None
     wants_progress: bool = False
 
@@ -127,7 +98,7 @@ class ClientRequest:
         level: str | None = min_level
         if context.session.protocol_version in MODERN_PROTOCOL_VERSIONS:
             # Since 2026 each request carries the level.
-            requested = meta.get(LOG_LEVEL_META_KEY)
+            requested = meta.get(types.LOG_LEVEL_META_KEY)
             level = requested if requested in LOG_LEVELS else None
         wants_progress = any(meta.get(name) is not None for name in PROGRESS_TOKENS)
         key = conversation_key(context)
@@ -138,28 +109,32 @@ class ClientRequest:
         """True if the client takes requests; since 2026 it gets them as the result of its call."""
         return self.session.can_send_request
 
-    def refusal(self, request: InputRequest) -> ErrorData | None:
+    def refusal(self, request: types.InputRequest) -> types.ErrorData | None:
         """Error for a question that the client does not support; None if it does."""
         name = CAPABILITIES[type(request)]
         capabilities = self.session.client_capabilities
         if capabilities is not None and getattr(capabilities, name) is not None:
             return None
-        return ErrorData(
-            code=METHOD_NOT_FOUND,
+        return types.ErrorData(
+            code=types.METHOD_NOT_FOUND,
             message=f"the client in front of the gateway does not support {name}",
         )
 
-    async def send(self, request: InputRequest) -> InputAnswer:
+    async def send(self, request: types.InputRequest) -> InputAnswer:
         """Send a server's question to the client, and wait for the answer."""
         metadata = ServerMessageMetadata(related_request_id=self.request_id)
-        result: Any = ElicitResult if isinstance(request, ElicitRequest) else ListRootsResult
-        if isinstance(request, CreateMessageRequest):
+        result: Any = (
+            types.ElicitResult
+            if isinstance(request, types.ElicitRequest)
+            else types.ListRootsResult
+        )
+        if isinstance(request, types.CreateMessageRequest):
             with_tools = request.params.tools or request.params.tool_choice
-            result = CreateMessageResultWithTools if with_tools else CreateMessageResult
+            result = types.CreateMessageResultWithTools if with_tools else types.CreateMessageResult
         try:
             return await self.session.send_request(request, result, metadata=metadata)
         except NoBackChannelError:
-            return ErrorData(code=INVALID_REQUEST, message="the caller is gone")
+            return types.ErrorData(code=types.INVALID_REQUEST, message="the caller is gone")
         except MCPError as refused:
             return refused.error
 
@@ -171,7 +146,7 @@ class ClientRequest:
 
     async def notify(self, notification: Any) -> None:
         """Forward a server's notification unchanged."""
-        if isinstance(notification, LoggingMessageNotification) and not _is_severe_enough(
+        if isinstance(notification, types.LoggingMessageNotification) and not _is_severe_enough(
             notification.params.level, self.min_level
         ):
             return
@@ -196,9 +171,9 @@ class Handshake(Middleware):
 
     async def on_initialize(
         self,
-        context: MiddlewareContext[InitializeRequest],
-        call_next: CallNext[InitializeRequest, InitializeResult | None],
-    ) -> InitializeResult | None:
+        context: MiddlewareContext[types.InitializeRequest],
+        call_next: CallNext[types.InitializeRequest, types.InitializeResult | None],
+    ) -> types.InitializeResult | None:
         """Answer a client of before 2026."""
         result = await call_next(context)
         return None if result is None else await self._with_instructions(context, result, None)
@@ -210,7 +185,7 @@ class Handshake(Middleware):
         result = await call_next(context)
         return (
             await self._with_instructions(context, result, self._extensions)
-            if isinstance(result, DiscoverResult)
+            if isinstance(result, types.DiscoverResult)
             else result
         )
 
@@ -222,11 +197,11 @@ class Handshake(Middleware):
     ) -> Hello:
         client = context.fastmcp_context
         key = SHARED if client is None else conversation_key(client)
-        served = ServerCapabilities(
-            tools=ToolsCapability(list_changed=True),
+        served = types.ServerCapabilities(
+            tools=types.ToolsCapability(list_changed=True),
             logging=result.capabilities.logging,
-            prompts=PromptsCapability(list_changed=True),
-            resources=ResourcesCapability(list_changed=True),
+            prompts=types.PromptsCapability(list_changed=True),
+            resources=types.ResourcesCapability(list_changed=True),
             experimental=result.capabilities.experimental,
             extensions=extensions,
         )
@@ -268,21 +243,21 @@ class Notifications(Middleware):
     ) -> None:
         self.changed = asyncio.Event()
         self._leave, self._lists_of = leave, lists_of
-        self._audiences: dict[str | None, Audience] = {}
+        self._audiences: dict[Grant | None, Audience] = {}
         self._levels: BoundedMap[str, str] = BoundedMap(MAX_CONVERSATIONS)
 
     def join(self, server: FastMCP) -> None:
         """Serve this server's clients; since 2026 they subscribe to lists."""
         server.add_middleware(self)
         server._mcp_server.add_request_handler(  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-            "subscriptions/listen", SubscriptionsListenRequestParams, self._listen
+            "subscriptions/listen", types.SubscriptionsListenRequestParams, self._listen
         )
 
     async def on_initialize(
         self,
-        context: MiddlewareContext[InitializeRequest],
-        call_next: CallNext[InitializeRequest, InitializeResult | None],
-    ) -> InitializeResult | None:
+        context: MiddlewareContext[types.InitializeRequest],
+        call_next: CallNext[types.InitializeRequest, types.InitializeResult | None],
+    ) -> types.InitializeResult | None:
         """Register a session until it ends."""
         result = await call_next(context)
         if context.fastmcp_context is not None:
@@ -307,14 +282,17 @@ class Notifications(Middleware):
     async def _audience(self) -> Audience:
         """The audience of the caller."""
         token = get_access_token()
-        if grant(token) not in self._audiences:
+        grant = grant_of(token)
+        if grant not in self._audiences:
             audience = Audience(token, await self._lists_of(token))
-            self._audiences.setdefault(grant(token), audience)
-        return self._audiences[grant(token)]
+            self._audiences.setdefault(grant, audience)
+        return self._audiences[grant]
 
     async def _listen(
-        self, context: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
-    ) -> SubscriptionsListenResult:
+        self,
+        context: ServerRequestContext[Any, Any],
+        params: types.SubscriptionsListenRequestParams,
+    ) -> types.SubscriptionsListenResult:
         audience = await self._audience()
         audience.listening += 1
         try:
@@ -346,11 +324,11 @@ class Notifications(Middleware):
 
     async def log(self, level: Level, text: str) -> None:
         """Log to clients of before 2026; the later protocol has no such message."""
-        entry = LoggingMessageNotificationParams(level=level, data=text, logger="toolcrib")
+        entry = types.LoggingMessageNotificationParams(level=level, data=text, logger="toolcrib")
         sessions = [each for one in self._audiences.values() for each in one.sessions.items()]
         for key, session in sessions:
             if _is_severe_enough(level, self.level(key)):
-                await session.send_notification(LoggingMessageNotification(params=entry))
+                await session.send_notification(types.LoggingMessageNotification(params=entry))
 
     def close(self) -> None:
         """End the streams of subscribers."""

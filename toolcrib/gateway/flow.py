@@ -22,7 +22,7 @@ from toolcrib.indexers.readers.mcp_config import FLOW_TRAITS, FlowTrait, Overlay
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import object_of
 from toolcrib.settings import FlowMode
-from toolcrib.text import name_words
+from toolcrib.text import name_words, shorten
 
 MAX_SHOWN_CHARS = 400
 """Length of the arguments that a person is shown."""
@@ -110,11 +110,7 @@ class FlowPolicy:
         )
 
     async def check(self, call: PendingCall, entry: CatalogEntry, arguments: Any) -> None:
-        """Let a call pass, or ask the user first; then record what it brings in.
-
-        Raises:
-            ForbiddenError: the policy or the user refuses the call.
-        """
+        """Let a call pass, or ask the user first; then record what it brings in."""
         if self._mode == "off":
             return
         traits, key = self.traits(entry.spec), call.request.key
@@ -126,7 +122,8 @@ class FlowPolicy:
             )
             if self._mode == "refuse":
                 raise ForbiddenError(f"The call was not made: {why}. The gateway refuses that.")
-            await self._ask(call, f"{why}. Let it?\n{_in_short(arguments)}", why)
+            shown = shorten(json.dumps(arguments, ensure_ascii=False), MAX_SHOWN_CHARS)
+            await self._ask(call, f"{why}. Let it?\n{shown}", why)
         brought: dict[FlowTrait, str] = dict.fromkeys(traits, entry.name)
         # Read again: other calls may have ended while the user was asked.
         self._met[key] = brought | (self._met.get(key) or {})
@@ -142,8 +139,3 @@ class FlowPolicy:
     def leave(self, key: str) -> None:
         """Forget an ended conversation."""
         self._met.pop(key, None)
-
-
-def _in_short(arguments: Any) -> str:
-    text = json.dumps(arguments, ensure_ascii=False)
-    return text if len(text) <= MAX_SHOWN_CHARS else text[: MAX_SHOWN_CHARS - 1] + "…"

@@ -26,7 +26,7 @@ from toolcrib.errors import SettingsError, StoreError, ToolcribError, did_you_me
 from toolcrib.gateway.activity import GatewayRecorder
 from toolcrib.gateway.calls import Alternatives, CallBudgets, CallRunner
 from toolcrib.gateway.catalog import CatalogProvider
-from toolcrib.gateway.config import ConfigFile, ServerConfig
+from toolcrib.gateway.config import McpFile, ServerConfig, file_stamp
 from toolcrib.gateway.downstream import Handshake, Level, Notifications, Reporter
 from toolcrib.gateway.flow import FlowPolicy
 from toolcrib.gateway.guidance import GatewayGuidance
@@ -42,7 +42,7 @@ from toolcrib.gateway.skills import SkillResources, SkillsExtension
 from toolcrib.gateway.upstream import Intervals, Upstream, UpstreamPool
 from toolcrib.indexers.writer import ListenerScope, unheard
 from toolcrib.records import Scope, Sensitivity
-from toolcrib.settings import Settings
+from toolcrib.settings import GatewaySettings, Settings
 from toolcrib.tenants import Tenants
 
 WARM_UP_TEXT = "search"
@@ -67,7 +67,7 @@ class GatewayOptions:
     max_sensitivity: Sensitivity | None = None
     pinned: tuple[str, ...] = ()
     is_shared: bool = False
-    config: tuple[ConfigFile, tuple[int, ...]] | None = None
+    config: tuple[McpFile, tuple[int, ...]] | None = None
     report: Reporter = _silent
     progress: ListenerScope = unheard
     intervals: Intervals = field(default_factory=Intervals)
@@ -76,6 +76,15 @@ class GatewayOptions:
         """Scope of the tools to serve of these servers."""
         names = frozenset(config.name for config in configs)
         return Scope(servers=names, tags=self.tags, max_sensitivity=self.max_sensitivity)
+
+    def intervals_of(self, settings: GatewaySettings) -> Intervals:
+        """Intervals with the settings' own."""
+        return replace(
+            self.intervals,
+            connect_s=settings.connect_timeout_s,
+            call_s=settings.call_timeout_s,
+            retry_s=settings.retry_s,
+        )
 
 
 class StoreThread:
@@ -113,7 +122,7 @@ class StoreThread:
                 self._report("warning", f"the index is kept in memory, for this run alone: {error}")
                 tenants = opened(MEMORY)
         # The encoder loads before anybody waits for it.
-        tenants.crib().tools.encode_query(WARM_UP_TEXT)
+        tenants.crib().tools.retriever.encode(WARM_UP_TEXT)
         return tenants
 
     async def close(self) -> None:
@@ -142,19 +151,20 @@ class Gateway:
     ) -> None:
         chosen = settings.gateway
         _require_servers_of(options.pinned, configs)
-        self._options, self._scope = options, options.scope(configs)
-        is_shared, timeout_s = options.is_shared, chosen.call_timeout_s
-        intervals = replace(
-            options.intervals, connect_s=chosen.connect_timeout_s, retry_s=chosen.retry_s
-        )
-
+        self._options = options
+        is_shared, intervals = options.is_shared, options.intervals_of(chosen)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._runs: dict[str, asyncio.Task[Any]] = {}
         self._is_greeted = asyncio.Event()
         self._notifications = Notifications(self._leave, self._lists_of)
         self._store = StoreThread(storage.location, settings, self._report, options.progress)
         self.index = GatewayIndex(
-            configs, storage, self._report, self._notifications.changed.set, options.progress
+            configs,
+            options.scope(configs),
+            storage,
+            self._report,
+            self._notifications.changed.set,
+            options.progress,
         )
         self.pool = UpstreamPool(
             configs,
@@ -165,7 +175,7 @@ class Gateway:
             logins=storage.logins,
         )
         budgets = CallBudgets(chosen.max_calls)
-        alternatives = Alternatives(self.index, self.pool, budgets, self.scope)
+        alternatives = Alternatives(self.index, self.pool, budgets)
         guidance = GatewayGuidance(alternatives.names, enabled=chosen.guidance, is_shared=is_shared)
         self._flow = FlowPolicy(chosen.flow, configs)
         self._calls = CallRunner(
@@ -175,26 +185,20 @@ class Gateway:
             self._notifications.level,
             guidance,
             self._flow,
-            timeout_s=timeout_s,
         )
         self._search = GatewaySearch(
             self.index,
             self.pool,
             budgets,
             guidance,
-            scope=self.scope,
             settings=chosen,
             pinned=(*chosen.pinned, *options.pinned),
         )
-        self._tools = CatalogProvider(self.index, self.scope, self.pool.note, self._calls.call)
-        self._offers = OffersProvider(self.index, self.scope, self.pool, timeout_s=timeout_s)
+        self._tools = CatalogProvider(self.index, self.pool.note, self._calls.call)
+        self._offers = OffersProvider(self.index, self.pool)
         records_db = storage.records_db
-        self._recorder = GatewayRecorder(records_db, self.index, self.pool, self.scope, chosen)
+        self._recorder = GatewayRecorder(records_db, self.index, self.pool, chosen.activity)
         self.server = self._make_server(auth)
-
-    def scope(self) -> Scope:
-        """Scope of the tools that are served, which follows the configuration."""
-        return self._scope
 
     def _make_server(self, auth: AuthProvider | None) -> FastMCP:
         server = FastMCP(
@@ -286,11 +290,11 @@ class Gateway:
 
     # -- changes of the configuration ------------------------------------------------------------
 
-    async def _follow_config(self, file: ConfigFile, seen: tuple[int, ...]) -> None:
+    async def _follow_config(self, file: McpFile, seen: tuple[int, ...]) -> None:
         """Serve what the file says, whenever it has changed."""
         while True:
             await asyncio.sleep(self.pool.intervals.poll_s)
-            now = await asyncio.to_thread(file.stamp)
+            now = await asyncio.to_thread(file_stamp, file.path)
             if now == seen:
                 continue
             seen = now
@@ -315,7 +319,7 @@ class Gateway:
             await self.pool.remove(name)
             if name not in now:
                 self._report("info", f"{name}: taken out")
-        self._scope = self._options.scope(configs)
+        self.index.scope = self._options.scope(configs)
         self._flow.update(configs)
         for config in (config for name, config in now.items() if before.get(name) != config):
             await self.index.add(config)
@@ -401,11 +405,7 @@ class Gateway:
 
 
 def _require_servers_of(pinned: Sequence[str], configs: Sequence[ServerConfig]) -> None:
-    """Require that each pinned id names a server of the configuration.
-
-    Raises:
-        SettingsError: an id names another server, or none.
-    """
+    """Require that each pinned id names a server of the configuration."""
     servers = [config.name for config in configs]
     for tool_id in pinned:
         if not tool_id.startswith(tuple(f"{server}/" for server in servers)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
@@ -12,6 +13,8 @@ from mcp.types import CallToolResult, ContentBlock, TextContent
 from toolcrib.caches import BoundedMap
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED
 from toolcrib.guidance import GuidanceSession, TrajectoryBuilder
+from toolcrib.guidance.results import has_failed
+from toolcrib.records import Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -41,25 +44,18 @@ class GatewayGuidance:
         if isinstance(result, InputRequiredToolResult):
             return result
         text = text_of_content(result.content)
-        return await self._after(
-            key,
-            result,
-            lambda trajectory: trajectory.tool_invoked(
-                name=name,
-                parameters=arguments,
-                success=False if result.is_error else None,
-                error=text if result.is_error else None,
-                result=text,
-            ),
+        flags = {"success": False, "error": text} if result.is_error else {}
+        record = partial(
+            TrajectoryBuilder.tool_invoked, name=name, parameters=arguments, result=text, **flags
         )
+        return await self._after(key, result, record)
 
     async def after_search(
         self, key: str, query: str, names: Sequence[str], result: ToolResult
     ) -> ToolResult:
         """Record a search; return its answer, perhaps with a hint."""
-        return await self._after(
-            key, result, lambda trajectory: trajectory.search_asked(query, found=names)
-        )
+        record = partial(TrajectoryBuilder.search_asked, text=query, found=names)
+        return await self._after(key, result, record)
 
     def leave(self, key: str) -> None:
         """Forget an ended conversation."""
@@ -73,20 +69,13 @@ class GatewayGuidance:
         try:
             session = self._sessions.get_or_make(key, GuidanceSession)
             record(session.trajectory)
-            return await self._with_hint(key, session, result)
+            stuck = session.stuck()
+            names = () if stuck is None else await self._find_names(stuck.name, stuck.goal, key)
+            hint = session.hint(lambda _tool, _goal: names)
+            return result if hint is None else _with_text(result, f"{HINT_PREFIX} {hint.content}")
         except Exception:
             logger.warning("guidance failed", exc_info=True)
             return result
-
-    async def _with_hint(
-        self, key: str, session: GuidanceSession, result: ToolResult
-    ) -> ToolResult:
-        stuck = session.stuck()
-        names = () if stuck is None else await self._find_names(stuck.name, stuck.goal, key)
-        hint = session.hint(lambda _tool, _goal: names)
-        if hint is None:
-            return result
-        return _with_text(result, f"{HINT_PREFIX} {hint.content}")
 
 
 def _with_text(result: ToolResult, text: str) -> ToolResult:
@@ -102,3 +91,9 @@ def text_of_content(content: Sequence[ContentBlock]) -> str:
     """Text of a result's content, cut for the trajectory."""
     parts = (part.text[:MAX_RESULT_CHARS] for part in content if isinstance(part, TextContent))
     return "\n".join(parts)[:MAX_RESULT_CHARS]
+
+
+def outcome_of(result: ToolResult | CallToolResult) -> Outcome:
+    """Outcome of a call, by the flag or the text of its result."""
+    success, text = False if result.is_error else None, text_of_content(result.content)
+    return "failure" if has_failed(text, success=success, error=None) else "success"

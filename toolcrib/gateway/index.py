@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from fastmcp.server.auth import AccessToken
+
 from toolcrib.access.logins import Logins
 from toolcrib.crib import Crib
 from toolcrib.errors import StoreError, ToolcribError
 from toolcrib.gateway.approval import MARK, Approval, Screening, Specs, is_tool
+from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.downstream import Reporter
@@ -21,9 +24,10 @@ from toolcrib.gateway.offers import is_offer, offer_specs
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers
 from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp import tool_specs
+from toolcrib.indexers.sync import is_current
 from toolcrib.indexers.writer import ListenerScope
 from toolcrib.integrations.formats import provider_name
-from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records import Refusal, Scope, ToolSpec
 from toolcrib.records.reports import Unready
 from toolcrib.store.filters import And, Equals, Filter, Not
 from toolcrib.store.payload import tool_payload
@@ -78,18 +82,21 @@ class GatewayIndex:
     A tool that may no longer be served leaves the `catalog` before anything else happens; a new
     tool joins once it can be found, server by server. Until then the server is `pending`, as is a
     server that has not listed its tools. `offers` are prompts and resources by kind, since names
-    are unique within a kind only. `instructions` are those that passed, by server. `changed` is
-    called after every change. `problem` is the error of the last screening, None without one.
+    are unique within a kind only. `instructions` are those that passed, by server. `scope` is that
+    of the tools to serve. `changed` is called after every change. `problem` is the error of the
+    last screening, None without one.
     """
 
     def __init__(
         self,
         configs: Sequence[ServerConfig],
+        scope: Scope,
         storage: Storage,
         report: Reporter,
         changed: Callable[[], None],
         progress: ListenerScope,
     ) -> None:
+        self.scope = scope
         self.catalog = ToolCatalog()
         self.pending = {config.name: PendingServer() for config in configs}
         self.offers: dict[OfferKind, ToolCatalog] = {k: ToolCatalog() for k in OFFER_KINDS}
@@ -121,6 +128,10 @@ class GatewayIndex:
         """Wait for the jobs in threads, before the index beneath them is closed."""
         if self._threads:
             await asyncio.wait(self._threads)
+
+    def scope_of(self, token: AccessToken | None) -> Scope:
+        """Scope of a key's holder."""
+        return granted_scope(token, self.scope)
 
     @property
     def crib(self) -> Crib:
@@ -364,8 +375,9 @@ class GatewayIndex:
 
     def _has(self, server: str, specs: Sequence[ToolSpec]) -> bool:
         """True if the index has exactly these tools of a server."""
+        where = And(Equals("server", server), Not(IS_SKILL))
         try:
-            return self.crib.tools.has_exactly(specs, And(Equals("server", server), Not(IS_SKILL)))
+            return is_current(self.crib.tools.store, specs, where)
         except StoreError:
             return False
 

@@ -27,13 +27,12 @@ from pydantic import PrivateAttr, ValidationError
 
 from toolcrib.errors import ServiceError
 from toolcrib.gateway.approval import MARK
-from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.downstream import conversation_key
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers, UpstreamPool
 from toolcrib.indexers.readers.base import build_spec
 from toolcrib.integrations.formats import provider_name
-from toolcrib.records import Refusal, Scope, ToolSpec
+from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import in_words
 from toolcrib.records.tools import default_id
 
@@ -114,17 +113,9 @@ class OffersProvider(Provider):
     contain them; the first server in the configuration has a URI of several servers.
     """
 
-    def __init__(
-        self,
-        index: GatewayIndex,
-        scope: Callable[[], Scope],
-        pool: UpstreamPool,
-        *,
-        timeout_s: float,
-    ) -> None:
+    def __init__(self, index: GatewayIndex, pool: UpstreamPool) -> None:
         super().__init__()
-        self._index, self._scope, self._pool = index, scope, pool
-        self._timeout_s = timeout_s
+        self._index, self._pool = index, pool
 
     def lists(self, token: AccessToken | None) -> dict[str, object]:
         """Contents of each list that a key's holder is shown, to compare with later contents."""
@@ -133,7 +124,7 @@ class OffersProvider(Provider):
 
     def _entries(self, kind: OfferKind, token: AccessToken | None) -> list[CatalogEntry]:
         order = {each.name: place for place, each in enumerate(self._pool)}
-        here = self._index.offers[kind].within(granted_scope(token, self._scope()))
+        here = self._index.offers[kind].within(self._index.scope_of(token))
         by_key = {
             entry.spec.annotations.get("uri", entry.name): entry
             for entry in sorted(here, key=lambda entry: order[entry.spec.server], reverse=True)
@@ -177,31 +168,28 @@ class OffersProvider(Provider):
                 # Recorded by another version of FastMCP: skip the offer, keep the others.
                 logger.warning("%s cannot be offered: %s", entry.spec.id, error)
                 continue
-            made._ask = self._asker(entry.spec)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+            made._ask = self._asker(kind, entry.spec.server)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
             yield made
 
-    def _asker(self, spec: ToolSpec) -> Ask:
+    def _asker(self, kind: OfferKind, server: str) -> Ask:
+        refused = PromptError if kind == "prompt" else ResourceError
+
         async def ask(work: Callable[[ClientSession], Awaitable[Any]]) -> Any:
             key = conversation_key(get_context())
             try:
-                return await self._pool[spec.server].ask(key, work, self._timeout_s)
+                return await self._pool[server].ask(key, work)
             except ServiceError:
-                raise _OfferError(f"The server {spec.server!r} does not answer.") from None
+                text = f"The server {server!r} does not answer."
             except TimeoutError:
-                text = f"The server {spec.server!r} gave no answer within {self._timeout_s:g} s."
-                raise _OfferError(text) from None
+                call_s = self._pool.intervals.call_s
+                text = f"The server {server!r} gave no answer within {call_s:g} s."
             except MCPError as error:
-                raise _OfferError(f"{error.message} (code {error.code})") from None
+                text = f"{error.message} (code {error.code})"
             except ValidationError:
-                raise _OfferError(
-                    f"The server {spec.server!r} sent a reply that is not valid MCP."
-                ) from None
+                text = f"The server {server!r} sent a reply that is not valid MCP."
+            raise refused(text)
 
         return ask
-
-
-class _OfferError(Exception):
-    """Error of a server that gave no prompt or resource."""
 
 
 Ask: TypeAlias = Callable[[Callable[[ClientSession], Awaitable[Any]]], Awaitable[Any]]
@@ -216,10 +204,7 @@ class RelayedPrompt(Prompt):
     async def render(self, arguments: dict[str, Any] | None = None) -> PromptResult:
         """Get the prompt from its server."""
         given = {name: str(value) for name, value in (arguments or {}).items()}
-        try:
-            prompt = await self._ask(lambda session: session.get_prompt(self._spec.name, given))
-        except _OfferError as error:
-            raise PromptError(str(error)) from None
+        prompt = await self._ask(lambda session: session.get_prompt(self._spec.name, given))
         messages = [Message(content=each.content, role=each.role) for each in prompt.messages]
         return PromptResult(messages=messages, description=prompt.description, meta=prompt.meta)
 
@@ -263,10 +248,7 @@ class RelayedTemplate(ResourceTemplate):
 
 
 async def _read_resource(ask: Ask, uri: str) -> ResourceResult:
-    try:
-        result = await ask(lambda session: session.read_resource(uri))
-    except _OfferError as error:
-        raise ResourceError(str(error)) from None
+    result = await ask(lambda session: session.read_resource(uri))
     contents = [
         ResourceContent(
             base64.b64decode(each.blob) if isinstance(each, BlobResourceContents) else each.text,

@@ -35,7 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from toolcrib.caches import BoundedMap
 from toolcrib.crib import Crib
 from toolcrib.errors import QueryError, StoreError, did_you_mean, nearest
-from toolcrib.gateway.auth import granted_scope, has_tool, profile_of
+from toolcrib.gateway.auth import has_tool, profile_of
 from toolcrib.gateway.calls import CallBudgets
 from toolcrib.gateway.catalog import (
     CALL_TOOLS,
@@ -46,7 +46,7 @@ from toolcrib.gateway.catalog import (
     may_call,
     server_summary,
 )
-from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED, conversation_key
+from toolcrib.gateway.downstream import MAX_CONVERSATIONS, conversation_key
 from toolcrib.gateway.guidance import GatewayGuidance
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
 from toolcrib.gateway.skills import GatewaySkills
@@ -61,7 +61,7 @@ from toolcrib.integrations.fastmcp import (
     failure,
     search_answer,
     structured_answer,
-    unknown_tool,
+    unknown_name,
 )
 from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import FindResult, Scope, ToolHit
@@ -158,8 +158,7 @@ class ListToolsParams(PaginatedRequestParams):
 class GatewaySearch(ToolcribSearchTransform):
     """Lists a few tools as they are; of many tools lists the search, pinned and always active ones.
 
-    `scope` is the gateway's, which a key narrows. `pinned` are ids of tools. `is_idle` is set while
-    no search is under way.
+    `pinned` are ids of tools. `is_idle` is set while no search is under way.
     """
 
     def __init__(
@@ -169,7 +168,6 @@ class GatewaySearch(ToolcribSearchTransform):
         budgets: CallBudgets,
         guidance: GatewayGuidance,
         *,
-        scope: Callable[[], Scope],
         settings: GatewaySettings,
         pinned: Sequence[str],
     ) -> None:
@@ -178,15 +176,15 @@ class GatewaySearch(ToolcribSearchTransform):
         super().__init__(
             k=settings.k, token_budget=settings.token_budget, called_by=self._called_by
         )
-        self._call_tools: dict[str, Tool] = {
-            name: calling_tool(name, says, partial(self._call_by, name), annotations)
-            for name, (says, annotations) in CALL_TOOLS.items()
-            if self._by_risk
-        }
+        calling = [self._make_call_tool()]
+        if self._by_risk:
+            calling = [
+                calling_tool(name, says, partial(self._call_by, name), annotations)
+                for name, (says, annotations) in CALL_TOOLS.items()
+            ]
         self._form: DefinitionForm = "schema" if settings.schemas else "signature"
         self._tools, self._pool, self._budgets, self._guidance = index, pool, budgets, guidance
-        self._of_gateway, self._pinned = scope, pinned
-        self._pass_through = settings.pass_through
+        self._pinned, self._pass_through = pinned, settings.pass_through
         self.is_idle, self._under_way = asyncio.Event(), 0
         self.is_idle.set()
         self._crib: Crib | None = None
@@ -196,10 +194,10 @@ class GatewaySearch(ToolcribSearchTransform):
         self._knowledge_search = SearchTool.of(
             knowledge, KNOWLEDGE_TEXT, KNOWLEDGE_PARAMETERS, self._find_knowledge, READS_ONLY
         )
-        # Skills belong to no server.
-        self.skills = GatewaySkills(index, replace(scope(), servers=None))
-        self._describing = _tool_of_names(OwnTool.DESCRIBE_TOOLS, DESCRIBE_TEXT, self._describe)
-        self._checking = _tool_of_names(OwnTool.CHECK_TOOLS, CHECK_TEXT, self._check)
+        self.skills = GatewaySkills(index)
+        describing = _tool_of_names(OwnTool.DESCRIBE_TOOLS, DESCRIBE_TEXT, self._describe)
+        checking = _tool_of_names(OwnTool.CHECK_TOOLS, CHECK_TEXT, self._check)
+        self._own = {each.name: each for each in (describing, *calling, checking)}
 
     def open(self, crib: Crib) -> None:
         """Search also the collections that have passages, and the skills."""
@@ -209,7 +207,7 @@ class GatewaySearch(ToolcribSearchTransform):
 
     def scope(self) -> Scope:
         """Scope of the current caller."""
-        return granted_scope(get_access_token(), self._of_gateway())
+        return self._tools.scope_of(get_access_token())
 
     def missing_pins(self) -> list[str]:
         """Problems of pinned ids without a tool, except of servers that may still list it."""
@@ -253,9 +251,8 @@ class GatewaySearch(ToolcribSearchTransform):
         return new
 
     def _sent_to(self, key: str) -> set[str]:
-        # Several clients may share this key: then nobody knows what each of them got.
-        is_one_client = key != SHARED or self._pool.is_shared
-        return self._sent_instructions.get_or_make(key, set) if is_one_client else set()
+        is_known = self._pool.is_of_one_client(key)
+        return self._sent_instructions.get_or_make(key, set) if is_known else set()
 
     def leave(self, key: str) -> None:
         """Forget an ended conversation."""
@@ -269,7 +266,7 @@ class GatewaySearch(ToolcribSearchTransform):
         return self._listing(offered, get_access_token())
 
     def _listing(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> list[Tool]:
-        scope, profile = granted_scope(token, self._of_gateway()), profile_of(token)
+        scope, profile = self._tools.scope_of(token), profile_of(token)
         where = from_scope(scope)
         inside = (tool for tool in tools if tool.entry.fits(where))
         offered = [tool for tool in inside if has_tool(token, tool.entry.spec.id)]
@@ -290,9 +287,9 @@ class GatewaySearch(ToolcribSearchTransform):
         active = [tool for tool in offered if tool.entry.spec.always_active and tool not in pinned]
         behind = server_summary(each.entry.spec for each in offered)
         search = _with_note(self._make_search_tool(), "Here are tools of", behind)
-        describing = [self._describing] if self._form == "signature" else []
-        calling = list(self._call_tools.values()) or [self._make_call_tool()]
-        return [*pinned, *active, search, *describing, *calling, self._checking, *others]
+        describing, *calling = self._own.values()
+        described = [describing] if self._form == "signature" else []
+        return [*pinned, *active, search, *described, *calling, *others]
 
     def tool_list(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> object:
         """Contents of the list that a key's holder is shown, to compare with later contents."""
@@ -307,10 +304,8 @@ class GatewaySearch(ToolcribSearchTransform):
         """A tool by its name: the gateway's own, listed or not, or one on offer."""
         if name == OwnTool.FIND_KNOWLEDGE:
             return self._knowledge_tool(self.scope())
-        if name in {OwnTool.DESCRIBE_TOOLS, OwnTool.CHECK_TOOLS}:
-            return self._describing if name == OwnTool.DESCRIBE_TOOLS else self._checking
         return (
-            self._call_tools.get(name)
+            self._own.get(name)
             or self.skills.get(name)
             or await super().get_tool(name, call_next, version=version)
         )
@@ -385,18 +380,11 @@ class GatewaySearch(ToolcribSearchTransform):
         missing, here = self._missing(), await self._here(ctx)
         scope, needs = self.scope(), options.needs or ()
         key = conversation_key(ctx)
-        # Several clients may share this key: then nobody knows what each of them called.
-        is_one_client = key != SHARED or self._pool.is_shared
-        called = self._budgets.called(key) if is_one_client else ()
+        called = self._budgets.called(key) if self._pool.is_of_one_client(key) else ()
         options = replace(options, scope=scope, form=self._form)
         if options.task is not None:
             options = replace(options, called=called)
-        try:
-            result = await self._tools.work(self._find_within, here, query, options)
-        except QueryError as error:
-            return failure(f"{error}.")
-        except StoreError as error:
-            return failure(f"The search does not work at the moment: {error}.")
+        result = await self._tools.work(self._find_within, here, query, options)
         budget = self._budgets.begin(key, text)
         if not needs:
             # A call after several needs does not show which of them it serves.
@@ -523,9 +511,8 @@ class GatewaySearch(ToolcribSearchTransform):
         # Callers without a session are one conversation a day.
         session = key if key.startswith("session ") else None
         by = None if token is None else token.client_id
-        self._tools.crib.turns.remember_request(
-            decision_id, query, scope=self.scope(), session=session, by=by
-        )
+        if (learner := self._tools.crib.turns.collector) is not None:
+            learner.remember(decision_id, query, scope=self.scope(), session=session, by=by)
 
     async def _visible(self, ctx: Context) -> set[str]:
         """Names of the tools that FastMCP shows this caller."""
@@ -594,7 +581,7 @@ class GatewaySearch(ToolcribSearchTransform):
         """Answer a call of a tool that does not exist, not for this caller, or not yet."""
         names = sorted(await self._visible(ctx))
         missing = [each["server"] for each in self._missing()]
-        answer = unknown_tool(name, names, OwnTool.FIND_TOOLS)
+        answer = unknown_name("tool", name, names, OwnTool.FIND_TOOLS)
         if missing:
             more = f"Not there at the moment are the tools of: {', '.join(missing)}."
             content = [*answer.content, TextContent(type="text", text=more)]
@@ -602,15 +589,9 @@ class GatewaySearch(ToolcribSearchTransform):
         return await self._guidance.after_call(conversation_key(ctx), name, {}, answer)
 
     async def _find_knowledge(self, given: dict[str, Any], _context: Context) -> ToolResult:
-        try:
-            assert self._crib is not None
-            find = self._crib.find_knowledge
-            result = await self._tools.work(find, **given, scope=self.scope())
-        except QueryError as error:
-            return failure(f"{error}.")
-        except StoreError as error:
-            return failure(f"The documents cannot be searched at the moment: {error}.")
-        answer = as_json(result)
+        assert self._crib is not None
+        find = self._crib.find_knowledge
+        answer = as_json(await self._tools.work(find, **given, scope=self.scope()))
         verdict = {key: answer[key] for key in ("verdict", "confidence", "reason") if answer[key]}
         shown = ("citation", "source", "collection", "text")
         passages = [{key: each[key] for key in shown} for each in answer["passages"]]

@@ -8,10 +8,9 @@ import logging
 import os
 import shlex
 import signal
-import socket
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from toolcrib import build
+from toolcrib.access.addresses import bind, is_loopback
 from toolcrib.access.keys import KeyRing
 from toolcrib.access.logins import BrowserLogin, LoginOptions, Logins, may_log_in
 from toolcrib.access.quarantine import LockFile, Quarantine
@@ -31,19 +31,18 @@ from toolcrib.errors import SettingsError, StoreError
 from toolcrib.gateway.activity import OperationMetrics
 from toolcrib.gateway.approval import Approval
 from toolcrib.gateway.auth import KeyVerifier
-from toolcrib.gateway.config import ALL_TOOLS, ConfigFile, read_config
+from toolcrib.gateway.config import McpFile, file_stamp
 from toolcrib.gateway.connection import UpstreamConnection
 from toolcrib.gateway.downstream import Level, Reporter
 from toolcrib.gateway.gateway import Gateway, GatewayOptions
 from toolcrib.gateway.index import Storage
-from toolcrib.indexers.readers.mcp_config import HttpTarget, ToolFilter
+from toolcrib.indexers.readers.mcp_config import HttpTarget
 from toolcrib.indexers.readers.mcp_session import quiet_sdk
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.settings import Settings
 from toolcrib.store.records_db import DbRow, RecordsDb
 from toolcrib.telemetry import MetricsRegistry, trace_mcp
 
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 MCP_PATH = "/mcp"
 BACKLOG = 128
 DRAIN_S = 5
@@ -55,23 +54,19 @@ EXIT_INTERRUPTED = 130
 class ServeOptions:
     """Files and addresses of a gateway; `address` is where HTTP listens, None for stdio.
 
-    `servers` are the names of the servers of `config` to use, all if empty; `tools` is the filter
-    of their tools by id. `lock` is a file of approved tools, which gets the tools of servers that
-    are met for the first time.
+    `lock` is a file of approved tools, which gets the tools of servers that are met for the first
+    time.
     """
 
-    config: Path
-    env: Mapping[str, str]
+    file: McpFile
     store: str
     address: tuple[str, int] | None = None
     lock: Path | None = None
-    servers: tuple[str, ...] = ()
-    tools: ToolFilter = ALL_TOOLS
     strict: bool = False
 
     def login_command(self, name: str) -> str:
         """Command line that logs in at a server of this gateway."""
-        places = ["--config", str(self.config.absolute()), "--store", self.store]
+        places = ["--config", str(self.file.path.absolute()), "--store", self.store]
         if not is_url(self.store):
             places[-1] = str(Path(self.store).absolute())
         return shlex.join(["toolcrib", "gateway", "login", name, *places])
@@ -79,6 +74,15 @@ class ServeOptions:
     def logins(self, settings: Settings) -> Logins:
         """Logins at the servers, beside the store."""
         return Logins.open(self.store, settings.gateway, self.login_command)
+
+    def login_target(self, name: str) -> HttpTarget:
+        """Target of a server of the configuration that takes a login."""
+        (config,) = replace(self.file, only=(name,)).read()
+        if not may_log_in(config.target):
+            raise SettingsError(
+                f"{name} takes no login: it is a command, or its entry has a header Authorization"
+            )
+        return config.target
 
 
 def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOptions) -> None:
@@ -89,18 +93,17 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
         SettingsError: the address cannot be used, or not without keys.
         StoreError: keys cannot be read.
     """
-    file = ConfigFile(serving.config, serving.env, serving.servers, serving.tools)
-    stamp, configs = file.stamp(), file.read()
+    file = serving.file
+    stamp, configs = file_stamp(file.path), file.read()
     send_spans = trace_mcp()
     report, address = options.report, serving.address
     with closing(open_records(serving.store, settings, report, needed=bool(address))) as records_db:
         auth = _auth(KeyRing(records_db), address[0], serving.store, settings) if address else None
         lock = LockFile(serving.lock or Path(settings.gateway.lock))
         lock.read()
-        quarantine = Quarantine(records_db, DEFAULT_NAMESPACE)
         approval = Approval(
             lock,
-            quarantine,
+            Quarantine(records_db, DEFAULT_NAMESPACE),
             locks=serving.lock is not None,
             audits=settings.audit,
             strict=serving.strict,
@@ -140,7 +143,7 @@ def open_records(location: str, settings: Settings, report: Reporter, *, needed:
 
 def _auth(ring: KeyRing, host: str, store: str, settings: Settings) -> KeyVerifier:
     """Verifier of keys and tokens; without either only loopback addresses are allowed."""
-    if host not in LOOPBACK and settings.tokens is None and not ring.list():
+    if not is_loopback(host) and settings.tokens is None and not ring.list():
         raise SettingsError(
             f"{host} can be reached by others, and no key was made: run "
             f"`toolcrib keys create NAME --store {store}`, or listen on 127.0.0.1"
@@ -169,35 +172,14 @@ async def log_in(target: HttpTarget, logins: Logins, how: LoginOptions) -> bool:
 
 
 def log_in_at(name: str, serving: ServeOptions, settings: Settings, how: LoginOptions) -> bool:
-    """Log in at a server of the configuration; False if it asks for no login.
-
-    Raises:
-        SettingsError, SourceError: the server or the port cannot be used, or no login is taken.
-        ServiceUnavailableError: the login failed.
-        StoreError: the login cannot be kept.
-    """
-    target = _login_target(name, serving)
+    """Log in at a server of the configuration, as `log_in`."""
     with quiet_sdk():
-        return asyncio.run(log_in(target, serving.logins(settings), how))
+        return asyncio.run(log_in(serving.login_target(name), serving.logins(settings), how))
 
 
 def log_out_of(name: str, serving: ServeOptions, settings: Settings) -> bool:
-    """Forget the login at a server; True if there was one.
-
-    Raises:
-        SettingsError, SourceError: the server cannot be used, or takes no login.
-    """
-    target = _login_target(name, serving)
-    return serving.logins(settings).delete(target.url)
-
-
-def _login_target(name: str, serving: ServeOptions) -> HttpTarget:
-    (config,) = read_config(serving.config, serving.env, (name,))
-    if not may_log_in(config.target):
-        raise SettingsError(
-            f"{name} takes no login: it is a command, or its entry has a header Authorization"
-        )
-    return config.target
+    """Forget the login at a server of the configuration; True if there was one."""
+    return serving.logins(settings).delete(serving.login_target(name).url)
 
 
 # -- stdio and HTTP ------------------------------------------------------------------------------
@@ -230,11 +212,12 @@ async def _http(gateway: Gateway, host: str, port: int, report: Reporter) -> Non
     On loopback, requests for another host name are refused: else a web page could reach the
     gateway by a name of its own.
     """
-    listener = _listen(host, port)
+    listener = bind(host, port)
+    listener.listen(BACKLOG)
     _monitor(gateway)
     app = gateway.server.http_app(
         path=MCP_PATH,
-        host_origin_protection=host in LOOPBACK,
+        host_origin_protection=is_loopback(host),
         allowed_hosts=[host],
         stateless_http=False,
     )
@@ -248,21 +231,6 @@ async def _http(gateway: Gateway, host: str, port: int, report: Reporter) -> Non
     _on_signal(signal.SIGINT, server.end)
     report("info", f"serving at http://{name}:{listener.getsockname()[1]}{MCP_PATH}")
     await server.serve(sockets=[listener])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    if os.name == "posix":  # On Windows two servers could then have one port.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise SettingsError(
-            f"cannot listen at {host}:{port}: {error.strerror}; choose another --port"
-        ) from None
-    return listener
 
 
 def _on_signal(number: int, act: Callable[[], None]) -> None:

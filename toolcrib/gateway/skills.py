@@ -7,8 +7,8 @@ Texts come from the index, as they were audited: no file is opened for a caller.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from mimetypes import guess_type
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -36,7 +36,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from toolcrib.crib import Crib
-from toolcrib.errors import QueryError, StoreError, nearest
 from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog, by_unique_name
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
@@ -49,6 +48,7 @@ from toolcrib.integrations.fastmcp import (
     count_parameter,
     failure,
     structured_answer,
+    unknown_name,
 )
 from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import Scope, ToolSpec
@@ -136,9 +136,8 @@ def _file(uri: str, content: bytes) -> dict[str, Any]:
 class GatewaySkills:
     """The skills of an index, for callers who may see them."""
 
-    def __init__(self, index: GatewayIndex, scope: Scope) -> None:
-        self._index, self._scope = index, scope
-        self._skills = ToolCatalog()
+    def __init__(self, index: GatewayIndex) -> None:
+        self._index, self._skills = index, ToolCatalog()
         self._published: dict[str, PublishedSkill] = {}
         find, read = OwnTool.FIND_SKILLS, OwnTool.READ_SKILL
         self._tools: dict[str, Tool] = {
@@ -175,7 +174,11 @@ class GatewaySkills:
         return {each.entry.uri: each for each in here if each is not None}
 
     def _within_scope(self, token: AccessToken | None) -> tuple[CatalogEntry, ...]:
-        return self._skills.within(granted_scope(token, self._scope))
+        return self._skills.within(self._scope_of(token))
+
+    def _scope_of(self, token: AccessToken | None) -> Scope:
+        # Skills belong to no server.
+        return granted_scope(token, replace(self._index.scope, servers=None))
 
     def _visible(self) -> dict[str, ToolSpec]:
         """The caller's skills, by id and by unique name."""
@@ -190,16 +193,10 @@ class GatewaySkills:
             return failure(OPENING)
         options = SearchOptions(
             given.get("k", DEFAULT_SKILLS_K),
-            scope=granted_scope(get_access_token(), self._scope),
+            scope=self._scope_of(get_access_token()),
             where=IS_SKILL,
         )
-        try:
-            find = self._index.crib.tools.find
-            result = await self._index.work(find, given["query"], options)
-        except QueryError as error:
-            return failure(f"{error}.")
-        except StoreError as error:
-            return failure(f"The search does not work at the moment: {error}.")
+        result = await self._index.work(self._index.crib.tools.find, given["query"], options)
         visible = self._visible()
         skills = [
             {
@@ -216,24 +213,17 @@ class GatewaySkills:
         visible = self._visible()
         spec, path = visible.get(given["name"]), given.get("file")
         if spec is None or spec.skill is None:
-            return _unknown("skill", given["name"], visible, OwnTool.FIND_SKILLS)
+            return unknown_name("skill", given["name"], visible, OwnTool.FIND_SKILLS)
         files = spec.skill.files
         if path is None:
             skill = {"name": spec.name, "text": spec.skill.body, "files": list(files)}
             return structured_answer(skill)
         if path not in files:
-            return _unknown("file", path, files, OwnTool.READ_SKILL)
+            return unknown_name("file", path, files, OwnTool.READ_SKILL)
         text = files[path]
         if text is None:
             return failure(f"{path} cannot be read here: it is no text, or too long.")
         return structured_answer({"name": spec.name, "file": path, "text": text})
-
-
-def _unknown(kind: str, name: str, names: Iterable[str], search: OwnTool) -> ToolResult:
-    """The answer for a skill or file that does not exist; `search` is the tool that lists them."""
-    near = nearest(name, names)
-    hint = f" Did you mean {', '.join(near)}?" if near else ""
-    return failure(f"There is no {kind} {name[:100]!r}.{hint} {search} says what there is.")
 
 
 # -- MCP's extension for skills ------------------------------------------------------------------

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
@@ -68,7 +67,8 @@ logger = logging.getLogger(__name__)
 class Intervals:
     """Timeouts and periods of the gateway.
 
-    `connect_s`: for a handshake, and again for a listing of tools. `offers_s`: for a listing of
+    `connect_s`: for a handshake, and again for a listing of tools. `call_s`: for a call or another
+    request. `offers_s`: for a listing of
     prompts and resources, without which the tools are served all the same. `retry_s`: before a
     dead server's first retry; later ones wait longer. `ping_s`: between health checks, which time
     out after `pong_s`. `refresh_s`: between listings of a server that announces no changes, or
@@ -80,6 +80,7 @@ class Intervals:
     """
 
     connect_s: float = 20.0
+    call_s: float = 30.0
     retry_s: float = 5.0
     ping_s: float = 15.0
     pong_s: float = 5.0
@@ -112,33 +113,17 @@ class UpstreamHealth:
 
 
 class Upstream:
-    """Keeps a connection to a server; `run` never ends by itself and raises nothing.
+    """Keeps a connection to a server of a pool; `run` never ends by itself and raises nothing.
 
-    `is_shared`: there is but one client, so that all calls may go over the one connection. `listed`
-    gets the server's name, its tools as they came, its instructions, and its prompts and
-    resources, whenever they may have changed. `changed` is called when the health has. `settled`
-    is set once it was connected to, or tried. `login` is the command line that logs in, empty for
-    a server that takes no login. `observe_call` is called after each call.
+    `settled` is set once it was connected to, or tried. `login` is the command line that logs in,
+    empty for a server that takes no login.
     """
 
-    def __init__(
-        self,
-        config: ServerConfig,
-        listed: Listed,
-        changed: Callable[[Upstream], None],
-        intervals: Intervals,
-        *,
-        is_shared: bool = False,
-        connecting: asyncio.Semaphore | None = None,
-        logins: Logins | None = None,
-        observe_call: ObservedCall = unobserved,
-    ) -> None:
+    def __init__(self, config: ServerConfig, pool: UpstreamPool) -> None:
         self.config = config
         self.settled = asyncio.Event()
         self._tried = asyncio.Event()
-        self._listed, self._changed, self._intervals = listed, changed, intervals
-        self._is_shared, self._observe_call = is_shared, observe_call
-        self._connecting = connecting or asyncio.Semaphore(1)
+        self._pool, self._intervals, logins = pool, pool.intervals, pool.logins
         self._auth = logins and logins.auth(config.target)
         self.login = logins.command(self.name) if logins and self._auth else ""
         self._main: UpstreamConnection | None = None
@@ -189,14 +174,14 @@ class Upstream:
 
     async def _connect_once(self, target: Target) -> float | None:
         """Connect, serve until the end; return the time when it was up, None if it never was."""
-        connection, up_at = self._connection(target, has_one_caller=self._is_shared), None
+        connection, up_at = self._connection(target, has_one_caller=self._pool.is_shared), None
         try:
-            async with self._connecting:
+            async with self._pool.connecting:
                 await connection.open(self._intervals.connect_s)
                 listed = await self._listing(connection)
             self._main, up_at = connection, monotonic()
             self._set_health("up", "")
-            await self._listed(self.name, *listed)
+            await self._pool.listed(self.name, *listed)
             self.settled.set()
             await self._watch(connection, listed[-1])
         except Exception as error:
@@ -213,11 +198,9 @@ class Upstream:
         return up_at
 
     def _connection(self, target: Target, *, has_one_caller: bool) -> UpstreamConnection:
+        observe = self._pool.observe_call
         return UpstreamConnection(
-            target,
-            has_one_caller=has_one_caller,
-            auth=self._auth,
-            observe_call=self._observe_call,
+            target, has_one_caller=has_one_caller, auth=self._auth, observe_call=observe
         )
 
     def _refusal(self, connection: UpstreamConnection) -> tuple[str, Unready]:
@@ -239,7 +222,7 @@ class Upstream:
             if connection.changed.is_set() or (is_due and not is_complete):
                 listed_at = monotonic()
                 tools, instructions, offers = await self._listing(connection)
-                await self._listed(self.name, tools, instructions, offers)
+                await self._pool.listed(self.name, tools, instructions, offers)
             elif not connection.ended.is_set():
                 await self._check(connection)
             await self._close_idle()
@@ -273,7 +256,7 @@ class Upstream:
         self.health = UpstreamHealth(state, reason, since, unready)
         self._tried.set()
         if changed:
-            self._changed(self)
+            self._pool.changed(self)
 
     # -- connections of conversations ------------------------------------------------------------
 
@@ -289,7 +272,7 @@ class Upstream:
                 await asyncio.wait_for(self._tried.wait(), self._intervals.connect_s)
         if self._main is None or self._main.is_over:
             raise ServiceUnavailableError(self.health.reason or "the server does not answer")
-        if self._is_shared or key == SHARED:
+        if self._pool.is_shared or key == SHARED:
             return self._main
         known = self._own.get(key)
         if known is not None and not known.is_over:
@@ -298,9 +281,7 @@ class Upstream:
             self._opening[key] = asyncio.create_task(self._open(key))
         return await asyncio.shield(self._opening[key])
 
-    async def ask(
-        self, key: str, work: Callable[[ClientSession], Awaitable[_Answer]], timeout_s: float
-    ) -> _Answer:
+    async def ask(self, key: str, work: Callable[[ClientSession], Awaitable[_Answer]]) -> _Answer:
         """Run another request than a call, over a conversation's connection.
 
         Raises:
@@ -310,7 +291,7 @@ class Upstream:
         connection = await self.connection(key)
         connection.reads += 1
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(self._intervals.call_s):
                 return await work(connection.session)
         finally:
             connection.reads -= 1
@@ -338,19 +319,18 @@ class Upstream:
 
     async def leave(self, key: str) -> None:
         """Close the connections of an ended conversation."""
-        if key in self._opening:
-            self._opening[key].cancel()
-        connection = self._own.pop(key, None)
-        if connection is not None:
+        if (opening := self._opening.get(key)) is not None:
+            opening.cancel()
+        if (connection := self._own.pop(key, None)) is not None:
             await connection.close()
 
     async def close(self) -> None:
         """End every connection to the server."""
         for opening in self._opening.values():
             opening.cancel()
-        connections = [*self._own.values(), *([self._main] if self._main else [])]
+        connections = [self._main, *self._own.values()]
         self._own.clear()
-        await asyncio.gather(*(each.close() for each in connections))
+        await asyncio.gather(*(each.close() for each in connections if each is not None))
 
     async def _close_idle(self) -> None:
         for key, each in list(self._own.items()):
@@ -364,6 +344,9 @@ class Upstream:
 class UpstreamPool:
     """All servers behind the gateway. Its texts contain none of the servers' own words.
 
+    `listed` gets a server's name, its tools as they came, its instructions, and its prompts and
+    resources, whenever they may have changed. `changed` is called when a server's health has.
+    `is_shared`: there is but one client, so that all calls may go over one connection.
     `observe_call` is called after each call of a server's tool.
     """
 
@@ -377,27 +360,16 @@ class UpstreamPool:
         is_shared: bool = False,
         logins: Logins | None = None,
     ) -> None:
-        self.intervals, self.is_shared = intervals, is_shared
+        self.listed, self.changed, self.intervals = listed, changed, intervals
+        self.is_shared, self.logins = is_shared, logins
+        self.connecting = asyncio.Semaphore(MAX_CONNECTING)
         self.observe_call: ObservedCall = unobserved
-        self._make = partial(
-            Upstream,
-            listed=listed,
-            changed=changed,
-            intervals=intervals,
-            is_shared=is_shared,
-            connecting=asyncio.Semaphore(MAX_CONNECTING),
-            logins=logins,
-            observe_call=self._call_ended,
-        )
-        self._upstreams = {each.name: self._make(each) for each in configs}
+        self._upstreams = {each.name: Upstream(each, self) for each in configs}
         self._removed: BoundedMap[str, Upstream] = BoundedMap(MAX_REMOVED)
-
-    def _call_ended(self, transport: str, took_s: float, error_type: str) -> None:
-        self.observe_call(transport, took_s, error_type)
 
     def add(self, config: ServerConfig) -> Upstream:
         """Add a server."""
-        self._upstreams = {**self._upstreams, config.name: self._make(config)}
+        self._upstreams = {**self._upstreams, config.name: Upstream(config, self)}
         return self._upstreams[config.name]
 
     async def remove(self, name: str) -> None:
@@ -413,6 +385,10 @@ class UpstreamPool:
     def __iter__(self) -> Iterator[Upstream]:
         return iter(self._upstreams.values())
 
+    def is_of_one_client(self, key: str) -> bool:
+        """False if several clients may share a key: nobody knows what each of them did."""
+        return key != SHARED or self.is_shared
+
     def not_up(self) -> tuple[str, ...]:
         """The servers whose tools cannot be called."""
         return tuple(each.name for each in self if not each.is_up)
@@ -425,9 +401,7 @@ class UpstreamPool:
 
     def unready(self, server: str) -> Unready | None:
         """Reason why a server's tools cannot be called; None if they can."""
-        if self[server].is_up:
-            return None
-        return self[server].health.unready
+        return None if self[server].is_up else self[server].health.unready
 
     def login(self, server: str) -> str:
         """Command line that lets a server be called again; empty where none would."""
@@ -443,19 +417,15 @@ class UpstreamPool:
         """Wait for events, a bounded time, and report progress; False if all were set before."""
         if patience_s is None:
             patience_s = self.intervals.patience_s
-        waits = {asyncio.create_task(event.wait()) for event in events if not event.is_set()}
-        waited, until = bool(waits), monotonic() + patience_s
-        try:
-            while waits and (left := until - monotonic()) > 0:
-                done = len(events) - len(waits)
-                if context is not None:
-                    await context.report_progress(done, len(events), "connecting to servers")
-                _, waits = await asyncio.wait(
-                    waits, timeout=left, return_when=asyncio.FIRST_COMPLETED
-                )
-        finally:
-            for wait in waits:
-                wait.cancel()
+        until, waited = monotonic() + patience_s, False
+        while pending := [event for event in events if not event.is_set()]:
+            waited = True
+            if (left := until - monotonic()) <= 0:
+                break
+            if context is not None:
+                done = len(events) - len(pending)
+                await context.report_progress(done, len(events), "connecting to servers")
+            await first_of(left, *pending)
         return waited
 
     async def settled(self) -> None:
@@ -489,37 +459,33 @@ async def _offers(connection: UpstreamConnection, timeout_s: float) -> Offers:
         async with asyncio.timeout(timeout_s):
             for kind, has_any, ask, field in lists:
                 try:
-                    items = [item async for item in _pages(ask, field)] if has_any else []
+                    offers[kind] = await _list_items(ask, field) if has_any else []
                 except (MCPError, ValidationError) as error:
                     if isinstance(error, MCPError) and is_closed(error):
                         raise
                     logger.warning("%s cannot be listed: %s", field, _reason(error))
-                    continue
-                offers[kind] = [
-                    item.model_dump(mode="json", by_alias=True, exclude_none=True) for item in items
-                ]
             return offers
     logger.warning("prompts and resources were not all listed within %g s", timeout_s)
     return offers
 
 
-async def _pages(ask: Callable[..., Awaitable[Any]], field: str) -> AsyncGenerator[Any]:
+async def _list_items(ask: Callable[..., Awaitable[Any]], field: str) -> list[dict[str, Any]]:
+    items: list[Any] = []
     cursor: str | None = None
-    count = 0
     for _ in range(MAX_OFFER_PAGES):
         try:
             page = await ask(params=PaginatedRequestParams(cursor=cursor))
         except MCPError as error:
             # A server of resources need not know templates.
-            if error.code == METHOD_NOT_FOUND:
-                return
-            raise
-        for item in getattr(page, field)[: MAX_OFFERS - count]:
-            yield item
-            count += 1
-        if count >= MAX_OFFERS or not page.next_cursor or page.next_cursor == cursor:
-            return
+            if error.code != METHOD_NOT_FOUND:
+                raise
+            break
+        items += getattr(page, field)
+        if len(items) >= MAX_OFFERS or page.next_cursor in {None, "", cursor}:
+            break
         cursor = page.next_cursor
+    shown = items[:MAX_OFFERS]
+    return [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in shown]
 
 
 def _reason(error: Exception) -> str:

@@ -204,7 +204,7 @@ class _Counting:
 class DoomLoopClassifier(_Counting):
     """Cycle of at least `min_cycle_length` calls that came with the same answers.
 
-    One tool alone is a cycle too: six equal calls are three cycles of two.
+    One tool alone is a cycle too: six equal calls are three cycles of two. `cycle` has the tools.
     """
 
     min_repetitions: int = 3
@@ -212,7 +212,6 @@ class DoomLoopClassifier(_Counting):
     name = "doom_loop"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant with confidence by the repetitions; `cycle` has the tools in order."""
         loop = find_loop(context.trajectory.calls, 2)
         if loop is None:
             return NO
@@ -227,13 +226,12 @@ class DoomLoopClassifier(_Counting):
 
 @dataclass(frozen=True)
 class ErrorStreakClassifier(_Counting):
-    """Consecutive failures of any kind."""
+    """Consecutive failures of any kind; `errors` has their messages."""
 
     threshold: int = 3
     name = "error_streak"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant with confidence by the failures; `errors` has their messages."""
         streak = context.trajectory.consecutive_errors
         if streak < self.threshold:
             return NO
@@ -253,7 +251,6 @@ class ProgressStallClassifier(_Counting):
     name = "progress_stall"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant from the threshold on."""
         idle = context.trajectory.calls_without_progress
         if idle < self.stall_threshold:
             return NO
@@ -262,14 +259,13 @@ class ProgressStallClassifier(_Counting):
 
 @dataclass(frozen=True)
 class HighToolCountClassifier(_Counting):
-    """Number of calls near or beyond a limit."""
+    """Number of calls beyond the threshold, or less surely from `warning_ratio` of it on."""
 
     threshold: int = 50
     warning_ratio: float = 0.8
     name = "high_tool_count"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Certain at the threshold; 0.6 from `warning_ratio` of the threshold on."""
         count = context.tool_call_count
         if count >= self.threshold:
             return ClassificationResult.yes(1.0, f"{count} tool calls exceed {self.threshold}")
@@ -280,14 +276,13 @@ class HighToolCountClassifier(_Counting):
 
 @dataclass(frozen=True)
 class SingleToolRepeatedClassifier(_Counting):
-    """One tool in all of the last `window` calls, if those are at least `threshold`."""
+    """One `tool` in all of the last `window` calls, if those are at least `threshold`."""
 
     window: int = 5
     threshold: int = 4
     name = "single_tool_repeated"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant at the threshold; `tool` is the tool's name."""
         names = [call.tool_name for call in context.trajectory.recent_tool_calls(self.window)]
         if len(names) < self.threshold or len(set(names)) > 1:
             return NO
@@ -297,14 +292,13 @@ class SingleToolRepeatedClassifier(_Counting):
 
 @dataclass(frozen=True)
 class SequentialWhenParallelClassifier(_Counting):
-    """Calls of independent tools, one after another, that could be made at once."""
+    """Calls of independent `tools`, one after another, that could be made at once."""
 
     independent_tools: frozenset[str] = frozenset({"read_file", "search", "grep"})
     threshold: int = 3
     name = "sequential_when_parallel"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant if the last calls are all of independent tools; `tools` are their names."""
         names = [call.tool_name for call in context.trajectory.recent_tool_calls(self.threshold)]
         if len(names) < self.threshold or not self.independent_tools.issuperset(names):
             return NO
@@ -323,7 +317,6 @@ class LargeOutputClassifier(_Counting):
     name = "large_output"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant above the threshold."""
         last = context.trajectory.recent_tool_calls(1)
         if not last or last[0].result.chars <= self.size_threshold:
             return NO
@@ -332,7 +325,10 @@ class LargeOutputClassifier(_Counting):
 
 @dataclass(frozen=True)
 class SensitiveContentClassifier:
-    """Patterns, case ignored, in the parameters of calls that are about to be made."""
+    """Patterns, case ignored, in the parameters of calls that are about to be made.
+
+    The reason has the pattern, never the text.
+    """
 
     patterns: tuple[str, ...] = ("password", "secret", "api[_-]?key", "credential", "token")
     name = "sensitive_content"
@@ -346,7 +342,6 @@ class SensitiveContentClassifier:
                 raise SettingsError(wrong) from error
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant with the pattern found, never with the found text."""
         for call in context.pending_tool_calls:
             text = str(call.params)
             for pattern in self.patterns:
@@ -372,7 +367,6 @@ class _Several:
 
     @property
     def name(self) -> str:
-        """Kind, with the names of all."""
         return f"{self.kind}({', '.join(each.name for each in self.classifiers)})"
 
 
@@ -382,7 +376,6 @@ class AllOfClassifier(_Several):
     kind = "all_of"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant if all are."""
         found = [classifier.classify(context) for classifier in self.classifiers]
         if not all(each.relevant for each in found):
             return NO
@@ -396,24 +389,21 @@ class AnyOfClassifier(_Several):
     kind = "any_of"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Return the first positive result."""
         results = (classifier.classify(context) for classifier in self.classifiers)
         return next((result for result in results if result.relevant), NO)
 
 
 @dataclass(frozen=True)
 class NotClassifier:
-    """Negation of a classifier."""
+    """Negation of a classifier: 1 less its confidence."""
 
     classifier: GuidanceClassifier
 
     @property
     def name(self) -> str:
-        """Name of the classifier, negated."""
         return f"not({self.classifier.name})"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Negate the result: 1 less its confidence."""
         result = self.classifier.classify(context)
         if result.relevant:
             return NO
@@ -433,11 +423,9 @@ class ThresholdClassifier:
 
     @property
     def name(self) -> str:
-        """Name of the classifier with its minimum."""
         return f"threshold({self.classifier.name}, {self.min_confidence})"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Return the result if it is certain enough."""
         result = self.classifier.classify(context)
         return result if result.relevant and result.confidence >= self.min_confidence else NO
 
@@ -490,11 +478,9 @@ class LLMClassifier:
 
     @property
     def name(self) -> str:
-        """Name with the model's."""
         return f"llm({self._model.name})"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Ask the model, unless the same calls were classified before."""
         summary = _summary(context)
         # The counts, in the first line, differ with each call.
         key = summary.partition("\n")[2]

@@ -196,14 +196,12 @@ class _Hint:
     priority: ClassVar[int]
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant while the alarm stands, with its certainty and evidence."""
         found = context.trajectory.patterns().get(self.alarm)
         if found is None:
             return ClassificationResult.no()
         return ClassificationResult.yes(found.confidence, found.evidence)
 
     def provide(self, context: GuidanceContext, /) -> GuidanceInjection | None:
-        """Hint with the numbers of the trajectory."""
         text = " ".join(self._text(context).split())
         if not text:
             return None
@@ -277,7 +275,6 @@ class ParallelToolReminder(_Hint):
     advice = "They need nothing of each other: make such calls at once."
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Result of `SequentialWhenParallelClassifier`."""
         return SequentialWhenParallelClassifier().classify(context)
 
 
@@ -295,7 +292,6 @@ class AlternateToolProvider(_Hint):
         self._find = find
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Relevant if the agent is stuck with one tool."""
         stuck = stuck_tool(context.trajectory)
         if stuck is None:
             return ClassificationResult.no()

@@ -31,11 +31,6 @@ QUIET_CALLS = 5
 """Calls and searches after a hint without another hint."""
 
 
-def no_alternates(_tool: str, _text: str) -> tuple[str, ...]:
-    """Return no other tools."""
-    return ()
-
-
 class GuidanceSession:
     """Guidance of one conversation: events go into `trajectory`, hints come out.
 
@@ -51,7 +46,7 @@ class GuidanceSession:
         context = self._context()
         return stuck_tool(context.trajectory) if self._may_speak(context.turn) else None
 
-    def hint(self, find_alternates: FindAlternates = no_alternates) -> GuidanceInjection | None:
+    def hint(self, find_alternates: FindAlternates | None = None) -> GuidanceInjection | None:
         """Current hint, mostly none; call once after each event."""
         context = self._context()
         if not self._may_speak(context.turn):
@@ -176,7 +171,7 @@ class GuidanceHooks:
     `find_alternates` hints name other tools.
     """
 
-    def __init__(self, find_alternates: FindAlternates = no_alternates) -> None:
+    def __init__(self, find_alternates: FindAlternates | None = None) -> None:
         self._find = find_alternates
         self._sessions: BoundedMap[str, GuidanceSession] = BoundedMap(MAX_SESSIONS)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -39,7 +40,6 @@ from toolcrib.http.openapi import DOCS_POLICY, docs_page, document
 from toolcrib.http.routes import admin, knowledge, tools, turns
 from toolcrib.http.routing import GUARDED_PREFIX, JSON, Endpoint, make_routes, template_of
 from toolcrib.http.state import UPLOAD_FACTOR, ServiceState
-from toolcrib.http.workers import Shares
 from toolcrib.language_models import metered
 from toolcrib.settings import Settings
 from toolcrib.store.namespaced import check_name
@@ -70,7 +70,8 @@ PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 
-INDEX = "index.html"
+CONSOLE = Path(__file__).with_name("console") / "static"
+"""Built files of the console: a page that shows why a turn was decided as it was."""
 
 
 def make_app(
@@ -147,20 +148,11 @@ def _token_metadata(callers: Callers) -> list[Route]:
 
 
 def _console() -> list[Route]:
-    """Routes of the console's built files, if they are installed.
-
-    The files are served from memory without a key; their data need one.
-    """
-    try:
-        from toolcrib.http.console import assets
-    except ImportError:
-        return []
-    folder = assets()
-    if not (folder / INDEX).is_file():
-        return []
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    names = [(path, path.relative_to(folder).as_posix()) for path in files]
-    return [Route("/" if name == INDEX else f"/{name}", _file(path)) for path, name in names]
+    """Routes of the console's files, served from memory without a key; their data need one."""
+    files = sorted(path for path in CONSOLE.rglob("*") if path.is_file())
+    names = [path.relative_to(CONSOLE).as_posix() for path in files]
+    paths = ["/" if name == "index.html" else f"/{name}" for name in names]
+    return [Route(path, _file(file)) for path, file in zip(paths, files, strict=True)]
 
 
 def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
@@ -184,6 +176,12 @@ PARSED_BODY_FACTOR = 8
 
 MIN_BODY_BYTES_PER_S = 16 * 1024
 """Slowest rate at which a body may arrive."""
+
+SWITCH_S, SHORT_SWITCH_S = sys.getswitchinterval(), 0.0005
+"""Interval of switches between threads, a tenth of it while requests are refused.
+
+Each switch costs time, a tenth of a search in sum; but a refusal must not wait for searches.
+"""
 
 DEFAULT_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 """Headers of an answer that does not set them itself."""
@@ -247,8 +245,8 @@ class _Admission:
             try:
                 async with deadline:
                     await self._admit(scope, context)
-                    with self._share(context, scope) as body:
-                        bounded = self._bounded(scope, receive, body)
+                    with self._share(context, scope) as take:
+                        bounded = self._bounded(scope, receive, context, take)
                         await self._app(scope, bounded, send)
             except TimeoutError:
                 if not deadline.expired():
@@ -268,9 +266,8 @@ class _Admission:
         context.turned_away = "rate"
         self._rates.count(context.caller)
         context.turned_away = "namespace"
-        named = header(scope, b"toolcrib-namespace")
         context.namespace = check_name(
-            context.caller.namespace(None if named is None else named.decode("latin-1"))
+            context.caller.namespace(header(scope, "toolcrib-namespace"))
         )
         context.turned_away = None
 
@@ -283,7 +280,7 @@ class _Admission:
             raise ServiceUnavailableError("the service is stopping; ask another one, or again")
         if state.under_way + state.workers.abandoned >= self._service.concurrent:
             context.turned_away = "overload"
-            state.switch_interval.shorten()
+            sys.setswitchinterval(SHORT_SWITCH_S)
             raise OverloadedError(
                 f"{self._service.concurrent} requests are under way already; ask again later"
             )
@@ -293,43 +290,60 @@ class _Admission:
         finally:
             state.under_way -= 1
             if state.under_way <= self._service.concurrent // 2:
-                state.switch_interval.restore()
+                sys.setswitchinterval(SWITCH_S)
 
     @contextmanager
-    def _share(self, context: RequestContext, scope: Scope) -> Generator[_BodyMemory]:
-        """Take a place from the share of the key and tenant; raises if the share is full."""
-        places, owner = self._state.places, context.owner
+    def _share(self, context: RequestContext, scope: Scope) -> Generator[Callable[[int], None]]:
+        """Take a place from the share of the key and tenant; refuse the request if it is full.
+
+        Yields a function that takes the memory of so many bytes of the body.
+        """
+        places, memory, owner = self._state.places, self._state.bytes, context.owner
         if context.caller is not ANYONE and not places.has_room(owner, 1):
             context.turned_away = "share"
             raise OverloadedError(
                 "this key or its namespace has its whole share of requests under way; wait for "
                 "their answers"
             )
-        memory = _BodyMemory(
-            context, self._state.bytes, 1 if is_upload(scope) else PARSED_BODY_FACTOR
-        )
+        factor, held = 1 if is_upload(scope) else PARSED_BODY_FACTOR, 0
+
+        def take(received: int) -> None:
+            nonlocal held
+            more = received * factor - held
+            if more <= 0:
+                return
+            if not memory.has_room(owner, more):
+                context.turned_away = "share"
+                raise OverloadedError(
+                    "the bodies under way take the whole memory share of this key or its "
+                    "namespace; send one after the other"
+                )
+            held += more
+            memory.take(owner, more)
+
         places.take(owner, 1)
         try:
-            yield memory
+            yield take
         finally:
-            memory.release()
+            memory.take(owner, -held)
             places.take(owner, -1)
 
-    def _bounded(self, scope: Scope, receive: Receive, memory: _BodyMemory) -> Receive:
-        """Bound the size and the slowness of a body; a declared length is checked at once.
-
-        Raises:
-            TooLargeError: the body is too large.
-            DeadlineError: the body arrives too slowly.
-        """
+    def _bounded(
+        self,
+        scope: Scope,
+        receive: Receive,
+        context: RequestContext,
+        take: Callable[[int], None],
+    ) -> Receive:
+        """Bound the size and the slowness of a body; a declared length is checked at once."""
         service = self._service
         # JSON Lines are read one by one, so that an upload may be larger.
         max_bytes = service.max_body_bytes * (UPLOAD_FACTOR if is_upload(scope) else 1)
-        declared = header(scope, b"content-length") or b"0"
-        if declared.isdigit():
+        declared = header(scope, "content-length") or "0"
+        if declared.isdecimal():
             if int(declared[:20]) > max_bytes:
                 raise _too_large(max_bytes)
-            memory.take(int(declared[:20]))
+            take(int(declared[:20]))
         received, waited_s, is_whole = 0, 0.0, False
 
         async def bounded() -> Message:
@@ -344,50 +358,17 @@ class _Admission:
             except TimeoutError:
                 if not allowed.expired():
                     raise
-                memory.context.turned_away = "body"
+                context.turned_away = "body"
                 raise DeadlineError("the body comes too slowly; send it again") from None
             waited_s += time.monotonic() - began
             received += len(message.get("body", b""))
             is_whole = not message.get("more_body", False)
             if received > max_bytes:
                 raise _too_large(max_bytes)
-            memory.take(received)
+            take(received)
             return message
 
         return bounded
-
-
-class _BodyMemory:
-    """Memory that a body takes of its owner's share: `factor` times its bytes."""
-
-    def __init__(self, context: RequestContext, shares: Shares, factor: int) -> None:
-        self.context = context
-        self._shares = shares
-        self._factor = factor
-        self._bytes = 0
-
-    def take(self, received: int) -> None:
-        """Take the memory of this many bytes of the body.
-
-        Raises:
-            OverloadedError: the bodies of the key or tenant already take their whole share.
-        """
-        more = received * self._factor - self._bytes
-        if more <= 0:
-            return
-        if not self._shares.has_room(self.context.owner, more):
-            self.context.turned_away = "share"
-            raise OverloadedError(
-                "the bodies under way take the whole memory share of this key or its namespace; "
-                "send one after the other"
-            )
-        self._bytes += more
-        self._shares.take(self.context.owner, more)
-
-    def release(self) -> None:
-        """Release the memory."""
-        self._shares.take(self.context.owner, -self._bytes)
-        self._bytes = 0
 
 
 class _Sender:

@@ -27,11 +27,11 @@ from toolcrib.telemetry import RequestSummary
 
 _Made = TypeVar("_Made")
 
-REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 SCOPE_KEY = "toolcrib"
 """Key of the context in an ASGI scope."""
 
-UPLOAD_TYPES = frozenset({b"application/jsonl", b"application/x-ndjson"})
+UPLOAD_TYPES = frozenset({"application/jsonl", "application/x-ndjson"})
 
 
 @dataclass(slots=True)
@@ -51,32 +51,19 @@ class RequestContext(RequestSummary):
     @classmethod
     def begin(cls, state: ServiceState, scope: MutableMapping[str, Any]) -> RequestContext:
         """Make the context of an ASGI scope, and put it there."""
-        given = header(scope, b"x-request-id")
-        if given is not None and REQUEST_ID.fullmatch(given):
-            request_id = given.decode("ascii")
-        else:
-            request_id = uuid.uuid4().hex
-        parent = header(scope, b"traceparent")
-        traceparent = None if parent is None else parent.decode("latin-1")
-        method = scope["method"]
-        context = scope[SCOPE_KEY] = cls(request_id, method, traceparent=traceparent, state=state)
+        given, parent = header(scope, "x-request-id"), header(scope, "traceparent")
+        request_id = given if given and REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        context = cls(request_id, scope["method"], traceparent=parent, state=state)
+        scope[SCOPE_KEY] = context
         return context
 
     def require_write(self) -> None:
-        """Require a key that may write.
-
-        Raises:
-            ForbiddenError: the key may only read.
-        """
+        """Require a key that may write."""
         if not self.caller.may_write:
             raise ForbiddenError("this key may only read; writing needs a key made with --write")
 
     def require_admin(self) -> None:
-        """Require a key that may manage keys and servers.
-
-        Raises:
-            ForbiddenError: the key may not.
-        """
+        """Require a key that may manage keys and servers."""
         if not self.caller.may_administer:
             raise ForbiddenError("this needs a key made with `toolcrib keys create NAME --admin`")
 
@@ -141,11 +128,7 @@ class RequestContext(RequestSummary):
         return await self.state.workers.convert(work, self.owner)
 
     def checkpoint(self) -> None:
-        """Within a write, let other tenants go first, and stop once the request is over.
-
-        Raises:
-            DeadlineError: the request is over.
-        """
+        """Within a write, let other tenants go first, and stop once the request is over."""
         self.state.workers.give_way(self.owner)
         if self.is_over:
             raise DeadlineError("nobody waits for this any more")
@@ -183,12 +166,19 @@ def context_of(scope: Mapping[str, Any]) -> RequestContext:
     return scope[SCOPE_KEY]
 
 
-def header(scope: Mapping[str, Any], name: bytes) -> bytes | None:
+def header(scope: Mapping[str, Any], name: str) -> str | None:
     """Value of a header, named in lower case; None without it."""
-    return next((value for key, value in scope["headers"] if key == name), None)
+    key = name.encode()
+    return next(
+        (value.decode("latin-1") for given, value in scope["headers"] if given == key), None
+    )
+
+
+def media_type(scope: Mapping[str, Any]) -> str:
+    """Media type of a request's body, without parameters."""
+    return (header(scope, "content-type") or "").partition(";")[0].strip().lower()
 
 
 def is_upload(scope: Mapping[str, Any]) -> bool:
     """True for a request with a body of JSON Lines."""
-    kind = (header(scope, b"content-type") or b"").partition(b";")[0].strip().lower()
-    return kind in UPLOAD_TYPES
+    return media_type(scope) in UPLOAD_TYPES

@@ -11,24 +11,7 @@ from typing import Any
 
 from pydantic.json_schema import JsonSchemaMode
 
-from toolcrib import __version__
-from toolcrib.errors import (
-    DeadlineError,
-    ForbiddenError,
-    OverloadedError,
-    QueryError,
-    RateLimitedError,
-    ServiceUnavailableError,
-    StoreError,
-    StoreUnavailableError,
-    StoreWriteError,
-    TooLargeError,
-    ToolcribError,
-    UnauthenticatedError,
-    UnknownCollectionError,
-    UnknownQuestionError,
-    UnknownToolError,
-)
+from toolcrib import __version__, errors
 from toolcrib.http.errors import HTTP_PROBLEMS, PROBLEM_TYPE, ProblemBody
 from toolcrib.http.routing import JSON, JSON_LINES, Endpoint
 from toolcrib.problems import PROBLEMS, slug_of
@@ -36,7 +19,7 @@ from toolcrib.records.codec import as_json, schemas
 
 EXAMPLE_ID = "3f0c5a1e9b7d4c62"
 
-NEAREST = {UnknownToolError, UnknownCollectionError, UnknownQuestionError}
+NEAREST = {errors.UnknownToolError, errors.UnknownCollectionError, errors.UnknownQuestionError}
 """Errors that suggest names similar to an unknown one."""
 
 TEMPLATE = "#/components/schemas/{model}"
@@ -65,18 +48,18 @@ TAGS = {
     "health": "Whether the service answers; without a key.",
 }
 
-GUARDED: tuple[type[ToolcribError], ...] = (
-    UnauthenticatedError,
-    ForbiddenError,
-    TooLargeError,
-    QueryError,
-    RateLimitedError,
-    StoreError,
-    OverloadedError,
-    ServiceUnavailableError,
-    StoreUnavailableError,
-    DeadlineError,
-    StoreWriteError,
+GUARDED: tuple[type[errors.ToolcribError], ...] = (
+    errors.UnauthenticatedError,
+    errors.ForbiddenError,
+    errors.TooLargeError,
+    errors.QueryError,
+    errors.RateLimitedError,
+    errors.StoreError,
+    errors.OverloadedError,
+    errors.ServiceUnavailableError,
+    errors.StoreUnavailableError,
+    errors.DeadlineError,
+    errors.StoreWriteError,
 )
 """Errors of every endpoint that needs a key."""
 
@@ -126,7 +109,7 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 class _Schemas:
-    """Schemas of all requests and answers, made in one step so that names agree."""
+    """Schemas of all requests and answers, by kind; made in one step so that names agree."""
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         kinds: dict[tuple[Any, JsonSchemaMode], None] = {(ProblemBody, "serialization"): None}
@@ -139,24 +122,19 @@ class _Schemas:
             if each.answer is not None:
                 kinds[each.answer, "serialization"] = None
         made, shared = schemas(list(kinds), TEMPLATE)
-        self._made = dict(zip(kinds, made, strict=True))
+        self.of = dict(zip(kinds, made, strict=True))
         self.shared = dict(shared)
-
-    def of_request(self, kind: Any) -> dict[str, Any]:
-        """Schema of a part of a request."""
-        return self._made[kind, "validation"]
-
-    def of_answer(self, kind: Any) -> dict[str, Any]:
-        """Schema of an answer."""
-        return self._made[kind, "serialization"]
 
     def fields(self, kind: Any) -> dict[str, Any]:
         """Schemas of the parameters of a query."""
-        found = self.of_request(kind)
+        found = self.of[kind, "validation"]
         if "$ref" in found:
-            found = self.shared.pop(found["$ref"].rpartition("/")[2])
-            self._made[kind, "validation"] = found
+            found = self.of[kind, "validation"] = self.shared.pop(_name(found["$ref"]))
         return found["properties"]
+
+
+def _name(ref: str) -> str:
+    return ref.rpartition("/")[2]
 
 
 def _operation(endpoint: Endpoint, schemas: _Schemas, shared: dict[str, Any]) -> dict[str, Any]:
@@ -180,7 +158,7 @@ def _operation(endpoint: Endpoint, schemas: _Schemas, shared: dict[str, Any]) ->
 
 def _parameters(endpoint: Endpoint, schemas: _Schemas) -> Iterator[dict[str, Any]]:
     if endpoint.key is not None:
-        schema = schemas.of_request(endpoint.key)
+        schema = schemas.of[endpoint.key, "validation"]
         yield _parameter(endpoint.parameter, "path", schema) | {"required": True}
     for query in filter(None, (endpoint.query, endpoint.upload_query)):
         for name, schema in schemas.fields(query).items():
@@ -195,7 +173,7 @@ def _parameter(name: str, place: str, schema: Mapping[str, Any]) -> dict[str, An
 
 
 def _request_body(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
-    content: dict[str, Any] = {JSON: {"schema": schemas.of_request(endpoint.body)}}
+    content: dict[str, Any] = {JSON: {"schema": schemas.of[endpoint.body, "validation"]}}
     if endpoint.upload is not None:
         says = cleandoc(endpoint.upload.__doc__ or "")
         content[JSON_LINES] = {"schema": {"type": "string", "description": says}}
@@ -208,7 +186,7 @@ def _responses(endpoint: Endpoint, schemas: _Schemas, shared: dict[str, Any]) ->
         answers = {"204": {"description": "Done.", "headers": REQUEST_ID}}
     else:
         is_json = endpoint.answer is not None
-        schema = schemas.of_answer(endpoint.answer) if is_json else {"type": "string"}
+        schema = schemas.of[endpoint.answer, "serialization"] if is_json else {"type": "string"}
         content = {endpoint.media_type: {"schema": schema}}
         answers = {"200": {"description": "The answer.", "headers": REQUEST_ID, "content": content}}
     by_status: dict[int, list[ProblemBody]] = {}
@@ -287,15 +265,14 @@ DOCS_POLICY = (
 def docs_page(described: Mapping[str, Any]) -> str:
     """HTML page of an OpenAPI document: operations by tag, then schemas."""
     info, tags = described["info"], described["tags"]
-    operations = [
-        (method, path, operation)
-        for path, methods in described["paths"].items()
-        for method, operation in methods.items()
-    ]
+    operations: dict[str, list[str]] = {}
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            shown = _operation_html(method, path, operation, described["components"]["responses"])
+            operations.setdefault(operation["tags"][0], []).append(shown)
     sections = (
-        _section_html(
-            tag, [each for each in operations if tag["name"] in each[2]["tags"]], described
-        )
+        f'<h2 id="{tag["name"]}">{tag["name"]}</h2>\n{_text_html(tag["description"])}\n'
+        + "\n".join(operations[tag["name"]])
         for tag in tags
     )
     links = " · ".join(f'<a href="#{each["name"]}">{each["name"]}</a>' for each in tags)
@@ -316,17 +293,8 @@ def docs_page(described: Mapping[str, Any]) -> str:
     )
 
 
-def _section_html(
-    tag: Mapping[str, str],
-    operations: Iterable[tuple[str, str, Mapping[str, Any]]],
-    described: Mapping[str, Any],
-) -> str:
-    shown = "\n".join(_operation_html(*each, described) for each in operations)
-    return f'<h2 id="{tag["name"]}">{tag["name"]}</h2>\n{_text_html(tag["description"])}\n{shown}'
-
-
 def _operation_html(
-    method: str, path: str, operation: Mapping[str, Any], described: Mapping[str, Any]
+    method: str, path: str, operation: Mapping[str, Any], shared: Mapping[str, Any]
 ) -> str:
     heads = f"<code>{method.upper()} {escape(path)}</code> {escape(operation['summary'])}"
     parameters = (
@@ -334,8 +302,18 @@ def _operation_html(
         for each in operation.get("parameters", ())
     )
     body = operation.get("requestBody", {}).get("content", {})
-    responses = operation["responses"].items()
-    answers = ((status, *_answer_html(each, described)) for status, each in responses)
+    responses = (
+        (status, shared[_name(each["$ref"])] if "$ref" in each else each)
+        for status, each in operation["responses"].items()
+    )
+    answers = (
+        (
+            status,
+            escape(each["description"]),
+            ", ".join(map(_schema_link, each.get("content", {}).values())),
+        )
+        for status, each in responses
+    )
     return "\n".join(
         (
             f'<details id="{operation["operationId"]}">\n<summary>{heads}</summary>',
@@ -351,18 +329,11 @@ def _operation_html(
     )
 
 
-def _answer_html(answer: Mapping[str, Any], described: Mapping[str, Any]) -> tuple[str, str]:
-    if (ref := answer.get("$ref")) is not None:
-        answer = described["components"]["responses"][ref.rpartition("/")[2]]
-    shapes = (_schema_link(each) for each in answer.get("content", {}).values())
-    return escape(answer["description"]), ", ".join(shapes)
-
-
 def _schema_link(content: Mapping[str, Any]) -> str:
     """Link to a schema, or the schema itself."""
     schema = content.get("schema", {})
     if (ref := schema.get("$ref")) is not None:
-        name = escape(ref.rpartition("/")[2])
+        name = escape(_name(ref))
         return f'<a href="#schema-{name}">{name}</a>'
     return f"<code>{escape(json.dumps(schema, ensure_ascii=False))}</code>"
 

@@ -19,7 +19,7 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from toolcrib.errors import ToolcribError
-from toolcrib.http.context import RequestContext, context_of, header, is_upload
+from toolcrib.http.context import RequestContext, context_of, header, is_upload, media_type
 from toolcrib.http.errors import PROBLEM_TYPE, InvalidRequestError
 from toolcrib.records.codec import adapter, dump, faults
 
@@ -220,11 +220,7 @@ async def _arguments(endpoint: Endpoint, context: RequestContext, request: Reque
 
 
 def _query(kind: Any, request: Request) -> Any:
-    """The query parameters.
-
-    Raises:
-        InvalidRequestError: a parameter is invalid, or is ambiguous because it is given twice.
-    """
+    """The query parameters."""
     given: dict[str, Any] = {}
     repeated: list[tuple[str, str]] = []
     for name, type_ in get_type_hints(kind).items():
@@ -286,17 +282,16 @@ def _json_fault(place: str, reason: str) -> tuple[str, str]:
 
 
 def _require_json(request: Request) -> None:
-    given = (header(request.scope, b"content-type") or b"").decode("latin-1")
-    kind = given.partition(";")[0].strip().lower()
+    kind = media_type(request.scope)
     is_json = kind == JSON or (kind.startswith("application/") and kind.endswith("+json"))
     if not is_json:
         raise HTTPException(415, "send the body as application/json")
 
 
 def _require_acceptable(request: Request) -> None:
-    accepted = header(request.scope, b"accept")
-    if accepted is None or accepted in {b"*/*", b"application/json"}:
+    accepted = header(request.scope, "accept")
+    if accepted is None or accepted in {"*/*", JSON}:
         return
-    kinds = {each.partition(";")[0].strip() for each in accepted.decode("latin-1").split(",")}
+    kinds = {each.partition(";")[0].strip() for each in accepted.split(",")}
     if kinds.isdisjoint(ACCEPTABLE_TYPES):
         raise HTTPException(406, "the answer is application/json; accept that, or */*")

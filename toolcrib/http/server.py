@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import socket
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-from toolcrib.errors import SettingsError
-from toolcrib.http.authenticator import is_loopback
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -36,54 +31,6 @@ HEAD_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"connection: close\r\ncontent-length: 0\r\n\r\n"
 )
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes any that is free.
-
-    Raises:
-        SettingsError: the address is not this machine's, or is in use.
-    """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        made = socket.socket(family, kind, protocol)
-        with ExitStack() as undo:
-            undo.enter_context(made)
-            if os.name == "posix":  # On Windows two servers could then have one port.
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(address)
-            undo.pop_all()
-    except OSError as error:
-        raise SettingsError(
-            f"cannot listen on {host} port {port}: {error.strerror or error}; "
-            "give another --host or --port"
-        ) from error
-    return made
-
-
-def require_loopback(host: str) -> None:
-    """Require that all addresses of a host are loopback addresses.
-
-    Raises:
-        SettingsError: other machines could connect without a key.
-    """
-    try:
-        found = {str(each[4][0]) for each in socket.getaddrinfo(host, None)} if host else {host}
-    except OSError:
-        found = {host}
-    if not all(map(is_loopback, found)):
-        raise SettingsError(
-            f"--insecure-local goes with a loopback host, and {host!r} is none; "
-            "make a key with `toolcrib keys create NAME` and serve without it"
-        )
-
-
-def url_of(listening: socket.socket) -> str:
-    """URL of a listening socket."""
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def make_server(app: Starlette, ready: Callable[[], None] = lambda: None) -> uvicorn.Server:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import sys
 import threading
 import time
 from contextlib import AbstractContextManager
@@ -34,9 +33,6 @@ into a key's share of its namespace's share."""
 READINESS_TTL_S = 0.5
 """Lifetime of a readiness answer: requests for it need no key, and must not cause load."""
 
-SHORT_SWITCH_S = 0.0005
-"""Switch interval under load: a tenth of Python's."""
-
 
 class ServiceState:
     """Tenants, threads, processes, telemetry and readiness of one service.
@@ -64,7 +60,6 @@ class ServiceState:
             )
         )
         self.readiness = Readiness(namespaces, self.workers)
-        self.switch_interval = SwitchInterval()
         place = service.gateway
         self._gateway_db = None if place is None else build.open_records_db(place, settings)
         self.activity = ActivityReader(self._gateway_db or namespaces.records_db)
@@ -85,7 +80,6 @@ class ServiceState:
 
     def close(self) -> None:
         """End threads and processes, after their current work."""
-        self.switch_interval.restore()
         self.workers.close()
         self.converters.close()
         self.telemetry.close()
@@ -96,33 +90,6 @@ class ServiceState:
     def is_busy(self) -> bool:
         """True while any work is under way."""
         return bool(self.under_way or self.workers.abandoned)
-
-
-DEFAULT_SWITCH_S = sys.getswitchinterval()
-"""Python's own. Read once: another service in this process may have shortened it."""
-
-
-class SwitchInterval:
-    """Switch interval of the interpreter between searching threads and the event loop.
-
-    By default Python's five milliseconds: each switch costs time, a tenth of a search in sum.
-    Shorter while requests are refused, so that refusals do not wait for searches.
-    """
-
-    def __init__(self) -> None:
-        self._is_short = False
-
-    def shorten(self) -> None:
-        """Shorten the interval until `restore`."""
-        if not self._is_short:
-            sys.setswitchinterval(SHORT_SWITCH_S)
-            self._is_short = True
-
-    def restore(self) -> None:
-        """Restore Python's interval."""
-        if self._is_short:
-            sys.setswitchinterval(DEFAULT_SWITCH_S)
-            self._is_short = False
 
 
 class Readiness:
@@ -164,11 +131,7 @@ class Readiness:
             ) from None
 
     def tools(self) -> int:
-        """Number of tools of the default namespace, at the last check.
-
-        Raises:
-            LookupError: the last check failed, or none was made.
-        """
+        """Number of tools of the default namespace, at the last check."""
         if self._known is None:
             raise LookupError("the number of tools is not known")
         return self._known[0].tools
@@ -188,7 +151,7 @@ class Readiness:
         self._namespaces.check()
         crib = self._namespaces.crib()
         store, identity = crib.info()
-        if "dense" in crib.tools.encode_query("ready").degraded:
+        if "dense" in crib.tools.retriever.encode("ready").degraded:
             raise EncoderError("the dense encoder fails")
         text = json.dumps(identity, sort_keys=True)
         digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

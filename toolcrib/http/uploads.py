@@ -77,11 +77,7 @@ class _Body:
         self._number = 0
 
     def lines(self, piece: bytes) -> Iterator[Line]:
-        """The lines that this piece completes; an invalid line is a refusal.
-
-        Raises:
-            TooLargeError: a line is too long.
-        """
+        """The lines that this piece completes; an invalid line is a refusal."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         if max(map(len, (*lines, self._rest))) > self._max_bytes:
             raise TooLargeError(

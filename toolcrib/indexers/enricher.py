@@ -12,10 +12,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, Protocol, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -113,7 +113,7 @@ class Question:
         }
         parts = {"tool": tool, "siblings": siblings, "server_tools": server_tools}
         data = json.dumps(parts, ensure_ascii=False, indent=1)
-        return Message(role="system", content=PROMPT), Message(role="user", content=data)
+        return Message(role="system", content=PROMPT), Message(content=data)
 
     @property
     def chars(self) -> int:
@@ -146,24 +146,6 @@ def questions(
 
 
 # -- stored answers -------------------------------------------------------------------------------
-
-
-class KeptEnrichments(Protocol):
-    """Storage of the enrichments that a run writes; `source` names the storage."""
-
-    source: str
-
-    def locked(self) -> AbstractContextManager[None]:
-        """Exclude other runs where two cannot write at once."""
-        ...
-
-    def read(self) -> Enrichments:
-        """Read all stored enrichments."""
-        ...
-
-    def add(self, line: EnrichmentLine) -> None:
-        """Store a line; it is durable when this returns."""
-        ...
 
 
 class EnrichmentTable:
@@ -237,21 +219,14 @@ class EnrichmentFile:
         start = content.rfind(b"\n") + 1
         if not content[start:]:
             return
-        try:
-            EnrichmentLine.model_validate_json(content[start:])
-        except ValidationError:
-            content = content[:start]
-        else:
-            content += b"\n"
-        self._replace(content)
-
-    def _replace(self, content: bytes) -> None:
-        beside = self.path.with_name(f".{self.path.name}.new")
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self.path)
+        with self.path.open("r+b") as file:
+            try:
+                EnrichmentLine.model_validate_json(content[start:])
+            except ValidationError:
+                file.truncate(start)
+            else:
+                file.seek(len(content))
+                file.write(b"\n")
 
     def add(self, line: EnrichmentLine) -> None:
         """Append a line; it is durable when this returns.
@@ -269,6 +244,9 @@ class EnrichmentFile:
             if begin is not None:
                 os.truncate(self.path, begin)
             raise SourceError(str(self.path), line.id, f"cannot be written: {error}") from error
+
+
+KeptEnrichments: TypeAlias = EnrichmentTable | EnrichmentFile
 
 
 @dataclass(slots=True)

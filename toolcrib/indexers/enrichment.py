@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import product
 from pathlib import Path
-from typing import TypeAlias
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -79,10 +78,6 @@ def folder_of(source: str) -> Path:
     if os.path.isdir(source):  # noqa: PTH112 -- pathlib raises for names that no file can have
         return Path(source)
     return Path(source).parent if os.path.isfile(source) else Path()  # noqa: PTH113 -- as above
-
-
-_ScreenedLine: TypeAlias = tuple[Enrichment, list[str]]
-"""Usable part of an enrichment, and the reasons why the rest was dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +239,9 @@ class NamesOfTools:
         return tuple(found)[:MAX_COMPANIONS]
 
 
-def screen_line(spec: ToolSpec, line: EnrichmentLine, names: NamesOfTools) -> _ScreenedLine:
+def screen_line(
+    spec: ToolSpec, line: EnrichmentLine, names: NamesOfTools
+) -> tuple[Enrichment, list[str]]:
     """Usable part of a line for a tool, and the reasons for the rest."""
     reasons: list[str] = []
 
@@ -270,11 +267,14 @@ def screen_line(spec: ToolSpec, line: EnrichmentLine, names: NamesOfTools) -> _S
     made = _enrichment_of(line, texts)
     blocked = _blocked_places(spec, made) if made else {}
     reasons += (f"{place.partition('.')[2]}: held back: {rule}" for place, rule in blocked.items())
-    safe = {
-        field: tuple(text for n, text in enumerate(own) if _audit_place(field, n) not in blocked)
-        for field, own in texts.items()
-    }
-    return _enrichment_of(line, safe), reasons
+    for field, own in texts.items():
+        places = (f"enrichment.{field}[{n}]" for n in range(len(own)))
+        texts[field] = tuple(
+            t for t, place in zip(own, places, strict=True) if place not in blocked
+        )
+    if "enrichment.purpose" in blocked:
+        texts["purpose"] = ()
+    return _enrichment_of(line, texts), reasons
 
 
 def _enrichment_of(line: EnrichmentLine, texts: Mapping[str, tuple[str, ...]]) -> Enrichment:
@@ -283,21 +283,16 @@ def _enrichment_of(line: EnrichmentLine, texts: Mapping[str, tuple[str, ...]]) -
     return Enrichment.model_validate({**texts, "purpose": purpose, **about})
 
 
-def _audit_place(field: str, number: int) -> str:
-    """Place of a text in the findings of the audit."""
-    return "enrichment.purpose" if field == "purpose" else f"enrichment.{field}[{number}]"
-
-
 def _blocked_places(spec: ToolSpec, enrichment: Enrichment) -> dict[str, str]:
     """Places of texts that the audit holds back, each with its rule."""
     from toolcrib.indexers.audit import audit
 
-    findings = audit(spec.model_copy(update={"enrichment": enrichment}))
-    return {
-        f.place: f.rule
-        for f in findings
-        if f.severity == "block" and f.place.startswith("enrichment.")
-    }
+    blocking = (
+        each
+        for each in audit(spec.model_copy(update={"enrichment": enrichment}))
+        if each.severity == "block"
+    )
+    return {each.place: each.rule for each in blocking if each.place.startswith("enrichment.")}
 
 
 def _text_fault(spec: ToolSpec, field: str, text: str, names: Mapping[str, frozenset[str]]) -> str:

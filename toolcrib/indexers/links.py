@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from toolcrib.records import ToolSpec
+from toolcrib.records.codec import list_of, object_of
 from toolcrib.store.payload import LinkFacts, head_word
 from toolcrib.text import split_identifier, squeeze, tokenise
 
@@ -114,16 +115,12 @@ def _required(spec: ToolSpec) -> Iterator[_Parameter]:
     A parameter with a default or listed values needs no other tool. A token or a session counts
     as required in a schema that requires nothing.
     """
-    properties: object = spec.input_schema.get("properties")
-    listed: object = spec.input_schema.get("required")
-    required = cast("list[Any]", listed) if isinstance(listed, list) else []
-    if not isinstance(properties, dict):
-        return
-    for name, field in cast("dict[str, Any]", properties).items():
+    required = list_of(spec.input_schema.get("required"))
+    for name, field in object_of(spec.input_schema.get("properties")).items():
         words = _words(name)
         if name not in required and (required or not _ACCESS_HANDLES.intersection(words)):
             continue
-        schema = cast("dict[str, Any]", field) if isinstance(field, dict) else {}
+        schema = object_of(field)
         chosen = "enum" in schema or "const" in schema or "default" in schema
         if not chosen and schema.get("type") not in ("boolean", "object"):
             described = schema.get("description")
@@ -159,14 +156,10 @@ def _describes_id(parameter: _Parameter) -> bool:
 
 def _entity_of_path(name: str, spec: ToolSpec) -> list[str]:
     """Read an entity from a path: the id of `/movie/{id}/credits` is a movie's."""
-    before, found, _ = _path(spec).partition(f"/{{{name}}}")
+    path = spec.annotations.get("path")
+    before, found, _ = (path if isinstance(path, str) else spec.name).partition(f"/{{{name}}}")
     above = before.rpartition("/")[2]
     return _words(above) if found and not above.endswith("}") else []
-
-
-def _path(spec: ToolSpec) -> str:
-    path = spec.annotations.get("path")
-    return path if isinstance(path, str) else spec.name
 
 
 def _entity_of_description(text: str) -> list[str]:
@@ -201,11 +194,6 @@ def _action(spec: ToolSpec) -> _Action:
         elif word not in _FILLING and not word.isdigit():
             nouns.append(word)
     return _Action(verb, nouns)
-
-
-def _kind_of_action(spec: ToolSpec) -> str:
-    words = set(_words(spec.name))
-    return "change" if words & _EDIT else "make" if words & _ADD else ""
 
 
 def _effort(verb: str, entity: str) -> float | None:
@@ -246,21 +234,16 @@ def _gives(spec: ToolSpec, parameters: int) -> dict[str, float]:
 
 def _schema_entities(schema: Mapping[str, Any], parent: str = "", depth: int = 4) -> Iterator[str]:
     """Yield entities whose ids a schema has, by `person_id` or by the `id` of one of `persons`."""
-    properties: object = schema.get("properties")
     if depth == 0:
         return
-    if isinstance(properties, dict):
-        for name, field in cast("dict[str, Any]", properties).items():
-            words = _words(name)
-            if len(words) > 1 and words[-1] in ("id", "ids"):
-                yield _phrase(words[:-1])
-            elif words == ["id"] and parent:
-                yield _phrase(_words(parent))
-            if isinstance(field, dict):
-                yield from _schema_entities(cast("dict[str, Any]", field), name, depth - 1)
-    items: object = schema.get("items")
-    if isinstance(items, dict):
-        yield from _schema_entities(cast("dict[str, Any]", items), parent, depth - 1)
+    for name, field in object_of(schema.get("properties")).items():
+        words = _words(name)
+        if len(words) > 1 and words[-1] in ("id", "ids"):
+            yield _phrase(words[:-1])
+        elif words == ["id"] and parent:
+            yield _phrase(_words(parent))
+        yield from _schema_entities(object_of(field), name, depth - 1)
+    yield from _schema_entities(object_of(schema.get("items")), parent, depth - 1)
 
 
 # -- names of other tools ------------------------------------------------------------------------
@@ -355,6 +338,7 @@ def link_payload(spec: ToolSpec) -> dict[str, Any]:
     ]
     needed = {head_word(entity) for _, entities in needs for entity in entities}
     given = _gives(spec, len(parameters))
+    words = set(_words(spec.name))
     # A tool that takes the id of an entity gives its details, not the id.
     written = spec.enrichment.goes_with if spec.enrichment else ()
     facts = LinkFacts(
@@ -363,6 +347,6 @@ def link_payload(spec: ToolSpec) -> dict[str, Any]:
         recommended=tuple(_recommended_tools(spec, parameters)),
         successors=tuple(_successors(spec)),
         goes_with=tuple(dict.fromkeys((*spec.goes_with, *written)))[:MAX_NAMES],
-        action=_kind_of_action(spec),
+        action="change" if words & _EDIT else "make" if words & _ADD else "",
     )
     return facts.payload()

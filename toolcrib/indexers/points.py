@@ -9,7 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
@@ -17,6 +17,7 @@ from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SpecError
 from toolcrib.records import Enrichment, Passage, ToolSpec
+from toolcrib.records.codec import object_of
 from toolcrib.store.base import Layout, Point, point_id
 from toolcrib.store.payload import passage_payload, tool_payload
 from toolcrib.text import split_identifier
@@ -139,16 +140,13 @@ def shared_prefix(names: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 def _schema_words(schema: Mapping[str, Any], depth: int = 3) -> Iterator[str]:
     """Names and descriptions of a JSON Schema's properties, a few levels down."""
-    properties = schema.get("properties")
-    if depth == 0 or not isinstance(properties, dict):
+    if depth == 0:
         return
-    for name, inner in cast("dict[str, Any]", properties).items():
+    for name, inner in object_of(schema.get("properties")).items():
         yield name
-        if not isinstance(inner, dict):
-            continue
-        described = cast("dict[str, Any]", inner)
-        if isinstance(described.get("description"), str):
-            yield described["description"]
+        described = object_of(inner)
+        if isinstance(text := described.get("description"), str):
+            yield text
         yield from _schema_words(described, depth - 1)
 
 

@@ -8,14 +8,15 @@ the work of a mark. A run reads no more of the store than its entries concern, u
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from toolcrib.encoders.base import DenseEncoder, SparseVector
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SourceError, SpecError, StoreError
-from toolcrib.indexers.name_prefixes import NamePrefixes, in_groups, scope_group, shared_prefixes
 from toolcrib.indexers.points import (
     PASSAGE_TERMS,
     TOOL_TERMS,
@@ -25,11 +26,12 @@ from toolcrib.indexers.points import (
     draft,
     draft_passage,
     lexical_counts,
+    shared_prefix,
 )
-from toolcrib.indexers.writer import ITEMS_PER_PAGE, Listener, Writer, ignore, pages
+from toolcrib.indexers.writer import ITEMS_PER_PAGE, Listener, Writer, ignore
 from toolcrib.records import IndexReport, Passage, Refusal, ToolSpec
-from toolcrib.store.base import Store, point_id
-from toolcrib.store.filters import SCOPE_FIELDS, AnyOf, Equals, Filter, HasId
+from toolcrib.store.base import Store, pages, point_id
+from toolcrib.store.filters import SCOPE_FIELDS, And, AnyOf, Equals, Filter, HasId, Or
 from toolcrib.store.payload import ENRICHED_FIELD, read_tool
 
 # -- the difference --------------------------------------------------------------------------------
@@ -41,13 +43,6 @@ _WHY_KEPT = {
     "tools": "entries were refused and may stand for them",
     "passages": "sources were refused and may hold them",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """Stored tool or passage, as far as a run compares it."""
-
-    digest: str
 
 
 @dataclass(slots=True)
@@ -64,7 +59,7 @@ class _Plan(Generic[_Item]):
 
     def compare(
         self,
-        known: Mapping[str, _Stored],
+        known: Mapping[str, _StoredTool | _StoredPassage],
         digest: Callable[[_Item], str],
         source_of: Callable[[str], str],
     ) -> None:
@@ -153,6 +148,96 @@ def require_entries(entries: Sequence[_Made]) -> Sequence[_Made]:
     raise SourceError(first.source, first.place, f"{first.reason}{others}; nothing was indexed")
 
 
+# -- name prefixes ---------------------------------------------------------------------------------
+
+META_KEY = "lexical/"
+"""Beginning of the entries of a small document, each of one group."""
+
+
+def scope_group(fields: Mapping[str, Any]) -> str:
+    """Key of the tools that are alike in all scope fields; empty for a tool without a server.
+
+    `fields` are a tool's payload, or its part that scopes go by.
+    """
+    if not fields["server"]:
+        return ""
+    listed = ("tags", "safety_tags")
+    values = [sorted(fields[n]) if n in listed else fields[n] for n in SCOPE_FIELDS]
+    return json.dumps(values)
+
+
+def in_groups(groups: Iterable[str]) -> Filter:
+    """Filter that the tools of all these groups pass, and others with more tags."""
+
+    def in_group(group: str) -> Filter:
+        pairs = zip(SCOPE_FIELDS, json.loads(group), strict=True)
+        listed = ((n, one) for n, v in pairs for one in (v if n.endswith("tags") else [v]))
+        return And(*(Equals(name, value) for name, value in listed if value))
+
+    return Or(*map(in_group, groups))
+
+
+def shared_prefixes(
+    names: Iterable[tuple[str, str]], lexical: LexicalEncoder
+) -> dict[str, tuple[str, ...]]:
+    """Shared name prefix of each group that has one, from (group, name) pairs."""
+    by_group: defaultdict[str, list[list[str]]] = defaultdict(list)
+    for group, name in names:
+        by_group[group].append(lexical.terms(name))
+    found = {group: shared_prefix(terms) for group, terms in by_group.items() if group}
+    return {group: prefix for group, prefix in found.items() if prefix}
+
+
+@dataclass(frozen=True, slots=True)
+class NamePrefixes:
+    """Prefixes by group, kept in the small document of the index.
+
+    `stale`: groups of which some vectors still rest on an older prefix.
+    """
+
+    prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    stale: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_meta(cls, meta: Mapping[str, Any]) -> NamePrefixes:
+        """Read the prefixes from the small document."""
+        kept = {k.removeprefix(META_KEY): v for k, v in meta.items() if k.startswith(META_KEY)}
+        prefixes = {group: tuple(each["prefix"]) for group, each in kept.items()}
+        return cls(
+            {group: prefix for group, prefix in prefixes.items() if prefix},
+            frozenset(group for group, each in kept.items() if each["stale"]),
+        )
+
+    def changes_since(self, before: NamePrefixes) -> dict[str, Any]:
+        """Entries of the small document that differ from those of `before`."""
+        groups = {*self.prefixes, *before.prefixes, *self.stale, *before.stale}
+        own, old = ({group: each.entry(group) for group in groups} for each in (self, before))
+        return {
+            META_KEY + group: own[group] for group in sorted(groups) if own[group] != old[group]
+        }
+
+    def entry(self, group: str) -> dict[str, Any] | None:
+        """Entry of a group; None for a group that needs none."""
+        if not self.of(group) and group not in self.stale:
+            return None
+        return {"prefix": list(self.of(group)), "stale": group in self.stale}
+
+    def of(self, group: str) -> tuple[str, ...]:
+        """Prefix of a group, empty where its tools share none."""
+        return self.prefixes.get(group, ())
+
+    def with_groups(
+        self,
+        groups: Collection[str],
+        prefixes: Mapping[str, tuple[str, ...]],
+        kept: Collection[str],
+    ) -> NamePrefixes:
+        """Replace the prefixes of `groups`; a group with `kept` tools becomes stale by a change."""
+        others = {group: prefix for group, prefix in self.prefixes.items() if group not in groups}
+        moved = {group for group in groups if self.of(group) != prefixes.get(group, ())}
+        return NamePrefixes({**others, **prefixes}, self.stale | (moved & set(kept)))
+
+
 # -- tools -----------------------------------------------------------------------------------------
 
 
@@ -163,25 +248,15 @@ Screen: TypeAlias = Callable[[Iterable[Entry]], list[Entry]]
 """Replaces entries that may not be indexed by refusals, or leaves them out."""
 
 
-class _Member(NamedTuple):
-    """Tool as a member of its group."""
+class _StoredTool(NamedTuple):
+    """Stored tool, as far as a run compares it."""
 
-    group: str
-    name: str
     digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class _StoredTool(_Stored):
     kind: str
     server: str
     name: str
     group: str
     enriched: bool
-
-    @property
-    def member(self) -> _Member:
-        return _Member(self.group, self.name, self.digest)
 
 
 def _stored_tools(store: Store, filters: Iterable[Filter | None]) -> dict[str, _StoredTool]:
@@ -203,9 +278,11 @@ def _stored_tools(store: Store, filters: Iterable[Filter | None]) -> dict[str, _
 
 def is_current(store: Store, specs: Sequence[ToolSpec], where: Filter) -> bool:
     """True if the stored tools that pass a filter are these, and no run was cut off."""
-    stored = {tool_id: tool.digest for tool_id, tool in _stored_tools(store, [where]).items()}
-    given = {spec.id: _state(spec.digest, spec.all_safety_tags) for spec in specs}
-    return stored == given and not NamePrefixes.from_meta(store.read_meta()).stale
+    given = {spec.id: _as_stored(spec) for spec in specs}
+    return (
+        _stored_tools(store, [where]) == given
+        and not NamePrefixes.from_meta(store.read_meta()).stale
+    )
 
 
 IDS_PER_REQUEST, GROUPS_PER_REQUEST = 1_000, 64
@@ -230,8 +307,17 @@ def _group(spec: ToolSpec) -> str:
     return scope_group({**fields, "safety_tags": spec.all_safety_tags})
 
 
-def _member(spec: ToolSpec) -> _Member:
-    return _Member(_group(spec), spec.name, _state(spec.digest, spec.all_safety_tags))
+def _as_stored(spec: ToolSpec) -> _StoredTool:
+    """Tool as `_stored_tools` reads it, once it is written."""
+    digest = _state(spec.digest, spec.all_safety_tags)
+    enriched = bool(spec.enrichment)
+    return _StoredTool(digest, spec.kind, spec.server, spec.name, _group(spec), enriched)
+
+
+def _tools_of_groups(store: Store, groups: Collection[str]) -> dict[str, _StoredTool]:
+    """Stored tools of these groups, by id."""
+    filters = map(in_groups, pages(sorted(groups), GROUPS_PER_REQUEST))
+    return {i: tool for i, tool in _stored_tools(store, filters).items() if tool.group in groups}
 
 
 class ToolSync:
@@ -293,32 +379,28 @@ class ToolSync:
         if prefixes.stale:
             self._reweigh(prefixes, drafts)
         if self._store.is_remote:
-            self._settle({tool_id: tool.member for tool_id, tool in known.items()}, plan)
+            self._settle(known, plan)
         self._store.optimise()
         return plan.report()
 
     def _with_groups(
-        self, known: Mapping[str, _StoredTool], plan: _Plan[ToolSpec]
+        self, known: dict[str, _StoredTool], plan: _Plan[ToolSpec]
     ) -> dict[str, _StoredTool]:
         """Known tools and all tools of the groups that a run reads or writes."""
         groups = {tool.group for tool in known.values()} | set(map(_group, plan.items.values()))
-        filters = map(in_groups, pages(sorted(groups - {""}), GROUPS_PER_REQUEST))
-        members = _stored_tools(self._store, filters)
-        return {**{i: tool for i, tool in members.items() if tool.group in groups}, **known}
+        return _tools_of_groups(self._store, groups - {""}) | known
 
-    def _settle(self, before: Mapping[str, _Member], plan: _Plan[ToolSpec]) -> None:
+    def _settle(self, before: Mapping[str, _StoredTool], plan: _Plan[ToolSpec]) -> None:
         """Weigh anew the groups that other processes wrote to during a run, until none did.
 
         Each run looks after its last write: of runs at one time, the last one sees all tools.
         """
         expected = {i: each for i, each in before.items() if i not in plan.removed}
         written = (plan.items[tool_id] for tool_id in (*plan.added, *plan.changed))
-        expected |= {spec.id: _member(spec) for spec in written}
+        expected |= {spec.id: _as_stored(spec) for spec in written}
         groups = {each.group for each in (*before.values(), *expected.values())} - {""}
         for _ in range(MAX_SETTLING_PASSES):
-            filters = map(in_groups, pages(sorted(groups), GROUPS_PER_REQUEST))
-            stored = _stored_tools(self._store, filters)
-            found = {i: tool.member for i, tool in stored.items() if tool.group in groups}
+            found = _tools_of_groups(self._store, groups)
             others = set(found.items()) ^ {e for e in expected.items() if e[1].group in groups}
             moved = {each.group for _, each in others}
             if not moved:
@@ -356,7 +438,7 @@ class ToolSync:
         for page in pages(list(stale), ITEMS_PER_PAGE):
             vectors = {number: self._lexical_vector(stale[number], prefixes) for number in page}
             self._set_vectors(vectors)
-        renewed = replace(prefixes, stale=frozenset())
+        renewed = NamePrefixes(prefixes.prefixes)
         self._store.write_meta(renewed.changes_since(prefixes))
 
     def _set_vectors(self, vectors: Mapping[int, SparseVector]) -> None:
@@ -454,8 +536,10 @@ PassageEntry: TypeAlias = tuple[str, Passage | Refusal]
 """Source of a passage, and the passage or the reason why it is refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class _StoredPassage(_Stored):
+class _StoredPassage(NamedTuple):
+    """Stored passage, as far as a run compares it."""
+
+    digest: str
     collection: str
     document: str
 

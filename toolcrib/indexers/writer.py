@@ -6,21 +6,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.indexers.points import Draft
 from toolcrib.records import IndexProgress
-from toolcrib.store.base import Point, Store, point_id
+from toolcrib.store.base import Point, Store, pages, point_id
 
 ITEMS_PER_PAGE = 128
 """Items encoded and written together: half a second of encoding between two progress reports."""
 
 MAX_READ_CHARS, OVERHEAD_CHARS = 1_500, 120
 """Characters of a text that are encoded, and the cost of a text itself in characters."""
-
-_Item = TypeVar("_Item")
 
 Listener: TypeAlias = Callable[[IndexProgress], None]
 """Callback that gets the progress of a run."""
@@ -51,11 +49,7 @@ class Writer:
         self._terms = terms
 
     def apply(self, drafts: Sequence[Draft], removed: Iterable[str], progress: Listener) -> None:
-        """Write drafts, then delete what is `removed`, by id.
-
-        Raises:
-            StoreError: the store refused; what was reported before is durable.
-        """
+        """Write drafts, then delete what is `removed`, by id."""
         self._write(drafts, progress)
         progress(IndexProgress(len(drafts), len(drafts), stage="optimise", share=1.0))
         self._store.delete([point_id(item_id) for item_id in removed])
@@ -97,9 +91,3 @@ class Writer:
 def _encoding_chars(draft: Draft) -> int:
     """Cost of encoding a draft, in characters, as measured with the bundled encoder."""
     return sum(min(len(text), MAX_READ_CHARS) + OVERHEAD_CHARS for text in draft.texts)
-
-
-def pages(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
-    """Yield the items in slices of `size`."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

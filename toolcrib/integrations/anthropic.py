@@ -27,9 +27,8 @@ from toolcrib.integrations.formats import (
 )
 from toolcrib.integrations.selection import (
     DEFAULT_STEPS,
-    SEARCH_DESCRIPTION,
-    SEARCH_NAME,
-    SEARCH_PARAMETERS,
+    NOTHING_FOUND,
+    SEARCH,
     AnyCrib,
     StepOptions,
     tools_wanted,
@@ -38,11 +37,6 @@ from toolcrib.records import Scope, ToolSpec, Turn
 from toolcrib.records.definitions import definition_tokens
 
 ToolChangeBlock: TypeAlias = BetaRequestToolAdditionBlockParam | BetaRequestToolRemovalBlockParam
-
-SEARCH_TOOL_NAME = SEARCH_NAME
-"""Name of the tool that searches the deferred tools."""
-
-NO_TOOL_FITS = "No tool here fits. Say in other words what the tool must do, or go on without one."
 
 
 def turn_tools(
@@ -73,10 +67,10 @@ def deferred_tools(
     tools = sorted(
         (tool for tool in crib.list_tools(scope=scope) if tool.enabled), key=lambda tool: tool.id
     )
-    search = {"name": SEARCH_TOOL_NAME, "description": SEARCH_DESCRIPTION}
-    search_tool = {**search, "input_schema": dict(SEARCH_PARAMETERS)}
+    search = {"name": SEARCH.name, "description": SEARCH.description}
     made = Definitions.of(tools, "anthropic-deferred")
-    return cast("list[ToolParam]", [search_tool, *made.tools]), made.names
+    listed = [{**search, "input_schema": SEARCH.input_schema}, *made.tools]
+    return cast("list[ToolParam]", listed), made.names
 
 
 def search_result(
@@ -87,10 +81,10 @@ def search_result(
     Raises:
         StoreError: the store does not answer.
     """
-    if call.name != SEARCH_TOOL_NAME:
+    if call.name != SEARCH.name:
         return None
     tools = tools_wanted(crib, call.input, k=k, scope=scope)
-    content = export(tools, "tool_reference") or [{"type": "text", "text": NO_TOOL_FITS}]
+    content = export(tools, "tool_reference") or [{"type": "text", "text": NOTHING_FOUND}]
     result = {"type": "tool_result", "tool_use_id": call.id, "content": content}
     return cast("ToolResultBlockParam", result)
 
@@ -198,12 +192,8 @@ def step_blocks(
         StoreError: the store does not answer.
     """
     called = state.ids(state.called)
-    found = [
-        hit.tool
-        for hit in crib.find_tools(
-            said, steps.added, scope=scope, called=called, task=state.task
-        ).tools
-    ]
+    found = crib.find_tools(said, steps.added, scope=scope, called=called, task=state.task)
+    tools = [hit.tool for hit in found.tools]
     offered = set(state.ids(state.offered))
-    is_shown = all(tool.id in offered for tool in found[: steps.first])
-    return cast("list[ToolChangeBlock]", [] if is_shown else state.add(found))
+    is_shown = all(tool.id in offered for tool in tools[: steps.first])
+    return cast("list[ToolChangeBlock]", [] if is_shown else state.add(tools))

@@ -83,9 +83,9 @@ def _checker(text: str) -> Validator | None:
         return None
     try:
         schema = map_schemas(json.loads(text), _without_unchecked)
-        draft = _draft(schema)
+        draft = validators.validator_for(schema, default=Draft202012Validator)
         draft.check_schema(schema)
-    except (SchemaError, Unresolvable, RecursionError, TypeError, ValueError):
+    except (SchemaError, Unresolvable, RecursionError, AttributeError, TypeError, ValueError):
         return None
     # An empty registry finds what stands in the schema itself and nothing else.
     registry = cast("Any", Registry)()
@@ -95,13 +95,6 @@ def _checker(text: str) -> Validator | None:
 _CHECKERS: BoundedMap[str, Validator | None] = BoundedMap(
     MAX_CACHED_SCHEMA_CHARS, lambda text, _: SCHEMA_CHARS + len(text)
 )
-
-
-def _draft(schema: Any) -> type[Validator]:
-    """Draft that a schema names, else the newest."""
-    if not is_object(schema) or not isinstance(schema.get("$schema"), str):
-        return Draft202012Validator
-    return validators.validator_for(schema, default=Draft202012Validator)
 
 
 def _without_unchecked(schema: dict[str, Any]) -> dict[str, Any]:

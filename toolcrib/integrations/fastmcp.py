@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from toolcrib.errors import MissingExtraError, QueryError, nearest
+from toolcrib.errors import MissingExtraError, QueryError, StoreError, nearest
 
 try:
     from fastmcp.server.context import Context
@@ -172,10 +172,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
     async def _find(self, ctx: Context, query: str | None, options: SearchOptions) -> ToolResult:
         """Search the tools that the caller may see."""
         tools = await self._get_visible_tools(ctx)
-        try:
-            result = await asyncio.to_thread(self._index.find, tools, query, options)
-        except QueryError as error:
-            return failure(f"{error}.")
+        result = await asyncio.to_thread(self._index.find, tools, query, options)
         named = {tool.name: tool for tool in tools}
         return search_answer(result, lambda hit: _tool_definition(named[hit.name]))
 
@@ -183,7 +180,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
         """Call a tool that the caller may see; any other is unknown."""
         names = {tool.name for tool in await self.get_tool_catalog(ctx)}
         if name not in names:
-            return unknown_tool(name, names, OwnTool.FIND_TOOLS)
+            return unknown_name("tool", name, names, OwnTool.FIND_TOOLS)
         return await ctx.fastmcp.call_tool(name, dict(arguments or {}))
 
     async def _search(self, tools: Sequence[Tool], query: str) -> Sequence[Tool]:
@@ -249,7 +246,12 @@ class SearchTool(Tool):
                 f"The call of {self.name} is wrong.\n{listed}\n"
                 f"It takes: {describe_parameters(self.parameters)}."
             )
-        return await self._act(given, get_context())
+        try:
+            return await self._act(given, get_context())
+        except QueryError as error:
+            return failure(f"{error}.")
+        except StoreError as error:
+            return failure(f"The search does not work at the moment: {error}.")
 
 
 def calling_tool(
@@ -375,12 +377,12 @@ def failure(text: str) -> ToolResult:
     return ToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
-def unknown_tool(name: str, names: Iterable[str], search: str) -> ToolResult:
-    """Answer to a call of a tool out of reach; `names` are the tools in reach."""
+def unknown_name(kind: str, name: str, names: Iterable[str], search: str) -> ToolResult:
+    """Answer with an error for a tool, skill or file that is none of the `names` in reach."""
     close = nearest(name, names)
     hint = f" Did you mean {', '.join(close)}?" if close else ""
     return failure(
-        f"There is no tool {name[:100]!r}.{hint} Call {search} to see what there is, and use a "
+        f"There is no {kind} {name[:100]!r}.{hint} Call {search} to see what there is, and use a "
         "name exactly as it stands in its answer."
     )
 
@@ -406,11 +408,7 @@ class VisibleTools:
         self._kept: OrderedDict[str, None] = OrderedDict()
 
     def find(self, tools: Sequence[Tool], query: str | None, options: SearchOptions) -> FindResult:
-        """Find tools among the given for a query or needs; a hit has the tool's `name`.
-
-        Raises:
-            QueryError: the query has no words.
-        """
+        """Find tools among the given for a query or needs; a hit has the tool's `name`."""
         with self._lock:
             specs = [spec for tool in tools if (spec := self._spec(tool)) is not None]
             crib = self._sync(specs)

@@ -9,7 +9,10 @@ the same tool.
 
 from __future__ import annotations
 
+import json
+import keyword
 import logging
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +22,6 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from toolcrib.errors import QueryError, UnknownToolError, nearest
-from toolcrib.integrations.declarations import is_function_name, python_stub, typescript
 from toolcrib.integrations.providers import (
     DIGEST_CHARS,
     MAX_NAME_CHARS,
@@ -32,24 +34,9 @@ from toolcrib.integrations.providers import (
     with_digest,
 )
 from toolcrib.records import LeftOut, ToolSpec
-from toolcrib.records.codec import is_object, list_of
-from toolcrib.records.definitions import signature, summary
+from toolcrib.records.codec import is_object, list_of, object_of
+from toolcrib.records.definitions import SchemaTypes, signature, summary
 from toolcrib.records.tools import ALWAYS_LOAD, INPUT_EXAMPLES, SEARCH_HINT, default_id
-
-__all__ = [
-    "FORMATS",
-    "RESERVED_NAMES",
-    "SOURCES",
-    "Definitions",
-    "ToolNames",
-    "export",
-    "fitting_definition",
-    "named_ids",
-    "provider_name",
-    "restore_arguments",
-    "tool_addition",
-    "tool_removal",
-]
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +128,10 @@ class Definitions:
             shown.append((name, _with_purpose(fit, tool) if enriched else fit))
         kept = {tool.id for _, tool in shown}
         names = ToolNames((name, tool) for name, tool in named if tool.id in kept)
-        return cls(chosen.write(shown), names, tuple(left_out))
+        written = [chosen.write(name, tool) for name, tool in shown]
+        if chosen.write is _openai_namespaces:
+            written = _join_namespaces(written)
+        return cls(written, names, tuple(left_out))
 
 
 def export(
@@ -275,13 +265,33 @@ def _is_exact(parts: Sequence[str]) -> bool:
     return all(_PLAIN.fullmatch(part) and "__" not in part for part in parts)
 
 
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# Reserved words of ECMAScript 2025, in modules too, that Python does not reserve as well.
+_RESERVED = re.compile(
+    r"arguments|case|catch|const|debugger|default|delete|do|enum|eval|export|extends|"
+    r"false|function|implements|instanceof|interface|let|new|none|null|package|private|"
+    r"protected|public|static|super|switch|this|throw|true|typeof|undefined|var|void",
+    re.IGNORECASE,
+)
+
+
+def _is_function_name(name: str) -> bool:
+    """True for a name that a function can have in Python and in TypeScript."""
+    return (
+        _IDENTIFIER.fullmatch(name) is not None
+        and not keyword.iskeyword(name)
+        and _RESERVED.fullmatch(name) is None
+    )
+
+
 def _function_name(tool: ToolSpec) -> str:
     """The same whatever else there is, and a function's in any language."""
     name = provider_name(tool)
-    if is_function_name(name):
+    if _is_function_name(name):
         return name
     plain = name.replace("-", "_")
-    return with_digest(plain if is_function_name(plain) else f"tool_{plain}", tool.id)
+    return with_digest(plain if _is_function_name(plain) else f"tool_{plain}", tool.id)
 
 
 def _namespace(server: str) -> str:
@@ -292,15 +302,9 @@ def _namespace(server: str) -> str:
 
 
 _NamedTool: TypeAlias = tuple[str, ToolSpec]
-_NamedTools: TypeAlias = Sequence[_NamedTool]
-_Write: TypeAlias = Callable[[_NamedTools], list[dict[str, Any]]]
 
 
-def _mcp(tools: _NamedTools) -> list[dict[str, Any]]:
-    return [_mcp_tool(tool, name) for name, tool in tools]
-
-
-def _mcp_tool(tool: ToolSpec, name: str) -> dict[str, Any]:
+def _mcp(name: str, tool: ToolSpec) -> dict[str, Any]:
     meta = provider_meta(tool)
     annotations = {key: each for key, each in tool.annotations.items() if key not in meta}
     schemas = {"inputSchema": tool.input_schema, "outputSchema": tool.output_schema}
@@ -315,27 +319,31 @@ def provider_meta(tool: ToolSpec) -> dict[str, Any]:
     return {key: value for key, value in known.items() if value is not None}
 
 
-def _openai(tools: _NamedTools) -> list[dict[str, Any]]:
+def _openai(name: str, tool: ToolSpec) -> dict[str, Any]:
     """As Chat Completions takes functions."""
-    return [{"type": "function", "function": _function(tool, name)} for name, tool in tools]
+    return {"type": "function", "function": _function(name, tool)}
 
 
-def _openai_namespaces(tools: _NamedTools) -> list[dict[str, Any]]:
+def _openai_namespaces(whole: str, tool: ToolSpec) -> dict[str, Any]:
     """As the Responses API takes deferred functions, and what a search of ours has found."""
-    shown: dict[tuple[str, str], dict[str, Any]] = {}
-    for whole, tool in tools:
-        namespace, _, name = whole.rpartition(".")
-        function = {"type": "function", **_function(tool, name), "defer_loading": True}
-        if not namespace:
-            shown["tool", name] = function
-            continue
-        described = {"name": namespace, "description": f"Tools of {tool.server}."}
-        shown.setdefault(("server", namespace), {"type": "namespace", **described, "tools": []})
-        shown["server", namespace]["tools"].append(function)
-    return list(shown.values())
+    namespace, _, name = whole.rpartition(".")
+    function = {"type": "function", **_function(name, tool), "defer_loading": True}
+    if not namespace:
+        return function
+    described = {"name": namespace, "description": f"Tools of {tool.server}."}
+    return {"type": "namespace", **described, "tools": [function]}
 
 
-def _function(tool: ToolSpec, name: str) -> dict[str, Any]:
+def _join_namespaces(written: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    joined: dict[tuple[str, str], dict[str, Any]] = {}
+    for each in written:
+        known = joined.setdefault((each["type"], each["name"]), each)
+        if known is not each:
+            known["tools"] += each["tools"]
+    return list(joined.values())
+
+
+def _function(name: str, tool: ToolSpec) -> dict[str, Any]:
     shown = {"name": name, "description": tool.description, "parameters": tool.input_schema}
     return shown | _strict(tool, complete=True)
 
@@ -346,11 +354,7 @@ def _strict(tool: ToolSpec, *, complete: bool) -> dict[str, bool]:
     return {"strict": True} if is_asked and is_closed(tool.input_schema, complete=complete) else {}
 
 
-def _anthropic(tools: _NamedTools) -> list[dict[str, Any]]:
-    return [_anthropic_tool(tool, name) for name, tool in tools]
-
-
-def _anthropic_tool(tool: ToolSpec, name: str) -> dict[str, Any]:
+def _anthropic(name: str, tool: ToolSpec) -> dict[str, Any]:
     schema = tool.input_schema
     shown: dict[str, Any] = {"name": name, "description": tool.description, "input_schema": schema}
     shown |= _strict(tool, complete=False)
@@ -364,41 +368,129 @@ def _anthropic_tool(tool: ToolSpec, name: str) -> dict[str, Any]:
     return shown
 
 
-def _anthropic_deferred(tools: _NamedTools) -> list[dict[str, Any]]:
+def _anthropic_deferred(name: str, tool: ToolSpec) -> dict[str, Any]:
     """Definition that is handed over once, for `tool_reference` to refer to."""
-    return [
-        each if tool.annotations.get(ALWAYS_LOAD) is True else {**each, "defer_loading": True}
-        for (_, tool), each in zip(tools, _anthropic(tools), strict=True)
-    ]
+    is_deferred = tool.annotations.get(ALWAYS_LOAD) is not True
+    return _anthropic(name, tool) | ({"defer_loading": True} if is_deferred else {})
 
 
-def _tool_reference(tools: _NamedTools) -> list[dict[str, Any]]:
-    """The content of a `tool_result` that loads deferred tools."""
-    return [{"type": "tool_reference", "tool_name": name} for name, _ in tools]
+def _tool_reference(name: str, _tool: ToolSpec) -> dict[str, Any]:
+    """Part of a `tool_result` that loads a deferred tool."""
+    return {"type": "tool_reference", "tool_name": name}
 
 
-def _signatures(tools: _NamedTools) -> list[dict[str, Any]]:
-    """One line a tool, for a prompt; a model that needs more asks for the tool's schema."""
-    return [
-        {"id": tool.id, "description": summary(tool)}
-        | ({"signature": signature(tool)} if tool.kind == "tool" else {"kind": tool.kind})
-        for _, tool in tools
-    ]
+def _signature(_name: str, tool: ToolSpec) -> dict[str, Any]:
+    """One line, for a prompt; a model that needs more asks for the tool's schema."""
+    shown = {"signature": signature(tool)} if tool.kind == "tool" else {"kind": tool.kind}
+    return {"id": tool.id, "description": summary(tool), **shown}
 
 
-def _declared(write: Callable[[ToolSpec, str], str]) -> _Write:
-    """Functions for code that a model writes."""
+def _json(_name: str, tool: ToolSpec) -> dict[str, Any]:
+    return tool.model_dump(mode="json", exclude_defaults=True)
 
-    def shown(tools: _NamedTools) -> list[dict[str, Any]]:
-        return [
-            {"id": tool.id, "name": name, "declaration": write(tool, name)} for name, tool in tools
+
+# -- functions for code that a model writes ----------------------------------------------------
+
+MAX_TYPE_CHARS = 20_000
+"""Characters of the types of one schema."""
+
+MAX_OPTIONAL = 1_000
+
+
+def _typescript(name: str, tool: ToolSpec) -> dict[str, Any]:
+    """Declaration `declare function`, from one object of arguments to a promise."""
+    takes = _TypeScript(tool.input_schema).arguments()
+    gives = _TypeScript(tool.output_schema or {}).type(tool.output_schema, 0)
+    text = tool.description.strip().replace("*/", "* /")
+    lines = [f" * {line}".rstrip() for line in text.splitlines()]
+    comment = ["/**", *lines, " */"] if lines else []
+    declared = [*comment, f"declare function {name}({takes}): Promise<{gives}>;"]
+    return {"id": tool.id, "name": name, "declaration": "\n".join(declared)}
+
+
+def _python_stub(name: str, tool: ToolSpec) -> dict[str, Any]:
+    """Stub `def` with keyword arguments; names that Python lacks come in `**more`."""
+    takes = _Python(tool.input_schema).arguments()
+    gives = _Python(tool.output_schema or {}).type(tool.output_schema, 0)
+    text = tool.description.strip().replace("\\", "\\\\").replace('"', '\\"').replace("\0", "")
+    lines = "\n".join(f"    {line}".rstrip() for line in text.splitlines()).strip()
+    body = f'\n    """{lines}"""' if lines else ""
+    declared = f"def {name}({takes}) -> {gives}:{body or ' ...'}"
+    return {"id": tool.id, "name": name, "declaration": declared}
+
+
+class _TypeScript(SchemaTypes):
+    cut, rest = "any", "[more: string]: any"
+    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL
+
+    def arguments(self) -> str:
+        """Parameters of a function, without the brackets."""
+        merged, _ = self._merged(self._root)
+        if merged.get("properties") or merged["required"]:
+            return f"input: {{{self.parameters()}}}"
+        options = list_of(merged.get("anyOf")) or list_of(merged.get("oneOf"))
+        return f"input: {self.type(merged, 0)}" if options or "$ref" in merged else ""
+
+    def kind(self, name: str) -> str:
+        known = {"integer": "number", "object": "Record<string, any>", "array": "any[]"}
+        return known.get(name, name if name in {"string", "number", "boolean", "null"} else "any")
+
+    def key(self, name: str) -> str:
+        return name if _IDENTIFIER.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+    def values(self, values: Sequence[Any]) -> str:
+        plain = (json.dumps(each, ensure_ascii=False) if _is_plain(each) else "" for each in values)
+        return self.union([each or self.any for each in plain])
+
+
+class _Python(SchemaTypes):
+    any = cut = "Any"
+    null, rest = "None", "**more: Any"
+    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL
+
+    def arguments(self) -> str:
+        """Parameters of a function, without the brackets."""
+        merged, _ = self._merged(self._root)
+        properties = object_of(merged.get("properties"))
+        required = dict.fromkeys(map(str, list_of(merged["required"])))
+        named = [name for name in dict.fromkeys([*required, *properties]) if _is_argument(name)]
+        shown = [
+            f"{name}: {self.type(properties.get(name), 0)}{'' if name in required else ' = ...'}"
+            for name in named
         ]
+        unnamed = {"anyOf", "oneOf", "$ref"} & merged.keys()
+        is_whole = len(named) == len({*required, *properties}) and not unnamed
+        star = ["*"] if shown else []
+        return ", ".join([*star, *shown, *([] if is_whole else [self.rest])])
 
-    return shown
+    def kind(self, name: str) -> str:
+        known = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
+        known |= {"object": "dict[str, Any]", "array": "list[Any]", "null": self.null}
+        return known.get(name, self.any)
+
+    def array(self, item: str) -> str:
+        return f"list[{item}]"
+
+    def object(self, schema: Mapping[str, Any], depth: int) -> str:  # noqa: ARG002 -- as a whole
+        return self.kind("object")
+
+    def values(self, values: Sequence[Any]) -> str:
+        plain = [repr(each) for each in values if _is_plain(each) and not isinstance(each, float)]
+        literal = [f"Literal[{', '.join(dict.fromkeys(plain))}]"] if plain else []
+        is_whole = len(plain) == len(values)
+        return self.union([*literal, *([] if is_whole else [self.any])])
 
 
-def _json(tools: _NamedTools) -> list[dict[str, Any]]:
-    return [tool.model_dump(mode="json", exclude_defaults=True) for _, tool in tools]
+def _is_argument(name: str) -> bool:
+    return (
+        _IDENTIFIER.fullmatch(name) is not None and not keyword.iskeyword(name) and name != "more"
+    )
+
+
+def _is_plain(value: Any) -> bool:
+    """True for a value that can be a literal type."""
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    return value is None or is_number or isinstance(value, str)
 
 
 # -- changes of the tools in a conversation ----------------------------------------------------
@@ -426,12 +518,12 @@ _PropertyNames: TypeAlias = Literal["own", "safe"]
 
 
 class _Format(NamedTuple):
-    """Format: writer of its definitions, its name of a tool, and its names of properties.
+    """Format: writer of a definition, its name of a tool, and its names of properties.
 
     Without names of properties a schema stays as its author wrote it.
     """
 
-    write: _Write
+    write: Callable[[str, ToolSpec], dict[str, Any]]
     name: Callable[[ToolSpec], str]
     properties: _PropertyNames | None = None
 
@@ -443,9 +535,9 @@ FORMATS: dict[str, _Format] = {
     "anthropic": _Format(_anthropic, provider_name, "safe"),
     "anthropic-deferred": _Format(_anthropic_deferred, provider_name, "safe"),
     "tool_reference": _Format(_tool_reference, provider_name, "safe"),
-    "signature": _Format(_signatures, _own_name),
-    "typescript": _Format(_declared(typescript), _function_name),
-    "python-stub": _Format(_declared(python_stub), _function_name),
+    "signature": _Format(_signature, _own_name),
+    "typescript": _Format(_typescript, _function_name),
+    "python-stub": _Format(_python_stub, _function_name),
     "json": _Format(_json, _own_name),
 }
 

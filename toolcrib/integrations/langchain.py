@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Annotated, Any, NotRequired, TypeAlias, cast
+from typing import Annotated, Any, NotRequired, cast
 
 from typing_extensions import TypedDict
 
@@ -51,32 +51,20 @@ from toolcrib.integrations.formats import (
 from toolcrib.integrations.selection import (
     DEFAULT_STEPS,
     NOTHING_FOUND,
-    SEARCH_DESCRIPTION,
-    SEARCH_NAME,
-    SEARCH_PARAMETERS,
+    SEARCH,
     AgentTools,
     AnyCrib,
     RunStep,
+    ScopeOf,
     ShownTools,
     StepOptions,
     passage_metadata,
     refusal,
     report_outcome,
+    scope_in,
 )
-from toolcrib.records import (
-    Attachment,
-    KnowledgeResult,
-    Message,
-    Outcome,
-    Scope,
-    ToolSpec,
-    Turn,
-)
+from toolcrib.records import Attachment, KnowledgeResult, Message, Scope, ToolSpec, Turn
 from toolcrib.records.codec import is_object
-
-ScopeOf: TypeAlias = Scope | Callable[[Any], Scope | None] | None
-"""Scope of the caller, or a function of the runtime, whose `context` identifies the caller."""
-
 
 # -- turns -----------------------------------------------------------------------------------------
 
@@ -190,9 +178,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         self.tools = [_search_tool()] if steps.search else []
 
     def wrap_model_call(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ExtendedModelResponse[Any]:
         """Call the model with the tools of the turn and the step."""
         chosen = self._choose(request)
@@ -221,35 +207,32 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
 
     def _choose(self, request: ModelRequest[Any]) -> ShownTools | None:
         before: ShownTools | None = request.state.get("toolcrib")
+        scope = scope_in(request.runtime, self.scope)
         message = last_user_message(request.messages)
         if before and (message is None or message.id == before["turn"]):
-            step = step_of(request.messages)
-            return self._choice.for_step(before, step, self._scope_of(request.runtime))
+            return self._choice.for_step(before, step_of(request.messages), scope)
         own = [tool for tool in request.tools if not any(tool is each for each in self.tools)]
         names = [tool.name for tool in own if not isinstance(tool, dict)]
         if message is None or not names:
             return None
         return self._choice.for_turn(
-            turn_of(request.messages, self._scope_of(request.runtime)),
+            turn_of(request.messages, scope),
             names,
             key=message.id or "",
             always=[name for name in names if name == request.tool_choice],
             shown=before["shown"] if before else (),
         )
 
-    def _scope_of(self, runtime: Any) -> Scope | None:
-        return self.scope(runtime) if callable(self.scope) else self.scope
-
     def _search(self, request: ToolCallRequest) -> ToolMessage | None:
         """Answer to a call of `find_tools`; None for other calls."""
         call, shown = request.tool_call, request.state.get("toolcrib")
-        if call["name"] != SEARCH_NAME or not self.tools or shown is None:
+        if call["name"] != SEARCH.name or not self.tools or shown is None:
             return None
         called, given = step_of(request.state["messages"]).called, cast("Any", request)
-        scope = self._scope_of(given.runtime)
+        scope = scope_in(given.runtime, self.scope)
         text, found = self._choice.search(shown, call["args"], called, scope)
         return ToolMessage(
-            text, tool_call_id=call["id"] or "", name=SEARCH_NAME, artifact={"toolcrib": found}
+            text, tool_call_id=call["id"] or "", name=SEARCH.name, artifact={"toolcrib": found}
         )
 
     # -- outcomes of calls -------------------------------------------------------------------
@@ -268,9 +251,9 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         except GraphBubbleUp:
             raise
         except Exception:
-            self._report(request, "failure", began)
+            self._report(request, None, began)
             raise
-        self._report(request, _outcome(result), began)
+        self._report(request, result, began)
         return result
 
     async def awrap_tool_call(
@@ -287,17 +270,20 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         except GraphBubbleUp:
             raise
         except Exception:
-            await asyncio.to_thread(self._report, request, "failure", began)
+            await asyncio.to_thread(self._report, request, None, began)
             raise
-        await asyncio.to_thread(self._report, request, _outcome(result), began)
+        await asyncio.to_thread(self._report, request, result, began)
         return result
 
-    def _report(self, request: ToolCallRequest, outcome: Outcome, began: float) -> None:
+    def _report(
+        self, request: ToolCallRequest, result: ToolMessage | Command[Any] | None, began: float
+    ) -> None:
+        """Report the outcome of a call; a call that raised has no result."""
+        failed = result is None or getattr(result, "status", "") == "error"
         chosen: ShownTools | None = request.state.get("toolcrib")
-        tool = chosen and chosen["ids"].get(request.tool_call["name"])
-        if chosen and tool:
+        if chosen and (tool := chosen["ids"].get(request.tool_call["name"])):
             took_ms = (perf_counter() - began) * 1000
-            report_outcome(self.crib, chosen["decision"], tool, outcome, took_ms)
+            report_outcome(self.crib, chosen["decision"], tool, took_ms, failed=failed)
 
 
 def _search_tool() -> BaseTool:
@@ -307,9 +293,9 @@ def _search_tool() -> BaseTool:
         return NOTHING_FOUND
 
     return StructuredTool(
-        name=SEARCH_NAME,
-        description=SEARCH_DESCRIPTION,
-        args_schema=dict(SEARCH_PARAMETERS),
+        name=SEARCH.name,
+        description=SEARCH.description,
+        args_schema=dict(SEARCH.input_schema),
         func=find_tools,
     )
 
@@ -376,7 +362,7 @@ def _with_chosen_tools(
     named = {tool.name: tool for tool in request.tools if not isinstance(tool, dict)}
     tools = [named.pop(name) for name in names if name in named]
     # Tools that other middleware added since stay.
-    hidden = {*chosen["hidden"], *chosen["names"], SEARCH_NAME}
+    hidden = {*chosen["hidden"], *chosen["names"], SEARCH.name}
     tools += [tool for name, tool in named.items() if name not in hidden]
     provided = [tool for tool in request.tools if isinstance(tool, dict)]
     messages = _with_blocks(request.messages, changes)
@@ -424,11 +410,6 @@ def _with_state(
     return ExtendedModelResponse(response, command)
 
 
-def _outcome(result: ToolMessage | Command[Any]) -> Outcome:
-    failed = isinstance(result, ToolMessage) and result.status == "error"
-    return "failure" if failed else "success"
-
-
 # -- knowledge -------------------------------------------------------------------------------------
 
 
@@ -467,11 +448,7 @@ def documents(found: KnowledgeResult) -> list[Document]:
         Document(
             page_content=hit.text,
             id=hit.id,
-            metadata={
-                **passage_metadata(hit),
-                "score": hit.score,
-                "confidence": found.confidence,
-            },
+            metadata={**passage_metadata(hit), "score": hit.score, "confidence": found.confidence},
         )
         for hit in found.passages
     ]

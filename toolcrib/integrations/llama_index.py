@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -33,9 +34,7 @@ except ImportError as missing:
 from toolcrib.integrations.formats import fitting_definition, restore_arguments
 from toolcrib.integrations.selection import (
     DEFAULT_STEPS,
-    SEARCH_DESCRIPTION,
-    SEARCH_NAME,
-    SEARCH_PARAMETERS,
+    SEARCH,
     AgentTools,
     AnyCrib,
     RunStep,
@@ -190,7 +189,9 @@ class ToolcribFunctionAgent(FunctionAgent):
         async def find_tools(needs: list[str]) -> str:
             return "\n".join(needs)
 
-        metadata = _FitMetadata(SEARCH_DESCRIPTION, SEARCH_NAME, parameters=dict(SEARCH_PARAMETERS))
+        metadata = _FitMetadata(
+            SEARCH.description, SEARCH.name, parameters=dict(SEARCH.input_schema)
+        )
         self._search = FunctionTool(async_fn=find_tools, metadata=metadata)
         agent: Any = self
         search = [self._search] if agent.steps.search else []
@@ -213,10 +214,10 @@ class ToolcribFunctionAgent(FunctionAgent):
             now = await asyncio.to_thread(self._choice.for_turn, turn, own, shown=known)
         await ctx.store.set(FOUND, [])
         await ctx.store.set(SHOWN, now)
-        named = {**own, SEARCH_NAME: self._search}
+        named = {**own, SEARCH.name: self._search}
         given = [named.pop(name) for name in now["names"] if name in named]
         # Tools that came since, such as a handoff to another agent, stay.
-        hidden = {*now["hidden"], SEARCH_NAME}
+        hidden = {*now["hidden"], SEARCH.name}
         given += [tool for name, tool in named.items() if name not in hidden]
         return await super().take_step(ctx, llm_input, given, memory)
 
@@ -239,11 +240,9 @@ class ToolcribFunctionAgent(FunctionAgent):
         agent: Any = super()
         output: ToolOutput = await agent._call_tool(ctx, tool, tool_input)  # noqa: SLF001
         if shown is not None and (tool_id := shown["ids"].get(name)):
-            outcome = "failure" if output.is_error else "success"
-            took_ms = (perf_counter() - began) * 1000
-            await asyncio.to_thread(
-                report_outcome, self.crib, shown["decision"], tool_id, outcome, took_ms
-            )
+            took_ms, failed = (perf_counter() - began) * 1000, output.is_error
+            report = partial(report_outcome, self.crib, shown["decision"], tool_id, took_ms)
+            await asyncio.to_thread(report, failed=failed)
         return output
 
     def _step(self, messages: Sequence[ChatMessage]) -> RunStep:

@@ -29,9 +29,7 @@ from toolcrib.integrations.formats import (
 )
 from toolcrib.integrations.selection import (
     DEFAULT_STEPS,
-    SEARCH_DESCRIPTION,
-    SEARCH_NAME,
-    SEARCH_PARAMETERS,
+    SEARCH,
     AgentTools,
     AnyCrib,
     RunStep,
@@ -48,8 +46,8 @@ _Context = TypeVar("_Context")
 SEARCH_TOOL: ToolSearchToolParam = {
     "type": "tool_search",
     "execution": "client",
-    "description": SEARCH_DESCRIPTION,
-    "parameters": dict(SEARCH_PARAMETERS),
+    "description": SEARCH.description,
+    "parameters": dict(SEARCH.input_schema),
 }
 """Search tool for a request to the Responses API; `search_output` answers its calls."""
 
@@ -98,7 +96,7 @@ class _FollowedRun:
         self._choice, self._scope, self._shown = choice, scope, shown
         self._calls, self._changing = list[list[str]](), asyncio.Lock()
         self._functions = {
-            SEARCH_NAME: self._search_tool(),
+            SEARCH.name: self._search_tool(),
             **{tool.name: tool for tool in agent.tools if isinstance(tool, FunctionTool)},
         }
         self._fitted: dict[str, FunctionTool] = {}
@@ -146,7 +144,7 @@ class _FollowedRun:
             await self._follow(RunStep("", step.called, (), tuple(found)))
             return text
 
-        return FunctionTool(SEARCH_NAME, SEARCH_DESCRIPTION, dict(SEARCH_PARAMETERS), search)
+        return FunctionTool(SEARCH.name, SEARCH.description, dict(SEARCH.input_schema), search)
 
 
 def _fit_function(tool: FunctionTool) -> FunctionTool:

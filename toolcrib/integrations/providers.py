@@ -11,7 +11,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, partial
 from itertools import chain
@@ -170,8 +169,7 @@ class UnfitSchemaError(ValueError):
     """No object can express the arguments of this schema."""
 
 
-@dataclass(frozen=True, slots=True)
-class FitSchema:
+class FitSchema(NamedTuple):
     """Schema that every provider takes; `note` says which alternatives its root had."""
 
     schema: dict[str, Any]
@@ -201,7 +199,7 @@ def fit_schema(schema: Mapping[str, Any]) -> FitSchema:
     as_given = {**empty, **given}
     if fit == {key: value for key, value in as_given.items() if key != "$schema"}:
         return FitSchema(as_given)
-    return FitSchema(fit, " ".join(folded.forms))
+    return FitSchema(fit, folded.note)
 
 
 def fit_definition(schema: Mapping[str, Any], description: str) -> tuple[dict[str, Any], str]:
@@ -386,37 +384,30 @@ def _fit_items(schema: dict[str, Any], more: Any) -> None:
 
 # -- one object ------------------------------------------------------------------------------------
 
-_COMBINING_WORDS = ("anyOf", "oneOf")
 _ROOT_ONLY = frozenset({"allOf", "anyOf", "oneOf", "enum", "const", "not"})
 MAX_FORMS = 12
 """Alternatives that a description names."""
 
 
-class _Folded(NamedTuple):
-    """One object in place of alternatives, and in words which alternatives there were."""
-
-    schema: dict[str, Any]
-    forms: tuple[str, ...] = ()
-
-
-def _fold(schema: Any) -> _Folded | None:
+def _fold(schema: Any) -> FitSchema | None:
     """Fold a schema of an object into one without alternatives; None for no object."""
     if not is_object(schema) or not {"object", None} & set(_types(schema)):
         return None
     kept = {key: value for key, value in schema.items() if key not in _ROOT_ONLY}
-    folded = _Folded({**kept, "type": "object"})
+    folded = FitSchema({**kept, "type": "object"})
     for part in list_of(schema.get("allOf")):
         if (inner := _fold(part)) is None:
             return None
-        folded = _Folded(_both(folded.schema, inner.schema), folded.forms + inner.forms)
-    for word in _COMBINING_WORDS:
+        note = f"{folded.note} {inner.note}".strip()
+        folded = FitSchema(_both(folded.schema, inner.schema), note)
+    for word in ("anyOf", "oneOf"):
         if options := list_of(schema.get(word)):
-            objects = [each for option in options if (each := _fold(option)) is not None]
+            objects = [each.schema for option in options if (each := _fold(option)) is not None]
             if not objects:
                 return None
-            either = _either([each.schema for each in objects], folded.schema)
-            forms = _forms([each.schema for each in objects], either)
-            folded = _Folded(_both(folded.schema, either), (*folded.forms, *forms))
+            either = _either(objects, folded.schema)
+            note = f"{folded.note} {_forms(objects, either)}".strip()
+            folded = FitSchema(_both(folded.schema, either), note)
     return folded
 
 
@@ -465,19 +456,20 @@ def _either(options: Sequence[dict[str, Any]], beside: Mapping[str, Any]) -> dic
 
 def _any_of(schemas: Iterable[Any]) -> Any:
     """Schema that takes what any of several takes; values of constants are listed."""
-    different: list[Any] = []
-    for each in schemas:
-        if each not in different:
-            different.append(each)
+    different = _unique(schemas)
     if len(different) == 1:
         return different[0]
     if not all(map(_values, different)):
         return {"anyOf": different}
-    listed: list[Any] = []
-    for value in chain.from_iterable(map(_values, different)):
-        if value not in listed:
-            listed.append(value)
-    return {"enum": listed}
+    return {"enum": _unique(chain.from_iterable(map(_values, different)))}
+
+
+def _unique(values: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found
 
 
 def _values(schema: Any) -> list[Any]:
@@ -486,14 +478,14 @@ def _values(schema: Any) -> list[Any]:
     return [known["const"]] if "const" in known else list_of(known.get("enum"))
 
 
-def _forms(options: Sequence[dict[str, Any]], either: Mapping[str, Any]) -> tuple[str, ...]:
-    """Sentence about the forms that an object may take; none if they cannot be told apart."""
+def _forms(options: Sequence[dict[str, Any]], either: Mapping[str, Any]) -> str:
+    """Sentence about the forms that an object may take; empty if they cannot be told apart."""
     forms = [_form(option, either.get("required", ())) for option in options]
     different = list(dict.fromkeys(forms))
     if len(different) == 1 or not all(different):
-        return ()
+        return ""
     more = ["..."] if len(different) > MAX_FORMS else []
-    return (f"Give one of: {'; '.join([*different[:MAX_FORMS], *more])}.",)
+    return f"Give one of: {'; '.join([*different[:MAX_FORMS], *more])}."
 
 
 def _form(option: Mapping[str, Any], common: Sequence[str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Generic, TypeAlias
+from functools import partial
+from typing import Any, Generic
 
 from pydantic_core import SchemaValidator, core_schema, from_json
 
@@ -27,32 +28,28 @@ except ImportError as missing:
 from toolcrib.integrations.formats import fitting_definition, restore_arguments
 from toolcrib.integrations.selection import (
     DEFAULT_STEPS,
-    SEARCH_DESCRIPTION,
-    SEARCH_NAME,
-    SEARCH_PARAMETERS,
+    SEARCH,
     AgentTools,
     AnyCrib,
     RunStep,
+    ScopeOf,
     ShownTools,
     StepOptions,
     any_of,
     known_tools,
+    scope_in,
+    turn_of_messages,
 )
 from toolcrib.records import Message, Scope, ToolSpec, Turn
 from toolcrib.records.codec import is_object
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import MAX_NEEDS
 
-RunScope: TypeAlias = Scope | Callable[[RunContext[Any]], Scope | None] | None
-"""Scope of the caller, or a function of the run, whose `deps` identify the caller."""
-
 
 def tool_spec(tool: ToolDefinition) -> ToolSpec:
     """Convert a tool of Pydantic-AI to a specification."""
     return ToolSpec(
-        name=tool.name,
-        description=tool.description or "",
-        input_schema=tool.parameters_json_schema,
+        name=tool.name, description=tool.description or "", input_schema=tool.parameters_json_schema
     )
 
 
@@ -74,7 +71,7 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
     _: KW_ONLY
     k: int | None = None
     always_include: Sequence[str] = ()
-    scope: RunScope = None
+    scope: ScopeOf = None
     steps: StepOptions = DEFAULT_STEPS
     _shown: dict[frozenset[str], ShownTools] = field(
         default_factory=dict[frozenset[str], ShownTools], init=False, repr=False
@@ -95,19 +92,19 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
         tools = await self.wrapped.get_tools(ctx)
         shown = await asyncio.to_thread(self._choose, ctx, frozenset(tools), list(tools))
         given = {name: _fit_tool(tools[name]) for name in shown["names"] if name in tools}
-        if SEARCH_NAME in given or SEARCH_NAME not in shown["names"]:
+        if SEARCH.name in given or SEARCH.name not in shown["names"]:
             return given
         search = ToolsetTool(
             toolset=self,
             tool_def=ToolDefinition(
-                name=SEARCH_NAME,
-                description=SEARCH_DESCRIPTION,
-                parameters_json_schema=dict(SEARCH_PARAMETERS),
+                name=SEARCH.name,
+                description=SEARCH.description,
+                parameters_json_schema=dict(SEARCH.input_schema),
             ),
             max_retries=1,
             args_validator=SchemaValidator(core_schema.dict_schema()),
         )
-        return {SEARCH_NAME: search, **given}
+        return {SEARCH.name: search, **given}
 
     async def call_tool(
         self,
@@ -121,7 +118,7 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         shown, called = list(self._shown.values())[-1], _step(ctx.messages).called
         text, found = await asyncio.to_thread(
-            self._choice.search, shown, tool_args, called, self._scope_of(ctx)
+            self._choice.search, shown, tool_args, called, scope_in(ctx, self.scope)
         )
         self._found += found
         return text
@@ -130,13 +127,10 @@ class ToolcribToolset(WrapperToolset[AgentDepsT], Generic[AgentDepsT]):
     def _choice(self) -> AgentTools:
         return AgentTools(self.crib, self.k, tuple(self.always_include), self.steps)
 
-    def _scope_of(self, ctx: RunContext[AgentDepsT]) -> Scope | None:
-        return self.scope(ctx) if callable(self.scope) else self.scope
-
     def _choose(
         self, ctx: RunContext[AgentDepsT], have: frozenset[str], names: Sequence[str]
     ) -> ShownTools:
-        scope, before = self._scope_of(ctx), self._shown.pop(have, None)
+        scope, before = scope_in(ctx, self.scope), self._shown.pop(have, None)
         if before is None:
             now = self._choice.for_turn(_turn(ctx, scope), names)
         else:
@@ -173,7 +167,7 @@ def _fit_tool(tool: ToolsetTool[AgentDepsT]) -> ToolsetTool[AgentDepsT]:
 
 
 def tool_search(
-    crib: AnyCrib, *, k: int = 10, scope: RunScope = None
+    crib: AnyCrib, *, k: int = 10, scope: ScopeOf = None
 ) -> Callable[[RunContext[Any], Sequence[str], Sequence[ToolDefinition]], Any]:
     """Strategy for Pydantic-AI's `ToolSearch`, which finds deferred tools.
 
@@ -189,27 +183,19 @@ def tool_search(
         needs = [query for query in queries if has_words(query)][:MAX_NEEDS]
         if where is None or not needs:
             return []
-        reach = scope(ctx) if callable(scope) else scope
-        found = crib.find_tools(needs=needs, k=k, scope=reach, where=where)
+        found = crib.find_tools(needs=needs, k=k, scope=scope_in(ctx, scope), where=where)
         return list(dict.fromkeys(named[hit.id] for hit in found.tools if hit.id in named))
 
-    async def asearch(
-        ctx: RunContext[Any], queries: Sequence[str], tools: Sequence[ToolDefinition]
-    ) -> list[str]:
-        return await asyncio.to_thread(search, ctx, queries, tools)
-
-    return asearch
+    return partial(asyncio.to_thread, search)
 
 
 def _turn(ctx: RunContext[Any], scope: Scope | None) -> Turn:
     """Turn of the run's prompt, with the messages before as history."""
-    history = list(_history(ctx.messages))
-    now = _text(ctx.prompt)
-    users = [at for at, message in enumerate(history) if message.role == "user"]
-    if users and (not now or history[users[-1]].content == now):
-        now = history[users[-1]].content
-        history = history[: users[-1]]
-    return Turn(text=now, history=tuple(history), scope=scope)
+    messages, prompt = list(_history(ctx.messages)), _text(ctx.prompt)
+    last = next((each.content for each in reversed(messages) if each.role == "user"), "")
+    if prompt not in {"", last}:
+        messages.append(Message(role="user", content=prompt))
+    return turn_of_messages(messages, scope)
 
 
 def _step(messages: Sequence[ModelMessage]) -> RunStep:

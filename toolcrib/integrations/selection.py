@@ -19,7 +19,7 @@ from toolcrib.client.crib import RemoteCrib
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError, ToolcribError, did_you_mean, nearest
 from toolcrib.integrations.formats import OwnTool
-from toolcrib.records import Decision, Message, Outcome, PassageHit, Scope, ToolHit, ToolSpec, Turn
+from toolcrib.records import Decision, Message, PassageHit, Scope, ToolHit, ToolSpec, Turn
 from toolcrib.records.codec import as_json, is_object
 from toolcrib.records.definitions import definition_tokens, summary
 from toolcrib.retrieval.legs import has_words
@@ -31,6 +31,13 @@ from toolcrib.text import squeeze
 logger = logging.getLogger(__name__)
 
 AnyCrib: TypeAlias = Crib | RemoteCrib
+ScopeOf: TypeAlias = Scope | Callable[[Any], Scope | None] | None
+"""Scope of the caller, or a function of the framework's run, which identifies the caller."""
+
+
+def scope_in(run: Any, scope: ScopeOf) -> Scope | None:
+    """Scope of the caller in a run."""
+    return scope(run) if callable(scope) else scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +67,6 @@ def tools_for_turn(
     """Decide a turn, and choose among an agent's tools, as `choose_tools`.
 
     `k` replaces the settings' `tools.k`. `shown` are the ids of earlier turns.
-
-    Raises:
-        SettingsError: the agent has no tool of a name in `always`.
-        QueryError: an impossible `k`.
-        StoreError: a store does not answer.
     """
     names = list(dict.fromkeys(names))
     check_names(always, names)
@@ -85,9 +87,6 @@ def choose_tools(
     """Choose the tools among an agent's `names` by a turn's decision.
 
     Names unknown to the index stay, as do names in `always`. Ids in `without` are left out.
-
-    Raises:
-        StoreError: the store does not answer.
     """
     known = known_tools(crib, names)
     if names and not known:
@@ -104,7 +103,8 @@ def choose_tools(
         found = _rank_own_tools(crib, turn, decision, named, room)
         hits = list({hit.id: hit for hit in (*hits, *found)}.values())[:room]
     chosen: dict[str, ToolSpec] = {}
-    for hit in sorted(hits, key=lambda hit: _place(hit.id, shown)):
+    places = {tool_id: place for place, tool_id in enumerate(shown)}
+    for hit in sorted(hits, key=lambda hit: places.get(hit.id, len(shown))):
         chosen.setdefault(named[hit.id], hit.tool)
     first = [name for name in names if name in always or name not in known]
     ids = {name: spec.id for name, spec in chosen.items()}
@@ -113,10 +113,10 @@ def choose_tools(
 
 
 _WARNED: WeakSet[AnyCrib] = WeakSet()
-"""Cribs whose lack of an agent's tools is in the log already."""
 
 
 def _warn_of_unknown_tools(crib: AnyCrib, count: int) -> None:
+    """Log once for each crib that it lacks the agent's tools."""
     if crib not in _WARNED:
         _WARNED.add(crib)
         logger.warning(
@@ -136,11 +136,7 @@ def turn_of_messages(messages: Sequence[Message], scope: Scope | None) -> Turn:
 
 
 def check_names(wanted: Iterable[str], names: Sequence[str]) -> None:
-    """Check that every wanted name is a tool's.
-
-    Raises:
-        SettingsError: no tool has the name; the nearest names are suggested.
-    """
+    """Raise an error for a name that no tool has; it suggests the nearest names."""
     for name in wanted:
         if name not in names:
             hint = did_you_mean(nearest(name, names))
@@ -148,10 +144,7 @@ def check_names(wanted: Iterable[str], names: Sequence[str]) -> None:
 
 
 def known_tools(
-    crib: AnyCrib,
-    names: Iterable[str],
-    scope: Scope | None = None,
-    limits: Filter | None = None,
+    crib: AnyCrib, names: Iterable[str], scope: Scope | None = None, limits: Filter | None = None
 ) -> dict[str, tuple[ToolSpec, ...]]:
     """Specifications by name, for the names that the index knows, in this scope and limits.
 
@@ -167,10 +160,8 @@ def known_tools(
 
 
 def _nearest(name: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-    for same in ([s for s in specs if s.id == name], [s for s in specs if s.name == name]):
-        if same:
-            return tuple(same)
-    return tuple(specs)
+    same = [s for s in specs if s.id == name] or [s for s in specs if s.name == name]
+    return tuple(same or specs)
 
 
 def _rank_own_tools(
@@ -198,10 +189,6 @@ def any_of(keys: set[str]) -> Filter | None:
 def _limits(crib: AnyCrib) -> Filter | None:
     """Limits of the settings on the tools of a turn; a service keeps its own."""
     return compatible(crib.tools.settings.tools) if isinstance(crib, Crib) else None
-
-
-def _place(tool_id: str, shown: Sequence[str]) -> int:
-    return shown.index(tool_id) if tool_id in shown else len(shown)
 
 
 def _tokens(specs: Iterable[ToolSpec]) -> int:
@@ -288,18 +275,14 @@ class RunStep:
     @classmethod
     def of(cls, said: str, calls: Iterable[Sequence[str]], found: Iterable[str] = ()) -> RunStep:
         """Step after messages with these calls; searches of the model are no calls."""
-        made = [tuple(name for name in names if name != SEARCH_NAME) for names in calls]
+        made = [tuple(name for name in names if name != SEARCH.name) for names in calls]
         called = tuple(name for names in made for name in names)
         return cls(said, called, made[-1] if made else (), tuple(found))
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTools:
-    """Choice of the tools that an agent's model is shown: for a turn, then for each step of it.
-
-    Methods raise `SettingsError` if the agent has no tool of a name in `always`, or one that is
-    called as the search, and `StoreError` if a store does not answer.
-    """
+    """Choice of the tools that an agent's model is shown: for a turn, then for each step of it."""
 
     crib: AnyCrib
     k: int | None = None
@@ -318,13 +301,13 @@ class AgentTools:
         """Choose tools for a turn; `always` adds to the names that always come."""
         began = perf_counter()
         own, every = list(dict.fromkeys(names)), (*self.always, *always)
-        if self.steps.search and SEARCH_NAME in own:
+        if self.steps.search and SEARCH.name in own:
             raise SettingsError(
-                f"the agent has a tool {SEARCH_NAME!r} of its own: give StepOptions(search=False)"
+                f"the agent has a tool {SEARCH.name!r} of its own: give StepOptions(search=False)"
             )
         found = tools_for_turn(self.crib, turn, own, k=self.k, always=every, shown=shown)
         hidden = [name for name in own if name not in found.names]
-        search = [SEARCH_NAME] if hidden and self.steps.search else []
+        search = [SEARCH.name] if hidden and self.steps.search else []
         chosen: ShownTools = {
             "turn": key,
             "task": turn.text,
@@ -388,11 +371,7 @@ class AgentTools:
     ) -> tuple[str, list[str]]:
         """Answer a call of `find_tools`: a text for the model, and the names of tools to show."""
         specs = tools_wanted(
-            self.crib,
-            arguments,
-            scope=scope,
-            where=self._own(shown),
-            called=_ids(shown, called),
+            self.crib, arguments, scope=scope, where=self._own(shown), called=_ids(shown, called)
         )
         named = self._by_own_names(shown, specs)
         lines = [f"- {name}: {summary(spec)}" for name, spec in named.items()]
@@ -417,7 +396,7 @@ class AgentTools:
 
     def _with(self, shown: ShownTools, added: Mapping[str, str], step: RunStep) -> ShownTools:
         """List with added tools behind; above the limit without the oldest that nobody called."""
-        ids = {**shown["ids"], **{name: added[name] for name in added if name in shown["hidden"]}}
+        ids = shown["ids"] | {name: added[name] for name in added if name in shown["hidden"]}
         stay = {*step.called, *added, *self.always}
         extra = max(0, len(ids) - self.steps.most)
         gone = set([name for name in ids if name not in stay][:extra])
@@ -443,9 +422,10 @@ def refusal(shown: ShownTools | None, name: str) -> str:
 
 
 def report_outcome(
-    crib: AnyCrib, decision: str, tool: str, outcome: Outcome, took_ms: float
+    crib: AnyCrib, decision: str, tool: str, took_ms: float, *, failed: bool
 ) -> None:
     """Report the outcome of a call; an agent goes on if the report fails."""
+    outcome = "failure" if failed else "success"
     try:
         crib.report_outcome(decision, tool, outcome, took_ms=took_ms)
     except ToolcribError:
@@ -459,28 +439,31 @@ def _ids(shown: ShownTools, names: Iterable[str]) -> list[str]:
 
 # -- searches by a model ----------------------------------------------------------------
 
-SEARCH_NAME = OwnTool.FIND_TOOLS.value
-NOTHING_FOUND = "No other tool fits. Use those that you have, or say what cannot be done."
-SEARCH_DESCRIPTION = (
-    "Load tools by what they can do. Write needs: one line for each tool that the task takes, "
-    "saying what such a tool can do, as its own description would, without names, dates and other "
-    "values. Search before you say that something cannot be done."
-)
-SEARCH_PARAMETERS: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "needs": {
-            "type": "array",
-            "items": {"type": "string"},
-            "minItems": 1,
-            "maxItems": MAX_NEEDS,
-            "description": "One line for each tool that is needed: what it can do",
-        }
+SEARCH = ToolSpec(
+    name=OwnTool.FIND_TOOLS.value,
+    description=(
+        "Load tools by what they can do. Write needs: one line for each tool that the task takes, "
+        "saying what such a tool can do, as its own description would, without names, dates and "
+        "other values. Search before you say that something cannot be done."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "needs": {
+                "type": "array",
+                "items": {"type": "string"},
+                "minItems": 1,
+                "maxItems": MAX_NEEDS,
+                "description": "One line for each tool that is needed: what it can do",
+            }
+        },
+        "required": ["needs"],
+        "additionalProperties": False,
     },
-    "required": ["needs"],
-    "additionalProperties": False,
-}
-"""Parameters of a search by a model."""
+)
+"""Search that a model makes itself."""
+
+NOTHING_FOUND = "No other tool fits. Use those that you have, or say what cannot be done."
 
 
 def tools_wanted(
@@ -492,13 +475,7 @@ def tools_wanted(
     where: Filter | None = None,
     called: Sequence[str] | None = None,
 ) -> tuple[ToolSpec, ...]:
-    """Find tools for a model's arguments of a search; none without a need to search.
-
-    Tools that were `called` are left out.
-
-    Raises:
-        StoreError: the store does not answer.
-    """
+    """Find tools for a model's arguments of a search; tools that were `called` are left out."""
     listed: Any = arguments.get("needs") if is_object(arguments) else None
     wanted: Any = [listed] if isinstance(listed, str) else listed or ()
     needs = [each for each in wanted if isinstance(each, str) and has_words(each)][:MAX_NEEDS]

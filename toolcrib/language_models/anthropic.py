@@ -16,11 +16,7 @@ MAX_ANSWER_TOKENS = 4096
 
 
 class AnthropicChatModel(SdkChatModel):
-    """Chat model behind `/v1/messages` of a base URL; the SDK takes no `temperature`.
-
-    Raises:
-        MissingExtraError: the extra `llm` is not installed.
-    """
+    """Chat model behind `/v1/messages` of a base URL; the SDK takes no `temperature`."""
 
     provider = "anthropic"
 

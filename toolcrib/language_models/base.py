@@ -135,7 +135,8 @@ class ChatModel(Protocol):
 class SdkChatModel(ABC):
     """Chat model by a provider's SDK; a subclass writes the request and reads the response.
 
-    `provider` is the name of the protocol as OpenTelemetry has it.
+    `provider` is the name of the protocol as OpenTelemetry has it. Without the extra `llm`, a
+    subclass raises `MissingExtraError`.
     """
 
     modes: Sequence[Mode] = ("tool", "schema", "text")
@@ -172,11 +173,7 @@ class SdkChatModel(ABC):
     async def complete(
         self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
     ) -> ChatReply:
-        """Send one request.
-
-        Raises:
-            ChatFailure: there is no reply.
-        """
+        """Send one request."""
         try:
             response = await self._create(**self._body(messages, answer, mode))
         except Exception as error:  # noqa: BLE001 -- whatever the SDK raises is a failure

@@ -37,11 +37,7 @@ class LangChainChatModel:
     async def complete(
         self, messages: Sequence[Message], answer: AnswerSchema, mode: Mode
     ) -> ChatReply:
-        """Send one request.
-
-        Raises:
-            ChatFailure: there is no reply.
-        """
+        """Send one request."""
         try:
             chat = self._chat
             if mode == "tool":

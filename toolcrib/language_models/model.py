@@ -28,7 +28,7 @@ from toolcrib.errors import (
 )
 from toolcrib.language_models.base import AnswerSchema, ChatFailure, ChatModel, ChatReply, Mode
 from toolcrib.records import Message
-from toolcrib.records.codec import in_words
+from toolcrib.records.codec import in_words, list_of, object_of
 from toolcrib.records.turns import ModelUsage, ModelUse, Price, totals
 from toolcrib.retries import Retries
 
@@ -169,7 +169,11 @@ class LanguageModel:
         try:
             return await asyncio.wait_for(asyncio.wrap_future(pending), time_s)
         except TimeoutError:
-            raise self._late(call, time_s) from None
+            why = f" (before that {call.failed_by})" if call.failed_by else ""
+            raise LanguageModelLateError(
+                f"{self.name} did not answer within {time_s:g} s{why}; "
+                f"llm.uses.{use}.timeout_s is its time"
+            ) from None
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if caller is None or caller.cancelling():
@@ -240,13 +244,6 @@ class LanguageModel:
         """Timeout of a use, for calls without one."""
         return self.timeouts_s.get(use, TIMEOUTS_S[use])
 
-    def _late(self, call: _Call, time_s: float) -> LanguageModelLateError:
-        why = f" (before that {call.failed_by})" if call.failed_by else ""
-        return LanguageModelLateError(
-            f"{self.name} did not answer within {time_s:g} s{why}; "
-            f"llm.uses.{call.use}.timeout_s is its time"
-        )
-
     async def _answer(
         self, call: _Call, messages: Sequence[Message], shape: type[_Shape]
     ) -> _Shape:
@@ -281,11 +278,13 @@ class LanguageModel:
                 Message(role="assistant", content=reply.text[:MAX_QUOTED_CHARS] or "(nothing)"),
                 Message(role="user", content=repair),
             )
+            modes = self.chat.modes
             # A model that ignored the mode gets the next mode for this repair.
-            begin: Mode = mode if reply.followed else self._after(mode)
+            begin = modes.index(mode) + (not reply.followed)
+            mode = modes[min(begin, len(modes) - 1)]
             partial = wrong.partial
         try:
-            reply, _ = await call.in_some_mode(messages, schema, begin)
+            reply, _ = await call.in_some_mode(messages, schema, mode)
             return read_answer(reply.text, shape)
         except ChatFailure:
             if partial is None:
@@ -299,10 +298,6 @@ class LanguageModel:
                 ) from None
         logger.warning("%s answered %s without %s", self.name, call.use, ", ".join(partial.lacking))
         return cast("_Shape", partial)
-
-    def _after(self, mode: Mode) -> Mode:
-        modes = self.chat.modes
-        return modes[min(modes.index(mode) + 1, len(modes) - 1)]
 
 
 @dataclass(slots=True)
@@ -507,13 +502,10 @@ def _without_thoughts(text: str) -> str:
 
 def _names_of(schema: Any) -> Iterator[str]:
     """Names of all fields in a JSON schema."""
-    if isinstance(schema, dict):
-        inner = cast("dict[str, Any]", schema)
-        yield from inner.get("properties", {})
-        schema = list(inner.values())
-    if isinstance(schema, list):
-        for each in cast("list[Any]", schema):
-            yield from _names_of(each)
+    fields = object_of(schema)
+    yield from fields.get("properties", {})
+    for each in (*fields.values(), *list_of(schema)):
+        yield from _names_of(each)
 
 
 def _values(text: str) -> Iterator[Any]:

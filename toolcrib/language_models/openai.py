@@ -25,9 +25,6 @@ class OpenAIChatModel(SdkChatModel):
     """Chat model behind `/chat/completions` of a base URL.
 
     A model that refuses the temperature is sent none from then on.
-
-    Raises:
-        MissingExtraError: the extra `llm` is not installed.
     """
 
     provider = "openai"

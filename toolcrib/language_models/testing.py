@@ -1,6 +1,6 @@
 """Chat server: a double of a language model's server on this machine, with faults on demand.
 
-It speaks OpenAI's `/v1/chat/completions` and Anthropic's `/v1/messages`, also streamed:
+It speaks OpenAI's `/v1/chat/completions` and Anthropic's `/v1/messages`, without streams:
 
     with ChatServer({"label": "billing"}, faults=["busy"]) as server:
         settings = Settings.model_validate({"llm": server.settings})
@@ -12,7 +12,7 @@ import json
 import random
 import socket
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -141,8 +141,12 @@ class ChatServer:
         self, protocol: Literal["openai", "anthropic"], body: Any, key: str
     ) -> _PlannedResponse:
         """Keep a request, and plan its response."""
+        system = [{"role": "system", "content": body["system"]}] if "system" in body else []
+        messages = tuple(Message.model_validate(each) for each in [*system, *body["messages"]])
+        mode, schema = _mode_and_schema(protocol, body)
         with self._lock:
-            request = _request(len(self.requests), protocol, body, key)
+            number = len(self.requests)
+            request = ChatRequest(number, protocol, key, body, messages, mode, schema)
             self.requests.append(request)
         fault = self._fault(request)
         refused = {request.mode, *({"temperature", "max_tokens"} & set(body))}
@@ -161,7 +165,8 @@ class ChatServer:
     def _reply(self, request: ChatRequest) -> ChatAnswer:
         replies = self._replies
         if replies is None:
-            return PROSE_ANSWER if request.schema is None else _example_of(request.schema)
+            schema = request.schema
+            return PROSE_ANSWER if schema is None else _example(schema, schema.get("$defs", {}))
         if callable(replies):
             return replies(request)
         if isinstance(replies, str | Mapping | BaseModel):
@@ -190,15 +195,6 @@ class _PlannedResponse:
     def words(self) -> str:
         """Reply as text."""
         return self.reply if isinstance(self.reply, str) else json.dumps(self.reply)
-
-
-def _request(
-    number: int, protocol: Literal["openai", "anthropic"], body: Any, key: str
-) -> ChatRequest:
-    system = [{"role": "system", "content": body["system"]}] if "system" in body else []
-    mode, schema = _mode_and_schema(protocol, body)
-    messages = tuple(Message.model_validate(each) for each in [*system, *body["messages"]])
-    return ChatRequest(number, protocol, key, body, messages, mode, schema)
 
 
 def _mode_and_schema(protocol: str, body: Any) -> tuple[Mode, Any]:
@@ -248,12 +244,8 @@ def _with_made_up_words(value: Any) -> Any:
     return value
 
 
-def _example_of(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Simple answer that fits a schema of an object."""
-    return _example(schema, schema.get("$defs", {}))
-
-
 def _example(schema: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+    """Simple answer that fits a schema."""
     if "$ref" in schema:
         return _example(known[schema["$ref"].rpartition("/")[2]], known)
     for choice in ("anyOf", "oneOf", "allOf"):
@@ -320,22 +312,16 @@ def _openai(planned: _PlannedResponse) -> dict[str, Any]:
     }
 
 
-def _openai_events(whole: dict[str, Any]) -> Iterator[str]:
+def _openai_events(whole: dict[str, Any]) -> str:
     """Events of a stream of a whole response."""
     (choice,) = whole.pop("choices")
-    usage, delta = whole.pop("usage"), choice["message"]
-    for number, call in enumerate(delta.get("tool_calls", ())):
-        call["index"] = number
-    whole["object"] = "chat.completion.chunk"
     parts: list[dict[str, Any]] = [
-        {"delta": {"role": "assistant", "content": ""}, "finish_reason": None},
-        {"delta": delta, "finish_reason": None},
-        {"delta": {}, "finish_reason": choice["finish_reason"]},
+        {"choices": [{"delta": {"role": "assistant", "content": ""}}]},
+        {"choices": [{"delta": choice["message"]}]},
+        {"choices": [], "usage": whole.pop("usage")},
     ]
-    for part in parts:
-        yield f"data: {json.dumps({**whole, 'choices': [{'index': 0, **part}]})}\n\n"
-    yield f"data: {json.dumps({**whole, 'choices': [], 'usage': usage})}\n\n"
-    yield "data: [DONE]\n\n"
+    events = [json.dumps({**whole, "object": "chat.completion.chunk", **part}) for part in parts]
+    return "".join(f"data: {event}\n\n" for event in (*events, "[DONE]"))
 
 
 def _anthropic(planned: _PlannedResponse) -> dict[str, Any]:
@@ -356,28 +342,6 @@ def _anthropic(planned: _PlannedResponse) -> dict[str, Any]:
         "stop_sequence": None,
         "usage": {"input_tokens": sent, "output_tokens": received},
     }
-
-
-def _anthropic_events(whole: dict[str, Any]) -> Iterator[str]:
-    content: list[dict[str, Any]] = whole.pop("content")
-    (block,), reason = content, whole.pop("stop_reason")
-    if block["type"] == "text":
-        delta = {"type": "text_delta", "text": block["text"]}
-        block["text"] = ""
-    else:
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
-        block["input"] = {}
-    usage = whole["usage"]
-    events: list[dict[str, Any]] = [
-        {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}},
-        {"type": "content_block_start", "index": 0, "content_block": block},
-        {"type": "content_block_delta", "index": 0, "delta": delta},
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage},
-        {"type": "message_stop"},
-    ]
-    for each in events:
-        yield f"event: {each['type']}\ndata: {json.dumps(each)}\n\n"
 
 
 def _tokens(planned: _PlannedResponse) -> tuple[int, int]:
@@ -465,15 +429,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _say(self, planned: _PlannedResponse) -> None:
         is_openai = planned.request.protocol == "openai"
         whole = _openai(planned) if is_openai else _anthropic(planned)
-        if planned.request.body.get("stream"):
-            events = list(_openai_events(whole) if is_openai else _anthropic_events(whole))
-            self._stream(events, cut=planned.fault == "cut")
-            return
         if planned.fault == "events" and is_openai:
-            self._stream(list(_openai_events(whole)), cut=False)
-            return
-        body = json.dumps(whole).encode()
-        self._send(200, body, cut=planned.fault == "cut")
+            self._send(200, _openai_events(whole).encode(), kind="text/event-stream")
+        else:
+            self._send(200, json.dumps(whole).encode(), cut=planned.fault == "cut")
 
     def _send(
         self,
@@ -490,18 +449,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body[: len(body) // 2] if cut else body)
-        self.close_connection = self.close_connection or cut
-
-    def _stream(self, events: Sequence[str], *, cut: bool) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        for event in events[: len(events) // 2] if cut else events:
-            data = event.encode()
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
-        if not cut:
-            self.wfile.write(b"0\r\n\r\n")
         self.close_connection = self.close_connection or cut
 
     def log_message(self, format: str, *args: Any) -> None:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -24,11 +24,12 @@ from toolcrib.learning.lessons import (
     MAX_EXAMPLES_A_SESSION,
     Lesson,
     age_weight,
+    contradicting_keys,
     learned_companions,
     make_lessons,
+    replay,
 )
-from toolcrib.learning.observations import DAY_S, Observation, ObservationTable, name_of
-from toolcrib.learning.replay import contradicting_keys, replay
+from toolcrib.learning.observations import DAY_S, Observation, ObservationTable, day_of, name_of
 from toolcrib.learning.runs import MIN_RUNS, Run, RunTable, tool_use, used_tools
 from toolcrib.records import Scope
 from toolcrib.records.codec import adapter, as_json
@@ -81,12 +82,9 @@ _REASONS = {
 }
 
 
-class Learnable(Protocol):
-    """Choice that outcomes teach: it ranks its options for a text, without learned examples."""
-
-    def __call__(self, text: str, scope: Scope | None, /) -> RankedOptions:
-        """Rank the options in a scope; an option that is not among them cannot be learned."""
-        ...
+Learnable: TypeAlias = Callable[[str, Scope | None], RankedOptions]
+"""Ranks the options of a choice for a text in a scope, without learned examples; an option that is
+not among them cannot be learned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +150,13 @@ class UsageLearner:
         by: str | None = None,
         choice: str = "",
     ) -> None:
-        """Keep a request in memory for its outcome, until many other requests came.
+        """Keep a request in memory for its outcome, until many others came, if outcomes count.
 
         Without a `session` all requests of a key in one day are one session. `choice` is the one
         that was made, and that labels of an outcome are of.
         """
+        if not self.collects:
+            return
         with self._lock:
             request = _Request(text[:MAX_REQUEST_CHARS], scope, session, by or "", choice)
             self._requests[decision_id] = request
@@ -179,7 +179,10 @@ class UsageLearner:
         Raises:
             StoreError: a store does not answer.
         """
-        self._count_call(decision_id, tool)
+        if self.runs.record(decision_id, tool, self._now()):
+            self._new_calls += 1
+            if self._new_calls >= max(MIN_RUNS, RELEARN_GROWTH * self._known_calls):
+                self.apply()
         return self.record_right(decision_id, {"": (tool,)})
 
     def record_right(self, decision_id: str, right: Mapping[str, Sequence[str]]) -> bool:
@@ -221,13 +224,6 @@ class UsageLearner:
             if self._background is None or not self._background.is_alive():
                 self._background = threading.Thread(target=work, name="toolcrib-learning")
                 self._background.start()
-
-    def _count_call(self, decision_id: str, tool: str) -> None:
-        if not self.runs.record(decision_id, tool, self._now()):
-            return
-        self._new_calls += 1
-        if self._new_calls >= max(MIN_RUNS, RELEARN_GROWTH * self._known_calls):
-            self.apply()
 
     def read_log(self, records: Iterable[Mapping[str, Any]]) -> LogLearning:
         """Learn from a log of decisions with users' words.
@@ -285,8 +281,7 @@ class UsageLearner:
         known = {key: {"digest": ""} for key in scores} if choice else self._payloads([option])
         if vector is None or option not in known:
             return False
-        day = datetime.fromtimestamp(at, UTC).date().isoformat()
-        session = self._table.session_hash(f"{request.by}\n{request.session or day}")
+        session = self._table.session_hash(f"{request.by}\n{request.session or day_of(at)}")
         with self._lock:
             given = self._given.get((request.by, session, name), 0) + 1
             self._given[request.by, session, name] = given
@@ -310,7 +305,7 @@ class UsageLearner:
         return True
 
     def _rank_tools(self, text: str, scope: Scope | None) -> RankedOptions:
-        query = self._tools.encode_query(text)
+        query = self._tools.retriever.encode(text)
         hits = self._tools.retriever.rank_by_legs(query, from_scope(scope), REPLAY_RANKED_TOOLS)
         return RankedOptions(query.dense, {hit.id: hit.score for hit in hits})
 
@@ -364,17 +359,30 @@ class UsageLearner:
             usable = [each for each in usable if each.by not in left_out]
         replayed = [replace(each, choice=choice) for each in replay(usable, lessons, servers)]
         companions = {} if choice else learned_companions(usable, now)
-        verdicts = {each.server: each.verdict for each in replayed}
-        rows = [
-            self._row(each, servers[each.tool], verdicts, digests, companions.get(each.tool, []))
-            for each in lessons
-        ]
-        used = {each.tool for each in lessons}
-        return (
-            [*rows, *self._unused_rows(observations, used, servers, left_out)],
-            replayed,
-            left_out,
-        )
+        live = {each.server for each in replayed if each.verdict == "live"}
+        known = {each.tool: each for each in lessons}
+        seen: dict[str, list[Observation]] = {}
+        for each in observations:
+            seen.setdefault(each.tool, []).append(each)
+
+        def reason(tool: str) -> str:
+            """Reason why the observations of a tool lift nothing; empty if they do."""
+            if tool not in tools:
+                return "gone"
+            if tool not in known:
+                return "key" if {each.by for each in seen[tool]} <= {*left_out} else "encoder"
+            if not known[tool].is_live:
+                return "session"
+            return "" if servers[tool] in live else "shadow"
+
+        rows: list[DbRow] = []
+        for tool, own in seen.items():
+            why, lesson = _REASONS.get(reason(tool), ""), known.get(tool)
+            goes_with = companions.get(tool, []) if lesson else []
+            learned = _learned_tool(servers.get(tool, ""), own, lesson, why, goes_with)
+            examples = {} if lesson is None else _examples(lesson, digests[tool])
+            rows.append(DbRow(learned.tool, now, {"tool": as_json(learned), **examples}))
+        return rows, replayed, left_out
 
     def apply(self) -> None:
         """Re-order answers by the examples that may count now.
@@ -465,7 +473,9 @@ class UsageLearner:
         Raises:
             StoreError: a store does not answer.
         """
-        removed = self._table.remove(lambda each: what in _origins(each))
+        removed = self._table.remove(
+            lambda each: what in {each.day, each.name, each.choice or None, each.by or None}
+        )
         self.runs.remove(what)
         with self._lock:
             self._given.clear()
@@ -489,49 +499,6 @@ class UsageLearner:
         found = self._tools.store.retrieve([point_id(tool) for tool in named]) if named else []
         return {r.payload["id"]: r.payload for r in found if r.payload["id"] in named}
 
-    def _row(
-        self,
-        lesson: Lesson,
-        server: str,
-        verdicts: Mapping[str, str],
-        digests: Mapping[str, str],
-        companions: Sequence[str],
-    ) -> DbRow:
-        why = "" if lesson.is_live else _REASONS["session"]
-        if not why and verdicts.get(server) != "live":
-            why = _REASONS["shadow"]
-        examples = len(lesson.examples)
-        learned = _learned_tool(server, lesson.of, why, examples, lesson.support)
-        learned = replace(learned, goes_with=tuple(companions))
-        body = {
-            "tool": as_json(learned),
-            "digest": digests[lesson.tool],
-            "decisions": list(lesson.vectors),
-            "vectors": to_text(np.stack(list(lesson.vectors.values()))),
-        }
-        return DbRow(learned.tool, self._now(), body)
-
-    def _unused_rows(
-        self,
-        observations: Sequence[Observation],
-        used: set[str],
-        servers: Mapping[str, str],
-        left_out: Sequence[str],
-    ) -> list[DbRow]:
-        """Rows of tools whose observations no longer count."""
-        by_tool: dict[str, list[Observation]] = {}
-        for each in observations:
-            if each.tool not in used:
-                by_tool.setdefault(each.tool, []).append(each)
-        rows: list[DbRow] = []
-        for tool, seen in by_tool.items():
-            why = "gone" if tool not in servers else "encoder"
-            if tool in servers and {each.by for each in seen} <= set(left_out):
-                why = "key"
-            learned = _learned_tool(servers.get(tool, ""), seen, _REASONS[why])
-            rows.append(DbRow(learned.tool, self._now(), {"tool": as_json(learned)}))
-        return rows
-
 
 def right_options(feedback: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Right options that feedback states or implies, by choice.
@@ -547,29 +514,32 @@ def right_options(feedback: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _origins(each: Observation) -> set[str | None]:
-    """All that an observation can be taken back by."""
-    return {each.day, each.name, each.choice or None, each.by or None}
+def _examples(lesson: Lesson, digest: str) -> dict[str, Any]:
+    """Examples of a lesson in its row; `digest` is the tool's."""
+    vectors = to_text(np.stack(list(lesson.vectors.values())))
+    return {"digest": digest, "decisions": list(lesson.vectors), "vectors": vectors}
 
 
 def _learned_tool(
     server: str,
-    seen: Sequence[Observation],
+    observations: Sequence[Observation],
+    lesson: Lesson | None,
     why: str,
-    examples: int = 0,
-    support: float = 0.0,
+    goes_with: Sequence[str],
 ) -> LearnedTool:
+    seen = observations if lesson is None else lesson.of
     return LearnedTool(
         tool=seen[0].name,
         choice=seen[0].choice,
         server=server,
         observations=len(seen),
-        examples=examples,
-        support=support,
+        examples=0 if lesson is None else len(lesson.examples),
+        support=0.0 if lesson is None else lesson.support,
         live=not why,
         reason=why,
         sessions=len({(each.by, each.session) for each in seen}),
         by=dict(sorted(Counter(each.by for each in seen).items())),
         days=dict(sorted(Counter(each.day for each in seen).items())),
+        goes_with=tuple(goes_with),
         texts=tuple(each.text for each in seen if each.text is not None)[-20:],
     )

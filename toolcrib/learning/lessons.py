@@ -1,14 +1,15 @@
-"""Lessons: the few observations of a tool that count as its examples, their weights, companions.
+"""Lessons: the few observations of a tool that count as its examples, and their measured effect.
 
 Quotas by session and by key hold for the number of examples and for their strength, so that no
-frequent or dishonest caller decides for all.
+frequent or dishonest caller decides for all. For their effect past requests are ranked again, each
+with the examples of other sessions.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import TypeAlias
@@ -18,6 +19,8 @@ import numpy as np
 from toolcrib.encoders.base import FloatArray
 from toolcrib.learning.observations import DAY_S, Observation
 from toolcrib.numerics import Floats
+from toolcrib.records.reports import ServerReplay
+from toolcrib.retrieval.learned import LearnedTools, keep_nearest, mix_shares
 
 MAX_EXAMPLES = 20
 MAX_EXAMPLES_A_SESSION = MAX_EXAMPLES // 5
@@ -119,8 +122,7 @@ def age_weight(days: float, *, changed: bool) -> float:
 
 MAX_LEARNED_COMPANIONS = 4
 MIN_COMPANION_SHARE = 0.3
-"""Least share of a tool's decisions that called the companion too. On development splits of two
-public sets 0.2 to 0.4 differed by less than 0.3 nDCG@10."""
+"""Least share of a tool's decisions that called the companion too."""
 
 MAX_DECISION_TOOLS = 20
 """Tools of one decision whose pairs are counted."""
@@ -216,3 +218,245 @@ def _farthest_first(seen: Sequence[Observation], worths: Floats) -> list[int]:
             keys[key] += 1
             nearest = np.maximum(nearest, vectors @ each.vector)
     return chosen
+
+
+# -- replay ----------------------------------------------------------------------------------------
+
+MAX_REPLAYED = 1_000
+"""Newest requests that are replayed."""
+
+MAX_JUDGED_KEYS = 20
+"""Keys that are judged: those of the most requests."""
+
+NDCG_CUT = 10
+
+PRIOR_REQUESTS = 100
+"""Requests that the effect of all servers counts as, beside a server's own requests."""
+
+KEY_ERRORS = 2.0
+"""Standard errors by which a key's effect lies below the median key's where it is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """nDCG@10 of one request, without and with lessons."""
+
+    by: str
+    session: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    """Mean change of nDCG@10, the variance of one request's, and the number of requests."""
+
+    mean: float
+    variance: float
+    requests: float
+
+    @property
+    def squared_error(self) -> float:
+        """Squared standard error of the mean; infinite for one request."""
+        return self.variance / (self.requests - 1) if self.requests > 1 else math.inf
+
+
+def replay(
+    observations: Sequence[Observation], lessons: Sequence[Lesson], servers: Mapping[str, str]
+) -> list[ServerReplay]:
+    """Effect of each server's lessons, beside all others', on the requests that they move.
+
+    `servers` are the tools' servers. A request is ranked without its own session's examples, and
+    all tools called for it are right. Every key counts once, and of a key every session. All
+    observations are of one choice.
+    """
+    live = sorted({servers[lesson.tool] for lesson in lessons if lesson.is_live})
+    by_server: defaultdict[str, list[_Change]] = defaultdict(list)
+    for request in _requests(observations, lessons):
+        shares = request.shares()
+        for server in {servers[tool] for tool, share in shares.items() if share > 0}:
+            others = {tool: share for tool, share in shares.items() if servers[tool] != server}
+            by_server[server].append(request.change(others, shares))
+    prior = _effect([change for changes in by_server.values() for change in changes])
+    return [_server_replay(server, by_server[server], prior) for server in live]
+
+
+def contradicting_keys(
+    observations: Sequence[Observation], lessons: Sequence[Lesson]
+) -> tuple[str, ...]:
+    """Keys whose calls contradict those of the others; always less than half of all keys.
+
+    A key's effect is that of its examples on the others' requests, in the median of the other
+    keys, plus that of the others' examples on its own requests.
+    """
+    counts = Counter({each.decision: each.by for each in observations}.values())
+    judged = [key for key, _ in counts.most_common(MAX_JUDGED_KEYS)]
+    given: dict[str, list[_Change]] = {key: [] for key in judged}
+    taken: dict[str, list[_Change]] = {key: [] for key in judged}
+    for request in _requests(observations, lessons) if len(judged) > 1 else ():
+        shares = request.shares()
+        for key in judged:
+            others = request.shares(without_key=key)
+            if key == request.by:
+                taken[key].append(request.change({}, others))
+            elif others != shares:
+                given[key].append(request.change(others, shares))
+    effects = {key: _key_effect(given[key], taken[key]) for key in judged if given[key]}
+    middle = min(0.0, float(np.median([effect for effect, _ in effects.values()] or [0.0])))
+    below = {key: effect - middle + KEY_ERRORS * error for key, (effect, error) in effects.items()}
+    worst = sorted(below, key=lambda key: below[key])[: (len(counts) - 1) // 2]
+    return tuple(key for key in worst if below[key] < 0)
+
+
+def _key_effect(given: Sequence[_Change], taken: Sequence[_Change]) -> tuple[float, float]:
+    """Effect of a key, and its standard error."""
+    by_judge: defaultdict[str, list[float]] = defaultdict(list)
+    for change in given:
+        by_judge[change.by].append(change.after - change.before)
+    own, others = _effect(taken), _effect(given)
+    # The median, so that one dishonest key does not condemn the honest ones.
+    median = float(np.median([np.mean(changes) for changes in by_judge.values()]))
+    return median + own.mean, math.sqrt(own.squared_error + others.squared_error)
+
+
+def _server_replay(server: str, changes: Sequence[_Change], prior: _Effect) -> ServerReplay:
+    if not changes:
+        return ServerReplay(server, 0, 0, 0.0, 0.0, 1.0, 0.0, "shadow")
+    means, weights = _by_session(changes)
+    before, after = weights @ means
+    strength = _strength(_effect(changes), prior)
+    return ServerReplay(
+        server,
+        requests=len(changes),
+        sessions=len(means),
+        before=float(before),
+        after=float(after),
+        p=_p_value(weights * (means[:, 1] - means[:, 0])),
+        strength=strength,
+        verdict="live" if strength > 0 else "shadow",
+    )
+
+
+def _strength(own: _Effect, prior: _Effect) -> float:
+    """Part of an effect that is no chance: 0 where it does not exceed its standard error.
+
+    The factor of the positive-part estimator of James and Stein (1961).
+    """
+    requests = own.requests + PRIOR_REQUESTS
+    mean = (own.requests * own.mean + PRIOR_REQUESTS * prior.mean) / requests
+    variance = (own.requests * own.variance + PRIOR_REQUESTS * prior.variance) / requests
+    return max(0.0, 1 - variance / requests / mean**2) if mean > 0 else 0.0
+
+
+class _LessonArrays:
+    """Lessons as arrays, with the key and the session of each example's request."""
+
+    def __init__(self, lessons: Sequence[Lesson]) -> None:
+        self._lessons = lessons
+        self.places = {lesson.tool: place for place, lesson in enumerate(lessons)}
+        self.learned = LearnedTools.of(
+            {place: (each.support, each.vectors) for place, each in enumerate(lessons)}
+        )
+        requests = {each.decision: each for lesson in lessons for each in lesson.examples}
+        self.keys = np.array([each.by for each in requests.values()])
+        self.sessions = np.array([each.session for each in requests.values()])
+        self.of_session: defaultdict[str, dict[str, Lesson]] = defaultdict(dict)
+        for lesson in lessons:
+            for each in lesson.examples:
+                self.of_session[each.session][lesson.tool] = lesson
+        self._strengths: dict[str | None, Floats] = {}
+
+    def strengths(self, without_key: str | None) -> Floats:
+        """Strength of each lesson without a key's examples."""
+        if without_key not in self._strengths:
+            supports = [each.support_without(key=without_key) for each in self._lessons]
+            self._strengths[without_key] = np.array(supports)
+        return self._strengths[without_key]
+
+
+class _Request:
+    """A past request, the tools that were called for it, and the lessons to rank it with."""
+
+    def __init__(self, calls: Sequence[Observation], lessons: _LessonArrays) -> None:
+        first = calls[0]
+        self.by, self._session, self._ranking = first.by, first.session, first.ranking
+        self._right = {call.tool for call in calls}
+        self._is_choice = bool(first.choice)
+        self._lessons, learned = lessons, lessons.learned
+        self._own = lessons.of_session.get(first.session, {})
+        self._tools = [tool for tool, _ in first.ranking if tool in lessons.places]
+        self._rows = np.array([lessons.places[tool] for tool in self._tools], dtype=np.int64)
+        self._kernels = learned.kernels(first.vector) * (lessons.sessions != first.session)
+
+    def shares(self, *, without_key: str | None = None) -> dict[str, float]:
+        """Lift of each tool without the own session's examples, and without a key's."""
+        kernels = self._kernels
+        if without_key is not None:
+            kernels = kernels * (self._lessons.keys != without_key)
+        if self._is_choice:
+            kernels = keep_nearest(kernels)
+        strengths = self._lessons.strengths(without_key)[self._rows]
+        for place, tool in enumerate(self._tools):
+            if tool in self._own:
+                strengths[place] = self._own[tool].support_without(self._session, without_key)
+        lifts = self._lessons.learned.lift_shares(self._rows, kernels, strengths)
+        return dict(zip(self._tools, lifts.tolist(), strict=True))
+
+    def _ndcg(self, shares: Mapping[str, float]) -> float:
+        """nDCG@10 of the ranking with these lifts; the called tools are right."""
+        scores = [score + (1 - score) * shares.get(tool, 0.0) for tool, score in self._ranking]
+        if self._is_choice:
+            scores = list(mix_shares(dict(self._ranking), shares).values())
+        order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))[:NDCG_CUT]
+        right = (self._ranking[place][0] in self._right for place in order)
+        return _gain(right) / _gain([True] * min(len(self._right), NDCG_CUT))
+
+    def change(self, before: Mapping[str, float], after: Mapping[str, float]) -> _Change:
+        """Change of this request by other lifts."""
+        return _Change(self.by, self._session, self._ndcg(before), self._ndcg(after))
+
+
+def _requests(observations: Sequence[Observation], lessons: Sequence[Lesson]) -> Iterator[_Request]:
+    """The newest requests, to be ranked with the lessons."""
+    if not lessons:
+        return
+    calls: defaultdict[str, list[Observation]] = defaultdict(list)
+    for each in sorted(observations, key=lambda each: each.at):
+        calls[each.decision].append(each)
+    known = _LessonArrays(lessons)
+    yield from (_Request(request, known) for request in list(calls.values())[-MAX_REPLAYED:])
+
+
+def _effect(changes: Sequence[_Change]) -> _Effect:
+    """Effect over requests; without requests none, and no variance."""
+    if not changes:
+        return _Effect(0.0, 0.0, 1.0)
+    means, weights = _by_session(changes)
+    moved = means[:, 1] - means[:, 0]
+    mean = float(weights @ moved)
+    variance = float(weights @ np.square(moved - mean))
+    return _Effect(mean, variance, 1 / float(np.square(weights).sum()))
+
+
+def _by_session(changes: Sequence[_Change]) -> tuple[Floats, Floats]:
+    """Means of each session, float [sessions, 2], and their weights, which sum to 1."""
+    grouped: defaultdict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    for change in changes:
+        grouped[change.by, change.session].append((change.before, change.after))
+    means = np.array([np.mean(each, axis=0) for each in grouped.values()])
+    keys = Counter(by for by, _ in grouped)
+    weights = np.array([1 / keys[by] for by, _ in grouped])
+    return means, weights / weights.sum()
+
+
+def _gain(right: Iterable[bool]) -> float:
+    return sum(is_right / math.log2(place) for place, is_right in enumerate(right, start=2))
+
+
+def _p_value(moved: Floats) -> float:
+    """Two-sided p of the paired randomisation test of a mean, by its normal limit.
+
+    Under the null hypothesis either sign of a difference is as likely (Fisher 1935).
+    """
+    spread = math.sqrt(float(np.square(moved).sum()))
+    return math.erfc(abs(float(moved.sum())) / spread / math.sqrt(2)) if spread else 1.0

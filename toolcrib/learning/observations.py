@@ -53,7 +53,7 @@ class Observation:
     @property
     def day(self) -> str:
         """Day in UTC, as `2026-01-31`."""
-        return datetime.fromtimestamp(self.at, UTC).date().isoformat()
+        return day_of(self.at)
 
     def row(self) -> DbRow:
         """Row of the observation, under its decision and its tool."""
@@ -68,6 +68,11 @@ class Observation:
 def name_of(choice: str, option: str) -> str:
     """`CHOICE:OPTION`; the id of a tool without a choice."""
     return f"{choice}:{option}" if choice else option
+
+
+def day_of(at: float) -> str:
+    """Day of a Unix time in UTC, as `2026-01-31`."""
+    return datetime.fromtimestamp(at, UTC).date().isoformat()
 
 
 def _row_id(decision: str, name: str) -> str:
@@ -86,6 +91,15 @@ def _observation(row: DbRow) -> Observation:
         text=body.get("text"),
         **{name: body[name] for name in _PLAIN_FIELDS if name in body},
     )
+
+
+def read_newest(db: RecordsDb, table: str, most: int) -> list[DbRow]:
+    """Read the newest rows of a table, oldest first, and remove older rows."""
+    rows = list(db.read(table))
+    if len(rows) > most:
+        rows = rows[-most:]
+        db.prune(table, before=rows[0].at)
+    return rows
 
 
 class ObservationTable:
@@ -116,10 +130,7 @@ class ObservationTable:
 
     def read(self) -> list[Observation]:
         """Read the newest `MAX_OBSERVATIONS`, oldest first, and remove older observations."""
-        rows = list(self.database().read(self._observations))
-        if len(rows) > MAX_OBSERVATIONS:
-            rows = rows[-MAX_OBSERVATIONS:]
-            self.database().prune(self._observations, before=rows[0].at)
+        rows = read_newest(self.database(), self._observations, MAX_OBSERVATIONS)
         return [_observation(row) for row in rows]
 
     def remove(self, matches: Callable[[Observation], bool]) -> int:

@@ -11,12 +11,11 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import pairwise
 
 from toolcrib.caches import BoundedMap
 from toolcrib.learning.lessons import MIN_EXAMPLE_WEIGHT, KeyWeights, age_weight, bounded_share
-from toolcrib.learning.observations import DAY_S
+from toolcrib.learning.observations import DAY_S, day_of, read_newest
 from toolcrib.records.reports import UsedTool
 from toolcrib.retrieval.steps import ToolUse
 from toolcrib.store.base import point_id
@@ -53,7 +52,7 @@ class Run:
     @property
     def day(self) -> str:
         """Day of the last call in UTC, as `2026-01-31`."""
-        return datetime.fromtimestamp(self.at, UTC).date().isoformat()
+        return day_of(self.at)
 
     def row(self) -> DbRow:
         """Row of the run."""
@@ -91,10 +90,7 @@ class RunTable:
 
     def read(self) -> list[Run]:
         """Read the newest `MAX_RUNS`, oldest first, and remove older runs."""
-        rows = list(self._database().read(self._table))
-        if len(rows) > MAX_RUNS:
-            rows = rows[-MAX_RUNS:]
-            self._database().prune(self._table, before=rows[0].at)
+        rows = read_newest(self._database(), self._table, MAX_RUNS)
         return [Run(row.id, row.at, row.body["by"], tuple(row.body["tools"])) for row in rows]
 
     def remove(self, what: str) -> int:

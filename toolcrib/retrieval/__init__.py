@@ -1,1 +1,1 @@
-"""A query in, a ranking out."""
+"""A query in, a ranking out; every search raises `StoreError` where the store fails."""

@@ -154,10 +154,12 @@ def _lead(scores: Collection[float], usual: float) -> float:
     return (first[0] if first else 0.0) - (first[-1] if len(first) == LEAD_DEPTH_TOOLS else usual)
 
 
-class Answerability(BaseModel):
-    """A fitted logistic regression over `QUERY_FEATURES`."""
-
+class _StoredModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Answerability(_StoredModel):
+    """A fitted logistic regression over `QUERY_FEATURES`."""
 
     weights: tuple[float, ...] = Field(
         min_length=len(QUERY_FEATURES), max_length=len(QUERY_FEATURES)
@@ -172,15 +174,13 @@ class Answerability(BaseModel):
 # -- calibration ----------------------------------------------------------------------------------
 
 
-class AcceptanceCurve(BaseModel):
+class AcceptanceCurve(_StoredModel):
     """Precision and acceptance of the labelled queries at each threshold.
 
     `thresholds` ascend in [0, 1]. `precision`: share of accepted queries with a right first tool.
     `true_acceptance`: share of answerable queries that are accepted. `false_acceptance`: share of
     unanswerable queries that are accepted; None without such queries.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     queries: int
     thresholds: tuple[float, ...]
@@ -189,7 +189,7 @@ class AcceptanceCurve(BaseModel):
     false_acceptance: tuple[float, ...] | None = None
 
 
-class Figures(BaseModel):
+class Figures(_StoredModel):
     """Quality of a calibration on held-out queries.
 
     `ece`, `log_loss` and `auroc` are of the confidence, `ece_first` of the first tool's
@@ -197,8 +197,6 @@ class Figures(BaseModel):
     the answerable queries are. `coverage`: share of queries accepted at the threshold.
     `precision`: share of accepted queries with a right first tool.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     ece: float
     log_loss: float
@@ -210,7 +208,7 @@ class Figures(BaseModel):
     queries: int = 0
 
 
-class Calibration(BaseModel):
+class Calibration(_StoredModel):
     """Fitted calibration, and the models and settings that it holds for.
 
     `identity`: the models and settings whose scores it maps. `method`: `default`, `rescaled` (the
@@ -222,8 +220,6 @@ class Calibration(BaseModel):
     classifier whose scores the calibration was fitted on. `by_examples`: the scores contained a
     head over examples. `lexical`: calibration of answers by the lexical leg alone.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     identity: dict[str, Any]
     method: str
@@ -254,10 +250,6 @@ class Calibration(BaseModel):
         given_any = probabilities(known, np.asarray(self.weights), self.offset)
         return given_any * (confidence or 0.0)
 
-    def mismatch(self, identity: Mapping[str, Any]) -> str:
-        """Differences from the models and settings in use; empty when the calibration holds."""
-        return differences(self.identity, identity)
-
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """Differences of two identities, in words; empty when they are equal."""
@@ -266,20 +258,6 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
         for key in sorted({*found, *wanted})
         if found.get(key) != wanted.get(key)
     )
-
-
-def read_calibration(fields: Mapping[str, Any], where: str) -> Calibration:
-    """Read a stored calibration.
-
-    Raises:
-        CalibrationError: a field is missing or wrong.
-    """
-    try:
-        return Calibration.model_validate(fields)
-    except ValidationError as error:
-        raise CalibrationError(
-            f"{where}: {in_words(error)}; run `toolcrib calibrate` again"
-        ) from error
 
 
 @cache
@@ -302,8 +280,13 @@ def load_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration |
     fields = store.read_meta().get(CALIBRATION_KEY)
     if fields is None:
         shipped = default_calibration()
-        return None if shipped.mismatch(identity) else shipped
-    own = read_calibration(fields, "the calibration of this index")
+        return None if differences(shipped.identity, identity) else shipped
+    try:
+        own = Calibration.model_validate(fields)
+    except ValidationError as error:
+        raise CalibrationError(
+            f"the calibration of this index: {in_words(error)}; run `toolcrib calibrate` again"
+        ) from error
     _require_match(own, identity)
     return own
 
@@ -337,7 +320,6 @@ def save_calibration(
 
     Raises:
         CalibrationError: its models or settings differ from `identity`.
-        StoreError: the store refused.
     """
     if calibration is not None:
         _require_match(calibration, identity)
@@ -346,7 +328,7 @@ def save_calibration(
 
 
 def _require_match(calibration: Calibration, identity: Mapping[str, Any]) -> None:
-    if differing := calibration.mismatch(identity):
+    if differing := differences(calibration.identity, identity):
         raise CalibrationError(
             f"the calibration was made with {differing}; run `toolcrib calibrate` again"
         )

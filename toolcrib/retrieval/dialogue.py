@@ -34,11 +34,7 @@ class Dialogue:
 
 
 def read_messages(given: Iterable[Any]) -> tuple[Message, ...]:
-    """Newest messages of a history, from messages or dictionaries.
-
-    Raises:
-        QueryError: an entry is no message.
-    """
+    """Newest messages of a history, from messages or dictionaries; another entry is an error."""
     try:
         return tuple(map(Message.model_validate, list(given)[-MAX_HISTORY_MESSAGES:]))
     except (TypeError, ValidationError) as error:

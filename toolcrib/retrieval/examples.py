@@ -1,13 +1,9 @@
 """Head over examples: scores tools by how well a query fits their examples.
 
-A tool counts as its examples and, as one more example, its description. Three features of a query
-go in: the kernel density of the examples around the query on the unit sphere, the cosine of their
-mean, and that cosine with a linear correction that pushes neighbouring tools apart. The correction
-is a few steps of multinomial logistic regression with a fixed bound of its curvature (Boehning
-1992). Weights of the three are fitted by leaving out one example at a time, or halves of the
-examples for the correction. A feature that does not help weighs 0.
-
-A head is fitted for one scope on the tools in the scope; tools beyond change no score.
+A tool counts as its examples and, as one more example, its description. A head weighs three
+features: the density of the examples around the query, the cosine of their mean, and that cosine
+corrected so that neighbouring tools move apart. It is fitted for one scope; tools beyond change no
+score. Method and figures: docs/explanation/confidence.md.
 """
 
 from __future__ import annotations
@@ -33,8 +29,7 @@ MIN_EXAMPLES, MIN_TOOLS = 30, 2
 """Fewer examples or tools are too few to fit the trust in the head."""
 
 MIN_TOOL_EXAMPLES, MIN_SHARE_OF_TOOLS = 5, 0.5
-"""At least half of the tools need five examples. Where most had two, the head put the right tool
-first less often (toollinkos 73.0 % instead of 75.2 %), with low confidence."""
+"""At least half of the tools need five examples."""
 
 KERNEL_WIDTH_COSINE = 0.03
 """A width of 0.05 is as good with 3 examples a tool, and worse with 100."""
@@ -50,8 +45,7 @@ UNANSWERABLE_WEIGHT = 0.1
 """Weight of queries without a right tool, as in a calibration without such queries."""
 
 SHARE_WEIGHT = 0.6
-"""Weight of the first tool's share among all tools in the confidence; the rest is the trust's.
-Chosen on development splits of four public sets, ten examples each: 0.5 to 0.8 are as good."""
+"""Weight of the first tool's share among all tools in the confidence; the rest is the trust's."""
 
 MAX_SCOPES = 16
 """Heads in the cache; the next query of an evicted scope fits its head again."""
@@ -130,10 +124,7 @@ class ExampleHead:
 
 
 FEW_SHOT_WEIGHTS, FEW_SHOT_TRUST = (5.0, 15.0), (0.58, -2.65)
-"""Parameters of heads over few examples, fitted on 480 choices between 2 to 8 labels drawn from
-four public sets, with none to eight examples each. On 480 other choices the shares were 0.5 points
-from success (ECE), and 95.0 % right. The trust separates labels that fit from requests that no
-label fits, a tenth of all."""
+"""Parameters of heads over few examples, fitted on choices drawn from four public sets."""
 
 
 def fit_few_shot(rows: Sequence[FloatArray]) -> ExampleHead:
@@ -166,11 +157,7 @@ class ExampleHeads:
                 self._read.pop(point, None)
 
     def head(self, scope: Filter | None) -> ExampleHead | None:
-        """Head of the tools in a scope; None where they have too few examples.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
+        """Head of the tools in a scope; None where they have too few examples."""
         with self._lock:
             if scope not in self._heads:
                 taught = self._tools_in(scope)

@@ -193,9 +193,7 @@ def rank(fused: Mapping[int, float], named: set[int]) -> list[Place]:
 
 
 JUDGED_SHARES = {"learned": 0.5}
-"""Shares of gains that count towards the confidence; others tell the order alone. With the whole
-gain by learned examples confidences are too high, without it too low (expected calibration error
-0.12, 0.08 and 0.17 on one set, 0.09 without learned examples)."""
+"""Shares of gains that count towards the confidence; other gains change the order alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,24 +7,18 @@ Shafer 2005; Angelopoulos and Bates 2023, section 1).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
 from toolcrib.errors import CalibrationError, QueryError, SettingsError, distinct_numbers
 from toolcrib.numerics import Floats
 from toolcrib.records import FindResult, ToolHit, Verdict
-from toolcrib.retrieval.calibration import (
-    AcceptanceCurve,
-    Calibration,
-    default_calibration,
-)
+from toolcrib.retrieval.calibration import AcceptanceCurve, Calibration, default_calibration
 from toolcrib.retrieval.examples import ExampleHeads
-from toolcrib.retrieval.legs import Head
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import Equals, Filter, HasId, all_of
 from toolcrib.store.payload import read_tool
@@ -72,106 +66,65 @@ UNSUPPORTED_LANGUAGE = "unsupported-language"
 """Mark of an answer whose query is in a language that the encoder cannot read."""
 
 
-class GateReason(StrEnum):
-    """Reason of a judgement; `GATE_TEXTS` has its text."""
-
-    NOTHING_IN_REACH = "nothing-in-reach"
-    CALLED_BY_NAME = "called-by-name"
-    NOT_CALIBRATED = "not-calibrated"
-    SURE_ENOUGH = "sure-enough"
-    NOT_SURE = "not-sure"
-    UNSUPPORTED_LANGUAGE = UNSUPPORTED_LANGUAGE
+LANGUAGE_HINT = (
+    ", as the encoder does not read this language: set encoder.dense to multilingual, of the extra "
+    "toolcrib[multilingual] (`toolcrib docs languages`)"
+)
 
 
-GATE_TEXTS: Mapping[GateReason, str] = {
-    GateReason.NOTHING_IN_REACH: "there is no tool in reach",
-    GateReason.CALLED_BY_NAME: "called by its name",
-    GateReason.NOT_CALIBRATED: (
-        "not calibrated for these models and settings: run `toolcrib calibrate`"
-    ),
-    GateReason.SURE_ENOUGH: "confidence {} reaches the threshold {} ({})",
-    GateReason.NOT_SURE: "confidence {} is below the threshold {} ({})",
-    GateReason.UNSUPPORTED_LANGUAGE: (
-        "confidence {} is below the threshold {} ({}), as the encoder does not read this "
-        "language: set encoder.dense to multilingual, of the extra toolcrib[multilingual] "
-        "(`toolcrib docs languages`)"
-    ),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class GateJudgement:
-    """Judgement of the gate: fit, reason, and the threshold with its origin."""
+class Judgement(NamedTuple):
+    """Judgement of an answer: fit or not, the reason in words, and the threshold."""
 
     fits: bool
-    why: GateReason
-    confidence: float | None = None
+    reason: str
     threshold: float | None = None
-    origin: str = ""
-
-    @property
-    def reason(self) -> str:
-        """The reason in words."""
-        if self.confidence is None or self.threshold is None:
-            return GATE_TEXTS[self.why]
-        numbers = distinct_numbers(self.confidence, self.threshold)
-        return GATE_TEXTS[self.why].format(*numbers, self.origin)
-
-    def verdict(self, *, fell_back: bool) -> Verdict:
-        """Verdict of the answer."""
-        if self.fits:
-            return "accept"
-        return "fallback" if fell_back else "abstain"
 
 
-class Gate:
-    """Gate that judges answers by their confidence."""
+def judge(
+    settings: GateSettings, calibration: Calibration | None, confidence: float | None, server: str
+) -> Judgement:
+    """Judge an answer by its confidence; `server` is that of its first tool.
 
-    def __init__(self, settings: GateSettings, calibration: Calibration | None) -> None:
-        self.settings = settings
-        self._calibration = calibration
-        self._thresholds: dict[str, tuple[float, str]] = {}
+    Raises:
+        CalibrationError: the settings ask for what the calibration cannot tell.
+    """
+    if confidence is None:
+        reason = "not calibrated for these models and settings: run `toolcrib calibrate`"
+        return Judgement(fits=True, reason=reason)
+    threshold, origin = _threshold(settings, calibration, server)
+    fits = confidence >= threshold
+    given, least = distinct_numbers(confidence, threshold)
+    relation = "reaches" if fits else "is below"
+    reason = f"confidence {given} {relation} the threshold {least} ({origin})"
+    return Judgement(fits, reason, threshold)
 
-    def judge(self, confidence: float | None, server: str) -> GateJudgement:
-        """Judge an answer by its confidence; `server` is that of its first tool.
 
-        Raises:
-            CalibrationError: the settings ask for what the calibration cannot tell.
-        """
-        if confidence is None:
-            return GateJudgement(fits=True, why=GateReason.NOT_CALIBRATED)
-        if server not in self._thresholds:
-            self._thresholds[server] = self._threshold(server)
-        threshold, origin = self._thresholds[server]
-        fits = confidence >= threshold
-        why = GateReason.SURE_ENOUGH if fits else GateReason.NOT_SURE
-        return GateJudgement(fits, why, confidence, threshold, origin)
-
-    def _threshold(self, server: str) -> tuple[float, str]:
-        """The threshold, and its origin in words."""
-        settings, calibration = self.settings, self._calibration
-        if settings.threshold is not None:
-            return settings.threshold, "as set"
-        if calibration is None:
-            return 0.0, "as nothing is calibrated"
-        if settings.target_precision is None and settings.max_false_acceptance is None:
-            if server in calibration.server_thresholds:
-                return calibration.server_thresholds[server], f"as calibrated for {server}"
-            return calibration.threshold, "as calibrated"
-        where = f" for {server}" if server in calibration.curves and server else ""
-        curve = calibration.curves.get(server) or calibration.curves[""]
-        if settings.target_precision is not None:
-            found = _lowest_threshold(curve, curve.precision, settings.target_precision)
-            return found, f"for a precision of {settings.target_precision:.0%}{where}"
-        limit = settings.max_false_acceptance or 0.0
-        if curve.false_acceptance is None:
-            raise CalibrationError(
-                "gate.max_false_acceptance: the calibration saw no unanswerable query; add some "
-                'with "answerable": false and run `toolcrib calibrate` again'
-            )
-        rejected = tuple(1 - share for share in curve.false_acceptance)
-        found = _lowest_threshold(curve, rejected, 1 - limit)
-        return found, f"for a false acceptance of {limit:.0%}{where}"
+def _threshold(
+    settings: GateSettings, calibration: Calibration | None, server: str
+) -> tuple[float, str]:
+    """The threshold, and its origin in words."""
+    if settings.threshold is not None:
+        return settings.threshold, "as set"
+    if calibration is None:
+        return 0.0, "as nothing is calibrated"
+    if settings.target_precision is None and settings.max_false_acceptance is None:
+        if server in calibration.server_thresholds:
+            return calibration.server_thresholds[server], f"as calibrated for {server}"
+        return calibration.threshold, "as calibrated"
+    where = f" for {server}" if server in calibration.curves and server else ""
+    curve = calibration.curves.get(server) or calibration.curves[""]
+    if settings.target_precision is not None:
+        found = _lowest_threshold(curve, curve.precision, settings.target_precision)
+        return found, f"for a precision of {settings.target_precision:.0%}{where}"
+    limit = settings.max_false_acceptance or 0.0
+    if curve.false_acceptance is None:
+        raise CalibrationError(
+            "gate.max_false_acceptance: the calibration saw no unanswerable query; add some "
+            'with "answerable": false and run `toolcrib calibrate` again'
+        )
+    rejected = tuple(1 - share for share in curve.false_acceptance)
+    found = _lowest_threshold(curve, rejected, 1 - limit)
+    return found, f"for a false acceptance of {limit:.0%}{where}"
 
 
 def _lowest_threshold(curve: AcceptanceCurve, values: tuple[float, ...], wanted: float) -> float:
@@ -205,10 +158,14 @@ class Assessor:
         self._store = store
         self._settings = settings
         self._calibration = calibration
-        self._gate = Gate(settings, calibration)
         self._lexical = lexical
         self.examples = examples or ExampleHeads(store)
         self._is_degraded = False
+        self.withholds = settings.enabled and settings.withhold
+        """True if an answer that does not fit is held back."""
+        self.calibrated = calibration is not None
+        self.head = None if calibration is None else calibration.head
+        """Head that the calibration was fitted with."""
 
     @cached_property
     def by_words(self) -> Assessor:
@@ -216,21 +173,6 @@ class Assessor:
         made = Assessor(self._store, self._settings, self._lexical)
         made._is_degraded = self.calibrated
         return made
-
-    @property
-    def withholds(self) -> bool:
-        """True if an answer that does not fit is held back."""
-        return self._settings.enabled and self._settings.withhold
-
-    @property
-    def calibrated(self) -> bool:
-        """True with a calibration."""
-        return self._calibration is not None
-
-    @property
-    def head(self) -> Head | None:
-        """Head that the calibration was fitted with."""
-        return self._calibration.head if self._calibration else None
 
     @property
     def is_shipped(self) -> bool:
@@ -261,9 +203,9 @@ class Assessor:
         Raises:
             CalibrationError: there is no calibration.
         """
-        if self._calibration is None and self._is_degraded:
-            return hits, ("coverage",)
         if self._calibration is None:
+            if self._is_degraded:
+                return hits, ("coverage",)
             raise CalibrationError(
                 'k="auto" needs a calibration for these models and settings: '
                 "run `toolcrib calibrate`"
@@ -282,9 +224,10 @@ class Assessor:
         """
         judgement = self._judgement(result)
         general = None if judgement.fits else self.general(allowed)
+        unfit: Verdict = "abstain" if general is None else "fallback"
         judged = replace(
             result,
-            verdict=judgement.verdict(fell_back=general is not None),
+            verdict="accept" if judgement.fits else unfit,
             reason=judgement.reason,
             threshold=judgement.threshold,
         )
@@ -293,15 +236,15 @@ class Assessor:
         kept = () if self.withholds else result.tools
         return replace(judged, tools=with_general(kept, general), fallback=general is not None)
 
-    def _judgement(self, result: FindResult) -> GateJudgement:
+    def _judgement(self, result: FindResult) -> Judgement:
         if not result.tools:
-            return GateJudgement(fits=False, why=GateReason.NOTHING_IN_REACH)
+            return Judgement(fits=False, reason="there is no tool in reach")
         first = result.tools[0]
         if first.score >= 1:
-            return GateJudgement(fits=True, why=GateReason.CALLED_BY_NAME)
-        judged = self._gate.judge(result.confidence, first.server)
+            return Judgement(fits=True, reason="called by its name")
+        judged = judge(self._settings, self._calibration, result.confidence, first.server)
         if UNSUPPORTED_LANGUAGE in result.degraded and not judged.fits:
-            return replace(judged, why=GateReason.UNSUPPORTED_LANGUAGE)
+            return judged._replace(reason=judged.reason + LANGUAGE_HINT)
         return judged
 
     def general(self, allowed: Filter | None) -> ToolHit | None:
@@ -334,9 +277,7 @@ def likely_enough(hits: Sequence[ToolHit], least: float) -> list[ToolHit]:
 
 
 COVERAGE = 0.8
-"""Probability that a set holds every needed tool, where the settings give none. On five public
-sets 0.8 gives 7 to 9 tools in the mean, 0.9 gives 31 to 47, and 0.95 all 50."""
-
+"""Probability that a set holds every needed tool, where the settings give none."""
 
 MAX_SET = 50
 """Limit of tools in a set."""

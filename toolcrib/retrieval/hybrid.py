@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -181,7 +181,6 @@ class HybridRetriever:
             QueryError: `k` < 1, neither a query nor needs, a query of white space only, too many
                 needs, a `least` that is no probability, or a filter on an unknown field.
             CalibrationError: `k="auto"` or the gate need a calibration that is not there.
-            StoreError: the store does not answer.
         """
         check_search(query if query is None or isinstance(query, str) else query.text, options)
         if not options.needs:
@@ -206,9 +205,6 @@ class HybridRetriever:
 
         `read`: records that `find` has read. Needs already name the steps before: each need keeps
         its best tool within k.
-
-        Raises:
-            StoreError: the store does not answer.
         """
         if found.fallback or options.needs:
             return found
@@ -246,7 +242,6 @@ class HybridRetriever:
 
         Raises:
             QueryError: a query of white space only, or a filter on an unknown field.
-            StoreError: the store does not answer.
         """
         check_query(query, MAX_SET, where)
         encoded = self._by_words(query[:MAX_QUERY_CHARS]) if words else self.encode(query)
@@ -261,11 +256,7 @@ class HybridRetriever:
         )
 
     def rank_by_legs(self, query: EncodedQuery, allowed: Filter | None, k: int) -> list[ToolHit]:
-        """First `k` tools by the legs alone: no learned examples, no reranker, no judgement.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
+        """First `k` tools by the legs alone: no learned examples, no reranker, no judgement."""
         depth = max(MIN_LEG_CANDIDATES, k)
         legs = Legs(self._store, query, all_of(ENABLED, allowed), allowed, depth)
         plan = SearchPlan(rerank=False, learned=False)
@@ -349,20 +340,20 @@ class HybridRetriever:
         legs, *sentences = (
             Legs(self._store, each, limits, allowed, depth, names=each is query) for each in encoded
         )
-        run = self._run(query, legs, watch, plan, explain=options.explain)
-        use = self._learned.use if follows and plan.learned else None
-        if state.is_step and not follows:
-            state = replace(state, is_step=False)
-        return replace(run, folds=options.gate, state=state, sentences=tuple(sentences), use=use)
+        return self._run(
+            query,
+            legs,
+            watch,
+            plan,
+            explain=options.explain,
+            folds=options.gate,
+            state=replace(state, is_step=follows),
+            sentences=tuple(sentences),
+            use=self._learned.use if follows and plan.learned else None,
+        )
 
     def _run(
-        self,
-        query: EncodedQuery,
-        legs: Legs,
-        watch: Stopwatch,
-        plan: SearchPlan,
-        *,
-        explain: bool = False,
+        self, query: EncodedQuery, legs: Legs, watch: Stopwatch, plan: SearchPlan, **more: Any
     ) -> _Run:
         reranker = self._reranker if plan.rerank else None
         if isinstance(reranker, ModelReranker) and plan.model_time_s is not None:
@@ -372,7 +363,7 @@ class HybridRetriever:
             weights = replace(
                 weights, dense=1 - UNREAD_LEXICAL_WEIGHT, lexical=UNREAD_LEXICAL_WEIGHT
             )
-        return _Run(query, legs, watch, weights, reranker, self._lifting(plan), explain)
+        return _Run(query, legs, watch, weights, reranker, self._lifting(plan), **more)
 
     def _lifting(self, plan: SearchPlan) -> LearnedTools | None:
         """Learned examples of a plan; scores of rank fusion take no lift."""
@@ -423,7 +414,7 @@ class HybridRetriever:
             confidence=confidence,
             degraded=encoded.degraded + lacking,
             unmatched_terms=self._unmatched(run) if options.explain else (),
-            called=run.state.ids(),
+            called=tuple(called.values()),
         )
         judged = assessor.judge(result, from_scope(options.scope), marks=not options.gate)
         watch.lap("gate")
@@ -574,9 +565,9 @@ class HybridRetriever:
     def _unmatched(self, run: _Run) -> tuple[str, ...]:
         """Words of the query that no tool in reach has."""
         words = list(dict.fromkeys(self._lexical.terms(run.query.text)))
-        terms = [(word, self._lexical.encode_terms([word])) for word in words]
-        matching = run.legs.matching_terms(terms)
-        return tuple(word for word in words if word not in matching)
+        vectors = [self._lexical.encode_terms([word]) for word in words]
+        found = run.legs.matches(vectors, run.legs.where)
+        return tuple(word for word, is_found in zip(words, found, strict=True) if not is_found)
 
 
 def _take_sentence(

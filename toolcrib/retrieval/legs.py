@@ -7,7 +7,7 @@ combination needs all scores. The second search costs a tenth of a millisecond.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,8 +25,7 @@ from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
 from toolcrib.text import squeeze
 
 MIN_LEG_CANDIDATES = 20
-"""Least candidates of a leg, which finds twice `k`. With 20, 50 or 100 the first ten
-were the same on the development splits, to a hundredth of nDCG@10."""
+"""Least candidates of a leg, which finds twice `k`; with 50 or 100 the first ten stay the same."""
 
 TINY = 1e-12
 MAX_NAMED = 50
@@ -188,23 +187,24 @@ class Legs:
         self._depth = depth
         self._names = name_keys(query.naming or query.text) if hints and names else set[str]()
         self._hints = hints
-        self._records = dict[int, Record]()
+        self.records = dict[int, Record]()
+        """All records that were read, by point."""
         # Within a scope each search counts words anew: a folder is slow to count them twice.
         self._counts_apart = idf_corpus is not None and not store.is_remote
+        self._words = query.lexical
         self._questions = {
             name: LegQuery(name, query.dense, depth, where)
             for name in (("dense", "examples") if hints else ("dense",))
             if query.dense is not None
         }
-        clauses = () if query.clauses is None else query.clauses
-        self._clauses = {
-            f"clause {number}": LegQuery("dense", clause, depth, where)
-            for number, clause in enumerate(clauses, start=1)
-        }
         if query.lexical.indices.size:
             self._questions["lexical"] = LegQuery(
                 "lexical", query.lexical, depth, where, idf_corpus
             )
+        clauses = enumerate(() if query.clauses is None else query.clauses, start=1)
+        by_clause = {f"clause {n}": LegQuery("dense", each, depth, where) for n, each in clauses}
+        self._clauses = list(by_clause)
+        self._questions |= by_clause
 
     @property
     def named_points(self) -> set[int]:
@@ -214,7 +214,7 @@ class Legs:
     @cached_property
     def _first(self) -> tuple[dict[str, dict[int, float]], set[int]]:
         """Scores by leg, best first, and the named points: one question to the store."""
-        asked = {**self._questions, **self._clauses}
+        asked = dict(self._questions)
         if self._counts_apart:
             asked.pop("lexical", None)
         called = all_of(AnyOf("name_key", sorted(self._names)), self.where)
@@ -225,25 +225,20 @@ class Legs:
 
     def read(self, points: Sequence[int]) -> list[Record]:
         """Records of points in their order; those read ahead are not asked for again."""
-        missing = [point for point in points if point not in self._records]
+        missing = [point for point in points if point not in self.records]
         if missing:
-            self._records |= {record.id: record for record in self._store.retrieve(missing)}
-        return [self._records[point] for point in points if point in self._records]
-
-    @property
-    def records(self) -> Mapping[int, Record]:
-        """All records that were read, by point."""
-        return self._records
+            self.records |= {record.id: record for record in self._store.retrieve(missing)}
+        return [self.records[point] for point in points if point in self.records]
 
     def candidates(self, more: AbstractSet[int] = frozenset()) -> dict[int, LegScores]:
         """Scores by leg of every point that a leg found, that is named, or that is in `more`."""
-        questions = {**self._questions, **self._clauses}
+        questions = dict(self._questions)
         scores = dict(self._first[0])
         points = self.named_points.union(more, *scores.values())
         if self._counts_apart and (counted := questions.pop("lexical", None)):
             # One batch has both searches.
             only = replace(counted, limit=max(len(points), 1), where=HasId(frozenset(points)))
-            scores["lexical"] = dict(chain.from_iterable(self._ask([counted, only])))
+            scores["lexical"] = dict(chain.from_iterable(self._store.search([counted, only])))
             points |= scores["lexical"].keys()
         for leg, hits in self._complete(questions, points, scores).items():
             scores.setdefault(leg, {}).update(hits)
@@ -282,7 +277,7 @@ class Legs:
                     question.using, question.vector, len(missing), only, question.idf_corpus
                 )
         found, read = self._store.search_and_list(list(asked.values()), self._ahead(scores))
-        self._records |= {record.id: record for record in chain(*read)}
+        self.records |= {record.id: record for record in chain(*read)}
         return dict(zip(asked, found, strict=True))
 
     def _ahead(self, scores: dict[str, dict[int, float]]) -> list[ListRequest]:
@@ -294,30 +289,13 @@ class Legs:
         likely = frozenset(islice((p for p in found if p != _NO_POINT), MAX_READ_AHEAD_POINTS))
         return [ListRequest(HasId(likely), len(likely), None)] if likely else []
 
-    def _ask(self, questions: Sequence[LegQuery]) -> list[list[Scored]]:
-        return self._store.search(questions) if questions else []
-
     def word_coverage(self, point: int) -> float:
         """Share of the query's words that the tool at a point has; 0 without words."""
-        question = self._questions.get("lexical")
-        if question is None or not isinstance(question.vector, SparseVector):
-            return 0.0
-        words = question.vector
-        only = HasId(frozenset({point}))
-        asked = [
-            replace(
-                question,
-                vector=SparseVector(words.indices[[at]], words.values[[at]]),
-                limit=1,
-                where=only,
-                idf_corpus=None,
-            )
-            for at in range(words.indices.size)
-        ]
-        return sum(map(bool, self._ask(asked))) / len(asked)
+        indices, values = self._words.indices, self._words.values
+        words = [SparseVector(indices[[n]], values[[n]]) for n in range(indices.size)]
+        return sum(self.matches(words, HasId(frozenset({point})))) / max(1, len(words))
 
-    def matching_terms(self, terms: Sequence[tuple[str, SparseVector]]) -> set[str]:
-        """Terms that at least one point in reach contains."""
-        questions = [LegQuery("lexical", vector, 1, self.where) for _, vector in terms]
-        answers = self._ask(questions)
-        return {term for (term, _), hits in zip(terms, answers, strict=True) if hits}
+    def matches(self, words: Sequence[SparseVector], where: Filter | None) -> list[bool]:
+        """Say of each word whether any point within `where` has it."""
+        found = self._store.search([LegQuery("lexical", word, 1, where) for word in words])
+        return [*map(bool, found)]

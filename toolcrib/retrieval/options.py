@@ -65,20 +65,12 @@ class SearchOptions:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """Newest messages of the history.
-
-        Raises:
-            QueryError: an entry is no message.
-        """
+        """Newest messages of the history."""
         return read_messages(self.history or ())
 
 
 def search_options(k: int | Literal["auto"], options: Mapping[str, Any]) -> SearchOptions:
-    """Options of a search from keywords.
-
-    Raises:
-        QueryError: a keyword is no option, or `k` is no number.
-    """
+    """Options of a search from keywords; an unknown keyword is an error."""
     known = [each.name for each in fields(SearchOptions)]
     for name in options:
         if name not in known:
@@ -93,11 +85,7 @@ def search_options(k: int | Literal["auto"], options: Mapping[str, Any]) -> Sear
 def check_query(
     query: str, k: int | Literal["auto"], where: Filter | None, least: float | None = None
 ) -> None:
-    """Refuse a query that has no answer.
-
-    Raises:
-        QueryError: an empty query, an impossible `k` or `least`, or a filter on an unknown field.
-    """
+    """Refuse an empty query, an impossible `k` or `least`, or a filter on an unknown field."""
     if not query.strip():
         raise QueryError("the query is empty: say in a few words what the tool must do")
     if k != "auto" and k < 1:

@@ -43,11 +43,7 @@ class PassageRetriever:
         self._weights = weights
 
     def find(self, query: EncodedQuery, k: int, where: Filter | None = None) -> list[RankedPassage]:
-        """Find the `k` passages that fit best, best first; ids break ties.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
+        """Find the `k` passages that fit best, best first; ids break ties."""
         # A passage answers a whole question, not a clause. A word counts once: logs repeat words.
         once = replace(query.lexical, values=np.minimum(query.lexical.values, 1))
         whole = replace(query, clauses=None, lexical=once)

@@ -131,10 +131,6 @@ class RunState:
         servers = frozenset(each["server"] for each in found) - {""}
         return cls(called, servers, options.task is not None)
 
-    def ids(self) -> tuple[str, ...]:
-        """Ids of the tools that were called."""
-        return tuple(self.called.values())
-
     def points(self, store: Store, limits: Filter | None, use: ToolUse | None) -> set[int]:
         """Points to score in any case: tools of servers in use, and what most runs called."""
         here = all_of(AnyOf("server", sorted(self.servers)), limits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from toolcrib.indexers.points import dense_text
 from toolcrib.records import FindResult, Scope, ToolHit, ToolSpec
@@ -18,24 +18,19 @@ from toolcrib.store.filters import Filter, HasId, Not, Or, all_of
 from toolcrib.text import split_identifier, squeeze
 
 MAX_CANDIDATES = 20
-"""Candidates of each search: on three sets of public labels they held an equal tool for 97 in 100
-failures or more, if there was one."""
+"""Candidates of each search: they held an equal tool for 97 in 100 failures, if there was one."""
 
 LIKENESS_WEIGHT = 0.25
 """Weight of the likeness to the failed tool beside the fit to the turn; each has a search of its
-own, as a query of both texts is mostly that of the longer text. Among real MCP servers one query of
-both brought an equal tool into the first three for 83 in 100 failures, two searches for 96, the
-turn's text for 95. If the text fits many tools a little, two searches find twice as many."""
+own, as a query of both texts is mostly that of the longer text."""
 
 CATEGORY_WEIGHT = 0.05
 PROVIDES_WEIGHT = 0.05
 """Weights of the same category, and of providing all that the failed tool provides, beside a fused
-score: the usual distance of neighbours in a ranking. Twice as much gained nothing. (No public
-labels know `provides`: its weight is that of the category.)"""
+score: the usual distance of neighbours in a ranking."""
 
 SCHEMA_WEIGHT = 0.03
-"""Weight of arguments that can be kept: less, since equal tools name arguments differently. Twice
-as much cost more than it brought."""
+"""Weight of arguments that can be kept: less, since equal tools name arguments differently."""
 
 OTHER_TYPE_SHARE = 0.5
 """Share for a required parameter of the right name and another type: a value can be converted."""
@@ -66,12 +61,8 @@ MAX_TOOL_CHARS = 500
 _MAX_SCORE = 1 + CATEGORY_WEIGHT + PROVIDES_WEIGHT + SCHEMA_WEIGHT
 
 
-Finder: TypeAlias = Callable[[str, SearchOptions], FindResult]
-"""Search that ranks the tools for a query, such as `ToolIndex.find`."""
-
-
 def alternates(
-    find: Finder,
+    find: Callable[[str, SearchOptions], FindResult],
     failed: ToolSpec,
     text: str,
     *,
@@ -83,9 +74,10 @@ def alternates(
 ) -> list[ToolHit]:
     """Find at most `k` tools with the purpose of the failed tool, best first; possibly none.
 
-    `text` is the turn's; `excluded` are the ids of tools that failed before in it. `scope` and
-    `where` are filters of the searches. Scores are in [0, 1], and `legs` has their parts;
-    `probability` is that of fitting the turn, if that search found the tool.
+    `find` ranks the tools for a query, as `ToolIndex.find` does. `text` is the turn's; `excluded`
+    are the ids of tools that failed before in it. `scope` and `where` are filters of the searches.
+    Scores are in [0, 1], and `legs` has their parts; `probability` is that of fitting the turn, if
+    that search found the tool.
 
     Raises:
         QueryError: a filter on an unknown field.
@@ -97,7 +89,9 @@ def alternates(
     fitting = {hit.id: hit for hit in find(text, options).tools} if text.strip() else {}
     # The failed tool is searched too: likeness is relative to its likeness to its own text.
     options = replace(options, where=others and Or(others, itself), explain=True)
-    alike = {hit.id: hit for hit in find(_words_of(failed), options).tools}
+    # Its words without identifiers, which would match the tool of that name exactly.
+    words_of_failed = " ".join(split_identifier(dense_text(failed)[:MAX_TOOL_CHARS]))
+    alike = {hit.id: hit for hit in find(words_of_failed, options).tools}
     own = alike.pop(failed.id, None)
     nearest = (own.legs["dense"] if own else 0.0) or 1.0
     found = [
@@ -108,11 +102,6 @@ def alternates(
     fits, words = _scores(fitting, alike), _scores(alike, alike)
     scored = by_score(_score(hit, failed, fits[hit.id], words[hit.id]) for hit in found)
     return list(with_ranks(scored[:k]))
-
-
-def _words_of(tool: ToolSpec) -> str:
-    """Words of a tool without identifiers, which would match the tool of that name exactly."""
-    return " ".join(split_identifier(dense_text(tool)[:MAX_TOOL_CHARS]))
 
 
 def _may_stand_in(failed: ToolSpec, tool: ToolSpec, near: float, likeness: float) -> bool:

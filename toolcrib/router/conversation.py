@@ -109,9 +109,7 @@ def _with_files(turn: Turn, text: str) -> str:
     return f"{text} ({ATTACHED} {words})" if words else text
 
 
-def search_text(
-    turn: Turn, leans: Callable[[str], float], encode: Callable[[Sequence[str]], FloatArray]
-) -> SearchText:
+def search_text(turn: Turn, leans: Leans, encode: Encode) -> SearchText:
     """Build the text to search with.
 
     `leans` gives the probability that a text refers to earlier messages. `encode` gives unit

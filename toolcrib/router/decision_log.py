@@ -14,6 +14,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypedDict, runtime_checkable
@@ -40,7 +41,7 @@ MAX_MISSING_FILES = 2
 
 
 class DecisionLog(Protocol):
-    """Log of records; safe for several threads."""
+    """Log of records; safe for several threads. Reading raises StoreDamagedError or StoreError."""
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append a record; raises StoreWriteError if the log cannot keep it."""
@@ -79,25 +80,21 @@ class Failures:
     """
 
     def __init__(self, decisions: int = MAX_DECISIONS) -> None:
-        self._failed: BoundedMap[str, dict[str, None]] = BoundedMap(decisions)
+        self._failed: BoundedMap[str, tuple[str, ...]] = BoundedMap(decisions)
         self._lock = threading.Lock()
 
     def report(self, decision_id: str, tool: str, outcome: Outcome) -> None:
         """Report the outcome of a call of a tool (by id); a success clears its failures."""
         with self._lock:
-            failed = self._failed.pop(decision_id, {})
-            failed.pop(tool, None)
-            if outcome == "failure":
-                failed[tool] = None
-            if len(failed) > MAX_FAILED_TOOLS:
-                del failed[next(iter(failed))]
+            failed = [each for each in self._failed.pop(decision_id, ()) if each != tool]
+            failed += [tool] if outcome == "failure" else []
             if failed:
-                self._failed[decision_id] = failed
+                self._failed[decision_id] = tuple(failed[-MAX_FAILED_TOOLS:])
 
     def of(self, decision_id: str) -> tuple[str, ...]:
         """Ids of the tools that failed for a decision, in the order of failing."""
         with self._lock:
-            return tuple(self._failed.get(decision_id, ()))
+            return self._failed.get(decision_id, ())
 
 
 class Feedback(BaseModel):
@@ -155,7 +152,7 @@ def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, A
     asked for: the turn, the text searched with, entities, signals, reasons. Signals outside of
     `text` hold only words that the turn does not have.
     """
-    made = as_json(decision)
+    made, agent = as_json(decision), decision.agent
     entities = made["context"]["entities"]
     items = [
         ToolRecord(hit.id, hit.score, hit.probability, hit.rule, hit.team)
@@ -167,7 +164,7 @@ def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, A
         "context": {**made["context"], "entities": [each["type"] for each in entities]},
         "tools": {**made["tools"], "items": items},
         "signals": _without_quotes(decision, _signals(decision)),
-        "agent": _agent(decision),
+        "agent": agent and {**made["agent"], "signals": _without_quotes(decision, agent.signals)},
         "guidance": [each.key for each in decision.guidance],
         "text": _text_fields(decision, made) if text else None,
     }
@@ -207,14 +204,6 @@ def _signals(decision: Decision) -> list[str]:
     return list(dict.fromkeys((*decision.context.signals, *decision.signals)))
 
 
-def _agent(decision: Decision) -> dict[str, Any] | None:
-    agent = decision.agent
-    if agent is None:
-        return None
-    signals = _without_quotes(decision, agent.signals)
-    return {"target": agent.target, "confidence": agent.confidence, "signals": signals}
-
-
 def _without_quotes(decision: Decision, signals: Iterable[str]) -> list[str]:
     """Signals up to a quote, with blanks for words that may be the user's."""
     context = decision.context
@@ -235,52 +224,37 @@ def iso_time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class JsonLinesLog:
     """Log of one record a line in `path`; a full file becomes `path.1`, up to `path.KEPT`.
 
     A record is one write to a file opened for appending, so that records of several threads and
-    processes never mix. A killed process can break its last line only. Only the owner can read the
-    file; the first write makes it, with its folder.
+    processes never mix. A killed process can break its last line only; lines that are no record
+    are skipped. Only the owner can read the file; the first write makes it, with its folder.
     """
 
-    def __init__(self, path: Path, *, max_bytes: int = 16 * 2**20, kept: int = 5) -> None:
-        self._path = path
-        self._max_bytes = max_bytes
-        self._kept = kept
+    path: Path
+    max_bytes: int = field(default=16 * 2**20, kw_only=True)
+    kept: int = field(default=5, kw_only=True)
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Append a record of JSON values.
-
-        Raises:
-            StoreWriteError: the disk refuses.
-        """
         line = json.dumps(dict(record), separators=(",", ":")).encode("ascii") + b"\n"
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             self._make_room(len(line))
             self._append(line)
         except OSError as error:
             raise StoreWriteError(
-                f"the log {self._path} cannot be written to ({error.strerror}); make room, or name "
+                f"the log {self.path} cannot be written to ({error.strerror}); make room, or name "
                 "another file as telemetry.path",
             ) from error
 
     def read(self) -> Iterator[Mapping[str, Any]]:
-        """Records, oldest first; lines that are no record are skipped.
-
-        Raises:
-            StoreDamagedError: a file cannot be opened.
-        """
         with ExitStack() as stack:
             for file in reversed(self._open_all(stack)):
                 yield from filter(None, map(_record, file))
 
     def find(self, decision_id: str) -> Mapping[str, Any] | None:
-        """Decision of an id; None if unknown.
-
-        Raises:
-            StoreDamagedError: a file cannot be opened.
-        """
         wanted = json.dumps(decision_id).encode("ascii")
         with ExitStack() as stack:
             for file in self._open_all(stack):
@@ -295,7 +269,7 @@ class JsonLinesLog:
 
     def _append(self, line: bytes) -> None:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self._path, flags, OWNER_ONLY_MODE)
+        descriptor = os.open(self.path, flags, OWNER_ONLY_MODE)
         try:
             end = os.fstat(descriptor).st_size
             if end and os.pread(descriptor, 1, end - 1) != b"\n":
@@ -311,7 +285,7 @@ class JsonLinesLog:
         from filelock import FileLock, Timeout
 
         try:
-            with FileLock(f"{self._path}.lock", timeout=ROTATION_TIMEOUT_S):
+            with FileLock(f"{self.path}.lock", timeout=ROTATION_TIMEOUT_S):
                 # Another process may have rotated in the meantime.
                 if self._is_full(more):
                     self._rotate()
@@ -321,19 +295,19 @@ class JsonLinesLog:
 
     def _is_full(self, more: int) -> bool:
         try:
-            size = self._path.stat().st_size
+            size = self.path.stat().st_size
         except FileNotFoundError:
             return False
-        return size > 0 and size + more > self._max_bytes
+        return size > 0 and size + more > self.max_bytes
 
     def _rotate(self) -> None:
         free = next(n for n in itertools.count(1) if not self._path_of(n).exists())
-        for number in range(self._kept + 1, free):
+        for number in range(self.kept + 1, free):
             self._path_of(number).unlink()
-        for number in range(min(free, self._kept), 0, -1):
+        for number in range(min(free, self.kept), 0, -1):
             self._path_of(number - 1).replace(self._path_of(number))
-        if not self._kept:
-            self._path.unlink()
+        if not self.kept:
+            self.path.unlink()
 
     def _open_all(self, stack: ExitStack) -> list[BinaryIO]:
         """Files, newest first; a file that a rotation moves meanwhile is taken once."""
@@ -347,16 +321,15 @@ class JsonLinesLog:
             except FileNotFoundError:
                 missing += 1
             except OSError as error:
-                raise StoreDamagedError(
-                    f"the log {path} cannot be read: {error.strerror}",
-                ) from error
+                reason = f"the log {path} cannot be read: {error.strerror}"
+                raise StoreDamagedError(reason) from error
             else:
                 missing = 0
                 found.setdefault(os.fstat(file.fileno()).st_ino, file)
         return list(found.values())
 
     def _path_of(self, number: int) -> Path:
-        return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
+        return self.path.with_name(f"{self.path.name}.{number}") if number else self.path
 
 
 def _record(line: bytes) -> Mapping[str, Any]:

@@ -57,8 +57,8 @@ class DatabaseLog:
 
     Decisions are written a moment later and many at a time, so no turn waits; if the database does
     not keep up, some are dropped and counted. Feedback and outcomes are durable when `write`
-    returns. `text`: also keep users' words. Records older than `keep_s` are pruned. Closing the log
-    leaves the database open.
+    returns. Decisions are read oldest first, each followed by its reports. `text`: also keep users'
+    words. Records older than `keep_s` are pruned. Closing the log leaves the database open.
     """
 
     # Feedback and outcomes have the time of their decision, and ids that begin with its id: all
@@ -96,11 +96,6 @@ class DatabaseLog:
     # -- writing ---------------------------------------------------------------------------
 
     def write(self, record: Record) -> None:
-        """Write a record of JSON values that has `kind`, `at`, and `id` or `decision`.
-
-        Raises:
-            StoreError: feedback or an outcome cannot be kept. (A decision is taken at once.)
-        """
         kind = record["kind"]
         if not self._text:
             record = {key: value for key, value in record.items() if key != TEXT_FIELDS.get(kind)}
@@ -129,7 +124,6 @@ class DatabaseLog:
         self._queue.flush()
 
     def close(self) -> None:
-        """Write the waiting decisions; those that cannot be written are dropped and counted."""
         lost = self._queue.close()
         if lost:
             self._drop(lost, "the log was closed")
@@ -139,7 +133,6 @@ class DatabaseLog:
     # -- reading; each raises StoreError where the database cannot be read ---------------------
 
     def read(self) -> Iterator[Record]:
-        """Records: decisions oldest first, each followed by its reports."""
         waiting = self._unwritten()
         each = [
             (row for row in self._db.read(table) if row.id not in waiting)
@@ -149,7 +142,6 @@ class DatabaseLog:
         return (row.body for row in heapq.merge(last, *each, key=lambda row: row.at))
 
     def find(self, decision_id: str) -> Record | None:
-        """Decision of an id; None if unknown."""
         found = self._find(decision_id)
         return found.body if found else None
 
@@ -189,7 +181,6 @@ class DatabaseLog:
             mark = page[-1].at, page[-1].id
 
     def failed(self, decision_id: str) -> tuple[str, ...]:
-        """Tools whose last reported outcome for a decision is a failure."""
         found = self._find(decision_id)
         outcomes = self._reports("outcome", found) if found else []
         last = {outcome["tool"]: outcome["outcome"] for outcome in outcomes}
@@ -310,7 +301,8 @@ class WriteBehind:
             self.flush()
         except StoreError:
             logger.warning("records that were left could not be written", exc_info=True)
-            with self._guard:
+            # A thread that is writing puts back what it cannot write.
+            with self._writing, self._guard:
                 left, self._waiting = self._waiting, []
             return len(left)
         return 0

@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
 
 from toolcrib.errors import distinct_numbers
 from toolcrib.numerics import exclusive_probabilities, sigmoid
@@ -28,6 +27,7 @@ from toolcrib.router.collections import CollectionIndex
 from toolcrib.router.route import Reason
 from toolcrib.router.settings import KnowledgeSettings
 from toolcrib.store.filters import AnyOf
+from toolcrib.text import likeness
 
 MAX_SHARE_PASSAGES = 30
 SHARE_BM25_SCALE = 15.0
@@ -37,7 +37,8 @@ SHARE_FLOOR = 0.01
 Words weigh more here than in the ranking of passages: a vocabulary tells a collection."""
 
 COLLECTION_WEIGHTS = (1.29, 8.9)
-"""Log-odds of a collection: weights of its log-share of the passages and of its similarity."""
+"""Log-odds of a collection: weights of its log-share of the passages and of its similarity; its
+priority is added."""
 
 FIT_WEIGHTS = (8.85, 4.93, 3.9, 11.32, -9.94)
 """Log-odds that any collection fits: weights of the score of the first passage, of the mean of the
@@ -64,21 +65,6 @@ def passage_shares(found: Sequence[RankedPassage], names: Sequence[str]) -> dict
         shares[each.passage.collection] += math.exp((strength - top) / SHARE_TEMPERATURE)
     total = sum(shares.values())
     return {name: share / total for name, share in shares.items()}
-
-
-def collection_probabilities(
-    shares: Mapping[str, float], similarity: Mapping[str, float], priorities: Mapping[str, float]
-) -> dict[str, float]:
-    """Probability that each collection is right, if any is; priorities are log-odds."""
-    of_share, of_similarity = COLLECTION_WEIGHTS
-    return exclusive_probabilities(
-        {
-            name: of_share * math.log(shares[name] + SHARE_FLOOR)
-            + of_similarity * similarity[name]
-            + priority
-            for name, priority in priorities.items()
-        }
-    )
 
 
 def _fit(weights: Sequence[float], *known: float) -> float:
@@ -111,17 +97,13 @@ def select_passages(
         cost = estimated_tokens(each.passage.text)
         if kept and cost > left:
             continue
-        if any(_is_version(own, other) for other in words):
+        if any(likeness(own, other) >= VERSION_WORD_SHARE for other in words):
             continue
         kept.append(each)
         words.append(own)
         taken[each.passage.collection] += 1
         left -= cost
     return kept
-
-
-def _is_version(one: frozenset[str], other: frozenset[str]) -> bool:
-    return len(one & other) >= VERSION_WORD_SHARE * max(1, len(one | other))
 
 
 MAPPED = "mapped"
@@ -134,8 +116,7 @@ MIN_SHARE_OF_FIRST = 0.02
 """Share of the first collection's probability below which a collection gives no passages."""
 
 WANTED_LEAST_FACTOR = 0.1
-"""Factor of `least` for a turn that surely asks, or names written rules: of the training and
-development turns that need passages 92 % then get some of a right collection, with 0.4 87 %."""
+"""Factor of `least` for a turn that surely asks, or names written rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +131,7 @@ class _Choice:
     floor: float = MIN_SHARE_OF_FIRST
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class KnowledgeRouter:
     """Router of an encoded question to collections and passages.
 
@@ -158,26 +140,12 @@ class KnowledgeRouter:
     passes the settings' threshold.
     """
 
-    def __init__(
-        self,
-        retriever: PassageRetriever,
-        catalogue: CollectionIndex,
-        settings: KnowledgeSettings,
-        aliases: Mapping[str, str] = MappingProxyType({}),
-        reranker: PassageReranker | None = None,
-        learned: LearnedChoices | None = None,
-    ) -> None:
-        self._retriever = retriever
-        self.catalogue = catalogue
-        self._settings = settings
-        self._aliases = aliases
-        self._reranker = reranker
-        self._learned = learned or LearnedChoices()
-
-    @property
-    def reranks(self) -> bool:
-        """True if passages can be reranked."""
-        return self._reranker is not None
+    retriever: PassageRetriever
+    catalogue: CollectionIndex
+    settings: KnowledgeSettings
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    reranker: PassageReranker | None = None
+    learned: LearnedChoices = field(default_factory=LearnedChoices)
 
     def find(
         self,
@@ -199,17 +167,17 @@ class KnowledgeRouter:
         """
         reach = self.catalogue.collections if among is None else tuple(among)
         if not reach:
-            return KnowledgeResult(reason=Reason.NO_COLLECTION.text())
+            return KnowledgeResult(reason=Reason.NO_COLLECTION.format())
         best = self.best_passages(query, reach)
         if not best and query.dense is None:
             fits = _fit(FIT_WEIGHTS_BY_WORDS, 0.0, 0.0, 0.0)
-            reason = Reason.NOTHING_NEAR.text(*distinct_numbers(fits, self._settings.least))
+            reason = Reason.NOTHING_NEAR.format(*distinct_numbers(fits, self.settings.least))
             return KnowledgeResult(fit=fits, reason=reason)
         if not best:
-            return KnowledgeResult(reason=Reason.NO_PASSAGES.text())
+            return KnowledgeResult(reason=Reason.NO_PASSAGES.format())
         held = {each.passage.collection for each in best}
         shares, fits = self.collection_scores(query, best, [c for c in reach if c.name in held])
-        reranker = self._reranker if reranking else None
+        reranker = self.reranker if reranking else None
         answer_of = partial(self._with_passages, query, best, reranker, options)
         mapped, signals = self._by_map_entries(context, reach)
         if mapped:
@@ -217,9 +185,9 @@ class KnowledgeRouter:
             if answer.passages:
                 return replace(answer, signals=(*signals, MAPPED))
             signals = (*signals, *(f"map-empty:{each.name}" for each in mapped))
-        stands = self._settings.threshold / fits
-        shares = self._learned.mix(COLLECTIONS, shares, query.dense, stands)
-        least = self._settings.least * (WANTED_LEAST_FACTOR if wanted else 1)
+        stands = self.settings.threshold / fits
+        shares = self.learned.mix(COLLECTIONS, shares, query.dense, stands)
+        least = self.settings.least * (WANTED_LEAST_FACTOR if wanted else 1)
         answer = answer_of(self._by_scores(shares, fits, reach, least))
         if answer.verdict == "fallback" and not answer.passages:
             answer = answer_of(self._by_scores(shares, fits, (), least))
@@ -232,7 +200,7 @@ class KnowledgeRouter:
         every = self.catalogue.collections
         names = sorted(each.name for each in (every if reach is None else reach))
         where = None if len(names) == len(every) else AnyOf("collection", names)
-        found = self._retriever.find(query, 2 * MAX_SHARE_PASSAGES, where)
+        found = self.retriever.find(query, 2 * MAX_SHARE_PASSAGES, where)
         # Another thread may fill a collection that this catalogue does not have yet.
         return [each for each in found if each.passage.collection in names]
 
@@ -242,8 +210,15 @@ class KnowledgeRouter:
         """Probability that each collection is right if any is, and that any is."""
         shares = passage_shares(best, [each.name for each in reach])
         similarity = self.catalogue.similarity(query.dense)
-        priorities = {each.name: each.priority for each in reach}
-        likely = collection_probabilities(shares, similarity, priorities)
+        of_share, of_similarity = COLLECTION_WEIGHTS
+        likely = exclusive_probabilities(
+            {
+                each.name: of_share * math.log(shares[each.name] + SHARE_FLOOR)
+                + of_similarity * similarity[each.name]
+                + each.priority
+                for each in reach
+            }
+        )
         first = max(likely, key=lambda name: likely[name])
         if query.dense is None:
             words = [each.legs.lexical for each in best[:FIT_PASSAGES]]
@@ -264,14 +239,14 @@ class KnowledgeRouter:
         # Without an intent only the domain has a confidence.
         domain_sure = context.confidences.get("domain", context.confidence)
         sure = domain_sure if context.intent is None else context.confidence
-        if sure < self._settings.map_confidence:
+        if sure < self.settings.map_confidence:
             return (), ()
 
         def is_this(domain: str, intent: str | None) -> bool:
-            named = self._aliases.get(intent, intent) if intent else None
+            named = self.aliases.get(intent, intent) if intent else None
             return (domain, named) == (context.domain, context.intent)
 
-        entries = [each for each in self._settings.entries if is_this(each.domain, each.intent)]
+        entries = [each for each in self.settings.entries if is_this(each.domain, each.intent)]
         named = {name for entry in entries for name in entry.collections}
         chosen = tuple(
             each
@@ -286,7 +261,7 @@ class KnowledgeRouter:
     ) -> _Choice:
         ranked = names_by_score(shares)
         confidence = fits * shares[ranked[0]]
-        settings = self._settings
+        settings = self.settings
 
         def hits_of(names: Sequence[str]) -> tuple[CollectionHit, ...]:
             return tuple(CollectionHit(name, fits * shares.get(name, 0.0)) for name in names)
@@ -294,7 +269,7 @@ class KnowledgeRouter:
         hits = hits_of(ranked[: settings.collections])
         base = KnowledgeResult(hits, confidence=confidence, fit=fits, threshold=settings.threshold)
         if fits < least:
-            reason = Reason.NOTHING_NEAR.text(*distinct_numbers(fits, least))
+            reason = Reason.NOTHING_NEAR.format(*distinct_numbers(fits, least))
             return _Choice((), replace(base, reason=reason))
         if confidence >= settings.threshold:
             return _Choice(hits, replace(base, verdict="accept"))
@@ -303,7 +278,7 @@ class KnowledgeRouter:
         hits = hits_of(general)
         named = hits if is_part else (CollectionHit(ALL_COLLECTIONS, fits),)
         shown = ", ".join(hit.id for hit in named)
-        reason = Reason.NOT_SURE.text(*distinct_numbers(confidence, settings.threshold), shown)
+        reason = Reason.NOT_SURE.format(*distinct_numbers(confidence, settings.threshold), shown)
         return _Choice(hits, replace(base, verdict="fallback", reason=reason, collections=named))
 
     def _with_passages(
@@ -323,12 +298,12 @@ class KnowledgeRouter:
         found = [each for each in best if each.passage.collection in names]
         if names and names[0] not in {each.passage.collection for each in found}:
             # The best passages have none of the first collection: search the chosen ones alone.
-            found = self._retriever.find(query, 2 * MAX_SHARE_PASSAGES, AnyOf("collection", names))
+            found = self.retriever.find(query, 2 * MAX_SHARE_PASSAGES, AnyOf("collection", names))
         degraded: tuple[str, ...] = ()
         if reranker is not None:
             found, degraded = reranker.rerank(query.text, found)
-        budget = options.token_budget or self._settings.token_budget
-        kept = select_passages(found, self._settings.passages, budget, options.k)
+        budget = options.token_budget or self.settings.token_budget
+        kept = select_passages(found, self.settings.passages, budget, options.k)
         passages = tuple(
             PassageHit.of(each.passage, rank, each.score) for rank, each in enumerate(kept, start=1)
         )
@@ -345,6 +320,6 @@ def _by_map(mapped: Sequence[Collection], shares: Mapping[str, float], fits: flo
         confidence=hits[0].confidence,
         fit=fits,
         verdict="accept",
-        reason=Reason.MAPPED.text(", ".join(names)),
+        reason=Reason.MAPPED.format(", ".join(names)),
     )
     return _Choice(hits, result, floor=0.0)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Any
@@ -100,12 +100,8 @@ def file_suffix(attachment: Attachment) -> str:
 
 def file_kind(attachment: Attachment) -> FileKind | None:
     """Kind of an attachment by its suffix, else by its MIME type; None if both are unknown."""
-    return _kind(file_suffix(attachment), attachment.mime[:MAX_FILE_NAME_CHARS].casefold())
-
-
-@lru_cache(maxsize=256)
-def _kind(suffix: str, mime: str) -> FileKind | None:
-    for marks in ({suffix}, {*LETTERS.findall(mime)}):
+    mime = attachment.mime[:MAX_FILE_NAME_CHARS].casefold()
+    for marks in ({file_suffix(attachment)}, {*LETTERS.findall(mime)}):
         for kind in FILE_KINDS:
             if not kind.marks.isdisjoint(marks):
                 return kind

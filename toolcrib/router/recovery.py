@@ -174,11 +174,6 @@ class Diagnosis:
         return WRONG_ARGUMENTS in self.why or self.status in WRONG_ARGUMENT_CODES
 
 
-def classify(error: BaseException | int | str) -> ErrorClass:
-    """Class of an exception, of a status or error code, or of an error's text."""
-    return diagnose(error).kind
-
-
 def diagnose(
     error: BaseException | int | str,
     *,
@@ -361,26 +356,21 @@ class RecoveryPolicy:
         return replace(step, user_message=found.user_message)
 
     def _after(self, found: Diagnosis, attempt: int, *, alternates: bool, repeatable: bool) -> Step:
-        summary = f"{found.kind} ({found.why}), attempt {attempt} of {self._settings.max_attempts}"
+        most, elsewhere = self._settings.max_attempts, "alternate" if alternates else "stop"
+        summary = f"{found.kind} ({found.why}), attempt {attempt} of {most}"
         if found.kind in {"critical", "fatal"}:
             return Step("stop", 0.0, summary)
         if found.kind == "retriable" and not repeatable and found.status not in REFUSED_CODES:
-            return self._once_only(attempt, summary)
-        if attempt >= self._settings.max_attempts:
-            return _elsewhere(alternates, f"{summary}: the last")
+            reason = f"{summary}: it may have been carried out, and must not be twice"
+            return Step("replan" if attempt < most else "stop", 0.0, reason)
+        if attempt >= most:
+            return Step(elsewhere, 0.0, f"{summary}: the last")
         if found.kind != "retriable":
             return Step(ACTION_OF_CLASS[found.kind], 0.0, summary)
-        return self._retry(found, attempt, summary, alternates=alternates)
-
-    def _once_only(self, attempt: int, summary: str) -> Step:
-        action: Action = "replan" if attempt < self._settings.max_attempts else "stop"
-        return Step(action, 0.0, f"{summary}: it may have been carried out, and must not be twice")
-
-    def _retry(self, found: Diagnosis, attempt: int, summary: str, *, alternates: bool) -> Step:
         asked_s = found.retry_after_s or 0.0
         if asked_s > self._settings.cap_s:
-            return _elsewhere(
-                alternates, f"{summary}: a wait of {asked_s:g} s is asked for, too long"
+            return Step(
+                elsewhere, 0.0, f"{summary}: a wait of {asked_s:g} s is asked for, too long"
             )
         return Step("retry", max(asked_s, self._wait(attempt)), summary)
 
@@ -396,7 +386,3 @@ class RecoveryPolicy:
             wait = chosen.cap_s
         spread = 1 + chosen.jitter * self._random.uniform(-1, 1)
         return min(chosen.cap_s, min(chosen.cap_s, wait) * spread)
-
-
-def _elsewhere(alternates: bool, reason: str) -> Step:  # noqa: FBT001
-    return Step("alternate" if alternates else "stop", 0.0, reason)

@@ -31,49 +31,28 @@ MAX_GROUNDS = 3
 
 
 class Reason(StrEnum):
-    """Reason of a route, or of an empty part of an answer."""
+    """Reason of a route, or of an empty part of an answer, to be formatted with its details.
 
-    TOOLS = "tools"
-    KNOWLEDGE = "knowledge"
-    BOTH = "both"
-    GENERAL = "general"
-    NO_TOOL_FITS = "no-tool-fits"
-    NO_COLLECTION_FITS = "no-collection-fits"
-    SMALLTALK = "smalltalk"
-    NO_TIME = "no-time"
-    NO_WORDS = "no-words"
-    NO_COLLECTION = "no-collection"
-    NO_PASSAGES = "no-passages"
-    FAILED = "failed"
-    FIT = "fit"
-    NOTHING_NEAR = "nothing-near"
-    NOT_SURE = "not-sure"
-    MAPPED = "mapped"
+    Nothing decides by these sentences.
+    """
 
-    def text(self, *details: object) -> str:
-        """Reason in words, as answers have it."""
-        return REASONS[self].format(*details)
+    TOOLS = "a tool must do this"
+    KNOWLEDGE = "written knowledge answers this"
+    BOTH = "this needs a tool and what is written about it"
+    GENERAL = "neither the tools nor the collections fit"
+    NO_TOOL_FITS = "no tool fits"
+    NO_COLLECTION_FITS = "no collection fits"
+    SMALLTALK = "nothing is looked up for this: {}"
+    NO_TIME = "no time was left"
+    NO_WORDS = "the turn holds no words"
+    NO_COLLECTION = "there is no collection in reach"
+    NO_PASSAGES = "the collections in reach hold no passages"
+    FAILED = "the collections could not be searched"
+    FIT = "the probability that any collection fits is {:.2f}"
+    NOTHING_NEAR = "no passage comes near (probability {}, below {})"
+    NOT_SURE = "no collection is sure enough ({}, below {}): {} asked instead"
+    MAPPED = "the map names {}"
 
-
-REASONS: Mapping[Reason, str] = {
-    Reason.TOOLS: "a tool must do this",
-    Reason.KNOWLEDGE: "written knowledge answers this",
-    Reason.BOTH: "this needs a tool and what is written about it",
-    Reason.GENERAL: "neither the tools nor the collections fit",
-    Reason.NO_TOOL_FITS: "no tool fits",
-    Reason.NO_COLLECTION_FITS: "no collection fits",
-    Reason.SMALLTALK: "nothing is looked up for this: {}",
-    Reason.NO_TIME: "no time was left",
-    Reason.NO_WORDS: "the turn holds no words",
-    Reason.NO_COLLECTION: "there is no collection in reach",
-    Reason.NO_PASSAGES: "the collections in reach hold no passages",
-    Reason.FAILED: "the collections could not be searched",
-    Reason.FIT: "the probability that any collection fits is {:.2f}",
-    Reason.NOTHING_NEAR: "no passage comes near (probability {}, below {})",
-    Reason.NOT_SURE: "no collection is sure enough ({}, below {}): {} asked instead",
-    Reason.MAPPED: "the map names {}",
-}
-"""Sentences of reasons; nothing decides by them."""
 
 MIN_ROUTE_PROBABILITY, MAX_ROUTE_PROBABILITY = 0.01, 0.99
 EVEN_PROBABILITY = 0.5
@@ -133,19 +112,12 @@ class RouteEvidence:
         """True if the tools were found by words alone."""
         return "dense" in self.tools.degraded
 
-    @property
-    def grounded(self) -> float:
-        """Degree to which the turn names written rules, from 0 to 1.5.
-
-        An action may be wanted by those rules.
-        """
-        return min(self.grounds, MAX_GROUNDS) / 2
-
     def features(self) -> tuple[float, ...]:
         """Features of both regressions.
 
         Log-odds that the first tool is right, that any collection fits, that the user wants to act,
-        to know, and neither; whether the turn has no domain; written rules; and a constant.
+        to know, and neither; whether the turn has no domain; written rules (an action may be wanted
+        by those); and a constant.
         """
         return (
             _log_odds(self.first_tool_probability),
@@ -154,7 +126,7 @@ class RouteEvidence:
             _log_odds(wish_probability(self.context, "know")),
             _log_odds(self.context.needs.get("neither", UNLABELLED_NEED_PROBABILITY)),
             float(self.context.domain is None),
-            self.grounded,
+            min(self.grounds, MAX_GROUNDS) / 2,
             1.0,
         )
 
@@ -184,7 +156,7 @@ def choose_route(evidence: RouteEvidence) -> Route:
     doubted = kind in ("tools", "both") and tools.verdict != "accept"
     if doubted and evidence.gate_decides:
         kind = "both" if knowledge.passages else "general"
-    reason = _why_general(evidence) if kind == "general" else Reason(kind).text()
+    reason = _why_general(evidence) if kind == "general" else Reason[kind.upper()].format()
     if doubted and kind != "general":
         reason = f"{reason}, and perhaps none fits: {tools.reason}"
     likely = route_probabilities(evidence)
@@ -275,13 +247,13 @@ def _why_general(evidence: RouteEvidence) -> str:
     saw_tools, saw_passages = evidence.saw_tools, evidence.saw_passages
     tools, passages = evidence.tools.reason, evidence.knowledge.reason
     if saw_tools and saw_passages:
-        reason = Reason.GENERAL.text()
+        reason = Reason.GENERAL.format()
     else:
-        first = Reason.NO_TOOL_FITS.text() if saw_tools else tools
-        second = Reason.NO_COLLECTION_FITS.text() if saw_passages else passages
+        first = Reason.NO_TOOL_FITS.format() if saw_tools else tools
+        second = Reason.NO_COLLECTION_FITS.format() if saw_passages else passages
         reason = ", and ".join(dict.fromkeys((first, second)))
     if saw_passages and not passages and evidence.knowledge.fit is not None:
-        passages = Reason.FIT.text(evidence.knowledge.fit)
+        passages = Reason.FIT.format(evidence.knowledge.fit)
     if evidence.tools.verdict == "accept":
         tools = f"though {tools}"
     parts = [tools] if saw_tools else []

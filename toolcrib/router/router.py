@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -41,7 +41,7 @@ from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
 from toolcrib.router.budget import Budget, Costs
 from toolcrib.router.choices.agents import AgentRouter, Pending
 from toolcrib.router.context.by_model import ContextReader
-from toolcrib.router.context.model import Detector
+from toolcrib.router.context.rules import HeuristicDetector
 from toolcrib.router.conversation import (
     CONVERSATION_BY_MODEL,
     ConversationReader,
@@ -78,8 +78,7 @@ MIN_CLAUSE_WORDS = 4
 """A shorter clause says too little of its need."""
 
 SURE_QUESTION_PROBABILITY = 0.7
-"""Probability of wanting to know from which passages may fit less well: of the training and
-development turns that would get none otherwise, 17 of 21 need a text."""
+"""Probability of wanting to know from which passages may fit less well."""
 
 SHIFTED_OWN_SHARE = 0.5
 """Weight of a turn's own words, beside all that the user said, where it seems to be a new topic."""
@@ -95,6 +94,20 @@ MAX_VECTORS_BYTES = 4 * 2**20
 history with every turn."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    """Turn to decide, its budget, its collections in reach, and the caller's options."""
+
+    id: str
+    turn: Turn
+    detector: HeuristicDetector
+    budget: Budget
+    reach: Sequence[Collection]
+    passages: KnowledgeOptions = BY_SETTINGS
+    k: int | Literal["auto"] | None = None
+    shown: Sequence[str] = ()
+
+
 @dataclass(eq=False)
 class Router:
     """Router of turns; reads stores, and writes none.
@@ -107,8 +120,8 @@ class Router:
     """
 
     tools: ToolStage
-    detector: Detector
-    public_detector: Detector
+    detector: HeuristicDetector
+    public_detector: HeuristicDetector
     dense: DenseEncoder
     limits: Limits
     clock: Clock
@@ -133,7 +146,7 @@ class Router:
         reader = self._reader(turn, known)
         return known if reader is None else reader.read(turn, known)[0]
 
-    def _detector(self, turn: Turn) -> Detector:
+    def _detector(self, turn: Turn) -> HeuristicDetector:
         """Detector for a turn; a scope must not show names beyond it."""
         return self.detector if from_scope(turn.reach) is None else self.public_detector
 
@@ -150,7 +163,7 @@ class Router:
         """
         knowledge = self.knowledge
         if knowledge is None:
-            return KnowledgeResult(reason=Reason.NO_COLLECTION.text())
+            return KnowledgeResult(reason=Reason.NO_COLLECTION.format())
         reach, query = self._reach(turn, options), self.tools.encode(gist(turn.text))
         return knowledge.find(query, context, reach, options=options)
 
@@ -176,31 +189,29 @@ class Router:
             StoreError: a store does not answer.
         """
         _check(k, budget_ms)
-        reach = self._reach(turn, passages)
+        turn, reach, detector = _with_words(turn), self._reach(turn, passages), self._detector(turn)
         budget = Budget(self.limits, self.costs, self.clock, budget_ms)
-        decision_id = uuid.uuid4().hex
-        turn = _with_words(turn)
+        request = _Request(uuid.uuid4().hex, turn, detector, budget, reach, passages, k, shown)
         if not has_words(turn.text):
-            return self._wordless(decision_id, turn, budget, shown)
-        searched = self._search_text(turn, budget)
-        query, for_tools, own = budget.measure("encode", lambda: self._encode(turn, searched))
+            return self._wordless(request)
+        searched = self._search_text(request)
+        query, for_tools, own = budget.measure("encode", lambda: self._encode(request, searched))
         # A turn with a ceiling must wait for its context before a model may be asked.
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
-        context = self._context(turn, query, own, budget)
+        context = self._context(request, query, own)
         may_ask = not is_above(context.sensitivity, turn.max_sensitivity)
         pending = pending or self._begin_agent(turn, query if may_ask else None, budget)
-        signals = (*text_signals(turn), *_ceilings(turn, context))
         if context.smalltalk is None:
-            selection = self._tools(decision_id, turn, for_tools, budget, k, shown, may_ask=may_ask)
-            knowledge = self._knowledge(turn, query, context, budget, reach, passages)
+            selection = self._tools(request, for_tools, may_ask=may_ask)
+            knowledge = self._knowledge(request, query, context)
         else:
-            selection, knowledge = self._for_smalltalk(turn, context.smalltalk, budget, shown)
+            selection, knowledge = self._for_smalltalk(request, context.smalltalk)
         found = selection.result
         shares = self.learned.shares(ROUTE, DECIDED_ROUTES, query.dense)
-        evidence, clause_signals = self._evidence(turn, context, found, knowledge, budget)
+        evidence, clause_signals = self._evidence(request, context, found, knowledge)
         route = choose_route(replace(evidence, learned=shares))
         return Decision(
-            id=decision_id,
+            id=request.id,
             context=context,
             route=route,
             tools=self.tools.for_route(turn, route, selection),
@@ -209,7 +220,7 @@ class Router:
             agent=self._agent(pending, knowledge, budget),
             signals=_without_repeats(
                 searched.signals,
-                signals,
+                _signals(turn, context),
                 selection.signals,
                 knowledge.signals,
                 clause_signals,
@@ -227,12 +238,12 @@ class Router:
         if not has_words(text):
             return RankedOptions(None, {})
         turn, budget = Turn(text=text, scope=scope), Budget(Limits(), Costs(), self.clock)
-        query = self.tools.encode(gist(text))
-        context = self._detector(turn).detect(text, query)
-        found = self._tools("", turn, query, budget, None, (), may_ask=False).result
-        reach = self._reach(turn, BY_SETTINGS)
-        knowledge = self._knowledge(turn, query, context, budget, reach, BY_SETTINGS)
-        evidence, _ = self._evidence(turn, context, found, knowledge, budget)
+        reach, detector = self._reach(turn, BY_SETTINGS), self._detector(turn)
+        request, query = _Request("", turn, detector, budget, reach), self.tools.encode(gist(text))
+        context = detector.detect(text, query)
+        found = self._tools(request, query, may_ask=False).result
+        knowledge = self._knowledge(request, query, context)
+        evidence, _ = self._evidence(request, context, found, knowledge)
         return RankedOptions(query.dense, {**route_probabilities(evidence)})
 
     def rank_collections(self, text: str, scope: Scope | None) -> RankedOptions:
@@ -248,44 +259,35 @@ class Router:
         return RankedOptions(query.dense, likely)
 
     def _evidence(
-        self,
-        turn: Turn,
-        context: Context,
-        found: FindResult,
-        knowledge: KnowledgeResult,
-        budget: Budget,
+        self, request: _Request, context: Context, found: FindResult, knowledge: KnowledgeResult
     ) -> tuple[RouteEvidence, tuple[str, ...]]:
         """Evidence for a turn's route, and signals of its clauses if they were read."""
         has_both = found.tools and knowledge.passages
-        needs = self._clause_needs(turn, budget) if has_both else ()
+        needs = self._clause_needs(request) if has_both else ()
         evidence = RouteEvidence(
             context,
             found,
             knowledge,
             gate_decides=self.gate_decides,
-            unasked=frozenset(budget.degraded),
+            unasked=frozenset(request.budget.degraded),
             withholds=self.tools.retriever.assessor.withholds,
-            grounds=self._detector(turn).grounds(turn.text),
+            grounds=request.detector.grounds(request.turn.text),
             orders_and_asks={"act", "know"} <= set(needs),
         )
         return evidence, (f"clauses:{','.join(needs)}",) if needs else ()
 
-    def _wordless(
-        self, decision_id: str, turn: Turn, budget: Budget, shown: Sequence[str]
-    ) -> Decision:
-        reason, context = Reason.NO_WORDS.text(), Context(turn.text)
-        selection = self.tools.always(turn, reason, shown)
+    def _wordless(self, request: _Request) -> Decision:
+        turn, budget, reason = request.turn, request.budget, Reason.NO_WORDS.format()
+        selection, context = self.tools.always(turn, reason, request.shown), Context(turn.text)
         return Decision(
-            id=decision_id,
+            id=request.id,
             context=context,
             route=Route("none", reason),
             tools=selection.result,
             knowledge=KnowledgeResult(reason=reason),
             search_text="",
             agent=self._agent(self._begin_agent(turn, None, budget), None, budget),
-            signals=_without_repeats(
-                text_signals(turn), _ceilings(turn, context), selection.signals
-            ),
+            signals=_without_repeats(_signals(turn, context), selection.signals),
             took_ms={"total": budget.spent_ms},
             degraded=("no-words",),
             max_tool_calls=self.limits.max_tool_calls,
@@ -326,15 +328,13 @@ class Router:
             self.costs.learn("llm", took)
         return made
 
-    def _context(
-        self, turn: Turn, query: EncodedQuery, own: EncodedQuery, budget: Budget
-    ) -> Context:
-        detector, text = self._detector(turn), turn.text
+    def _context(self, request: _Request, query: EncodedQuery, own: EncodedQuery) -> Context:
+        turn, budget = request.turn, request.budget
         entities = budget.admit("entities")
         known = budget.run(
             "context",
-            lambda: detector.detect(text, query, own=own, entities=entities),
-            Context(text),
+            lambda: request.detector.detect(turn.text, query, own=own, entities=entities),
+            Context(turn.text),
         )
         known = _stated(known, turn.metadata)
         reader = self._reader(turn, known)
@@ -349,16 +349,16 @@ class Router:
         """Language model that reads turns; None if the turn is above its destination's ceiling."""
         return None if is_above(known.sensitivity, turn.max_sensitivity) else self.reader
 
-    def _clause_needs(self, turn: Turn, budget: Budget) -> tuple[str, ...]:
+    def _clause_needs(self, request: _Request) -> tuple[str, ...]:
         """Need of each clause of a turn; empty if no clause begins with an order.
 
         A clause that wants something done and orders nothing has the need `?`.
         """
-        own, detector = gist(turn.text), self._detector(turn)
+        own, detector = gist(request.turn.text), request.detector
         parts = [own[start:end] for start, end in clauses(own)]
         parts = [part for part in parts if len(part.split()) >= MIN_CLAUSE_WORDS]
         orders = {part for part in parts if detector.orders(part)}
-        if len(parts) <= 1 or not orders or not budget.admits("context"):
+        if len(parts) <= 1 or not orders or not request.budget.admits("context"):
             return ()
 
         def read() -> list[str]:
@@ -376,16 +376,16 @@ class Router:
                 for part, need in zip(parts, needs, strict=True)
             ]
 
-        return tuple(budget.measure("context", read))
+        return tuple(request.budget.measure("context", read))
 
-    def _search_text(self, turn: Turn, budget: Budget) -> SearchText:
+    def _search_text(self, request: _Request) -> SearchText:
+        turn, budget, detector = request.turn, request.budget, request.detector
         alone = by_itself(turn)
         if turn.step is not None and has_words(turn.step):
             return SearchText(gist(turn.step), "first", ("step",))
         if not turn.history:
             budget.skip("follow_up")
             return alone
-        detector = self._detector(turn)
 
         def leans(text: str) -> float:
             return 1.0 if answers(turn, detector.orders) else detector.leans(text)
@@ -431,19 +431,20 @@ class Router:
         return np.stack([known[text] for text in texts])
 
     def _encode(
-        self, turn: Turn, searched: SearchText
+        self, request: _Request, searched: SearchText
     ) -> tuple[EncodedQuery, EncodedQuery, EncodedQuery]:
         """Queries for knowledge, for tools, and of the turn alone.
 
         For tools all that the user said counts beside the turn's own words. At a step only tools
         are searched by the agent's words.
         """
+        turn = request.turn
         alone = by_itself(turn).text
         if turn.step is not None:
             own = self.tools.encode(alone)
             return own, self.tools.encode(searched.text), own
         query, joins = self.tools.encode(searched.text), searched.follow_up == "joined"
-        if searched.follow_up == "first" or answers(turn, self._detector(turn).orders):
+        if searched.follow_up == "first" or answers(turn, request.detector.orders):
             return query, query, query
         own = self.tools.encode(alone) if joins else query
         if CONVERSATION_BY_MODEL in searched.signals:
@@ -451,71 +452,48 @@ class Router:
         share = OWN_SHARE if joins else SHIFTED_OWN_SHARE
         return query, self.tools.encode(alone, turn.history, share, (query, own)), own
 
-    def _tools(
-        self,
-        decision_id: str,
-        turn: Turn,
-        query: EncodedQuery,
-        budget: Budget,
-        k: int | Literal["auto"] | None,
-        shown: Sequence[str],
-        *,
-        may_ask: bool,
-    ) -> Selection:
+    def _tools(self, request: _Request, query: EncodedQuery, *, may_ask: bool) -> Selection:
         """Tools of a turn; with `may_ask` a language model may rank them."""
-        stage = self.tools.retriever.rerank_stage
+        stage, budget = self.tools.retriever.rerank_stage, request.budget
         reranking = stage is not None and (may_ask or stage == "rerank") and budget.admit(stage)
         if not budget.admit("tools"):
-            return self.tools.always(turn, Reason.NO_TIME.text(), shown)
+            return self.tools.always(request.turn, Reason.NO_TIME.format(), request.shown)
+        given = request.turn, query, budget, request.k, request.shown
+        return budget.measure(
+            "tools", lambda: self.tools.find(*given, reranking=reranking, seed=request.id)
+        )
 
-        def find() -> Selection:
-            given = turn, query, budget, k, shown
-            return self.tools.find(*given, reranking=reranking, seed=decision_id)
-
-        return budget.measure("tools", find)
-
-    def _for_smalltalk(
-        self, turn: Turn, kind: str, budget: Budget, shown: Sequence[str]
-    ) -> tuple[Selection, KnowledgeResult]:
-        budget.skip("tools")
-        budget.skip("knowledge")
-        reason = Reason.SMALLTALK.text(SMALLTALK.get(kind, kind))
-        return self.tools.always(turn, reason, shown), KnowledgeResult(reason=reason)
+    def _for_smalltalk(self, request: _Request, kind: str) -> tuple[Selection, KnowledgeResult]:
+        request.budget.skip("tools")
+        request.budget.skip("knowledge")
+        reason = Reason.SMALLTALK.format(SMALLTALK.get(kind, kind))
+        selection = self.tools.always(request.turn, reason, request.shown)
+        return selection, KnowledgeResult(reason=reason)
 
     def _knowledge(
-        self,
-        turn: Turn,
-        query: EncodedQuery,
-        context: Context,
-        budget: Budget,
-        reach: Sequence[Collection],
-        options: KnowledgeOptions,
+        self, request: _Request, query: EncodedQuery, context: Context
     ) -> KnowledgeResult:
         """Passages of a turn; a store that fails costs the passages alone."""
-        knowledge = self.knowledge
+        knowledge, budget, reach = self.knowledge, request.budget, request.reach
         if knowledge is None or not reach:
             budget.skip("knowledge")
-            return KnowledgeResult(reason=Reason.NO_COLLECTION.text())
-
-        reranking = knowledge.reranks and budget.admits("rerank")
+            return KnowledgeResult(reason=Reason.NO_COLLECTION.format())
+        reranking = knowledge.reranker is not None and budget.admits("rerank")
 
         def find() -> KnowledgeResult:
+            wanted = (
+                request.detector.grounds(request.turn.text) > 0
+                or wish_probability(context, "know") >= SURE_QUESTION_PROBABILITY
+            )
+            how = {"reranking": reranking, "wanted": wanted}
             try:
-                return knowledge.find(
-                    query,
-                    context,
-                    reach,
-                    options=options,
-                    reranking=reranking,
-                    wanted=self._detector(turn).grounds(turn.text) > 0
-                    or wish_probability(context, "know") >= SURE_QUESTION_PROBABILITY,
-                )
+                return knowledge.find(query, context, reach, options=request.passages, **how)
             except ToolcribError:
                 logger.warning("the collections could not be searched", exc_info=True)
                 budget.degraded.append("knowledge")
-                return KnowledgeResult(reason=Reason.FAILED.text())
+                return KnowledgeResult(reason=Reason.FAILED.format())
 
-        return budget.run("knowledge", find, KnowledgeResult(reason=Reason.NO_TIME.text()))
+        return budget.run("knowledge", find, KnowledgeResult(reason=Reason.NO_TIME.format()))
 
     def _reach(self, turn: Turn, options: KnowledgeOptions) -> tuple[Collection, ...]:
         """Collections to search; a collection beyond the scope counts as unknown."""
@@ -570,14 +548,14 @@ def _check(k: int | Literal["auto"] | None, budget_ms: float | None) -> None:
         raise QueryError(f"budget_ms is {budget_ms:g}; it must be 0 milliseconds or more")
 
 
-def _ceilings(turn: Turn, context: Context) -> tuple[str, ...]:
-    """Signals of the ceilings that apply, and a warning for a turn above its destination's."""
+def _signals(turn: Turn, context: Context) -> Iterator[str]:
+    """Signals of the text and of the ceilings, and of a turn above its destination's ceiling."""
+    yield from text_signals(turn)
     own = turn.scope.max_sensitivity if turn.scope else None
     levels = {"caller": own, "destination": turn.max_sensitivity}
-    signals = tuple(f"ceiling:{who}:{level}" for who, level in levels.items() if level is not None)
+    yield from (f"ceiling:{who}:{level}" for who, level in levels.items() if level is not None)
     if is_above(context.sensitivity, turn.max_sensitivity):
-        return (*signals, f"turn-above-ceiling:{context.sensitivity}")
-    return signals
+        yield f"turn-above-ceiling:{context.sensitivity}"
 
 
 def _without_repeats(*groups: Iterable[str]) -> tuple[str, ...]:

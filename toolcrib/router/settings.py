@@ -12,21 +12,6 @@ from pydantic import Field
 from toolcrib.errors import SettingsError
 from toolcrib.retrieval.gate import COVERAGE
 
-__all__ = [
-    "LIKENESS",
-    "PRESET",
-    "STAGES",
-    "AgentSettings",
-    "CapabilitySettings",
-    "KnowledgeSettings",
-    "Limits",
-    "MapEntry",
-    "OrchestrationMode",
-    "RecoverySettings",
-    "TelemetrySettings",
-    "ToolSettings",
-]
-
 _Probability = Annotated[float, Field(ge=0, le=1)]
 _AtLeast0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -62,6 +47,24 @@ class Limits:
             raise SettingsError(
                 f"limits.stage_ms: there is no stage {unknown[0]!r}; there are {', '.join(STAGES)}"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSettings:
+    """Detector of a turn's context, and its labels and cues.
+
+    `detector`: `semantic` (utterances and cues), `heuristic` (cues alone), or `llm` (a language
+    model by the same labels; `semantic` if the model fails). `labels`: by field, a YAML file of
+    labels with utterances in place of the shipped file; `cues`: a file in place of the shipped
+    cues. `gazetteers`: kinds of entities with their names. `region`: country (`DE`, `US`) of phone
+    numbers without a country code; None finds no such numbers.
+    """
+
+    detector: Literal["semantic", "heuristic", "llm"] = "semantic"
+    labels: dict[str, str] = field(default_factory=dict[str, str])
+    cues: str | None = None
+    gazetteers: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    region: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +146,8 @@ class KnowledgeSettings:
 
 
 LIKENESS = 0.48
-"""Likeness by the bundled encoder's cosine: 80 in 100 of 50 pairs of equal tools in other words are
-as near; so are 7 in 100 tools to one that does something else, mostly something close
-(currentWeather, get_forecast)."""
+"""Likeness by the bundled encoder's cosine: 80 in 100 pairs of equal tools in other words are as
+near, and 7 in 100 pairs of tools that do something else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from toolcrib.records import FindResult, Message, Route, ToolHit, ToolSpec, Turn
 from toolcrib.records.answers import with_ranks
+from toolcrib.retrieval.assembly import interleave
 from toolcrib.retrieval.dialogue import OWN_SHARE
 from toolcrib.retrieval.gate import ENABLED, with_general
 from toolcrib.retrieval.hybrid import HybridRetriever
-from toolcrib.retrieval.interleaving import interleave
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.options import FULL_PLAN, InterleaveSettings, SearchOptions, SearchPlan
 from toolcrib.retrieval.prerequisites import required_tools
@@ -80,6 +80,7 @@ class Reach:
         return self.k if self.k == "auto" else self.k + len(self.active)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ToolSelector:
     """Selector that completes rankings out of a store, which it only reads.
 
@@ -87,9 +88,8 @@ class ToolSelector:
     is ever added.
     """
 
-    def __init__(self, store: Store, settings: ToolSettings | None = None) -> None:
-        self._store = store
-        self.settings = settings or ToolSettings()
+    store: Store
+    settings: ToolSettings = field(default_factory=ToolSettings)
 
     def reach(self, allowed: Filter | None, k: int | Literal["auto"] | None = None) -> Reach:
         """Find out the tools in reach; `k` goes before the settings.
@@ -103,7 +103,7 @@ class ToolSelector:
         most = self.settings.pass_through
         small = [ListRequest(all_of(ENABLED, allowed), most + 1)] if most else []
         active = ListRequest(all_of(ENABLED, _ACTIVE, allowed), MAX_LISTED_ACTIVE_TOOLS, ("spec",))
-        _, (found, *reached) = self._store.search_and_list((), [active, *small])
+        _, (found, *reached) = self.store.search_and_list((), [active, *small])
         if not reached or len(reached[0]) > most:
             is_cut = len(found) == active.limit
             return Reach(k, self._active(allowed) if is_cut else _specs(found))
@@ -127,7 +127,7 @@ class ToolSelector:
         first = [_by_rule(found.pop(spec.id, None), spec, "always_active") for spec in active]
         chosen = [*first, *_cut(list(found.values()), reach)]
         tools = [hit.tool for hit in chosen]
-        needed, signals = required_tools(self._store, tools, allowed, self.settings.max_required)
+        needed, signals = required_tools(self.store, tools, allowed, self.settings.max_required)
         whole: list[ToolHit] = []
         for hit in chosen:
             whole += [hit, *(_by_rule(None, spec, "required") for spec in needed.get(hit.id, []))]
@@ -158,7 +158,7 @@ class ToolSelector:
 
     def _specs(self, where: Filter | None) -> tuple[ToolSpec, ...]:
         """Enabled tools that match, by id."""
-        return _specs(self._store.scroll(all_of(ENABLED, where), ("spec",)))
+        return _specs(self.store.scroll(all_of(ENABLED, where), ("spec",)))
 
 
 def _specs(records: Iterable[Record]) -> tuple[ToolSpec, ...]:
@@ -197,20 +197,13 @@ class Selection:
     shown: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ToolStage:
     """Stage that chooses tools by a `retriever`; with `second`, by two interleaved rankings."""
 
-    def __init__(
-        self,
-        retriever: HybridRetriever,
-        selector: ToolSelector,
-        second: InterleaveSettings | None = None,
-    ) -> None:
-        self._name = None if second is None else second.name
-        self._second = FULL_PLAN if second is None else second.plan
-        self.retriever = retriever
-        self._selector = selector
-        self._settings = selector.settings
+    retriever: HybridRetriever
+    selector: ToolSelector
+    second: InterleaveSettings | None = None
 
     def encode(
         self,
@@ -223,7 +216,7 @@ class ToolStage:
 
         `encoded`: queries whose texts are not encoded again.
         """
-        plans = FULL_PLAN, self._second
+        plans = FULL_PLAN, FULL_PLAN if self.second is None else self.second.plan
         return self.retriever.encode(text, plans, history, own_share, encoded)
 
     def find(
@@ -248,14 +241,14 @@ class ToolStage:
             StoreError: the store does not answer.
         """
         limits, allowed = self._limits(turn)
-        reach = self._selector.reach(allowed, k)
+        reach = self.selector.reach(allowed, k)
         options = SearchOptions(
             reach.limit,
             turn.reach,
             limits,
             gate=False,
-            coverage=self._settings.coverage,
-            least=self._settings.least if reach.everything is None else None,
+            coverage=self.selector.settings.coverage,
+            least=self.selector.settings.least if reach.everything is None else None,
             needs=turn.needs or None,
             called=turn.called if turn.step is not None else None,
             task=turn.text if turn.step is not None else None,
@@ -273,27 +266,28 @@ class ToolStage:
             return result
 
         found = rank(FULL_PLAN, options)
-        if self._name is not None and found.tools and not turn.needs:
-            may_ask = reranking and self._second.rerank and self.retriever.rerank_stage == "llm"
+        second = self.second
+        if second is not None and second.name and found.tools and not turn.needs:
+            may_ask = reranking and second.plan.rerank and self.retriever.rerank_stage == "llm"
             same = replace(options, k=len(found.tools) + len(reach.active), least=None)
             if may_ask and not budget.admits("llm"):
                 budget.degraded.append("interleave")
-            elif other := budget.run("interleave", lambda: rank(self._second, same), None):
-                found = interleave(found, other, self._name, seed)
+            elif other := budget.run("interleave", lambda: rank(second.plan, same), None):
+                found = interleave(found, other, second.name, seed)
         # Requirements stated by authors come beside the k tools, not among them.
         found = self.retriever.complete(found, options, read, authors=False)
-        hits, signals = self._selector.complete(found.tools, allowed, reach)
-        if self._settings.append_only:
-            hits = self._selector.append_only(shown, hits, allowed)
+        hits, signals = self.selector.complete(found.tools, allowed, reach)
+        if self.selector.settings.append_only:
+            hits = self.selector.append_only(shown, hits, allowed)
         result = replace(found, tools=tuple(hits))
         return Selection(result, signals, reach.everything is not None, frozenset(shown))
 
     def always(self, turn: Turn, reason: str, shown: Sequence[str]) -> Selection:
         """Tools that come with every turn, without a search."""
         _, allowed = self._limits(turn)
-        hits, signals = self._selector.complete((), allowed)
-        if self._settings.append_only:
-            hits = self._selector.append_only(shown, hits, allowed)
+        hits, signals = self.selector.complete((), allowed)
+        if self.selector.settings.append_only:
+            hits = self.selector.append_only(shown, hits, allowed)
         result = FindResult(turn.text, tuple(hits), {}, verdict="abstain", reason=reason)
         return Selection(result, signals, shown=frozenset(shown))
 
@@ -325,10 +319,10 @@ class ToolStage:
         hits = selection.result.tools
         if selection.is_everything:
             return hits
-        shown = selection.shown if self._settings.append_only else frozenset[str]()
+        shown = selection.shown if self.selector.settings.append_only else frozenset[str]()
         return with_ranks(hit for hit in hits if hit.tool.always_active or hit.id in shown)
 
     def _limits(self, turn: Turn) -> tuple[Filter | None, Filter | None]:
         """Filter of the settings, and the filter of settings and scope together."""
-        limits = compatible(self._settings)
+        limits = compatible(self.selector.settings)
         return limits, all_of(from_scope(turn.reach), limits)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from toolcrib.store.filters import Filter
 
 MAX_POINT_ID = 2**63 - 1
 UNIT_TOLERANCE = 1e-3
+
+_Item = TypeVar("_Item")
 
 Identity: TypeAlias = dict[str, Any]
 """Identity of an index: encoder names, dimensions, lexical settings, format version."""
@@ -344,6 +346,12 @@ def is_text(*texts: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def pages(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
+    """Yield the items in slices of `size`."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def named_vectors(point: Point, sparse: Callable[[SparseVector], Any]) -> dict[str, Any]:

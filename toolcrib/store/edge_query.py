@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from toolcrib.store.base import (
     Layout,
     LegQuery,
     Point,
+    Record,
     Scored,
     named_vectors,
     point_id,
@@ -49,6 +49,9 @@ CODES_FROM_NAMES = 17
 TERM_BYTES = 100
 """Memory that the frequency of one term takes."""
 
+MAX_PAYLOAD_BYTES, PAYLOAD_FIELDS_BYTES = 16 * 2**20, 4 * 2**10
+"""Size of the cache of payloads, and what one takes there beside its texts."""
+
 EMPTY_CORPUS = HasId(frozenset())
 EQUAL_IDF = engine.SearchParams(
     idf=engine.IdfParams(corpus=engine.Filter(must=[engine.HasIdCondition(set())]))
@@ -74,127 +77,104 @@ EF_FILTERED, EF_ACORN = 256, 64
 
 
 class EdgeSearch:
-    """Answers leg queries on a shard; what holds of all points is cached until the next write.
+    """Reads a shard until its next write, and caches what holds of the shard until then.
 
-    `writes` is another number after each write. Read it before the shard: a fact that a write
-    overtakes is then not kept.
+    `points_written`: number of points ever written to the shard; None where unknown.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, shard: engine.EdgeShard, layout: Layout, points_written: int | None) -> None:
+        self.shard = shard
         self._layout = layout
-        self._idf = ScopedIdf()
-        self._facts: dict[object, tuple[int, bool]] = {}
-
-    def answer(
-        self,
-        shard: engine.EdgeShard,
-        queries: Sequence[LegQuery],
-        writes: int,
-        points_written: int | None,
-    ) -> list[list[Scored]]:
-        """Answer each query, best first.
-
-        `points_written`: number of points ever written to the shard; None where unknown.
-        """
-        # Legs have their filter in common: its points are counted once.
-        size = cache(partial(count_points, shard, exact=False))
-        answers: list[list[Scored]] = []
-        shared = queries[0].where if queries else None
-        where = self.without_universal_flags(shard, shared, writes)
-        # A batch of queries is no faster: 2.0 ms against 1.3 ms.
-        for query in queries:
-            hits: list[Any] = []
-            if self._has_vectors(shard, query.using, writes):
-                if query.where is not shared:
-                    shared = query.where
-                    where = self.without_universal_flags(shard, shared, writes)
-                leg = query
-                if isinstance(query.vector, SparseVector):
-                    corpus = query.idf_corpus
-                    if corpus is None and self._has_dead(shard, writes, points_written):
-                        corpus = ALL_POINTS
-                    leg = self._idf.weigh(shard, query, corpus, writes)
-                hits = shard.query(to_query(leg, where, size))
-            answers.append([Scored(hit.id, hit.score) for hit in hits])
-        return answers
-
-    def _has_vectors(self, shard: engine.EdgeShard, using: str, writes: int) -> bool:
-        """Say whether any point has this vector: a search without one costs a filter's time."""
-        if using not in self._layout:
-            return True  # the engine says best what is wrong with an unknown name
-        return self._fact(using, writes, lambda: count_vectors(shard, using) > 0)
-
-    def _has_dead(self, shard: engine.EdgeShard, writes: int, points_written: int | None) -> bool:
-        """Say whether points were overwritten or removed since the shard was made."""
-        return self._fact("dead", writes, lambda: shard.info().points_count != points_written)
-
-    def without_universal_flags(
-        self, shard: engine.EdgeShard, where: Filter | None, writes: int
-    ) -> Filter | None:
-        """Drop a flag that every point has (`enabled`): it costs a third of a search."""
-        if isinstance(where, And):
-            parts = (self.without_universal_flags(shard, part, writes) for part in where.parts)
-            return all_of(*parts)
-        if isinstance(where, Equals) and isinstance(where.value, bool):
-            unlike = Not(where)
-            is_universal = self._fact(where, writes, lambda: count_points(shard, unlike) == 0)
-            return None if is_universal else where
-        return where
-
-    def _fact(self, key: object, writes: int, find_out: Callable[[], bool]) -> bool:
-        known = self._facts.get(key)
-        if known is None or known[0] != writes:
-            known = self._facts[key] = (writes, find_out())
-        return known[1]
-
-
-class ScopedIdf:
-    """Inverse document frequencies within a corpus, cached between two writes.
-
-    The engine counts the terms of a corpus for each query, which takes many times as long as the
-    search (benchmarks/scale.py). Here only new terms are counted. The query then goes to an empty
-    corpus, where all terms weigh alike, with the frequencies in its own weights.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._writes = 0
-        self._known: BoundedMap[tuple[str, Filter], dict[int, float]] = BoundedMap(
+        self._points_written = points_written
+        self._facts: dict[object, bool] = {}
+        self._payloads: BoundedMap[int, Mapping[str, Any]] = BoundedMap(
+            MAX_PAYLOAD_BYTES, _payload_bytes
+        )
+        self._idf: BoundedMap[tuple[str, Filter], dict[int, float]] = BoundedMap(
             MAX_CACHED_BYTES, _corpus_bytes
         )
 
-    def weigh(
-        self, shard: engine.EdgeShard, leg: LegQuery, corpus: Filter | None, writes: int
-    ) -> LegQuery:
-        """The same query with the frequencies of a corpus in its weights."""
-        if corpus is None or not isinstance(leg.vector, SparseVector):
+    def answer(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
+        """Answer each query, best first."""
+        # Legs have their filter in common: its points are counted once.
+        size = cache(partial(count_points, self.shard, exact=False))
+        answers: list[list[Scored]] = []
+        shared = queries[0].where if queries else None
+        where = self.without_universal_flags(shared)
+        # A batch of queries is no faster: 2.0 ms against 1.3 ms.
+        for query in queries:
+            hits: list[Any] = []
+            if self._has_vectors(query.using):
+                if query.where is not shared:
+                    shared = query.where
+                    where = self.without_universal_flags(shared)
+                hits = self.shard.query(to_query(self._weigh(query), where, size))
+            answers.append([Scored(hit.id, hit.score) for hit in hits])
+        return answers
+
+    def retrieve(self, ids: Sequence[int]) -> list[Record]:
+        """Points with these ids, in the ids' order; unknown ids are left out."""
+        found = {i: payload for i in ids if (payload := self._payloads.get(i)) is not None}
+        unread: list[Any] = [i for i in valid_ids(ids) if i not in found]
+        if unread:
+            records: list[Any] = self.shard.retrieve(unread, with_payload=True, with_vector=False)
+            read = {record.id: from_payload(record.payload) for record in records}
+            self._payloads.update(read)
+            found |= read
+        return [Record(i, found[i]) for i in ids if i in found]
+
+    def _has_vectors(self, using: str) -> bool:
+        """Say whether any point has this vector: a search without one costs a filter's time."""
+        if using not in self._layout:
+            return True  # the engine says best what is wrong with an unknown name
+        return self._fact(using, lambda: count_vectors(self.shard, using) > 0)
+
+    def _has_dead(self) -> bool:
+        """Say whether points were overwritten or removed since the shard was made."""
+        return self._fact("dead", lambda: self.shard.info().points_count != self._points_written)
+
+    def without_universal_flags(self, where: Filter | None) -> Filter | None:
+        """Drop a flag that every point has (`enabled`): it costs a third of a search."""
+        if isinstance(where, And):
+            return all_of(*map(self.without_universal_flags, where.parts))
+        if isinstance(where, Equals) and isinstance(where.value, bool):
+            unlike = Not(where)
+            is_universal = self._fact(where, lambda: count_points(self.shard, unlike) == 0)
+            return None if is_universal else where
+        return where
+
+    def _fact(self, key: object, find_out: Callable[[], bool]) -> bool:
+        known = self._facts.get(key)
+        if known is None:
+            known = self._facts[key] = find_out()
+        return known
+
+    def _weigh(self, leg: LegQuery) -> LegQuery:
+        """The same query with the inverse document frequencies of its corpus in its weights.
+
+        The engine counts the terms of a corpus for each query, which takes many times as long as
+        the search (benchmarks/scale.py). Here only new terms are counted. The query then goes to
+        an empty corpus, where all terms weigh alike.
+        """
+        if not isinstance(leg.vector, SparseVector):
             return leg
-        key = leg.using, corpus
-        terms = leg.vector.indices.tolist()
-        factors = self._factors(key, terms, writes)
+        corpus = leg.idf_corpus
+        if corpus is None:
+            if not self._has_dead():
+                return leg
+            corpus = ALL_POINTS
+        key, terms = (leg.using, corpus), leg.vector.indices.tolist()
+        factors = self._idf.get(key, {})
         if new := [term for term in terms if term not in factors]:
-            counted = _idf_factors(shard, leg.using, to_filter(corpus), new)
-            self._keep(key, counted, writes)
-            factors |= counted
+            factors = factors | _idf_factors(self.shard, leg.using, to_filter(corpus), new)
+            self._idf[key] = factors
         weights = np.array([factors[term] for term in terms], dtype=np.float32)
         vector = SparseVector(leg.vector.indices, leg.vector.values * weights)
         return LegQuery(leg.using, vector, leg.limit, leg.where, EMPTY_CORPUS)
 
-    def _factors(
-        self, corpus: tuple[str, Filter], terms: Sequence[int], writes: int
-    ) -> dict[int, float]:
-        """Known factors of these terms."""
-        with self._lock:
-            if writes != self._writes:
-                self._known.clear()
-                self._writes = writes
-            known = self._known.get(corpus, {})
-            return {term: known[term] for term in terms if term in known}
 
-    def _keep(self, corpus: tuple[str, Filter], factors: dict[int, float], writes: int) -> None:
-        with self._lock:
-            if writes == self._writes:
-                self._known[corpus] = self._known.get(corpus, {}) | factors
+def _payload_bytes(_: int, payload: Mapping[str, Any]) -> int:
+    return PAYLOAD_FIELDS_BYTES + len(payload.get("spec", "")) + len(payload.get("text", ""))
 
 
 def _corpus_bytes(corpus: tuple[str, Filter], factors: dict[int, float]) -> int:

@@ -16,8 +16,8 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -117,11 +117,7 @@ def temporary_folder() -> tuple[Path, Callable[[], None]]:
 
 
 def require_space(folder: Path, least: int) -> None:
-    """Check that a number of bytes is free: without space, an engine with memory maps is killed.
-
-    Raises:
-        StoreWriteError: there are not.
-    """
+    """Check that a number of bytes is free: without space, an engine with memory maps is killed."""
     free = shutil.disk_usage(folder).free
     if free < least:
         raise StoreWriteError(
@@ -139,7 +135,7 @@ def write_atomically(path: Path, text: str) -> None:
         StoreWriteError: the disk refuses.
     """
     draft = path.with_name(f".{path.name}.draft")
-    try:
+    with writing(path):
         with draft.open("w", encoding="utf-8", newline="") as file:
             if path.exists():
                 shutil.copymode(path, draft)
@@ -148,16 +144,19 @@ def write_atomically(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         draft.replace(path)
         sync_file(path.parent)
+
+
+@contextmanager
+def writing(path: Path) -> Generator[None]:
+    """Report an error of the file system as one of writing this path: a StoreWriteError."""
+    try:
+        yield
     except OSError as error:
         raise StoreWriteError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def sync_file(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the disk, memory maps included.
-
-    Raises:
-        OSError: the disk refuses.
-    """
+    """Flush a file, or the names in a folder, to the disk, memory maps included."""
     is_windows = os.name == "nt"
     if is_windows and path.is_dir():
         return  # which opens no folders
@@ -170,11 +169,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_tree(folder: Path, *, names_only: bool = False) -> None:
-    """Flush every file and every name of a folder to the disk.
-
-    Raises:
-        OSError: the disk refuses.
-    """
+    """Flush every file and every name of a folder to the disk."""
     for inside, _, names in os.walk(folder, topdown=False):
         for name in (".",) if names_only else (*names, "."):
             sync_file(Path(inside, name))
@@ -200,11 +195,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def read_json(path: Path) -> Mapping[str, Any]:
-    """Read a document that `write_atomically` wrote.
-
-    Raises:
-        StoreDamagedError: it is missing or not JSON.
-    """
+    """Read a document that `write_atomically` wrote."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -252,11 +243,7 @@ class Checksums:
 
     @classmethod
     def of(cls, generation: Path, points: int, written: int | None) -> Checksums:
-        """Digest every file of a generation: writes through memory maps leave no time stamp.
-
-        Raises:
-            OSError: a file cannot be read.
-        """
+        """Digest every file of a generation: writes through memory maps leave no time stamp."""
         named = ((file.relative_to(generation).as_posix(), file) for file in _files(generation))
         files = {
             name: _digest(file)
@@ -296,21 +283,13 @@ class Checksums:
         return found
 
     def write(self, generation: Path) -> None:
-        """Write the checksums into the generation; nothing else may be written to it afterwards.
-
-        Raises:
-            StoreWriteError: the disk refuses.
-        """
+        """Write the checksums into the generation; nothing else may be written to it afterwards."""
         kept = {"method": CHECKSUM_METHOD} | asdict(self)
         write_atomically(generation / CHECKSUMS_FILE, json.dumps(kept, sort_keys=True))
 
     @staticmethod
     def remove(generation: Path) -> None:
-        """Remove the checksums, durably, before anything is written.
-
-        Raises:
-            OSError: the disk refuses.
-        """
+        """Remove the checksums, durably, before anything is written."""
         (generation / CHECKSUMS_FILE).unlink(missing_ok=True)
         sync_file(generation)
 
@@ -349,11 +328,8 @@ class Generations:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-
-    @property
-    def next_folder(self) -> Path:
+        self.next_folder = folder / NEXT_FOLDER
         """Folder in which a store is built that will replace this one."""
-        return self.folder / NEXT_FOLDER
 
     def current(self) -> Path | None:
         """The live generation; None in a new folder.
@@ -448,19 +424,11 @@ class LazyStore:
 
     @property
     def exists(self) -> bool:
-        """Say whether the store was ever made, without making it.
-
-        Raises:
-            StoreError: the server does not answer.
-        """
+        """Say whether the store was ever made, without making it."""
         return self._store is not None or self._exists()
 
     def open(self) -> Store:
-        """The store, made if missing.
-
-        Raises:
-            StoreError: it cannot be opened, or this was closed before.
-        """
+        """The store, made if missing; an error once this was closed."""
         with self._lock:
             if self._store is None:
                 if self._is_closed:
@@ -474,17 +442,3 @@ class LazyStore:
             self._is_closed = True
             if self._store is not None:
                 self._store.close()
-
-
-def open_folder(
-    path: Path, layout: Layout, *, survives_power_cut: bool, ends_with_process: bool = False
-) -> Store:
-    """Open the embedded store in a folder."""
-    from toolcrib.store.qdrant_edge import EdgeStore
-
-    return EdgeStore.open(
-        path,
-        layout,
-        survives_power_cut=survives_power_cut,
-        ends_with_process=ends_with_process,
-    )

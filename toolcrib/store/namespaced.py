@@ -44,11 +44,7 @@ NAMESPACE_PATTERN = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 
 
 def check_name(name: str) -> str:
-    """Check a namespace's name, and return it.
-
-    Raises:
-        QueryError: the name is not valid.
-    """
+    """Check a namespace's name, and return it."""
     if NAMESPACE_PATTERN.fullmatch(name) is None:
         raise QueryError(
             f"{name[:80]!r} is no namespace: a name has 1 to 63 small letters, digits, '.', '_' "
@@ -58,11 +54,7 @@ def check_name(name: str) -> str:
 
 
 def check_shards(names: Iterable[str]) -> None:
-    """Check the names of namespaces that get a shard of their own.
-
-    Raises:
-        SettingsError: a name is not valid, or has collections of its own already.
-    """
+    """Check the names of namespaces that get a shard of their own."""
     try:
         checked = [check_name(name) for name in names]
     except QueryError as error:
@@ -114,7 +106,6 @@ class NamespacedStore(Store):
 
     @property
     def is_remote(self) -> bool:
-        """True where the shared store is remote."""
         return self._shared.is_remote
 
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
@@ -167,7 +158,6 @@ class NamespacedStore(Store):
     # -- the rest --------------------------------------------------------------------------
 
     def read_meta(self) -> Mapping[str, Any]:
-        """The namespace's small document; empty for a new namespace."""
         found = self._shared.scroll(Equals(TENANT_FIELD, self._meta), ("id", "meta"))
         return {record.payload["id"]: json.loads(record.payload["meta"]) for record in found}
 
@@ -204,22 +194,16 @@ class NamespacedStore(Store):
         layout: Layout,  # noqa: ARG002 -- the protocol's
         carry: Carry | None = None,  # noqa: ARG002
     ) -> AbstractContextManager[Store]:
-        """Refused: another model's vectors do not fit beside the other tenants' own.
-
-        Raises:
-            StoreError: always; all namespaces of a store are renewed together.
-        """
+        """Refused: another model's vectors do not fit beside the other tenants' own."""
         raise StoreError(
             f"the namespace {self._namespace!r} cannot be rebuilt alone: all that share the "
             "store are, by `toolcrib index --rebuild`"
         )
 
     def optimise(self) -> None:
-        """Bring the shared index to full speed; searches go on meanwhile."""
         self._shared.optimise()
 
     def info(self) -> StoreInfo:
-        """Describe the store, with the points of this namespace."""
         return replace(self._shared.info(), points=self.count())
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from functools import cache, partial
 from time import sleep
 from typing import Any, ParamSpec, TypeVar, cast
@@ -119,17 +120,9 @@ def batches(
 
 
 def has_collection(url: str, name: str, *, api_key: str | None, timeout_s: float) -> bool:
-    """Say whether a server has a collection, or an alias, of this name, without making one.
-
-    Raises:
-        StoreUnavailableError: the server does not answer.
-        StoreError: not a URL, or a refused API key.
-    """
-    connection = connect(url, api_key, timeout_s)
-    try:
+    """Say whether a server has a collection, or an alias, of this name, without making one."""
+    with closing(connect(url, api_key, timeout_s)) as connection:
         return connection.has(name)
-    finally:
-        connection.close()
 
 
 class QdrantConnection:
@@ -145,11 +138,7 @@ class QdrantConnection:
 
     @property
     def client(self) -> QdrantClient:
-        """The client.
-
-        Raises:
-            StoreError: the store is closed.
-        """
+        """The client; an error once the store is closed."""
         if self._client is None:
             raise StoreError(f"the store at {self.place} is closed")
         return self._client
@@ -290,11 +279,7 @@ class QdrantConnection:
                 self.ask(f"indexing the field {field!r}", index, name, field, kind)
 
     def require_version(self) -> str:
-        """The server's version.
-
-        Raises:
-            StoreError: it is older than `MIN_SERVER_VERSION`, or not a Qdrant server.
-        """
+        """The server's version; an error below `MIN_SERVER_VERSION`."""
         version = self.ask("asking for its version", self.client.info).version
         numbers = re.match(r"\A(\d+)\.(\d+)", version)
         if numbers is None or (int(numbers[1]), int(numbers[2])) < MIN_SERVER_VERSION:

@@ -26,7 +26,6 @@ import numpy as np
 import qdrant_edge as engine
 from filelock import FileLock
 
-from toolcrib.caches import BoundedMap
 from toolcrib.encoders.base import FloatArray, SparseVector
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import (
@@ -40,6 +39,7 @@ from toolcrib.store.base import (
     StoreInfo,
     check_point,
     check_sparse,
+    pages,
     valid_ids,
 )
 from toolcrib.store.edge_query import (
@@ -100,15 +100,16 @@ INDEXED_FROM_POINTS = 32
 OPTIMISE_FROM_POINTS = 3000
 """Below this many unindexed points a plain scan is as fast as the graph (0.2 ms)."""
 
-MAX_PAYLOAD_BYTES, PAYLOAD_FIELDS_BYTES = 16 * 2**20, 4 * 2**10
-"""Size of the cache of payloads, and what one takes there beside its texts."""
-
 MIN_WASTE_BYTES = 4 * 2**20
 """Less than this on the disk is not worth a rewriting."""
 
 
 class EdgeStore(Store):
-    """A `Store` in a folder, for one process at a time; a forked child is refused."""
+    """A `Store` in a folder, for one process at a time; a forked child is refused.
+
+    `layout`: the named vectors of the points. `generation`: folder of the live files, another
+    folder after a swap.
+    """
 
     def __init__(
         self,
@@ -121,16 +122,14 @@ class EdgeStore(Store):
         written: int | None,
     ) -> None:
         self._lock = lock
-        self._generations = Generations(generation.parent)
+        self._path = generation.parent
+        self._generations = Generations(self._path)
         self._survives_power_cut = survives_power_cut
         self._ends_with_process = ends_with_process
         self._on_close = on_close
         self._writing = threading.RLock()
-        self._shard: engine.EdgeShard | None = None
+        self._search: EdgeSearch | None = None
         self._why_not = "is closed"
-        self.updates = 0
-        """Counter that changes when the engine begins to write, and when it is done."""
-        self._payloads = _no_payloads()
         self._use(generation, written)
         _OPEN.add(self)
 
@@ -202,18 +201,16 @@ class EdgeStore(Store):
                 f"now; {REINDEX_HINT}"
             )
         # An old shard is dropped, not closed: another thread may be about to search it.
-        self._generation, self._layout, self._shard = generation, layout, shard
-        self._search = EdgeSearch(layout)
-        self._copy = copy
+        self.generation, self.layout, self._copy = generation, layout, copy
+        # Number of points ever written; unknown for a generation that was not closed.
+        self._written = closed.written if closed is not None else written
+        self._search = EdgeSearch(shard, layout, self._written)
         self._checksums_until_change = closed
         if copy is None and missing_indexes(shard):
             # On a full disk the shard is read without indexes.
             with suppress(StoreWriteError), guard(self._path):
                 index_fields(self._require_writable())
-        # Number of points ever written; unknown for a generation that was not closed.
-        self._written = closed.written if closed is not None else written
         self._logs: set[Path] = set()
-        self._count_update()
 
     def _copy_for_reading(
         self, generation: Path, *, is_closed: bool
@@ -240,29 +237,13 @@ class EdgeStore(Store):
         copy_sparsely(generation / "shard", Path(copy.name))
         return copy
 
-    @property
-    def layout(self) -> Layout:
-        """The named vectors that the store was made with."""
-        return self._layout
-
-    @property
-    def generation(self) -> Path:
-        """Folder of the live files; another folder after a swap."""
-        return self._generation
-
-    @property
-    def _path(self) -> Path:
-        return self._generations.folder
-
     # -- writing ---------------------------------------------------------------------------
 
     def upsert(self, points: Sequence[Point]) -> None:
         for point in points:
-            check_point(point, self._layout)
-        for start in range(0, len(points), UPSERT_PAGE_POINTS):
-            self._write_page(
-                [to_point(point) for point in points[start : start + UPSERT_PAGE_POINTS]]
-            )
+            check_point(point, self.layout)
+        for page in pages(points, UPSERT_PAGE_POINTS):
+            self._write_page([*map(to_point, page)])
         self._sync()
 
     def _write_page(self, points: list[engine.Point]) -> None:
@@ -273,11 +254,10 @@ class EdgeStore(Store):
                 index_fields(self._open_shard())
 
     def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
-        check_sparse(using, vectors, self._layout)
+        check_sparse(using, vectors, self.layout)
         updates = [engine.PointVectors(i, {using: to_sparse(v)}) for i, v in vectors.items()]
-        for start in range(0, len(updates), UPSERT_PAGE_POINTS):
-            page = updates[start : start + UPSERT_PAGE_POINTS]
-            self._update(engine.UpdateOperation.update_vectors(page), len(page))
+        for page in pages(updates, UPSERT_PAGE_POINTS):
+            self._update(engine.UpdateOperation.update_vectors([*page]), len(page))
         self._sync()
 
     def delete(self, ids: Iterable[int]) -> None:
@@ -289,20 +269,15 @@ class EdgeStore(Store):
     def _update(self, operation: engine.UpdateOperation, points: int) -> None:
         with self._writing:
             shard = self._require_writable()
-            # Counted before the write too, and after a failure: a part may be written.
-            self._count_update()
+            # Caches go before the write too, and after a failure: a part may be written.
+            self._search = EdgeSearch(shard, self.layout, self._written)
             try:
                 with guard(self._path):
                     shard.update(operation)
+                if self._written is not None:
+                    self._written += points
             finally:
-                self._count_update()
-            if self._written is not None:
-                self._written += points
-
-    def _count_update(self) -> None:
-        self.updates += 1
-        # A reader keeps what it reads in the map that it took before: never in a later one.
-        self._payloads = _no_payloads()
+                self._search = EdgeSearch(shard, self.layout, self._written)
 
     def _require_writable(self) -> engine.EdgeShard:
         shard = self._open_shard()
@@ -319,7 +294,7 @@ class EdgeStore(Store):
         if not self._survives_power_cut:
             return
         with self._writing, guard(self._path):
-            folder = self._generation / "shard" / "wal"
+            folder = self.generation / "shard" / "wal"
             # The engine makes the next log under another name, in a thread of its own.
             logs = set(folder.glob("[!t]*"))
             for path in logs:
@@ -332,33 +307,22 @@ class EdgeStore(Store):
     # -- reading ---------------------------------------------------------------------------
 
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
-        """Answer each query, best first."""
-        # Read first: what is counted while another thread writes is not kept.
-        search, writes, shard = self._search, self.updates, self._open_shard()
-        written = self._written
+        search = self._open_search()
         with guard(self._path):
-            return search.answer(shard, queries, writes, written)
+            return search.answer(queries)
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
-        cached, shard = self._payloads, self._open_shard()
-        found = {i: payload for i in ids if (payload := cached.get(i)) is not None}
-        if new := [i for i in valid_ids(ids) if i not in found]:
-            unread: list[Any] = new
-            with guard(self._path):
-                records: list[Any] = shard.retrieve(unread, with_payload=True, with_vector=False)
-            read = {record.id: from_payload(record.payload) for record in records}
-            cached.update(read)
-            found |= read
-        return [Record(i, found[i]) for i in ids if i in found]
+        search = self._open_search()
+        with guard(self._path):
+            return search.retrieve(ids)
 
     def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
-        known: list[Any] = valid_ids(ids)
         made: dict[int, FloatArray] = {}
-        for start in range(0, len(known), SCROLL_PAGE_POINTS):
-            page = known[start : start + SCROLL_PAGE_POINTS]
+        for page in pages(valid_ids(ids), SCROLL_PAGE_POINTS):
+            asked: list[Any] = [*page]
             with guard(self._path):
                 found: list[Any] = self._open_shard().retrieve(
-                    page, with_payload=False, with_vector=[using]
+                    asked, with_payload=False, with_vector=[using]
                 )
             for record in found:
                 named: dict[str, Any] = record.vector or {}
@@ -378,11 +342,11 @@ class EdgeStore(Store):
         limit = FIRST_PAGE_POINTS
         shown = True if fields is None else list(fields) or False
         while True:
-            search, writes, shard = self._search, self.updates, self._open_shard()
+            search = self._open_search()
             with guard(self._path):
-                narrowed = to_filter(search.without_universal_flags(shard, where, writes))
+                narrowed = to_filter(search.without_universal_flags(where))
                 request = engine.ScrollRequest(offset, limit, narrowed, shown, with_vector=False)
-                page, offset = shard.scroll(request)
+                page, offset = search.shard.scroll(request)
             for record in page:
                 yield Record(record.id, from_payload(record.payload))
             if offset is None:
@@ -396,7 +360,7 @@ class EdgeStore(Store):
     # -- the rest --------------------------------------------------------------------------
 
     def read_meta(self) -> Mapping[str, Any]:
-        return read_json(self._generation / "meta.json")
+        return read_json(self.generation / "meta.json")
 
     def write_meta(self, entries: Mapping[str, Any]) -> None:
         if not entries:
@@ -404,7 +368,7 @@ class EdgeStore(Store):
         with self._writing:
             self._require_writable()
             meta = {k: v for k, v in {**self.read_meta(), **entries}.items() if v is not None}
-            write_atomically(self._generation / "meta.json", json.dumps(meta, sort_keys=True))
+            write_atomically(self.generation / "meta.json", json.dumps(meta, sort_keys=True))
 
     def optimise(self) -> None:
         """Drop what was overwritten, index what was written, and swap that in.
@@ -418,7 +382,7 @@ class EdgeStore(Store):
             with guard(self._path):
                 self._open_shard().flush()
             fresh = self._generations.unused()
-            optimise_beside(self._generation, fresh)
+            optimise_beside(self.generation, fresh)
             self._swap(fresh, self._open_shard().info().points_count)
 
     def compact(self) -> None:
@@ -434,7 +398,7 @@ class EdgeStore(Store):
             each = sum(map(size_of, page)) // max(len(page), 1)
             live = points * each
             # Points that were not counted are still in the log.
-            logged = self._generation / "shard" / "wal"
+            logged = self.generation / "shard" / "wal"
             written = allocated(logged) if self._written is None else self._written * each
             room = shutil.disk_usage(self._path).free - MIN_FREE_BYTES
             if written - live > max(live, MIN_WASTE_BYTES) and room > live:
@@ -443,7 +407,7 @@ class EdgeStore(Store):
                     self._rewrite()
 
     def _rewrite(self) -> None:
-        with self.renew(self._layout) as beside:
+        with self.renew(self.layout) as beside:
             offset = None
             while True:
                 page, offset = self._whole_points(offset, UPSERT_PAGE_POINTS)
@@ -474,8 +438,7 @@ class EdgeStore(Store):
             finally:
                 beside.close()
             fresh = self._generations.unused()
-            # The other store is of this class, and closed.
-            beside._generation.rename(fresh)  # noqa: SLF001
+            beside.generation.rename(fresh)
             self._swap(fresh)
 
     def _swap(self, generation: Path, written: int | None = None) -> None:
@@ -501,18 +464,18 @@ class EdgeStore(Store):
         # and goes on counting those of overwritten points.
         shard = self._open_shard()
         found = shard.info()
-        held = {name: count_vectors(shard, name) for name in self._layout}
+        held = {name: count_vectors(shard, name) for name in self.layout}
         total, points = sum(held.values()), max(found.points_count, 1)
         dead = 0 if self._written is None else self._written - found.points_count
         missing = total * (points + dead) // points - found.indexed_vectors_count
-        return max(0, min(missing, total - sum(held[name] for name in self._layout.sparse)))
+        return max(0, min(missing, total - sum(held[name] for name in self.layout.sparse)))
 
     def close(self) -> None:
         """Flush, and release the folder for other processes; a second call does nothing."""
         with self._writing:
-            shard, self._shard = self._shard, None
-            if shard is None:
+            if self._search is None:
                 return
+            shard, self._search = self._search.shard, None
             try:
                 with guard(self._path):
                     points = shard.info().points_count
@@ -536,13 +499,13 @@ class EdgeStore(Store):
         if self._copy is not None:
             self._copy.cleanup()
             return
-        found = Checksums.of(self._generation, points, self._written)
+        found = Checksums.of(self.generation, points, self._written)
         if self._survives_power_cut and found != self._checksums_until_change:
             # The engine has synced its files, but not the removal of others.
-            sync_tree(self._generation, names_only=True)
+            sync_tree(self.generation, names_only=True)
         # Without room, the next process opens the store without checksums.
         with suppress(StoreWriteError):
-            found.write(self._generation)
+            found.write(self.generation)
 
     def __enter__(self) -> Self:
         return self
@@ -550,16 +513,19 @@ class EdgeStore(Store):
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
-    def _open_shard(self) -> engine.EdgeShard:
-        if self._shard is None:
+    def _open_search(self) -> EdgeSearch:
+        if (search := self._search) is None:
             raise StoreError(f"the store {self._path} {self._why_not}")
-        return self._shard
+        return search
+
+    def _open_shard(self) -> engine.EdgeShard:
+        return self._open_search().shard
 
     def leave_to_parent(self) -> None:
         """Stop work in a forked child: its writes would be lost, or damage the parent's files."""
-        if self._shard is not None:
-            keep_for_good(self._shard)
-            self._shard, self._why_not = None, _FORKED
+        if self._search is not None:
+            keep_for_good(self._search.shard)
+            self._search, self._why_not = None, _FORKED
         self._writing = threading.RLock()
 
 
@@ -569,14 +535,6 @@ class EdgeStore(Store):
 def keep_for_good(shard: engine.EdgeShard) -> None:
     """Keep a shard until the process ends: the engine writes to its files when it is dropped."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(shard))
-
-
-def _no_payloads() -> BoundedMap[int, Mapping[str, Any]]:
-    return BoundedMap(MAX_PAYLOAD_BYTES, _payload_bytes)
-
-
-def _payload_bytes(_: int, payload: Mapping[str, Any]) -> int:
-    return PAYLOAD_FIELDS_BYTES + len(payload.get("spec", "")) + len(payload.get("text", ""))
 
 
 def size_of(point: engine.Record) -> int:

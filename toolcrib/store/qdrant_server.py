@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from time import sleep
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from toolcrib.store.base import (
     check_point,
     check_sparse,
     named_vectors,
+    pages,
     valid_ids,
 )
 from toolcrib.store.filters import (
@@ -74,8 +75,6 @@ UNDER_WAY_S = 1.0
 _ENTRY = f"{META_KEY}/"
 """Beginning of the metadata keys that hold entries of the small document."""
 
-_Item = TypeVar("_Item")
-
 
 @dataclass(frozen=True, slots=True)
 class CollectionPlan:
@@ -91,30 +90,12 @@ class CollectionPlan:
     quantization: Literal["int8", "none"] | None = None
     tenant_shards: tuple[str, ...] | None = None
 
-    @classmethod
-    def of(cls, found: models.CollectionParams) -> CollectionPlan:
-        """Plan of an existing collection."""
-        vectors = found.vectors if isinstance(found.vectors, dict) else {}
-        dense = [each for each in vectors.values() if each.multivector_config is None]
-        is_int8 = any(each.quantization_config is not None for each in dense)
-        return cls(
-            found.shard_number,
-            found.replication_factor,
-            any(bool(each.on_disk) for each in dense),
-            "int8" if is_int8 else "none",
-        )
-
-    def over(self, other: CollectionPlan) -> CollectionPlan:
-        """Copy of `other` with the choices that this plan makes."""
-        own = {name: value for name, value in asdict(self).items() if value is not None}
-        return replace(other, **own)
-
 
 SERVER_DEFAULTS = CollectionPlan()
 
 
 class ServerStore(Store):
-    """A `Store` behind one name on a Qdrant server; safe to use from several threads.
+    """A `Store` behind one alias, `name`, on a Qdrant server; safe to use from several threads.
 
     Each entry of the small document is a text under a key of the collection's own metadata: it
     lives and dies with the collection, and a cluster replicates it by consensus. A server merges
@@ -129,8 +110,8 @@ class ServerStore(Store):
         plan: CollectionPlan = SERVER_DEFAULTS,
     ) -> None:
         self._connection = connection
-        self._name = name
-        self._layout = layout
+        self.name = name
+        self.layout = layout
         self._plan = plan
         self._by_tenant = plan.tenant_shards is not None
         self._shard: models.ShardKeyWithFallback | None = None
@@ -164,21 +145,20 @@ class ServerStore(Store):
             raise
         return store
 
-    @property
-    def layout(self) -> Layout:
-        """The named vectors that the collection was made with."""
-        return self._layout
-
-    @property
-    def name(self) -> str:
-        """Alias that searches go to."""
-        return self._name
-
     def plan(self) -> CollectionPlan:
         """Plan of the live collection."""
-        plan = CollectionPlan.of(self._connection.describe(self._name).config.params)
-        keys = self._connection.shard_keys(self._name)
-        return replace(plan, tenant_shards=tuple(sorted(keys - {SHARED_SHARD}))) if keys else plan
+        params = self._connection.describe(self.name).config.params
+        vectors = params.vectors if isinstance(params.vectors, dict) else {}
+        dense = [each for each in vectors.values() if each.multivector_config is None]
+        is_int8 = any(each.quantization_config is not None for each in dense)
+        keys = self._connection.shard_keys(self.name)
+        return CollectionPlan(
+            params.shard_number,
+            params.replication_factor,
+            any(bool(each.on_disk) for each in dense),
+            "int8" if is_int8 else "none",
+            tuple(sorted(keys - {SHARED_SHARD})) if keys else None,
+        )
 
     def of_tenant(self, namespace: str) -> ServerStore:
         """The store, limited to the shard of a tenant's points."""
@@ -191,42 +171,31 @@ class ServerStore(Store):
     # -- writing ---------------------------------------------------------------------------
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Write points, in requests of bounded size; durable when this returns.
-
-        Raises:
-            BadPointError: a point is not fit for the engine; nothing of the call is written.
-            StoreError: a request failed; those before it are written, and the call can be
-                repeated as it was.
-        """
+        """Write points in requests of bounded size; after a failure repeat the call as it was."""
         upsert = self._connection.client.upsert
         for point in points:
-            check_point(point, self._layout)
+            check_point(point, self.layout)
         for batch in batches(points, _MAX_BATCH_POINTS, _weight):
-            what = f"writing {len(batch)} points to {self._name!r}"
+            what = f"writing {len(batch)} points to {self.name!r}"
             structs = [_struct(each) for each in batch]
             self._write(what, upsert, structs)
 
     def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
-        """Replace one sparse vector of existing points; durable when this returns.
-
-        Raises:
-            BadPointError: there is no sparse vector `using`, or one given is not fit.
-            StoreError: a point does not exist; the others of the call may be written.
-        """
+        """Replace one sparse vector; a missing point is an error, after which others may be set."""
         update = self._connection.client.update_vectors
-        check_sparse(using, vectors, self._layout)
+        check_sparse(using, vectors, self.layout)
         updates = [
             models.PointVectors(id=owner, vector={using: _sparse(vector)})
             for owner, vector in vectors.items()
         ]
-        for page in _pages(updates, _MAX_BATCH_POINTS):
-            what = f"writing {len(page)} sparse vectors to {self._name!r}"
-            self._write(what, update, page)
+        for page in pages(updates, _MAX_BATCH_POINTS):
+            what = f"writing {len(page)} sparse vectors to {self.name!r}"
+            self._write(what, update, [*page])
 
     def delete(self, ids: Iterable[int]) -> None:
         delete = self._connection.client.delete
-        for page in _pages(valid_ids(ids), MAX_REQUEST_IDS):
-            what = f"deleting {len(page)} points from {self._name!r}"
+        for page in pages(valid_ids(ids), MAX_REQUEST_IDS):
+            what = f"deleting {len(page)} points from {self.name!r}"
             self._write(what, delete, models.PointIdsList(points=[*page]))
 
     # -- reading ---------------------------------------------------------------------------
@@ -244,12 +213,12 @@ class ServerStore(Store):
         query = self._connection.client.query_batch_points
         places = [place for place, leg in enumerate(queries) if _can_match(leg)]
         found: list[list[Scored]] = [[] for _ in queries]
-        batch = [_query(queries[place], self._layout, self._shard) for place in places]
+        batch = [_query(queries[place], self.layout, self._shard) for place in places]
         batch += [_listing(each, self._shard) for each in listings]
         if not batch:
             return found, []
-        what = f"searching {self._name!r}"
-        answers = [each.points for each in self._connection.ask(what, query, self._name, batch)]
+        what = f"searching {self.name!r}"
+        answers = [each.points for each in self._connection.ask(what, query, self.name, batch)]
         for place, hits in zip(places, answers, strict=False):
             found[place] = [Scored(_number(hit.id), hit.score) for hit in hits]
         listed = [
@@ -261,18 +230,18 @@ class ServerStore(Store):
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
         retrieve = self._connection.client.retrieve
         found: dict[int, Mapping[str, Any]] = {}
-        for page in _pages(valid_ids(ids), MAX_REQUEST_IDS):
-            what = f"reading {len(page)} points of {self._name!r}"
-            records = self._ask(what, retrieve, page, with_payload=True)
+        for page in pages(valid_ids(ids), MAX_REQUEST_IDS):
+            what = f"reading {len(page)} points of {self.name!r}"
+            records = self._ask(what, retrieve, [*page], with_payload=True)
             found |= {_number(record.id): record.payload or {} for record in records}
         return [Record(point_id, found[point_id]) for point_id in ids if point_id in found]
 
     def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
         retrieve = self._connection.client.retrieve
         found: dict[int, FloatArray] = {}
-        for page in _pages(valid_ids(ids), MAX_REQUEST_VECTORS):
-            what = f"reading {len(page)} vectors of {self._name!r}"
-            records = self._ask(what, retrieve, page, with_payload=False, with_vectors=[using])
+        for page in pages(valid_ids(ids), MAX_REQUEST_VECTORS):
+            what = f"reading {len(page)} vectors of {self.name!r}"
+            records = self._ask(what, retrieve, [*page], with_payload=False, with_vectors=[using])
             for record in records:
                 named: Any = record.vector or {}
                 if named.get(using):
@@ -292,7 +261,7 @@ class ServerStore(Store):
         offset: Any = None if after is None else after + 1
         while True:
             page, offset = self._ask(
-                f"reading through {self._name!r}",
+                f"reading through {self.name!r}",
                 scroll,
                 scroll_filter=condition,
                 limit=_SCROLL_PAGE_POINTS,
@@ -306,22 +275,22 @@ class ServerStore(Store):
     def count(self, where: Filter | None = None) -> int:
         count = self._connection.client.count
         condition = _to_filter(where)
-        what = f"counting in {self._name!r}"
+        what = f"counting in {self.name!r}"
         return self._ask(what, count, condition, exact=True).count
 
     def _ask(self, what: str, call: Callable[..., Any], *given: Any, **more: Any) -> Any:
         """Send a request about points to the tenant's shard, where there is one."""
         more["shard_key_selector"] = self._shard
-        return self._connection.ask(what, call, self._name, *given, **more)
+        return self._connection.ask(what, call, self.name, *given, **more)
 
     def _write(self, what: str, call: Callable[..., models.UpdateResult], *given: Any) -> None:
         more: Any = {"wait": True, "shard_key_selector": self._shard}
-        self._connection.write(what, call, self._name, *given, **more)
+        self._connection.write(what, call, self.name, *given, **more)
 
     # -- the rest --------------------------------------------------------------------------
 
     def read_meta(self) -> Mapping[str, Any]:
-        metadata: Mapping[str, str] = self._connection.describe(self._name).config.metadata or {}
+        metadata: Mapping[str, str] = self._connection.describe(self.name).config.metadata or {}
         return {
             key.removeprefix(_ENTRY): json.loads(text)
             for key, text in metadata.items()
@@ -336,8 +305,8 @@ class ServerStore(Store):
             _ENTRY + key: None if value is None else json.dumps(value, sort_keys=True)
             for key, value in entries.items()
         }
-        what = f"writing the metadata of {self._name!r}"
-        self._connection.ask(what, update, self._name, metadata=metadata)
+        what = f"writing the metadata of {self.name!r}"
+        self._connection.ask(what, update, self.name, metadata=metadata)
 
     @contextmanager
     def renew(self, layout: Layout, carry: Carry | None = None) -> Generator[ServerStore]:
@@ -355,11 +324,12 @@ class ServerStore(Store):
             if name != live:  # a broken-off renewal left it behind
                 self._remove(name)
         fresh = self._generation(1 + max(self._generations().values(), default=0))
-        plan = self._plan.over(self.plan())
+        chosen = {name: value for name, value in asdict(self._plan).items() if value is not None}
+        plan = replace(self.plan(), **chosen)
         self._make(fresh, layout, plan)
         self._connection.wait_for_nodes(fresh)
         beside = ServerStore(self._connection.another(), fresh, layout, plan)
-        old = ServerStore(self._connection.another(), live, self._layout, plan)
+        old = ServerStore(self._connection.another(), live, self.layout, plan)
         try:
             yield beside
             if carry is not None:
@@ -370,7 +340,7 @@ class ServerStore(Store):
         finally:
             beside.close()
         self._point_to(fresh)
-        self._layout, self._by_tenant = layout, plan.tenant_shards is not None
+        self.layout, self._by_tenant = layout, plan.tenant_shards is not None
         if carry is not None:
             sleep(UNDER_WAY_S)
             _carry_all(carry, old, self)
@@ -380,10 +350,10 @@ class ServerStore(Store):
         """Nothing to do: a server optimises by itself, beside its searches."""
 
     def info(self) -> StoreInfo:
-        found = self._connection.describe(self._name)
+        found = self._connection.describe(self.name)
         return StoreInfo(
             engine=f"Qdrant server {self._connection.require_version()}",
-            location=f"{self._connection.place}, collection {self._name!r}",
+            location=f"{self._connection.place}, collection {self.name!r}",
             points=self.count(),
             optimised=found.status == models.CollectionStatus.GREEN,
             unindexed_fields=tuple(sorted(_payload_indexes().keys() - found.payload_schema.keys())),
@@ -398,19 +368,19 @@ class ServerStore(Store):
     def _open(self) -> None:
         """Make the collection with our layout, or take the layout of an existing one."""
         self._connection.require_version()
-        if not self._connection.has(self._name):
+        if not self._connection.has(self.name):
             # Processes that start at once choose the same name: the later ones find it made.
             founded = self._generation(1)
             self._remove_unfinished(founded)
-            self._make(founded, self._layout, self._plan)
+            self._make(founded, self.layout, self._plan)
             self._connection.wait_for_nodes(founded)
             self._point_to(founded)
-        found = self._connection.describe(self._name)
+        found = self._connection.describe(self.name)
         if META_KEY in (found.config.metadata or {}):
-            self._layout = _layout_of(found.config.params)
+            self.layout = _layout_of(found.config.params)
         self._by_tenant = found.config.params.sharding_method == models.ShardingMethod.CUSTOM
-        self._require_layout(self._name, found, self._layout)
-        self._connection.index_fields(self._name, found, _payload_indexes())
+        self._require_layout(self.name, found, self.layout)
+        self._connection.index_fields(self.name, found, _payload_indexes())
 
     def _remove_unfinished(self, name: str) -> None:
         """Remove a collection without an alias whose founding broke off under another plan."""
@@ -424,10 +394,10 @@ class ServerStore(Store):
         """The collection that the name stands for now."""
         get_aliases = self._connection.client.get_aliases
         for alias in self._connection.ask("reading the aliases", get_aliases).aliases:
-            if alias.alias_name == self._name:
+            if alias.alias_name == self.name:
                 return alias.collection_name
         raise StoreError(
-            f"{self._name!r} at {self._connection.place} is a collection, not an alias that "
+            f"{self.name!r} at {self._connection.place} is a collection, not an alias that "
             "toolcrib made, and cannot be renewed; set server.collection to a new name and index "
             "into it"
         )
@@ -462,9 +432,9 @@ class ServerStore(Store):
 
     def _point_to(self, name: str) -> None:
         """Let the name stand for this collection from now on, in one step."""
-        to = models.CreateAlias(collection_name=name, alias_name=self._name)
+        to = models.CreateAlias(collection_name=name, alias_name=self.name)
         move = self._connection.client.update_collection_aliases
-        what = f"letting {self._name!r} stand for {name!r}"
+        what = f"letting {self.name!r} stand for {name!r}"
         self._connection.ask(what, move, [models.CreateAliasOperation(create_alias=to)])
 
     def _remove(self, name: str) -> None:
@@ -474,12 +444,12 @@ class ServerStore(Store):
             self._connection.ask(f"removing the collection {name!r}", delete, name)
 
     def _generation(self, number: int) -> str:
-        return f"{self._name}.g{number:04d}"
+        return f"{self.name}.g{number:04d}"
 
     def _generations(self) -> dict[str, int]:
         get_collections = self._connection.client.get_collections
         listed = self._connection.ask("listing the collections", get_collections)
-        ours = re.compile(re.escape(self._name) + r"\.g(\d{4,})")
+        ours = re.compile(re.escape(self.name) + r"\.g(\d{4,})")
         found = [ours.fullmatch(collection.name) for collection in listed.collections]
         return {match[0]: int(match[1]) for match in found if match}
 
@@ -508,11 +478,6 @@ def _can_match(leg: LegQuery) -> bool:
     """Say whether a leg can find anything: not with a limit of 0, and not without terms."""
     is_empty = isinstance(leg.vector, SparseVector) and not leg.vector.indices.size
     return leg.limit > 0 and not is_empty
-
-
-def _pages(items: list[_Item], size: int) -> Iterator[list[_Item]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
 
 
 def _dense_vectors(

@@ -179,11 +179,7 @@ SHINGLE_WORDS = 3
 
 
 class HeldOut:
-    """An index of texts that training must not have seen.
-
-    Raises:
-        MissingExtraError: datasketch is not installed.
-    """
+    """An index of texts that training must not have seen."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._datasketch = import_train("datasketch")
@@ -220,23 +216,18 @@ class HeldOut:
 
 def clusters(texts: Sequence[str]) -> list[list[int]]:
     """Places of the texts, those that say the same (through any chain) together, in order."""
-    held = HeldOut()
-    leaders: dict[str, str] = {}
-
-    def leader(text: str) -> str:
-        while leaders[text] != text:
-            leaders[text] = leaders[leaders[text]]
-            text = leaders[text]
-        return text
-
-    for text in dict.fromkeys(texts):
-        leaders[text] = text
-        for other in held.like(text):
-            leaders[leader(other)] = leader(text)
+    held, places = HeldOut(), {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    pairs: list[tuple[int, int]] = []
+    for text, place in places.items():
+        pairs += ((place, places[other]) for other in (text, *held.like(text)))
         held.add(text)
-    groups: dict[str, list[int]] = {}
-    for place, text in enumerate(texts):
-        groups.setdefault(leader(text), []).append(place)
+    sparse, csgraph = import_train("scipy.sparse"), import_train("scipy.sparse.csgraph")
+    ones, ends = np.ones(len(pairs)), tuple(zip(*pairs, strict=True))
+    links = sparse.coo_matrix((ones, ends), shape=(len(places), len(places)))
+    _, labels = csgraph.connected_components(links, directed=False)
+    groups: defaultdict[int, list[int]] = defaultdict(list)
+    for number, text in enumerate(texts):
+        groups[int(labels[places[text]])].append(number)
     return list(groups.values())
 
 
@@ -503,7 +494,6 @@ def mine(
     every text, float32 [texts, d]; the loss masks by it as well.
 
     Raises:
-        MissingExtraError: scipy is not installed.
         EncoderError: the guide cannot encode.
     """
     rng = np.random.default_rng(seed)

@@ -6,10 +6,9 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
@@ -163,7 +162,6 @@ def restore(folder: Path) -> Weights:
 
     Raises:
         EncoderError: the folder holds no such model.
-        MissingExtraError: the extra `train` is not installed.
     """
     onnx = import_train("onnx")
     try:
@@ -196,7 +194,6 @@ def check_base(base: str, tokens: int, layers: int = 1) -> None:
 
     Raises:
         TrainingError: it cannot be read, or is of another kind or too small.
-        MissingExtraError: the extra `train` is not installed.
     """
     transformers = import_train("transformers")
     try:
@@ -217,11 +214,7 @@ def check_base(base: str, tokens: int, layers: int = 1) -> None:
 
 
 def write_for_training(weights: Weights, folder: Path) -> None:
-    """Write the weights as the folder that sentence-transformers opens.
-
-    Raises:
-        MissingExtraError: the extra `train` is not installed.
-    """
+    """Write the weights as the folder that sentence-transformers opens."""
     transformers = import_train("transformers")
     torch = import_train("torch")
     words, positions = weights.tensors[WORDS], weights.tensors[POSITIONS]
@@ -294,34 +287,6 @@ def _weight(found: dict[str, Any], site: str) -> NDArray[np.float32]:
 AGREEMENT_TEXTS = 100
 MIN_AGREEMENT = 0.98
 """Mean cosine of the vectors; correlation of the scores."""
-
-
-REHEARSAL_QUERIES = 2
-"""Queries that a rehearsal asks: a graph is right or wrong for all."""
-
-
-def rehearse(base: str, layers: int, max_tokens: int, data: TrainingData) -> None:
-    """Export the reranker as it is before training, to fail now and not when all is done.
-
-    In full precision: the scores of a head that nobody trained differ by less than int8 can tell.
-
-    Raises:
-        TrainingError: the export does not agree with the model.
-        MissingExtraError: the extra `train` is not installed.
-    """
-    ce = import_train("sentence_transformers.cross_encoder")
-    model: Any = ce.CrossEncoder(
-        base,
-        num_labels=1,
-        model_kwargs={"attn_implementation": "eager"},
-        config_kwargs={"num_hidden_layers": layers},
-    )
-    with TemporaryDirectory() as folder:
-        start, out = Path(folder) / "start", Path(folder) / "model"
-        model.save_pretrained(str(start), create_model_card=False)
-        card = {"name": "rehearsal", "max_tokens": max_tokens}
-        export(read_weights(start), out, card, quantised=False)
-        agreement("reranker", start, out, replace(data, examples=data.examples[:REHEARSAL_QUERIES]))
 
 
 def export_agreeing(

@@ -42,7 +42,6 @@ from toolcrib.training.export import (
     add_to_card,
     check_base,
     export_agreeing,
-    rehearse,
     restore,
     write_for_training,
 )
@@ -152,9 +151,6 @@ def train(plan: TrainingPlan, settings: Settings, report: Stage) -> TrainingResu
     def step(done: int, total: int) -> None:
         report("training", done, total)
 
-    if isinstance(plan.settings, RerankerTraining):
-        report("rehearsing the export", 0, 0)
-        rehearse(base, plan.settings.layers, MAX_TOKENS, data)
     if isinstance(plan.settings, EncoderTraining):
         evaluator = retrieval_evaluator(sets, plan.seed) if plan.checked else None
         account = train_encoder(
@@ -248,9 +244,6 @@ def gather(plan: TrainingPlan) -> Gathered:
     Out go training queries that nearly repeat any query outside the training splits, and tools
     of the corpora that nearly repeat a tool of a data set. Where the plan says `imitated`, the
     data sets' own tools make pairs as well.
-
-    Raises:
-        MissingExtraError: the extra `train` is not installed.
     """
     every = [*plan.data_sets, *plan.unseen]
     queries = HeldOut(q.text for data in every for q in data.queries if q.split != TRAIN)
@@ -411,7 +404,6 @@ def judge(
 
     Raises:
         SettingsError: a data set has no test queries.
-        MissingExtraError: the extra `eval` is not installed.
     """
     old, new = OwnSystems(before), OwnSystems(after)
     systems: dict[str, CreateSystem] = {

@@ -143,6 +143,9 @@ def _has_bf16(torch: Any) -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
+ENCODER_TOKENS, RERANKER_TOKENS = 96, 128
+"""Where texts are cut while training."""
+
 FIRST_WEIGHT_SHARES = (0.0, 0.25, 0.5)
 
 
@@ -150,17 +153,12 @@ FIRST_WEIGHT_SHARES = (0.0, 0.25, 0.5)
 class EncoderTraining:
     """Settings to fine-tune an encoder, beside the loop's own.
 
-    `max_tokens` is where texts are cut while training. `words` lets the table of word vectors
-    move as well: it learns the training texts' words best, and forgets others. `homogeneous` is
-    the share of batches drawn from one source. `mix` is the share of the base's weights in the
-    result: half-way back a model keeps more of what it could (WiSE-FT, Wortsman et al. 2022).
-    None: the best of `FIRST_WEIGHT_SHARES` on the development queries, half without queries.
+    `mix` is the share of the base's weights in the result: half-way back a model keeps more of what
+    it could (WiSE-FT, Wortsman et al. 2022). None: the best of `FIRST_WEIGHT_SHARES` on the
+    development queries, half without queries.
     """
 
     loop: LoopSettings = field(default_factory=LoopSettings)
-    max_tokens: int = 96
-    words: bool = False
-    homogeneous: float = 0.5
     mix: float | None = None
 
 
@@ -181,9 +179,6 @@ def train_encoder(
     its last checkpoint.
 
     Returns the trainer's own account: steps, seconds, the mean loss, the best figure.
-
-    Raises:
-        MissingExtraError: the extra `train` is not installed.
     """
     st = import_train("sentence_transformers")
     loss_kind = import_train("toolcrib.training.loss").MaskedContrastiveLoss
@@ -194,13 +189,13 @@ def train_encoder(
         # Drawing what to drop takes a third of the time, and few passes need no regulariser.
         config_kwargs={"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
     )
-    model.max_seq_length = settings.max_tokens
+    model.max_seq_length = ENCODER_TOKENS
     model.model_card_data.generate_widget_examples = False
-    if not settings.words:
-        model[0].auto_model.embeddings.requires_grad_(requires_grad=False)
+    # Vectors of words that move learn the training texts' words best, and forget others.
+    model[0].auto_model.embeddings.requires_grad_(requires_grad=False)
     start = {name: value.detach().clone() for name, value in model.state_dict().items()}
     account = _fit(
-        _trainer([e.source for e in data.examples], settings),
+        _trainer([e.source for e in data.examples], settings.loop.seed),
         st.SentenceTransformerTrainingArguments,
         model=model,
         rows=_encoder_rows(data),
@@ -245,7 +240,7 @@ def _encoder_rows(data: TrainingData) -> Any:
     return import_train("datasets").Dataset.from_dict(columns)
 
 
-def _trainer(sources: Sequence[str], settings: EncoderTraining) -> Any:
+def _trainer(sources: Sequence[str], seed: int) -> Any:
     """The library's trainer with our own order of batches."""
     base = import_train("sentence_transformers").SentenceTransformerTrainer
     sampler = import_train("sentence_transformers.base.sampler").DefaultBatchSampler
@@ -260,8 +255,7 @@ def _trainer(sources: Sequence[str], settings: EncoderTraining) -> Any:
             return len(self._draw_batches())
 
         def _draw_batches(self) -> list[list[int]]:
-            seed, share = settings.loop.seed + self.epoch, settings.homogeneous
-            return batches(sources, self.batch_size, homogeneous=share, seed=seed)
+            return batches(sources, self.batch_size, seed=seed + self.epoch)
 
     class Trainer(base):
         """The trainer; sentence-transformers asks for this override where batches are one's own."""
@@ -278,8 +272,6 @@ class RerankerTraining:
 
     loop: LoopSettings = field(default_factory=lambda: LoopSettings(batch=16))
     layers: int = 3
-    max_tokens: int = 128
-    words: bool = False
 
 
 def train_reranker(
@@ -298,9 +290,6 @@ def train_reranker(
     that was killed goes on from its last checkpoint.
 
     Returns the trainer's own account: steps, seconds, the mean loss, the best figure.
-
-    Raises:
-        MissingExtraError: the extra `train` is not installed.
     """
     ce = import_train("sentence_transformers.cross_encoder")
     listwise = import_train("toolcrib.training.loss").ListwiseLoss
@@ -309,15 +298,14 @@ def train_reranker(
     model: Any = ce.CrossEncoder(
         base,
         num_labels=1,
-        max_length=settings.max_tokens,
+        max_length=RERANKER_TOKENS,
         model_kwargs={"attn_implementation": "eager"},
         config_kwargs={"num_hidden_layers": settings.layers},
     )
     # Query and text are told apart by the mark between them: the graph that ships has one type.
     model.tokenizer.model_input_names = ["input_ids", "attention_mask"]
     model.model_card_data.generate_widget_examples = False
-    if not settings.words:
-        model[0].model.base_model.embeddings.requires_grad_(requires_grad=False)
+    model[0].model.base_model.embeddings.requires_grad_(requires_grad=False)
     account = _fit(
         ce.CrossEncoderTrainer,
         ce.CrossEncoderTrainingArguments,

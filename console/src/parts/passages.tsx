@@ -54,7 +54,7 @@ export function Collections({ collections, draft }: {
             <Untrusted text={each.id} />
           </a>
           <span class="bar sure" aria-hidden="true">
-            <i class="segment passes" style={{ left: 0, width: `${100 * each.confidence}%` }} />
+            <i class="segment" style={{ left: 0, width: `${100 * each.confidence}%` }} />
           </span>
           <span class="figure">{percent(each.confidence)}</span>
           {draft && (

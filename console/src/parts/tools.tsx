@@ -1,4 +1,4 @@
-/** Ranked tools as a picture: what every leg gave to the score, the probability, the threshold. */
+/** Ranked tools as a picture: what every leg gave to the score, and the probability. */
 
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
@@ -15,16 +15,15 @@ import { Untrusted } from "./untrusted";
 
 interface Props {
   rows: readonly Row[];
-  threshold: number | null;
   draft: Signal<Draft>;
 }
 
-export function ToolsPicture({ rows, threshold, draft }: Props): VNode {
+export function ToolsPicture({ rows, draft }: Props): VNode {
   const parts = rows.map((row) => shares(row.hit));
   const most = Math.max(1e-9, ...parts.map(positive));
   return (
     <div class="tools">
-      <Legend legs={legend(parts)} threshold={threshold} />
+      <Legend legs={legend(parts)} />
       <ol class="hits" onKeyDown={walk}>
         {rows.map((row, place) => (
           <ToolRow
@@ -32,7 +31,6 @@ export function ToolsPicture({ rows, threshold, draft }: Props): VNode {
             row={row}
             parts={parts[place] ?? []}
             most={most}
-            threshold={threshold}
             draft={draft}
           />
         ))}
@@ -41,7 +39,7 @@ export function ToolsPicture({ rows, threshold, draft }: Props): VNode {
   );
 }
 
-function Legend({ legs, threshold }: { legs: Leg[]; threshold: number | null }): VNode {
+function Legend({ legs }: { legs: Leg[] }): VNode {
   return (
     <div class="hits-head">
       <span class="col-tool label">tool</span>
@@ -58,9 +56,6 @@ function Legend({ legs, threshold }: { legs: Leg[]; threshold: number | null }):
       </span>
       <span class="col-sure">
         <span class="label">probability that it is right</span>
-        {threshold !== null && (
-          <span class="gate-label">gate for the first one at {percent(threshold)}</span>
-        )}
       </span>
     </div>
   );
@@ -70,11 +65,10 @@ interface RowProps {
   row: Row;
   parts: Share[];
   most: number;
-  threshold: number | null;
   draft: Signal<Draft>;
 }
 
-function ToolRow({ row, parts, most, threshold, draft }: RowProps): VNode {
+function ToolRow({ row, parts, most, draft }: RowProps): VNode {
   const [open, setOpen] = useState(false);
   const { hit, given, rule } = row;
   return (
@@ -104,7 +98,7 @@ function ToolRow({ row, parts, most, threshold, draft }: RowProps): VNode {
         </span>
       </button>
       <ScoreBar score={hit.score} parts={parts} most={most} rule={rule} />
-      <SureBar probability={hit.probability} threshold={threshold} />
+      <SureBar probability={hit.probability} />
       <Judge draft={draft} what="tools" id={hit.id} name={hit.id} />
       {open && <Details row={row} parts={parts} />}
     </li>
@@ -172,25 +166,13 @@ function Segment(props: { leg: Leg; from: number; to: number; most: number }): V
   return <i class={`segment leg-${leg}`} style={place} />;
 }
 
-interface SureProps {
-  probability: number | null;
-  threshold: number | null;
-}
-
-function SureBar({ probability, threshold }: SureProps): VNode {
+function SureBar({ probability }: { probability: number | null }): VNode {
   const known = probability !== null;
-  const passes = known && threshold !== null && probability >= threshold;
   const label = known ? `probability ${percent(probability)}` : "no probability";
   return (
     <span class="col-sure bar-row">
       <span class="bar sure" role="img" aria-label={label}>
-        {known && (
-          <i
-            class={`segment ${passes || threshold === null ? "passes" : "below"}`}
-            style={{ left: 0, width: `${100 * probability}%` }}
-          />
-        )}
-        {threshold !== null && <i class="threshold" style={{ left: `${100 * threshold}%` }} />}
+        {known && <i class="segment" style={{ left: 0, width: `${100 * probability}%` }} />}
       </span>
       <span class="figure">{percent(probability)}</span>
     </span>

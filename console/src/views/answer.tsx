@@ -115,7 +115,7 @@ function ToolsPart({ outcome }: { outcome: Outcome }): VNode {
       )}
       {why && <p class="note">The search that explains the ranking failed: {why.message}</p>}
       {rows.length > 0 ? (
-        <ToolsPicture rows={rows} threshold={decision.tools.threshold} draft={draft} />
+        <ToolsPicture rows={rows} draft={draft} />
       ) : (
         <p class="note">No tool is in reach.</p>
       )}

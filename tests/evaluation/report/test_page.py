@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from jinja2 import UndefinedError
 
-from toolcrib.errors import MissingExtraError
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.report import page
 from toolcrib.evaluation.report.page import fill, render
 from toolcrib.evaluation.results import Evaluation, QueryResult, SetResult, SystemResult
 from toolcrib.evaluation.systems.base import Answer, Ranked
@@ -183,12 +180,3 @@ def test_letters_that_no_file_can_hold_do_not_stop_the_page():
 def test_a_value_that_is_missing_is_an_error():
     with pytest.raises(UndefinedError, match="'lead' is undefined"):
         fill("decisions.html.jinja")
-
-
-def test_without_the_extra_the_error_names_it(
-    evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
-):
-    page._template.cache_clear()
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(MissingExtraError, match=r"toolcrib\[eval\]"):
-        render(evaluation)

@@ -135,11 +135,6 @@ def test_without_the_splitter_the_extra_is_named(monkeypatch):
         list(split("text", "text", 200))
 
 
-def test_a_counter_of_ones_own_is_what_parts_are_measured_by():
-    parts = list(split("one two three four five", "text", 2, count=lambda text: len(text.split())))
-    assert [part.text for part in parts] == ["one two", "three four", "five"]
-
-
 def test_a_line_longer_than_a_window_is_cut_between_words():
     words = [f"word{n}" for n in range(WINDOW_CHARS // 4)]
     parts = list(split(" ".join(words), "text", 200))

@@ -8,13 +8,12 @@ from collections.abc import Generator
 import pytest
 
 from tests.indexers.readers.mcp_servers.launch import closed_port, over_http, target
-from toolcrib.indexers.readers.mcp import list_tools, run_to_end
-from toolcrib.indexers.readers.mcp_config import HttpTarget, Listing, StdioTarget, Target
+from toolcrib.indexers.readers.mcp import McpLimits, list_tools, run_to_end
+from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
+from toolcrib.indexers.readers.mcp_session import SessionState
 
-PATIENCE_S = 8.0
+PATIENT = McpLimits(timeout_s=8.0)
 """For servers that never answer: long enough to start one on a busy machine."""
-
-MAX_PAGES = 20
 
 OLDER = ', or give it "type": "sse" in an mcp.json if it speaks that older transport'
 
@@ -75,7 +74,7 @@ def test_what_can_go_wrong_with_a_process(server: Target, reason: str) -> None:
     listing = _list(server)
 
     assert listing.failure == reason
-    assert listing.tools == ()
+    assert listing.tools == []
 
 
 NO_ENDPOINT = "is no MCP endpoint: it answered initialize with HTTP"
@@ -102,7 +101,7 @@ def test_what_can_go_wrong_with_a_web_server(
 ) -> None:
     listing = _list(HttpTarget(f"{web_url}{path}", sse=sse))
 
-    assert listing == Listing("", (), listing.failure)
+    assert (listing.server, listing.tools) == ("", [])
     assert listing.failure.startswith(reason)
     assert "s3cret" not in listing.failure
 
@@ -155,7 +154,7 @@ def test_a_url_that_is_none() -> None:
 )
 def test_what_came_before_a_failure_is_kept(server: Target, kept: int, reason: str) -> None:
     # The pages come from the SDK's server, which takes its time to be imported.
-    listing = run_to_end(lambda: list_tools(server, max_pages=MAX_PAGES))
+    listing = run_to_end(lambda: list_tools(server, McpLimits(max_pages=20)))
 
     assert len(listing.tools) == kept
     assert listing.failure == f"{reason}; tools kept from before that: {kept}"
@@ -173,5 +172,5 @@ def test_what_came_before_a_failure_over_http_is_kept() -> None:
     assert [tool["name"] for tool in listing.tools] == ["tool_0", "tool_1"]
 
 
-def _list(server: Target) -> Listing:
-    return run_to_end(lambda: list_tools(server, PATIENCE_S))
+def _list(server: Target) -> SessionState:
+    return run_to_end(lambda: list_tools(server, PATIENT))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.indexers.readers.conformance import SAMPLES, split, write_sample
+from tests.indexers.readers.conformance import split, write_sample
 from toolcrib.errors import MissingExtraError
 from toolcrib.indexers.readers import registry
 from toolcrib.indexers.readers.base import Source
@@ -23,12 +23,6 @@ FORMATS = (
     *("skill", "mcp-servers", "mcp", "openapi", "functions", "toolspec", "python"),
     *("mcp-live", "mcp-skills"),
 )
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_every_sample_is_recognised_by_one_reader(tmp_path: Path, name: str) -> None:
-    source = write_sample(tmp_path, name)
-    assert [reader.format for reader in readers() if reader.recognises(source)] == [name]
 
 
 def test_a_folder_is_read_sorted_and_to_its_depths(tmp_path: Path) -> None:

@@ -35,9 +35,9 @@ def test_a_file_holds_them_in_order():
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("- a", "must hold a list under `capabilities`"),
+        ("- a", "valid dictionary"),
         ("capabilities: {", "is not YAML"),
-        ("capabilities: [{name: a}]", "capabilities.0: description: Field required"),
+        ("capabilities: [{name: a}]", "capabilities.0.description: Field required"),
         ("capabilities: [{name: a, description: b, examples: [[x, maybe]]}]", "examples.0.use"),
         ("capabilities: [{name: a, description: b, severity: bad}]", "severity"),
         ("capabilities: [{name: a, description: b}, {name: a, description: c}]", "there are two"),
@@ -53,7 +53,7 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path, text, told):
 
 
 def test_a_file_that_is_not_there_and_a_name_that_is_unknown(tmp_path):
-    with pytest.raises(CapabilityError, match="cannot be read"):
+    with pytest.raises(CapabilityError, match="cannot read"):
         CapabilityRegistry.load(tmp_path / "gone.yaml")
     with pytest.raises(CapabilityError, match=r"'logi'.*'login'"):
         _ = CapabilityRegistry([LOGIN])["logi"]

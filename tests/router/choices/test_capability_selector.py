@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -251,16 +250,6 @@ def test_with_a_third_of_faults_what_is_missing_is_told_and_nothing_else(dense):
             assert ("travel" in found.active) is ("travel" not in off)
             assert server.settings["api_key"] not in repr(found)
             assert PLOT not in repr(found.failed)
-
-
-def test_in_an_event_loop_it_can_be_awaited_or_waited_for(dense):
-    async def both(selector):
-        return await selector.aselect(PLOT), selector.select(PLOT)
-
-    with ChatServer(needs("travel")) as server:
-        awaited, waited = asyncio.run(both(by_model(server, dense)))
-    assert awaited == waited
-    assert awaited.active == ("safety", "travel")
 
 
 # -- again after a failure -------------------------------------------------------------------

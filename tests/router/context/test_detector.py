@@ -36,7 +36,7 @@ def query_of(text, dense):
 def shipped():
     """Detects with the shipped model."""
     dense = make_dense(Settings())
-    detector = SemanticDetector(shipped_context(CUES), FINDER, HEURISTIC, shipped_turns())
+    detector = SemanticDetector(shipped_context(CUES), FINDER, shipped_turns())
     return lambda text, **how: detector.detect(text, query_of(text, dense), **how)
 
 
@@ -47,7 +47,7 @@ def own(tmp_path_factory):
     dense = DeterministicEncoder()
     sets = label_sets({field: Path(file) for field, file in files.items()})
     model = fit_context(sets, CUES, FINDER, dense)
-    return SemanticDetector(model, FINDER, HEURISTIC, shipped_turns()), dense
+    return SemanticDetector(model, FINDER, shipped_turns()), dense
 
 
 @pytest.mark.parametrize(

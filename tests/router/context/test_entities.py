@@ -10,8 +10,8 @@ from toolcrib.records import Entity
 from toolcrib.router.context.entities import (
     MAX_READ_CHARS,
     EntityFinder,
-    dates,
     head_of,
+    numeric_dates,
     pattern_entities,
 )
 
@@ -110,7 +110,8 @@ def test_entities_lie_in_the_text_one_after_the_other(text):
 
 
 def dates_found(text):
-    return [entity.text for entity in sorted(dates(text), key=lambda entity: entity.start)]
+    found = [each for each in pattern_entities(text) if each.type == "date"]
+    return [each.text for each in sorted([*found, *numeric_dates(text)], key=lambda e: e.start)]
 
 
 DATES = (

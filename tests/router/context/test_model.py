@@ -86,7 +86,6 @@ def test_what_is_written_is_read_as_it_was(fitted):
     assert dict(kept.identity) == dict(fitted.identity)
     assert dict(kept.aliases) == dict(fitted.aliases)
     assert kept.features.places == fitted.features.places
-    assert kept.features.width == fitted.features.width
     assert kept.classifiers.keys() == fitted.classifiers.keys()
 
 
@@ -178,12 +177,6 @@ def test_words_and_pairs_of_words_that_enough_texts_have_are_features():
     assert set(FITTED.places) == {"get", "me", "get me"}
     assert sum("get" in text for text in TEXTS) == LEAST_TEXTS
     assert sorted(FITTED.places.values()) == list(range(len(FITTED.rarity)))
-
-
-def test_as_many_numbers_come_as_are_promised():
-    assert FITTED.of(reading("get me something")).shape == (FITTED.width,)
-    shipped = fit_features([reading("get me a saw")], load_cues())
-    assert shipped.of(reading("get me a saw")).shape == (shipped.width,)
 
 
 @pytest.mark.parametrize(

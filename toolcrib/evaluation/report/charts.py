@@ -137,15 +137,9 @@ class Drawing:
 
     def grid(self, axis: Axis, ticks: Iterable[float], *, across: Pixel, upright: bool) -> None:
         """Thin lines at the ticks of an axis, `across` from one pixel to the other."""
+        first, last = across
         for at in map(axis.place, ticks):
-            ends = (
-                [(at, across[0]), (at, across[1])]
-                if upright
-                else [
-                    (across[0], at),
-                    (across[1], at),
-                ]
-            )
+            ends = [(at, first), (at, last)] if upright else [(first, at), (last, at)]
             self.line(ends, "line", 0.8)
 
     def beside(self, x: float, ends: Sequence[tuple[float, str, Look]], span: Pixel) -> None:

@@ -44,9 +44,6 @@ def render_decisions(summary: DecisionSummary) -> str:
     """The log as an HTML document that asks nothing of the network.
 
     The same summary gives the same text; it is light or dark as the reader's system is.
-
-    Raises:
-        MissingExtraError: the extra `eval` is not installed.
     """
     times = {name: (one.latency.p50, one.latency.p99) for name, one in summary.routes.items()}
     return fill(
@@ -115,9 +112,6 @@ def render_choices(kind: str, results: Sequence[ChoiceResult]) -> str:
     """The results as an HTML document that asks nothing of the network.
 
     `kind`: what was chosen, as in `questions`.
-
-    Raises:
-        MissingExtraError: the extra `eval` is not installed.
     """
     turns = sum(one.turns for one in results)
     right = sum(one.turns - len(one.wrong) for one in results)

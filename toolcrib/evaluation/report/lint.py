@@ -16,9 +16,6 @@ def render_lint(report: LintReport) -> str:
     """The findings as an HTML document that asks nothing of the network.
 
     The same report gives the same text; it is light or dark as the reader's system is.
-
-    Raises:
-        MissingExtraError: the extra `eval` is not installed.
     """
     by_rule: dict[str, list[LintFinding]] = defaultdict(list)
     for finding in report.findings:

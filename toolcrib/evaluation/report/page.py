@@ -30,7 +30,6 @@ from toolcrib.evaluation.report.charts import (
     reliability_diagram,
 )
 from toolcrib.evaluation.results import (
-    Comparison,
     Evaluation,
     Interval,
     SetResult,
@@ -313,16 +312,15 @@ def render(evaluation: Evaluation) -> str:
     The same evaluation gives the same text. It has no scripts, holds its drawings as SVG, and
     is light or dark as the reader's system is. The first system is what others are marked
     against and whose worst queries are shown.
-
-    Raises:
-        MissingExtraError: the extra `eval` is not installed.
     """
     whole = overall(evaluation)
     looks = looks_of(whole)
     several = len(evaluation.sets) > 1
+    said = headline(evaluation, whole)
     return fill(
         "page.html.jinja",
-        headline=headline(evaluation, whole),
+        lead=said.lead,
+        rest=said.rest,
         whole=whole,
         several=several,
         overall=_chapter(whole, evaluation, looks) if several else None,
@@ -410,7 +408,7 @@ def _ranking(evaluation: Evaluation, whole: SetResult, measure: str) -> tuple[st
         f"{best.name} finds tools best {over}: {measure_title(measure)} {value:.3f}, "
         f"{'level with' if ahead.startswith('0.000') else ahead} {rival.name}{which}."
     )
-    return lead, _chance(evaluation, whole, ranked, measure)
+    return lead, _chance(evaluation, ranked, measure)
 
 
 def _rival(system: SystemResult, ranked: list[SystemResult]) -> SystemResult:
@@ -420,41 +418,21 @@ def _rival(system: SystemResult, ranked: list[SystemResult]) -> SystemResult:
     return baselines[0] if baselines and system.name in OURS else others[0]
 
 
-def _chance(
-    evaluation: Evaluation, whole: SetResult, ranked: list[SystemResult], measure: str
-) -> str:
+def _chance(evaluation: Evaluation, ranked: list[SystemResult], measure: str) -> str:
     """Significance of the difference between the first system and its rival, or the best."""
-    first = next(iter(whole.systems.values()))
-    if not any(system is first for system in ranked):
+    first = next((one for one in ranked if one.name not in evaluation.macro_against_first), None)
+    if first is None:
         return ""
     leads = ranked[0] is first
     other = _rival(first, ranked) if leads else ranked[0]
-    found = [
-        one.systems[other.name].against_first[measure]
-        for one in evaluation.sets.values()
-        if other.name in one.systems and measure in one.systems[other.name].against_first
-    ]
-    if not found:
+    found = evaluation.macro_against_first.get(other.name, {}).get(measure)
+    if found is None:
         return ""
     place = "" if leads else f"{first.name} is number {ranked.index(first) + 1} of {len(ranked)}. "
-    if len(found) == 1:
-        return place + _p_value_sentence(found[0], other.name)
-    wins = sum(c.significant and (c.difference < 0) == leads for c in found)
-    losses = sum(c.significant and (c.difference > 0) == leads for c in found)
-    if not wins and not losses:
-        pair = f"{first.name} and {other.name}"
-        return f"{place}On no set is the difference between {pair} more than chance."
-    ahead, behind = (first, other) if leads else (other, first)
-    return (
-        f"{place}{ahead.name} is significantly better than {behind.name} on {wins} of "
-        f"{len(found)} sets, and significantly worse on {losses or 'none'}."
-    )
-
-
-def _p_value_sentence(found: Comparison, rival: str) -> str:
+    chance = f"is significant (p = {found.p:.4f})"
     if not found.significant:
-        return f"The difference to {rival} may be chance (p = {found.p:.2f})."
-    return f"The difference to {rival} is significant (p = {found.p:.4f})."
+        chance = f"may be chance (p = {found.p:.2f})"
+    return f"{place}The difference to {other.name} {chance}."
 
 
 def _first_system_sentences(system: SystemResult, whole: SetResult) -> Iterator[str]:
@@ -483,11 +461,7 @@ TEMPLATE_PACKAGE = "toolcrib.evaluation.report"
 
 
 def fill(name: str, **values: Any) -> str:
-    """The template `name` with these values, and `css`; lone surrogates, as texts may hold, gone.
-
-    Raises:
-        MissingExtraError: the extra `eval` is not installed.
-    """
+    """Template with these values and the style; lone surrogates of texts are replaced."""
     css = (files(TEMPLATE_PACKAGE) / "style.css").read_text(encoding="utf-8")
     page: str = _template(name).render(css=css, **values)
     return page.encode("utf-8", "replace").decode("utf-8")

@@ -103,10 +103,6 @@ class StepFinder(Protocol):
         """Learn from the calls of other runs, in place of those learned before."""
         ...
 
-    def search(self, query: str, k: int, among: Sequence[str] | None = None) -> Answer:
-        """As `System.search`."""
-        ...
-
 
 class Baseline(ABC):
     """A library as a `System`: it ranks, and what was not asked for is left out here.

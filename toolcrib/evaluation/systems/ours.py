@@ -81,7 +81,7 @@ class OwnSystems:
             return held[1]
         if held is not None:
             held[1].close()
-        store = build.open_store(":memory:", layout(self._dense.dimensions), self._settings)
+        store = build.open_store(":memory:", self._settings, layout(self._dense.dimensions))
         self._shared[with_examples] = (digests, store)
         bare = {} if with_examples else {"success_examples": ()}
         Crib.over(store, self._dense, self._settings).index_tools(
@@ -120,12 +120,12 @@ class _OwnSystem:
     """One variant, measured through `Crib.find_tools`, before its gate withholds anything."""
 
     version = f"toolcrib {__version__}"
+    _crib: Crib
 
     def __init__(self, name: str, variant: _Variant, systems: OwnSystems) -> None:
         self.name = name
         self._variant = variant
         self._systems = systems
-        self._crib: Crib | None = None
 
     def index(self, tools: Sequence[ToolSpec]) -> None:
         """Take in the tools; called once."""
@@ -133,12 +133,10 @@ class _OwnSystem:
 
     def learn(self, queries: Sequence[LabelledQuery]) -> None:
         """Fit a head where it pays, and the confidence, for as long as this is measured."""
-        assert self._crib is not None, "index comes first"
         self._crib.tools.use_calibration(learn(self._crib, queries).calibration)
 
     def search(self, query: str, k: int, among: Sequence[str] | None = None) -> Answer:
         """The best `k` tools or fewer, of those in `among` when it is given."""
-        assert self._crib is not None, "index comes first"
         if not query.strip() or k < 1:
             return Answer(())
         where = None if among is None else HasId(frozenset(map(point_id, among)))
@@ -148,22 +146,18 @@ class _OwnSystem:
 
     def complete(self, query: str, coverage: float) -> tuple[str, ...]:
         """The smallest set that holds all needed tools with the probability `coverage`."""
-        assert self._crib is not None, "index comes first"
         found = self._crib.find_tools(query, "auto", coverage=coverage, gate=False)
         return tuple(hit.id for hit in found.tools)
 
     def find_step(self, said: str, k: int, called: Sequence[str], task: str) -> tuple[str, ...]:
         """Ids of the best `k` tools for the next call, none of those that were called."""
-        assert self._crib is not None, "index comes first"
         found = self._crib.find_tools(said, k, called=called, task=task, gate=False)
         return tuple(hit.id for hit in found.tools)
 
     def learn_runs(self, runs: Sequence[Sequence[str]]) -> None:
         """Learn from the calls of other runs, in place of those learned before."""
-        assert self._crib is not None, "index comes first"
         made = (Run(str(place), 0.0, "", tuple(run)) for place, run in enumerate(runs))
         self._crib.tools.use_learned(LearnedFromUse(use=tool_use(made, 0.0)))
 
     def close(self) -> None:
-        """Forget the crib; the index is shared, and goes with `OwnSystems.close`."""
-        self._crib = None
+        """Keep the index: it is shared, and goes with `OwnSystems.close`."""

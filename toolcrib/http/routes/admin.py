@@ -6,8 +6,8 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -239,11 +239,7 @@ def _judge(context: RequestContext, tool_id: str, body: VerdictBody, crib: Crib)
 
 
 def _require_other(context: RequestContext, held: Held) -> None:
-    """Require another key than the one that sent the tool.
-
-    Raises:
-        ForbiddenError: the caller's key sent the tool.
-    """
+    """Require another key than the one that sent the tool."""
     is_own = held.written_by and held.written_by == context.caller.key_id
     if is_own and not context.state.settings.service.approve_own:
         raise ForbiddenError(
@@ -333,7 +329,8 @@ async def add_servers(context: RequestContext, body: ServersBody) -> Response:
         servers = servers_of(source)
         if not servers:
             raise QueryError("the document names no MCP servers; put them under 'mcpServers'")
-        with _editing(context) as file:
+        with _lock_of_servers(context):
+            file = _server_file(context)
             found = ServerImport(file.servers)
             for name, raw in servers.items():
                 found.take("the request", name, raw)
@@ -346,38 +343,30 @@ async def add_servers(context: RequestContext, body: ServersBody) -> Response:
 
 async def switch_server(context: RequestContext, name: ServerId, body: SwitchBody) -> None:
     """Switch a server of the gateway's `mcp.json` on or off."""
-
-    def switch() -> None:
-        with _editing(context, name) as file:
-            file.write(file.switched(name, on=body.on))
-
-    await context.run(switch)
+    await _edit(context, name, lambda file: file.switched(name, on=body.on))
 
 
 async def remove_server(context: RequestContext, name: ServerId) -> None:
     """Remove a server from the gateway's `mcp.json`."""
-
-    def remove() -> None:
-        with _editing(context, name) as file:
-            file.write(file.edited({name: None}))
-
-    await context.run(remove)
+    await _edit(context, name, lambda file: file.edited({name: None}))
 
 
-@contextmanager
-def _editing(context: RequestContext, name: str | None = None) -> Generator[ServerFile]:
-    """The gateway's file of servers, for one writer at a time.
+async def _edit(context: RequestContext, name: str, edit: Callable[[ServerFile], str]) -> None:
+    """Edit a server of the gateway's file."""
 
-    Raises:
-        ForbiddenError: the settings name none.
-        HTTPException: it has no server of this name.
-    """
+    def work() -> None:
+        with _lock_of_servers(context):
+            file = _server_file(context)
+            if name not in file.servers:
+                raise HTTPException(404, "there is no such server")
+            file.write(edit(file))
+
+    await context.run(work)
+
+
+def _lock_of_servers(context: RequestContext) -> AbstractContextManager[Any]:
     # No namespace has this name.
-    with context.state.lock("/servers"):
-        file = _server_file(context)
-        if name is not None and name not in file.servers:
-            raise HTTPException(404, "there is no such server")
-        yield file
+    return context.state.lock("/servers")
 
 
 def _server_file(context: RequestContext) -> ServerFile:
@@ -488,11 +477,7 @@ async def undo_learning(context: RequestContext, body: UndoBody) -> Response:
 
 
 def _require_all(context: RequestContext) -> None:
-    """Require a key that may write and see all tools: lessons name keys and tools.
-
-    Raises:
-        ForbiddenError: the key only reads, or has a scope.
-    """
+    """Require a key that may write and see all tools: lessons name keys and tools."""
     context.require_write()
     if context.scope() != Scope():
         raise ForbiddenError("what was learned tells of all tools, and this key sees some only")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Annotated, Any, Self, TypeAlias, TypeVar, cast
 
@@ -149,11 +149,7 @@ async def delete_collection(
 
 
 def _remove(crib: Crib, name: str, documents: Iterable[str], scope: Scope) -> int:
-    """Remove documents; without any, the whole collection. Returns the number of passages.
-
-    Raises:
-        UnknownCollectionError: no collection in scope has this name.
-    """
+    """Remove documents; without any, the whole collection. Returns the number of passages."""
     names = [each.name for each, _ in crib.list_collections(scope=scope)]
     if name not in names:
         raise UnknownCollectionError(name, nearest(name, names))
@@ -227,8 +223,14 @@ class UploadedPassage(PassageBody):
 
     collection: _CollectionName
 
+    def passage(self) -> Passage:
+        """The passage in its collection."""
+        return self.as_passage(self.collection)
 
-UploadedEntry: TypeAlias = tuple[str, UploadedPassage | Refusal]
+
+UploadedEntry: TypeAlias = tuple[
+    str, Annotated[UploadedPassage, AfterValidator(UploadedPassage.passage)] | Refusal
+]
 
 
 class DocumentsBody(Body):
@@ -324,15 +326,7 @@ async def upload_documents(
     names = {cast("tuple[str, str]", line.name)[0] for line in lines if line.name is not None}
     pruned = {query.prune} if query.prune is not None else set[str]()
     work = await context.run(lambda: _work(context, lines, query.prune, names | pruned))
-
-    def write(crib: Crib, part: list[Any], listener: Listener) -> IndexReport:
-        entries: list[PassageEntry] = [
-            (source, item if isinstance(item, Refusal) else item.as_passage(item.collection))
-            for source, item in part
-        ]
-        return work.write(crib, entries, listener)
-
-    return await respond(context, replace(work, write=write))
+    return await respond(context, work)
 
 
 def _require_writable(crib: Crib, names: Iterable[str], scope: Scope) -> None:

@@ -299,22 +299,15 @@ async def upload_tools(context: RequestContext, query: ToolUpload, request: Requ
     """
     lines = await read_upload(context, request, Entry, attrgetter("id"))
     work, held = await context.run(lambda: _work(context, lines, query.server, prune=query.prune))
-    sources: dict[str, str] = {}
-
-    def write(crib: Crib, part: list[Entry], listener: Listener) -> IndexReport:
-        sources.update((item.id, source) for source, item in part if isinstance(item, ToolSpec))
-        return work.write(crib, part, listener)
 
     def finish(crib: Crib, report: IndexReport) -> IndexReport:
         report = work.finish(crib, report)
-        back = (Refusal("", each.tool_id, HELD_BACK + each.reason) for each in held)
-        refused = (
-            replace(each, source=sources.get(each.place, each.source))
-            for each in (*report.refused, *back)
-        )
-        return replace(report, refused=tuple(refused))
+        reasons = {each.tool_id: each.reason for each in held}
+        sources = {each.name: each.entry[0] for each in lines if each.name in reasons}
+        back = (Refusal(sources[key], key, HELD_BACK + why) for key, why in reasons.items())
+        return replace(report, refused=(*report.refused, *back))
 
-    return await respond(context, replace(work, write=write, finish=finish))
+    return await respond(context, replace(work, finish=finish))
 
 
 def write_tools(
@@ -481,11 +474,7 @@ def _count_calls(context: RequestContext) -> Counter[str]:
 
 
 def _ranked(tools: Iterable[ToolSpec], body: ListBody, calls: Counter[str]) -> Iterable[ToolSpec]:
-    """Tools in the order of a list, behind its cursor.
-
-    Raises:
-        QueryError: the cursor's tool is not in the list any more.
-    """
+    """Tools in the order of a list, behind its cursor."""
 
     def place(tool: ToolSpec) -> tuple[int, str, str, str]:
         server = tool.server.casefold() if body.order == "server" else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Annotated, Any, Literal, cast
@@ -255,24 +255,25 @@ async def route_turn(context: RequestContext, body: RouteBody) -> Response:
 
 async def classify_turn(context: RequestContext, body: ClassifyBody) -> Response:
     """Classify a turn by a question."""
-
-    def work(crib: Crib) -> Classification:
-        turn = body.as_turn(context)
-        made = crib.classify(body.question, turn, variables=body.variables, outputs=body.outputs)
-        crib.turns.assign(made.id, context.caller.key_id)
-        return made
-
-    found = await context.read(work)
-    context.record_answer({}, degraded=found.degraded, text=body.text)
-    return answer(found)
+    given = {"variables": body.variables, "outputs": body.outputs}
+    return await _choose(
+        context, body, lambda crib, turn: crib.classify(body.question, turn, **given)
+    )
 
 
 async def select_capabilities(context: RequestContext, body: CapabilitiesBody) -> Response:
     """Select the capabilities that a turn needs, each judged by itself."""
+    given: dict[str, Any] = {"bypass": body.bypass, "state": body.state}
+    return await _choose(context, body, lambda crib, turn: crib.select_capabilities(turn, **given))
 
-    def work(crib: Crib) -> CapabilitySelection:
-        turn = body.as_turn(context)
-        made = crib.select_capabilities(turn, bypass=body.bypass, state=body.state)
+
+async def _choose(
+    context: RequestContext,
+    body: TurnBody,
+    choose: Callable[[Crib, Turn], Classification | CapabilitySelection],
+) -> Response:
+    def work(crib: Crib) -> Classification | CapabilitySelection:
+        made = choose(crib, body.as_turn(context))
         crib.turns.assign(made.id, context.caller.key_id)
         return made
 
@@ -442,11 +443,7 @@ async def give_feedback(context: RequestContext, body: FeedbackBody) -> None:
 
 
 async def _require_visible(context: RequestContext, decision_id: str) -> Mapping[str, Any]:
-    """The record of a decision.
-
-    Raises:
-        UnknownDecisionError: no decision that is visible to the caller has this id.
-    """
+    """The record of a decision."""
     record = await context.run(lambda: context.log().find(decision_id))
     if record is None and not context.state.namespaces.is_alone:
         # Awaited: a thread that slept would keep others from answering.

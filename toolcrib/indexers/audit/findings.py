@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from toolcrib.records import Enrichment, ToolSpec
+from toolcrib.records.codec import is_object
 from toolcrib.records.reports import Finding, Severity
 
 # -- findings --------------------------------------------------------------------------------------
@@ -142,9 +143,8 @@ def _within(place: str, value: Any) -> Iterator[ToolText]:
         path, key, held = stack.pop()
         if isinstance(held, str):
             yield ToolText(path, held, key in _NAME_FIELDS)
-        elif isinstance(held, dict):
-            members = cast("dict[str, Any]", held)
-            inner = [(_step(path, name), name, members[name]) for name in members]
+        elif is_object(held):
+            inner = [(_step(path, name), name, each) for name, each in held.items()]
             for step, name, _ in inner:
                 if key in _MAP_KEYWORDS or name not in KEYWORDS:
                     yield ToolText(step, name, is_name=True)

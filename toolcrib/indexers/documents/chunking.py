@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from string import ascii_letters, digits, whitespace
@@ -23,9 +23,6 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from toolcrib.extras import import_extra
-
-Counter: TypeAlias = Callable[[str], int]
-"""Counts the tokens of a text."""
 
 TextKind: TypeAlias = Literal["markdown", "text"]
 
@@ -95,14 +92,7 @@ def require_docs() -> Any:
     return import_extra("semantic_text_splitter", "reading documents", "docs")
 
 
-def split(
-    text: str,
-    kind: TextKind,
-    capacity: int,
-    *,
-    title: str = "",
-    count: Counter = approximate_tokens,
-) -> Iterator[Part]:
+def split(text: str, kind: TextKind, capacity: int, *, title: str = "") -> Iterator[Part]:
     r"""Yield the parts of a text in their order, each of at most `capacity` tokens.
 
     `text` has no line ends but `\n`. `title` is the document's own; the first heading of level
@@ -118,7 +108,7 @@ def split(
     library = require_docs()
     markdown = kind == "markdown"
     splitter = library.MarkdownSplitter if markdown else library.TextSplitter
-    chunks = splitter.from_callback(count, capacity).chunk_indices
+    chunks = splitter.from_callback(approximate_tokens, capacity).chunk_indices
     path: list[_Heading] = []
     # As though the document began with its own title.
     headings = [_Heading(1, title, 0, 0), *(_headings(text) if markdown else ())]

@@ -22,7 +22,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 from toolcrib.errors import MissingExtraError, SourceError
@@ -67,12 +66,7 @@ class Converters:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -96,9 +90,10 @@ class Converters:
         limits, name = self._limits, str(given["name"])
         allowed_s = min(limits.timeout_s, limits.timeout_s if timeout_s is None else timeout_s)
         process = self._take()
+        request = {**given, "timeout_s": allowed_s, "text_chars": limits.text_chars}
         answer: dict[str, Any] = {"worn": True}
         try:
-            answer = process.ask(content, given, limits, allowed_s)
+            answer = process.ask(content, request, allowed_s)
         except TimeoutError:
             raise SourceError(
                 name, "", f"not converted within {allowed_s:g} s; split it, or save it as text"
@@ -152,20 +147,13 @@ class _Process:
         """Tell whether the process runs."""
         return self._process.poll() is None
 
-    def ask(
-        self,
-        content: bytes,
-        given: Mapping[str, object],
-        limits: ConversionLimits,
-        allowed_s: float,
-    ) -> dict[str, Any]:
+    def ask(self, content: bytes, request: dict[str, Any], allowed_s: float) -> dict[str, Any]:
         """Send a document and return the answer.
 
         Raises:
             TimeoutError: no answer in this time; the process is killed.
             OSError: the process ended.
         """
-        request = {**given, "timeout_s": allowed_s, "text_chars": limits.text_chars}
         sending, receiving = self._process.stdin, self._process.stdout
         assert sending is not None
         assert receiving is not None

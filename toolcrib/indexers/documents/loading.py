@@ -267,12 +267,10 @@ def _html_to_markdown(html: str) -> tuple[str, str]:
             element.decompose()
         for string in body.find_all(string=_SPACED):
             if type(string) is library.NavigableString and string.find_parent("pre") is None:
-                string.replace_with(_SPACED.sub(_one_space, string))
+                string.replace_with(
+                    _SPACED.sub(lambda run: "\n" if "\n" in run[0] else " ", string)
+                )
         return _markdown(body), title.strip()
-
-
-def _one_space(blanks: re.Match[str]) -> str:
-    return "\n" if "\n" in blanks[0] else " "
 
 
 def _markdown(element: Any) -> str:
@@ -348,11 +346,7 @@ def _without_picture(_image: object) -> dict[str, str]:
 
 
 def _with_equations(content: bytes) -> BytesIO:
-    """Give a Word document with nothing but its texts, and with LaTeX in the place of equations.
-
-    Raises:
-        ValueError: it unpacks to more than `MAX_UNPACKED_BYTES`.
-    """
+    """Give a Word document with nothing but its texts, and with LaTeX in the place of equations."""
     made = BytesIO()
     with zipfile.ZipFile(BytesIO(content)) as packed, zipfile.ZipFile(made, "w") as plain:
         texts = [e for e in packed.infolist() if e.filename.endswith((".xml", ".rels"))]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from email.message import Message
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 from urllib import request
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
@@ -198,13 +197,6 @@ _ADVICE_BY_STATUS = {
 }
 
 
-class _Answer(Protocol):
-    headers: Message
-    url: str
-
-    def read1(self, size: int) -> bytes: ...
-
-
 def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
     """Fetch the document of a URL, following redirects."""
     # Letters beyond ASCII and spaces are as people write them; the rest is the server's.
@@ -212,7 +204,7 @@ def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
     try:
         asked = request.Request(written, headers=_HEADERS)  # noqa: S310 -- the opener speaks HTTP
         with _web().open(asked, timeout=FETCH_TIMEOUT_S) as opened:
-            answer = cast("_Answer", opened)
+            answer = cast("HTTPResponse", opened)
             content = _read(answer, clock or SystemClock())
             headers = answer.headers
             # Redirects may have ended at another address, which tells more of its kind.
@@ -239,7 +231,7 @@ def _web() -> request.OpenerDirector:
     return opener
 
 
-def _read(answer: _Answer, clock: Clock) -> bytes:
+def _read(answer: HTTPResponse, clock: Clock) -> bytes:
     until = clock() + FETCH_TIMEOUT_S
     content = bytearray()
     while chunk := answer.read1(_CHUNK_BYTES):

@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.parsing import decode, parse_json, parse_toml, parse_yaml
 from toolcrib.records import Refusal, Sensitivity, ToolSpec
-from toolcrib.records.codec import is_object
+from toolcrib.records.codec import is_object, object_of
 
 MAX_SOURCE_BYTES = 32 * 2**20
 """Larger documents are refused unread; JSON Lines have no limit but this one for each line."""
@@ -63,7 +63,8 @@ class Reader(Protocol):
         """Yield every tool, and a refusal for each that is wrong; `server` overrides its server.
 
         Raises:
-            SourceError: the source as a whole cannot be read (on).
+            SourceError: the source as a whole cannot be read (on), or is of another format.
+            MissingExtraError: an extra that the format needs is not installed.
         """
         ...
 
@@ -347,19 +348,16 @@ OTHER_FILES = {
 
 def other_kind(data: object) -> str:
     """Say which other known kind of file this is, and by which key; empty for an unknown one."""
-    keys = data if is_object(data) else {}
-    return next(
-        (f"{kind} (it has {key!r})" for key, kind in OTHER_FILES.items() if key in keys), ""
-    )
+    found = (key for key in OTHER_FILES if key in object_of(data))
+    return next((f"{OTHER_FILES[key]} (it has {key!r})" for key in found), "")
 
 
 def dialect_of(tool: dict[str, Any]) -> Dialect | None:
     """Name the dialect of a tool object; None for an object of no dialect."""
     if "inputSchema" in tool:
         return "mcp"
-    is_nested = any(isinstance(tool.get(key), dict) for key in NESTING_KEYS)
     has_schema = "parameters" in tool or langchain_schema(tool) is not None
-    if is_nested or ("name" in tool and has_schema):
+    if nested_definition(tool) is not None or ("name" in tool and has_schema):
         return "function"
     if "name" in tool and OWN_FIELDS & tool.keys():
         return "toolspec"
@@ -368,6 +366,11 @@ def dialect_of(tool: dict[str, Any]) -> Dialect | None:
     if "input_schema" in tool and "name" in tool:
         return "anthropic"
     return "toolspec" if "name" in tool else None
+
+
+def nested_definition(tool: dict[str, Any]) -> dict[str, Any] | None:
+    """Definition that a tool object holds under one of `NESTING_KEYS`."""
+    return next((each for key in NESTING_KEYS if is_object(each := tool.get(key))), None)
 
 
 def langchain_schema(tool: dict[str, Any]) -> dict[str, Any] | None:
@@ -401,8 +404,7 @@ def _is_definition(tool: dict[str, Any]) -> bool:
 
 
 def _is_function(tool: dict[str, Any]) -> bool:
-    nested = next((each for key in NESTING_KEYS if is_object(each := tool.get(key))), None)
-    if nested is not None:
+    if (nested := nested_definition(tool)) is not None:
         # With arguments it is a call.
         return isinstance(nested.get("name"), str) and "arguments" not in nested
     if langchain_schema(tool) is not None:
@@ -440,11 +442,7 @@ def dialects_in(source: Source) -> set[Dialect]:
 
 
 def entries(source: Source) -> Iterator[_Located | Refusal]:
-    """Yield every tool object of JSON Lines, a list, an object with a list, or a single one.
-
-    Raises:
-        SourceError: the source cannot be read, or is no list and no object.
-    """
+    """Yield every tool object of JSON Lines, a list, an object with a list, or a single one."""
     if source.is_lines:
         yield from _line_entries(source)
         return
@@ -511,7 +509,7 @@ def _entries(source: Source, place: str, value: object) -> Iterator[_Located | R
 
 def _unwrapped(place: str, value: object) -> Iterator[tuple[str, object]]:
     """Yield the definitions in OpenAI's namespace or Gemini's list, or else the value itself."""
-    fields = value if is_object(value) else {}
+    fields = object_of(value)
     listed: object = fields.get("tools") if fields.get("type") == "namespace" else None
     if is_list(listed):
         for index, tool in enumerate(listed):
@@ -564,7 +562,7 @@ def own_fields(details: object) -> dict[str, Any]:
     A detail with the name of such a field and another type is left alone.
     """
     found: dict[str, Any] = {}
-    for key, value in details.items() if is_object(details) else ():
+    for key, value in object_of(details).items():
         name = key.replace("-", "_")
         if (form := OWN_FIELD_TYPES.get(name)) is not None:
             alone = isinstance(value, str) and name not in {"sensitivity", "category"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from toolcrib.indexers.readers.base import (
-    NESTING_KEYS,
     Reading,
     Source,
     dialects_in,
     is_object,
     kind_of,
     langchain_schema,
+    nested_definition,
     refuse_foreign,
     specs_in,
 )
@@ -47,11 +47,7 @@ class FunctionsReader:
         return "function" in dialects or anthropic
 
     def read(self, source: Source, server: str | None) -> Reading:
-        """Yield every function; its server is `server`, its namespace or else the file's stem.
-
-        Raises:
-            SourceError: the file cannot be read (on), or holds no list of tools.
-        """
+        """Yield every function; its server is `server`, its namespace or else the file's stem."""
 
         def fields(tool: dict[str, Any]) -> dict[str, Any]:
             own = tool.get("namespace", source.stem)
@@ -70,25 +66,28 @@ def _fields(tool: dict[str, Any]) -> dict[str, Any]:
             "remove it from the file"
         )
     refuse_foreign(tool, "toolspec", "mcp")
-    nested = next((each for key in NESTING_KEYS if is_object(each := tool.get(key))), None)
+    nested = nested_definition(tool)
     definition = tool if nested is None else nested
     known = KNOWN_KEYS
-    schema: Any = next((s for key in INPUT_KEYS if (s := definition.get(key)) is not None), None)
-    if nested is not None and "toolSpec" in tool and is_object(schema):
+    schema = _first_of(definition, INPUT_KEYS)
+    if "toolSpec" in tool and is_object(schema):
         schema = schema.get("json", schema)
-    fields: dict[str, Any] = {}
-    if nested is not None and "functionDeclaration" in tool:
+    returned: Any = None
+    if "functionDeclaration" in tool:
         schema = map_schemas(schema, _gemini_schema)
-        given = next((s for key in OUTPUT_KEYS if (s := definition.get(key)) is not None), None)
-        fields["output_schema"] = map_schemas(given, _gemini_schema)
+        returned = map_schemas(_first_of(definition, OUTPUT_KEYS), _gemini_schema)
         known = known.union(OUTPUT_KEYS)
     return {
-        **fields,
         "name": definition.get("name"),
         "description": definition.get("description"),
         "input_schema": langchain_schema(definition) if schema is None else schema,
+        "output_schema": returned,
         "annotations": {k: v for k, v in definition.items() if k not in known and v is not None},
     }
+
+
+def _first_of(definition: dict[str, Any], keys: tuple[str, ...]) -> Any:
+    return next((definition[key] for key in keys if definition.get(key) is not None), None)
 
 
 def _gemini_schema(schema: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeGuard, TypeVar
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from toolcrib.indexers.readers.base import (
     build_spec,
     dialect_of,
     dialects_in,
+    is_list,
     is_object,
     kind_of,
     own_fields,
@@ -30,8 +32,6 @@ from toolcrib.indexers.readers.base import (
 )
 from toolcrib.indexers.readers.mcp_config import (
     HttpTarget,
-    Listing,
-    McpLimits,
     ServerEntry,
     StdioTarget,
     Target,
@@ -49,17 +49,14 @@ from toolcrib.indexers.readers.mcp_session import (
     quiet_sdk,
 )
 from toolcrib.records import Refusal, ToolSpec
+from toolcrib.records.codec import object_of
 from toolcrib.records.tools import ALWAYS_LOAD, SEARCH_HINT
-
-# -- saved lists -----------------------------------------------------------------------------------
 
 _T = TypeVar("_T")
 
-DEFAULT_LIMITS = McpLimits()
-
-STDIO_PREFIX = "stdio:"
-
 logger = logging.getLogger(__name__)
+
+# -- saved lists -----------------------------------------------------------------------------------
 
 RESULT_KEYS = frozenset({"tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope"})
 """Keys of a `tools/list` result; other formats have `tools` too, beside other keys."""
@@ -87,17 +84,19 @@ class McpListReader:
         """Yield every tool, and a refusal for each wrong one and for a list that goes on.
 
         The server is `server` or else the file's stem.
-
-        Raises:
-            SourceError: it cannot be read (on), is a saved error, or holds no list of tools.
         """
         name = source.stem if server is None else server
+
+        def fields(tool: dict[str, Any]) -> dict[str, Any]:
+            refuse_foreign(tool, "function")
+            return tool_fields(tool, name)
+
         data = None if source.is_lines else source.data
         if _is_response(data):
             data = _result_of(source, data)
             yield from tool_specs(source.name, "result.tools", data["tools"], name)
         else:
-            yield from specs_in(source, lambda tool: _mcp_fields(tool, name))
+            yield from specs_in(source, fields)
         if is_object(data) and data.get("nextCursor"):
             yield source.refusal(
                 "the list is incomplete: the server has more pages after this one; "
@@ -118,16 +117,12 @@ def tool_specs(
             yield Refusal(source, where, f"a tool must be an object, not {kind_of(tool)}")
 
 
-def _mcp_fields(tool: dict[str, Any], server: str) -> dict[str, Any]:
-    refuse_foreign(tool, "function")
-    return tool_fields(tool, server)
-
-
 def tool_fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
     """Fields of the specification of an MCP tool."""
-    meta = tool.get("_meta")
-    marks = _fastmcp_marks(meta)
-    own = own_fields(meta.get("toolcrib")) if is_object(meta) else {}
+    meta = object_of(tool.get("_meta"))
+    # MCP itself has no field for tags and version.
+    marks = object_of(meta.get("fastmcp", meta.get("_fastmcp")))
+    own = own_fields(meta.get("toolcrib"))
     return {
         **own,
         "name": tool.get("name"),
@@ -136,36 +131,21 @@ def tool_fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
         # The Python SDK writes its models with underscores unless told otherwise.
         "input_schema": tool.get("inputSchema", tool.get("input_schema")),
         "output_schema": tool.get("outputSchema", tool.get("output_schema")),
-        "annotations": _annotations_with_title(_with_hints(tool, meta), tool.get("title")),
+        "annotations": _annotations(tool, meta),
         "tags": marks.get("tags", own.get("tags")),
         "version": marks.get("version"),
     }
 
 
-def _with_hints(tool: dict[str, Any], meta: Any) -> Any:
-    """The annotations, with what `_meta` says about the search for the tool."""
+def _annotations(tool: dict[str, Any], meta: dict[str, Any]) -> Any:
+    """Annotations, with the tool's own title and what `_meta` says about the search for it."""
     annotations = tool.get("annotations")
-    hints = {
-        key: meta[key] for key in (SEARCH_HINT, ALWAYS_LOAD) if is_object(meta) and key in meta
-    }
-    if hints and (annotations is None or is_object(annotations)):
-        return {**(annotations or {}), **hints}
+    beside = {key: meta[key] for key in (SEARCH_HINT, ALWAYS_LOAD) if key in meta}
+    if (title := tool.get("title")) is not None:
+        beside["title"] = title
+    if beside and (annotations is None or is_object(annotations)):
+        return {**(annotations or {}), **beside}
     return annotations
-
-
-def _annotations_with_title(annotations: Any, title: Any) -> Any:
-    """Give the annotations as they are, with the tool's own title before theirs, as MCP has it."""
-    if title is None:
-        return annotations
-    if annotations is None or is_object(annotations):
-        return {**(annotations or {}), "title": title}
-    return annotations
-
-
-def _fastmcp_marks(meta: Any) -> dict[str, Any]:
-    """FastMCP's tags and version: MCP itself has no field for either."""
-    found = [meta.get(key) for key in ("fastmcp", "_fastmcp")] if is_object(meta) else []
-    return next(filter(is_object, found), dict[str, Any]())
 
 
 def _result_of(source: Source, response: dict[str, Any]) -> dict[str, Any]:
@@ -183,20 +163,36 @@ def _result_of(source: Source, response: dict[str, Any]) -> dict[str, Any]:
 
 def _is_response(data: Any) -> TypeGuard[dict[str, Any]]:
     """Tell a JSON-RPC response; some programs save it without its `jsonrpc` line."""
-    if not is_object(data):
-        return False
-    return is_object(data.get("result")) or ("jsonrpc" in data and "error" in data)
+    keys = object_of(data)
+    return is_object(keys.get("result")) or ("jsonrpc" in keys and "error" in keys)
 
 
 def _is_result(data: Any) -> bool:
-    if not is_object(data) or not isinstance(data.get("tools"), list):
+    if not is_object(data) or not is_list(tools := data.get("tools")):
         return False
-    tools: list[Any] = data["tools"]
     has_mcp = any(is_object(tool) and dialect_of(tool) == "mcp" for tool in tools)
     return has_mcp or (not tools and data.keys() <= RESULT_KEYS)
 
 
 # -- one live server -------------------------------------------------------------------------------
+
+STDIO_PREFIX = "stdio:"
+
+
+@dataclass(frozen=True, slots=True)
+class McpLimits:
+    """Limits on reading live servers.
+
+    `timeout_s` is for one server, from its start to its last page; `max_pages` ends a list
+    that never ends by itself; `at_once` servers are asked at the same time.
+    """
+
+    timeout_s: float = 30.0
+    max_pages: int = 10_000
+    at_once: int = 8
+
+
+DEFAULT_LIMITS = McpLimits()
 
 
 class _LiveReader:
@@ -231,21 +227,14 @@ class McpLiveReader(_LiveReader):
         return source.path is None and name.startswith((STDIO_PREFIX, "http://", "https://"))
 
     def read(self, source: Source, server: str | None) -> Reading:
-        """Yield every tool; a refusal at the end if the server failed after the first page.
-
-        Raises:
-            MissingExtraError: the extra `mcp` is not installed.
-            SourceError: the server failed before it gave any tool, or the name has no command.
-        """
+        """Yield every tool; a refusal at the end if the server failed after the first page."""
         target = self._target(source)
         require_sdk()
-        limits = self._limits
-        follow = type(self).follow
-        listing = run_to_end(lambda: list_tools(target, limits.timeout_s, limits.max_pages, follow))
+        listing = run_to_end(lambda: list_tools(target, self._limits, type(self).follow))
         if listing.failure and not listing.tools:
             raise source.error(listing.failure, listing.server)
         name = server if server is not None else listing.server or _fallback_name(target)
-        yield from self._specs(source.name, list(listing.tools), name)
+        yield from self._specs(source.name, listing.tools, name)
         if listing.failure:
             yield source.refusal(listing.failure, name)
 
@@ -266,35 +255,29 @@ class McpLiveReader(_LiveReader):
 
 
 async def list_tools(
-    target: Target,
-    timeout_s: float = DEFAULT_LIMITS.timeout_s,
-    max_pages: int = DEFAULT_LIMITS.max_pages,
-    follow: Follow = follow,
-) -> Listing:
+    target: Target, limits: McpLimits = DEFAULT_LIMITS, follow: Follow = follow
+) -> SessionState:
     """Ask one server for all its tools; never raises for what the server does or fails to do.
 
-    `timeout_s` seconds hold for the whole conversation; a started process is gone on return,
-    also when the caller is cancelled.
+    A started process is gone on return, also when the caller is cancelled.
     """
     import anyio
 
     state = SessionState(target, Authorisation.of(target))
-    failure = ""
     # A file, not a pipe: no one has to read it for the server to go on, and the screen stays clean.
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stderr, quiet_sdk():
-        with anyio.CancelScope() as scope:
-            scope.deadline = anyio.current_time() + timeout_s
+        with anyio.move_on_after(limits.timeout_s) as scope:
             try:
-                await follow(state, stderr, max_pages)
+                await follow(state, stderr, limits.max_pages)
             # Any error here is this server's failure: the other servers must go on.
             except Exception as error:
                 if state.complete or scope.cancel_called:
                     logger.debug("closing the connection failed", exc_info=True)
                 else:
-                    failure = explain(state, error, last_line(stderr))
+                    state.failure = explain(state, error, last_line(stderr))
         if scope.cancel_called and not state.complete:
-            failure = explain_timeout(state, timeout_s, last_line(stderr))
-    return Listing(state.server, tuple(state.tools), failure)
+            state.failure = explain_timeout(state, limits.timeout_s, last_line(stderr))
+    return state
 
 
 def require_sdk() -> None:
@@ -357,10 +340,6 @@ class McpServersReader(_LiveReader):
 
         Servers that are switched off (`disabled: true`, `enabled: false`) are left out, and so are
         tools that their entry switches off.
-
-        Raises:
-            MissingExtraError: the extra `mcp` is not installed.
-            SourceError: the file cannot be parsed or names no servers.
         """
         servers = servers_of(source)
         if not servers:
@@ -376,7 +355,7 @@ class McpServersReader(_LiveReader):
                 yield source.refusal(entry.problem, entry.name)
                 continue
             name = entry.name if server is None else server
-            specs = tool_specs(source.name, f"{entry.name}: tools", list(listing.tools), name)
+            specs = tool_specs(source.name, f"{entry.name}: tools", listing.tools, name)
             for tool, item in zip(listing.tools, specs, strict=True):
                 if not is_object(tool) or entry.tools.allows(str(tool.get("name", ""))):
                     yield item
@@ -388,16 +367,16 @@ class McpServersReader(_LiveReader):
                 yield source.refusal(f"{pattern!r} in a list of its tools fits none", entry.name)
 
 
-async def _list_all(configured: list[ServerEntry], limits: McpLimits) -> dict[str, Listing]:
+async def _list_all(configured: list[ServerEntry], limits: McpLimits) -> dict[str, SessionState]:
     """Collect what each server with a target gave, by the server's name in the file."""
     import anyio
 
-    listings: dict[str, Listing] = {}
+    listings: dict[str, SessionState] = {}
     places = anyio.CapacityLimiter(limits.at_once)
 
     async def one(name: str, target: Target) -> None:
         async with places:
-            listings[name] = await list_tools(target, limits.timeout_s, limits.max_pages)
+            listings[name] = await list_tools(target, limits)
 
     async with anyio.create_task_group() as servers:
         for entry in configured:

@@ -24,6 +24,7 @@ from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.base import Source, is_list, is_object, kind_of
 from toolcrib.indexers.readers.parsing import parse_json
 from toolcrib.records import Sensitivity, ToolSpec
+from toolcrib.records.codec import list_of, object_of
 
 # -- targets ---------------------------------------------------------------------------------------
 
@@ -56,31 +57,6 @@ class HttpTarget:
 
 
 Target: TypeAlias = StdioTarget | HttpTarget
-
-
-@dataclass(frozen=True, slots=True)
-class McpLimits:
-    """Limits on reading live servers.
-
-    `timeout_s` is for one server, from its start to its last page; `max_pages` ends a list
-    that never ends by itself; `at_once` servers are asked at the same time.
-    """
-
-    timeout_s: float = 30.0
-    max_pages: int = 10_000
-    at_once: int = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """Tools of one server as they came, its own name, and why the list stopped early.
-
-    `failure` is empty when the list is complete; `tools` holds what came before it otherwise.
-    """
-
-    server: str
-    tools: tuple[Any, ...]
-    failure: str = ""
 
 
 # -- tools that are switched on --------------------------------------------------------------------
@@ -449,8 +425,7 @@ def _by_name(listed: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _switched(source: Source, document: dict[str, Any], servers: dict[str, Any]) -> dict[str, Any]:
     """Switch off the servers that Gemini's lists beside them leave out, under `mcp` or older."""
-    group = document.get("mcp")
-    lists = {f"mcp.{key}": value for key, value in (group if is_object(group) else {}).items()}
+    lists = {f"mcp.{key}": value for key, value in object_of(document.get("mcp")).items()}
     lists |= {key: document[key] for key in OLD_SERVER_LISTS if key in document}
     for key, value in lists.items():
         if value is None or key not in SERVER_LISTS:
@@ -467,9 +442,8 @@ def _switched(source: Source, document: dict[str, Any], servers: dict[str, Any])
 def server_entries(servers: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[ServerEntry]:
     """Yield every server that is not switched off, in the file's order, expanded with `env`."""
     for name, raw in servers.items():
-        if is_switched_off(raw):
-            continue
-        yield _server_entry(name, raw, env)
+        if not is_switched_off(raw):
+            yield _server_entry(name, raw, env)
 
 
 def _server_entry(name: str, raw: Any, env: Mapping[str, str]) -> ServerEntry:
@@ -594,7 +568,7 @@ def _package_command(package: dict[str, Any], command: str, *options: str) -> di
 
 
 def _objects_with(key: str, values: Any) -> list[dict[str, Any]]:
-    return [each for each in (values if is_list(values) else []) if is_object(each) and key in each]
+    return [each for each in list_of(values) if is_object(each) and key in each]
 
 
 def _registry_inputs(values: Any) -> dict[str, str]:

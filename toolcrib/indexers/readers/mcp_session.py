@@ -51,7 +51,7 @@ class SessionState:
 
     `auth` authorises requests over HTTP, `asked` is the request in flight, `unreadable` what came
     over the wire that is not JSON-RPC, `status` and `content_type` are those of the last HTTP
-    answer (0 when there was none).
+    answer (0 when there was none). `failure` says why `tools` lacks some; empty for a whole list.
     """
 
     target: Target
@@ -63,11 +63,11 @@ class SessionState:
     unreadable: list[Exception] = field(default_factory=list[Exception])
     status: int = 0
     content_type: str = ""
+    failure: str = ""
 
 
 def _no_login(_target: Target) -> httpx2.Auth | None:
     """No authorisation."""
-    return None
 
 
 class Authorisation:
@@ -81,12 +81,7 @@ Follow: TypeAlias = Callable[[SessionState, TextIO, int], Awaitable[None]]
 
 
 async def follow(state: SessionState, stderr: TextIO, max_pages: int) -> None:
-    """Connect and collect every page into `state`; the server's stderr goes to `stderr`.
-
-    Raises:
-        EndlessListError: a cursor came back, or there are more than `max_pages`.
-        Exception: whatever the transport, the SDK or the server's answer fails with.
-    """
+    """Connect and collect every page into `state`; the server's stderr goes to `stderr`."""
     from mcp import ClientSession
 
     def start(incoming: Any, outgoing: Any) -> ClientSession:
@@ -105,9 +100,6 @@ async def open_session(
     """Session with the server that `state` is with, made of two streams by `start`, initialized.
 
     A URL of no type that refuses a POST is tried as a server of server-sent events.
-
-    Raises:
-        Exception: whatever the transport, the SDK or the server's answer fails with.
     """
 
     async def enter() -> SessionT:
@@ -171,11 +163,7 @@ def is_closed(error: MCPError) -> bool:
 
 
 async def list_pages(session: ClientSession, state: SessionState, max_pages: int) -> None:
-    """Ask for every page of tools; a `Tap` on the session's stream puts them into `state`.
-
-    Raises:
-        EndlessListError: as `follow_cursors`.
-    """
+    """Ask for every page of tools; a `Tap` on the session's stream puts them into `state`."""
     await follow_cursors(
         "tools/list", lambda page: session.list_tools(params=page), state, max_pages
     )

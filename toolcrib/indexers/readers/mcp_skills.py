@@ -45,10 +45,6 @@ async def follow_skills(state: SessionState, stderr: TextIO, max_pages: int) -> 
     """Connect and collect every skill into `state.tools`, with `files` by path or a `problem`.
 
     The extension begins with the protocol of 2026, which a session must begin with.
-
-    Raises:
-        NoSkillsError: the server does not announce the extension.
-        Exception: whatever the transport, the SDK or the server's answer fails with.
     """
     from mcp import ClientSession
     from mcp.types import PaginatedResult, Request

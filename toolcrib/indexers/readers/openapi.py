@@ -32,7 +32,6 @@ HINTS = {
 
 VERSION = re.compile(r"2\.0|3\.\d+(\.\d+)?")
 
-
 GENERIC_STEM = re.compile(
     r"(?:open-?api|swagger|api([-_.]?docs)?|spec(ification)?|schema|index|doc(ument)?s?|-)?"
     r"(?:[-_.]?v?\d+(?:\.\d+)*)?",
@@ -62,9 +61,6 @@ class OpenApiReader:
         """Yield every operation; its server is `server`, or else the file's stem.
 
         A stem such as `openapi` names nothing: then the title or the host is the server.
-
-        Raises:
-            SourceError: the file cannot be read, or says no version that is known.
         """
         document = source.data
         if not is_object(document):
@@ -218,7 +214,6 @@ NOT_JSON_SCHEMA = frozenset(
 
 BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
-
 HIDDEN_KEYS = ("readOnly", "writeOnly")
 UNIONS = ("oneOf", "anyOf")
 PARTS = ("allOf", *UNIONS)
@@ -272,15 +267,15 @@ class _Schemas:
     def _hidden_names(self, schema: dict[str, Any], *parts: str) -> set[str]:
         """Names of hidden properties of a schema, and of these parts of it."""
         own = _properties_of(schema).items()
-        names = {name for name, each in own if is_object(each) and each.get(self._hidden) is True}
+        names = {name for name, each in own if object_of(each).get(self._hidden) is True}
         return names.union(*(self._hidden_names(p, *parts) for p in _parts_of(schema, *parts)))
 
     def of_content(self, content: Any) -> dict[str, Any] | None:
         """Give the schema of the media type that is nearest to JSON; None without one."""
-        media = content if is_object(content) else {}
+        media = object_of(content)
         for kind in sorted(media, key=lambda kind: "json" not in kind):
-            described = self.references.follow(media[kind])
-            if is_object(described) and "schema" in described:
+            described = object_of(self.references.follow(media[kind]))
+            if "schema" in described:
                 return self.plain(described["schema"])
         return None
 
@@ -309,18 +304,15 @@ def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _properties_of(schema: dict[str, Any]) -> dict[str, Any]:
-    properties = schema.get("properties")
-    return properties if is_object(properties) else {}
+    return object_of(schema.get("properties"))
 
 
 def _required_of(schema: dict[str, Any]) -> list[str]:
-    required = schema.get("required")
-    return [name for name in required if isinstance(name, str)] if is_list(required) else []
+    return [name for name in list_of(schema.get("required")) if isinstance(name, str)]
 
 
 def _parts_of(schema: dict[str, Any], *keys: str) -> list[dict[str, Any]]:
-    lists = (schema.get(key) for key in keys)
-    return [part for each in lists if is_list(each) for part in each if is_object(part)]
+    return [part for key in keys for part in list_of(schema.get(key)) if is_object(part)]
 
 
 def _without_required(schema: dict[str, Any], names: set[str]) -> dict[str, Any]:
@@ -396,7 +388,7 @@ def _united(schemas: dict[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def _bases(schema: Any, prefix: str) -> list[str]:
-    parts = _parts_of(schema, "allOf") if is_object(schema) else []
+    parts = _parts_of(object_of(schema), "allOf")
     references = [unquote(part["$ref"]) for part in parts if is_reference(part)]
     return [each.removeprefix(prefix) for each in references if each.startswith(prefix)]
 
@@ -418,10 +410,8 @@ def _tag_of(schema: dict[str, Any]) -> str | None:
 
 
 def _mapping_of(schema: dict[str, Any]) -> dict[str, str]:
-    found = schema.get("discriminator")
-    mapping = found.get("mapping") if is_object(found) else None
-    pairs = mapping.items() if is_object(mapping) else ()
-    return {value: target for value, target in pairs if isinstance(target, str)}
+    mapping = object_of(object_of(schema.get("discriminator")).get("mapping"))
+    return {value: target for value, target in mapping.items() if isinstance(target, str)}
 
 
 def _target_name(reference: str) -> str:
@@ -444,16 +434,14 @@ def _with_branch_tags(schema: dict[str, Any]) -> dict[str, Any]:
         its_values = values.get(name.removesuffix(BASE_SUFFIX), [])
         return {**branch, BRANCH_TAG: [tag, its_values]}
 
-    unions = {key: schema[key] for key in UNIONS if is_list(schema.get(key))}
-    return {**schema, **{key: [marked(each) for each in union] for key, union in unions.items()}}
+    return schema | {k: list(map(marked, schema[k])) for k in UNIONS if is_list(schema.get(k))}
 
 
 def _with_tag(branch: dict[str, Any], tag: str, values: list[str]) -> dict[str, Any]:
     """Branch that requires its tag, with the values that stand for it."""
     if branch.get("type") not in (None, "object"):
         return branch
-    field = _object_of(branch)[0].get(tag)
-    field = field if is_object(field) else {}
+    field = object_of(_fields_of(branch)[0].get(tag))
     known = [field["const"]] if "const" in field else field.get("enum")
     narrowed = [value for value in values if not is_list(known) or value in known]
     copy = dict(branch)
@@ -508,8 +496,7 @@ def _parameters(
     if not is_list(own):
         raise ValueError("parameters: must be a list")
     for index, reference in enumerate([*shared, *own], -len(shared)):
-        parameter = references.follow(reference)
-        fields = parameter if is_object(parameter) else {}
+        fields = object_of(references.follow(reference))
         name, place = fields.get("name"), fields.get("in")
         if not (isinstance(name, str) and isinstance(place, str)):
             where = f"parameters[{index}]" if index >= 0 else "a parameter of the path"
@@ -550,21 +537,13 @@ class _Form:
     def _examples_of(self, parameter: dict[str, Any]) -> list[Any]:
         if "example" in parameter:
             return [parameter["example"]]
-        listed = parameter.get("examples")
-        examples = map(
-            self._schemas.references.follow, listed.values() if is_object(listed) else ()
-        )
-        return [
-            each[key]
-            for each in examples
-            if is_object(each)
-            for key in ("dataValue", "value")
-            if key in each
-        ]
+        listed = object_of(parameter.get("examples")).values()
+        examples = (object_of(self._schemas.references.follow(each)) for each in listed)
+        return [each[key] for each in examples for key in ("dataValue", "value") if key in each]
 
     def add_body(self, schema: dict[str, Any], *, required: bool) -> None:
         """Add a request body; a body that may be left out requires none of its properties."""
-        properties, needed = _object_of(schema) if _has_properties(schema) else ({}, set[str]())
+        properties, needed = _fields_of(schema) if _has_properties(schema) else ({}, set[str]())
         if not properties or properties.keys() & self._properties.keys():
             name = "body" if "body" not in self._properties else "request_body"
             self._put(name, schema, required=required)
@@ -583,7 +562,7 @@ class _Form:
         return {"type": "object", "properties": self._properties, **required}
 
 
-def _object_of(schema: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+def _fields_of(schema: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
     """Give properties and required names, those of all parts and branches together.
 
     Of the branches of a union, only what each requires is required.
@@ -591,25 +570,20 @@ def _object_of(schema: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
     properties: dict[str, Any] = {}
     required = set(_required_of(schema))
     for part in _parts_of(schema, "allOf"):
-        inherited, needed = _object_of(part)
+        inherited, needed = _fields_of(part)
         _add_fields(properties, inherited)
         required |= needed
     _add_fields(properties, _properties_of(schema))
     for key in UNIONS:
-        union: Any = schema.get(key)
-        branches = [
-            _object_of(branch if is_object(branch) else {})
-            for branch in (union if is_list(union) else ())
-        ]
+        branches = [_fields_of(object_of(branch)) for branch in list_of(schema.get(key))]
         names = dict.fromkeys(name for fields, _ in branches for name in fields)
         either = {
             name: _either([fields[name] for fields, _ in branches if name in fields])
             for name in names
         }
         _add_fields(properties, either)
-        required |= (
-            set[str].intersection(*(needed for _, needed in branches)) if branches else set()
-        )
+        if branches:
+            required |= set[str].intersection(*(needed for _, needed in branches))
     return properties, required
 
 

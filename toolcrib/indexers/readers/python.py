@@ -51,12 +51,7 @@ class PythonReader:
         return source.path is None and match is not None and match["module"] != "stdio"
 
     def read(self, source: Source, server: str | None) -> Reading:
-        """Yield every tool; its server is `server` or else the module's last name.
-
-        Raises:
-            SourceError: the name is of another form, the import fails, or it has no
-                such attribute.
-        """
+        """Yield every tool; its server is `server` or else the module's last name."""
         match = NAME.fullmatch(source.name)
         if match is None:
             raise source.error("must be named as module:attribute or path/to/file.py:ATTRIBUTE")

@@ -52,11 +52,7 @@ class SkillsReader:
         return source.path is not None and source.path.name == SKILL_FILE
 
     def read(self, source: Source, server: str | None) -> Reading:
-        """Yield the skill, or why it is none.
-
-        Raises:
-            SourceError: the file cannot be read.
-        """
+        """Yield the skill, or why it is none."""
         try:
             front, body = front_matter_and_body(source.text)
             files = dict(_files(source.path.parent, len(body))) if source.path else {}

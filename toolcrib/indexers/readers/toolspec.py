@@ -32,11 +32,7 @@ class ToolSpecReader:
         return own and not dialects & {"function", "mcp"}
 
     def read(self, source: Source, server: str | None) -> Reading:
-        """Yield every tool; `server` overrides the field, and nothing else fills it.
-
-        Raises:
-            SourceError: the file cannot be read (on), or holds no list of tools.
-        """
+        """Yield every tool; `server` overrides the field, and nothing else fills it."""
         return specs_in(source, lambda tool: _fields(tool, server))
 
 

@@ -10,8 +10,7 @@ except ImportError as missing:
     raise MissingExtraError("graphs of LangGraph", "langgraph") from missing
 
 from toolcrib.integrations.langgraph.bigtool import BigToolState, create_agent, retrieval_functions
-from toolcrib.integrations.langgraph.graph import build_routing_graph
-from toolcrib.integrations.langgraph.nodes import RoutingNodes
+from toolcrib.integrations.langgraph.routing import RoutingNodes, build_routing_graph
 from toolcrib.integrations.langgraph.state import (
     RoutingOptions,
     RoutingState,

@@ -63,15 +63,9 @@ def create_agent(
         )
     retrieve = StructuredTool.from_function(retrieve_tools_function, retrieve_tools_coroutine)
     nodes = _Nodes(llm, tool_registry, retrieve)
-    if retrieve_tools_function is None:
-        select: Any = nodes.aselect_tools
-    elif retrieve_tools_coroutine is None:
-        select = nodes.select_tools
-    else:
-        select = RunnableLambda(nodes.select_tools, nodes.aselect_tools)
     graph: Any = StateGraph(BigToolState)
     graph.add_node("agent", RunnableLambda(nodes.agent, nodes.aagent))
-    graph.add_node("select_tools", select)
+    graph.add_node("select_tools", RunnableLambda(nodes.select_tools, nodes.aselect_tools))
     graph.add_node("tools", ToolNode(list(tool_registry.values())))
     graph.set_entry_point("agent")
     graph.add_conditional_edges("agent", nodes.after_agent, ["select_tools", "tools", END])
@@ -139,30 +133,25 @@ def _keys(crib: AnyCrib, tools: Registry) -> dict[str, str]:
 
 
 class _Nodes:
-    """Nodes of the agent."""
+    """Nodes of the agent: the model with the tools retrieved so far, and the retrieval."""
 
     def __init__(self, model: BaseChatModel, tools: Registry, retrieve: BaseTool) -> None:
         self._model, self._tools, self._retrieve = model, tools, retrieve
 
     def agent(self, state: BigToolState) -> dict[str, Any]:
-        """Ask the model, with the retrieval tool and the tools retrieved so far."""
         return {"messages": [self._model_with_tools(state).invoke(state["messages"])]}
 
     async def aagent(self, state: BigToolState) -> dict[str, Any]:
-        """As `agent`."""
         return {"messages": [await self._model_with_tools(state).ainvoke(state["messages"])]}
 
     def select_tools(self, calls: Sequence[ToolCall]) -> dict[str, Any]:
-        """Retrieve tools, and answer with their names."""
         return self._selection([(call, self._retrieve.invoke(call["args"])) for call in calls])
 
     async def aselect_tools(self, calls: Sequence[ToolCall]) -> dict[str, Any]:
-        """As `select_tools`."""
         found = [(call, await self._retrieve.ainvoke(call["args"])) for call in calls]
         return self._selection(found)
 
     def after_agent(self, state: BigToolState) -> Any:
-        """Send each call to its node."""
         last = state["messages"][-1]
         if not isinstance(last, AIMessage) or not last.tool_calls:
             return END
@@ -176,13 +165,12 @@ class _Nodes:
         return self._model.bind_tools([self._retrieve, *selected])
 
     def _selection(self, found: Sequence[tuple[ToolCall, list[str]]]) -> dict[str, Any]:
-        answers = [
-            ToolMessage(f"Available tools: {self._names(ids)}", tool_call_id=call["id"] or "")
-            for call, ids in found
-        ]
+        """Answer with the names of the retrieved tools, and add their ids."""
+        answers: list[ToolMessage] = []
+        for call, ids in found:
+            tools = [self._tools[key] for key in ids]
+            names = [tool.name if isinstance(tool, BaseTool) else tool.__name__ for tool in tools]
+            answer = ToolMessage(f"Available tools: {names}", tool_call_id=call["id"] or "")
+            answers.append(answer)
         selected = [each for _, ids in found for each in ids]
         return {"messages": answers, "selected_tool_ids": selected}
-
-    def _names(self, ids: Sequence[str]) -> list[str]:
-        tools = [self._tools[key] for key in ids]
-        return [tool.name if isinstance(tool, BaseTool) else tool.__name__ for tool in tools]

@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
 from langgraph.graph import MessagesState  # pyright: ignore[reportMissingTypeStubs]
 
-from toolcrib.integrations.langchain import ScopeOf
-from toolcrib.integrations.selection import DEFAULT_STEPS, StepOptions
+from toolcrib.integrations.selection import DEFAULT_STEPS, ScopeOf, StepOptions
 from toolcrib.records import Decision, ToolSpec
 from toolcrib.records.codec import adapter
 from toolcrib.router.alternates import effect

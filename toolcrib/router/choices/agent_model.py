@@ -180,7 +180,10 @@ class AgentClassifier:
         if self.settings.secondary and others:
             signals = (*signals, f"secondary:{others.most_common(1)[0][0]}")
         reason = " ".join(votes[0].reasoning.split())[:MAX_DECISION_REASON_CHARS]
-        confidence = self._calibrate(confidence)
+        if points := self.settings.calibration:
+            # Linear between the points, flat outside of them.
+            stated, true = [x for x, _ in points], [y for _, y in points]
+            confidence = float(np.interp(confidence, stated, true))
         return AgentDecision(target, confidence, reason, tables, columns, signals)
 
     def _scores(self, tied: Sequence[str], shown: str, left_s: float) -> dict[str, float]:
@@ -189,19 +192,9 @@ class AgentClassifier:
             return {}
         rules = self._rules(None) + SCORING.format(tied=" and ".join(tied))
         found, _ = self.model.try_ask("agents", prompt(rules, shown), AgentScores, left_s)
-        named = (
-            {read_label(n, self.targets.targets): s for n, s in found.scores.items()}
-            if found
-            else {}
-        )
-        return {name: score for name, score in named.items() if name is not None}
-
-    def _calibrate(self, confidence: float) -> float:
-        """Confidence by the settings' map: linear between its points, flat outside of them."""
-        points = self.settings.calibration
-        if not points:
-            return confidence
-        return float(np.interp(confidence, [x for x, _ in points], [y for _, y in points]))
+        scores = {} if found is None else found.scores
+        named = ((read_label(name, self.targets.targets), score) for name, score in scores.items())
+        return {name: score for name, score in named if name is not None}
 
     def _rules(self, leaning: str | None) -> str:
         """System prompt; examples of the `leaning` come first, against position bias."""

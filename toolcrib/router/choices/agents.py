@@ -195,10 +195,8 @@ class AgentRouter:
     def _override(self, made: AgentDecision, evidence: AgentEvidence) -> AgentDecision:
         """Model's decision, or that of the first of the targets' overrides that holds."""
         for rule in self.targets.overrides:
-            if rule.holds(evidence.facts) and made.target in (rule.targets or (made.target,)):
-                if made.target == rule.to:
-                    return made
-                return _redirect(made, rule, OVERRIDE_SIGNAL)
+            if rule.concerns(made.target, evidence.facts):
+                return made if made.target == rule.to else _redirect(made, rule, OVERRIDE_SIGNAL)
         return made
 
 
@@ -283,10 +281,7 @@ def _first_rule(
         facts |= {CONFIDENT}
     if decision.confidence < targets.unsure:
         facts |= {UNSURE}
-    for rule in targets.rules:
-        if (not rule.targets or decision.target in rule.targets) and rule.holds(facts):
-            return rule
-    return None
+    return next((r for r in targets.rules if r.concerns(decision.target, facts)), None)
 
 
 def _correct(decision: AgentDecision, rule: AgentRule) -> AgentDecision:
@@ -309,11 +304,8 @@ def _redirect(decision: AgentDecision, rule: AgentRule, *signals: str) -> AgentD
 
 
 def _cap(decision: AgentDecision, evidence: AgentEvidence, targets: Targets) -> AgentDecision:
-    confidence = decision.confidence
-    for cap in targets.caps:
-        if (not cap.targets or decision.target in cap.targets) and cap.holds(evidence.facts):
-            confidence = min(confidence, cap.most)
-    return replace(decision, confidence=confidence)
+    caps = (cap.most for cap in targets.caps if cap.concerns(decision.target, evidence.facts))
+    return replace(decision, confidence=min(decision.confidence, *caps, 1.0))
 
 
 def _add(signals: tuple[str, ...], *more: str) -> tuple[str, ...]:

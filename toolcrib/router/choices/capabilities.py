@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -11,7 +11,6 @@ from random import Random
 from typing import Annotated, Any, TypeVar, cast
 
 import numpy as np
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -21,12 +20,12 @@ from pydantic import (
     model_validator,
 )
 
-from toolcrib.awaitable import in_thread
 from toolcrib.encoders.base import ClauseEncoder, DenseEncoder, FloatArray
 from toolcrib.errors import (
     CapabilityError,
     EncoderError,
     LanguageModelError,
+    SettingsError,
     did_you_mean,
     nearest,
 )
@@ -34,7 +33,7 @@ from toolcrib.language_models import FieldwiseAnswer, LanguageModel
 from toolcrib.language_models.turns import YesOrNo, prompt, read_yes, show_turn
 from toolcrib.numerics import Floats, sigmoid
 from toolcrib.records import Scope, Turn
-from toolcrib.records.codec import in_words
+from toolcrib.records.codec import in_words, read_yaml
 from toolcrib.records.turns import CapabilitySelection, FailedCapability
 from toolcrib.retrieval.examples import fit_few_shot
 from toolcrib.retrieval.learned import CAPABILITIES, LearnedChoices, RankedOptions
@@ -95,6 +94,10 @@ class Capability(BaseModel):
         return (name, self.description, f"{name}: {self.description}", *queries)
 
 
+class _CapabilityFile(BaseModel):
+    capabilities: tuple[Capability, ...]
+
+
 class CapabilityRegistry:
     """Capabilities in their order, by name."""
 
@@ -112,17 +115,9 @@ class CapabilityRegistry:
             CapabilityError: the file cannot be read, or a place in it is wrong.
         """
         try:
-            found: Any = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise CapabilityError(f"{file}: cannot be read: {error.strerror}") from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise CapabilityError(f"{file}: is not YAML: {error}") from error
-        listed = cast("Any", found).get("capabilities") if isinstance(found, Mapping) else None
-        if not isinstance(listed, list):
-            raise CapabilityError(f"{file}: must hold a list under `capabilities`")
-        made = cls()
-        for place, each in enumerate(cast("list[Any]", listed)):
-            made.add(_capability(f"{file}: capabilities.{place}", each))
+            made = cls(read_yaml(file, _CapabilityFile, "the capabilities").capabilities)
+        except SettingsError as error:
+            raise CapabilityError(str(error)) from error
         made.check()
         return made
 
@@ -166,7 +161,11 @@ class CapabilityRegistry:
         def register(work: _Work) -> _Work:
             about = fields.get("description") or (work.__doc__ or "").strip()
             own_name = name or getattr(work, "__name__", "")
-            self.add(_capability(own_name, {**fields, "name": own_name, "description": about}))
+            given = {**fields, "name": own_name, "description": about}
+            try:
+                self.add(Capability.model_validate(given))
+            except ValidationError as error:
+                raise CapabilityError(f"{own_name}: {in_words(error)}") from error
             self.work[own_name] = work
             return work
 
@@ -215,13 +214,6 @@ class CapabilityRegistry:
         return tuple(each.name for each in sorted(chosen, key=lambda each: not each.always_active))
 
 
-def _capability(where: str, fields: Any) -> Capability:
-    try:
-        return Capability.model_validate(fields)
-    except ValidationError as error:
-        raise CapabilityError(f"{where}: {in_words(error, 'the capability')}") from error
-
-
 def _all_of(loaded: Any, where: str) -> Iterator[Capability]:
     if isinstance(loaded, Capability):
         yield loaded
@@ -236,8 +228,7 @@ def _all_of(loaded: Any, where: str) -> Iterator[Capability]:
 
 OWN_LOG_ODDS_WEIGHT, LEAD_WEIGHT, SELECTION_OFFSET = 0.662, 0.292, -3.82
 """Logistic regression of whether a capability is needed: weights of its log-odds (`few`) and of
-their lead over the best other capability, and the offset. Fitted on the 42 development turns of
-`data/capabilities`; with seven folds left out in turn, 81 % of the pairs were right (F1)."""
+their lead over the best other capability, and the offset, fitted on `data/capabilities`."""
 
 BACKGROUND_LOG_ODDS = 4.0
 """Log-odds of a capability that does not concern the text: the least that others lead over."""
@@ -328,8 +319,6 @@ class CapabilitySelector:
         else:
             after = replace(state, task=state.task or turn.text, **made.update)
         return replace(made, next=next_node(after, self._mode, self._limits).node)
-
-    aselect = in_thread(select)
 
     def _select(
         self,

@@ -73,37 +73,31 @@ class AgentEvidence:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class EvidenceReader:
     """Reader of turns; reads no store and no file."""
 
-    def __init__(
-        self,
-        targets: Targets,
-        allowlist: Allowlist,
-        cues: Cues,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._now = now
-        self._targets = targets
-        self._allowlist = allowlist
-        self._cues = cues
+    targets: Targets
+    allowlist: Allowlist
+    cues: Cues
+    now: Callable[[], float] = time.monotonic
 
     def read(self, turn: Turn, time_s: float = math.inf) -> AgentEvidence:
         """Evidence of a turn, and of the last turn before it that says something itself.
 
         No probe is begun after `time_s`: neither the search for SQL, nor a look at the history.
         """
-        until = self._now() + time_s
+        until = self.now() + time_s
         own = self._read_text(turn.text, turn.attachments, until)
         for message in reversed(turn.history):
             if message.role != "user" or not message.content.strip():
                 continue
-            if self._now() >= until:
+            if self.now() >= until:
                 return replace(own, late=True)
             before = self._read_text(message.content, (), until)
             # Small talk alone carries nothing on.
             if "smalltalk" not in before.facts and before.facts:
-                leans = follow_up_score(split_words(_cut(turn.text)), self._cues)
+                leans = follow_up_score(split_words(_cut(turn.text)), self.cues)
                 known = {"facts": own.facts | {"follow_up"}, "late": own.late or before.late}
                 return replace(own, before=before, leans=leans, **known)
         return own
@@ -113,30 +107,26 @@ class EvidenceReader:
     ) -> AgentEvidence:
         text = _cut(text)
         words = split_words(text)
-        late = self._now() >= until
+        late = self.now() >= until
         sql = None if late else find_sql(text)
-        tables, columns = self._allowlist.named_in(words)
+        tables, columns = self.allowlist.named_in(words)
         if sql is not None:
-            in_sql = self._allowlist.keep(sql.tables, sql.columns)
+            in_sql = self.allowlist.keep(sql.tables, sql.columns)
             tables = tuple(dict.fromkeys((*in_sql[0], *tables)))
             columns = tuple(dict.fromkeys((*in_sql[1], *columns)))
-        cues = {label for match in self._targets.index.find(words) for label in match.labels}
+        cues = {label for match in self.targets.index.find(words) for label in match.labels}
         smalltalk = dict(self._smalltalk_facts(words))
         amounts = len(_AMOUNT.findall(text)) if any(map(str.isdigit, text)) else 0
-        facts = {
-            *cues,
-            *smalltalk,
-            *(name for name, there in (("tables", tables), ("columns", columns)) if there),
-            *(["sql"] if sql is not None else ()),
-            *(["money"] if amounts and _CURRENCY.search(text) else ()),
-            *(["amounts"] if amounts > MAX_FEW_AMOUNTS else ()),
-            *(
-                ["short"]
-                if sum(word[0].isalnum() for word in words.bare) <= MAX_SHORT_WORDS
-                else ()
-            ),
-            *(["question"] if "?" in text or "¿" in text else ()),
+        found = {
+            "tables": tables,
+            "columns": columns,
+            "sql": sql,
+            "money": amounts and _CURRENCY.search(text),
+            "amounts": amounts > MAX_FEW_AMOUNTS,
+            "short": sum(word[0].isalnum() for word in words.bare) <= MAX_SHORT_WORDS,
+            "question": "?" in text or "¿" in text,
         }
+        facts = {*cues, *smalltalk, *(name for name, there in found.items() if there)}
         file_facts, file_signals = self._read_attachments(attachments)
         signals = (
             *file_signals,
@@ -151,7 +141,7 @@ class EvidenceReader:
         if not any(word[0].isalnum() for word in words.bare):
             yield "empty", ()
             return
-        indexes: CueIndexes = self._cues.indexes
+        indexes: CueIndexes = self.cues.indexes
         meta = meta_of(words, indexes)
         if meta:
             yield "meta", meta
@@ -169,7 +159,7 @@ class EvidenceReader:
         for each in attachments[:MAX_ATTACHMENTS]:
             kind = file_kind(each)
             facts |= {"attachment"} if kind is None or not kind.fact else {"attachment", kind.fact}
-            found = self._targets.index.find(split_words(file_words(each)))
+            found = self.targets.index.find(split_words(file_words(each)))
             facts |= {f"file_{label}" for match in found for label in match.labels}
             signals.append(f"attachment_mime:{each.mime[:MAX_FILE_NAME_CHARS] or 'unknown'}")
         return facts, (("attachment_present", *dict.fromkeys(signals)) if signals else ())

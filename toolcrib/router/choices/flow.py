@@ -90,13 +90,13 @@ def next_node(
 ) -> FlowStep:
     """Choose the next step of a loop; `limits` has the number of repetitions."""
     limits = limits or RecoverySettings()
-    found = _final_step(state, limits) or _retry_step(state, limits)
+    found = _step_in_any_mode(state, limits)
     if found is not None:
         return found
     return _reactive(state) if mode == "reactive" else _plan_first(state, limits)
 
 
-def _final_step(state: LoopState, limits: RecoverySettings) -> FlowStep | None:
+def _step_in_any_mode(state: LoopState, limits: RecoverySettings) -> FlowStep | None:
     if state.finished:
         return FlowStep("end", reason="it is finished")
     if state.direct_chat:
@@ -106,10 +106,6 @@ def _final_step(state: LoopState, limits: RecoverySettings) -> FlowStep | None:
         return FlowStep("abort", reason="a fatal error")
     if state.iterations >= limits.iterations:
         return FlowStep("error", reason=f"it took {limits.iterations} iterations")
-    return None
-
-
-def _retry_step(state: LoopState, limits: RecoverySettings) -> FlowStep | None:
     if state.error == "retriable" and state.attempts < limits.max_attempts:
         plan = state.plan or ()
         name = plan[state.step] if state.step < len(plan) else ""

@@ -142,21 +142,17 @@ class Condition(BaseModel):
             return any(each in (self.among or ()) for each in found)
         if operator == "eq":
             return self.eq in found
-        return any(_is_beyond(each, self.gt, self.lt) for each in found)
+        if operator == "gt":
+            return any(_is_less(self.gt, each) for each in found)
+        return any(_is_less(each, self.lt) for each in found)
 
 
-def _is_beyond(found: Any, above: float | str | None, below: float | str | None) -> bool:
-    """True for a value above or below a bound; `above` or `below` is given, not both.
-
-    A value of another type is neither.
-    """
-    bound = below if above is None else above
-    if bound is None or isinstance(found, bool):
-        return False
-    if isinstance(found, str) is not isinstance(bound, str):
+def _is_less(one: Any, other: Any) -> bool:
+    """Compare two numbers or two texts; values of other types are never less."""
+    if isinstance(one, bool) or isinstance(other, bool):
         return False
     try:
-        return found < bound if above is None else found > bound
+        return bool(one < other)
     except TypeError:
         return False
 
@@ -347,9 +343,7 @@ NO_MODEL = ("llm",)
 
 MIN_FIT, MIN_FIT_WITH_DEFAULT = 0.1, 0.3
 """Probability that any class fits, below which the default is chosen; the second for questions
-that name a default. On choices from four public sets 0.3 turned 1 in 100 texts away that belong to
-a class, and a quarter of the texts that belong to none: a class for the rest does better. The
-lower bound is enough for the first class of a question that names no default."""
+that name a default. It turns a quarter of the texts away that belong to no class."""
 
 MIN_LEARNED_SHARE = 0.5
 """Share of learned examples for a class from which it fits, whatever its texts say."""

@@ -87,14 +87,23 @@ class Heuristic(EvidenceCondition):
     says: str = ""
 
 
-class AgentRule(EvidenceCondition):
-    """Correction of decisions for one of `targets`, or for any if empty, to the target `to`.
+class _ForTargets(EvidenceCondition):
+    """Condition for decisions for one of `targets`, or for any if empty."""
+
+    targets: _Names = ()
+
+    def concerns(self, target: str, facts: frozenset[str]) -> bool:
+        """True for a decision for this target where the condition holds."""
+        return (not self.targets or target in self.targets) and self.holds(facts)
+
+
+class AgentRule(_ForTargets):
+    """Correction of decisions to the target `to`.
 
     `confidence` is the correction's; a decision for `to` itself gets at least that. `says` is the
     reason.
     """
 
-    targets: _Names = ()
     to: str
     confidence: _Share = 0.8
     signals: _Names = ()
@@ -108,10 +117,9 @@ class AgentRule(EvidenceCondition):
         return self
 
 
-class Cap(EvidenceCondition):
-    """Upper bound of the confidence of decisions for one of `targets`."""
+class Cap(_ForTargets):
+    """Upper bound of the confidence of decisions."""
 
-    targets: _Names = ()
     most: _Share
 
 
@@ -139,20 +147,13 @@ class Targets(_TargetModel):
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
+        rules = (*self.overrides, *self.rules)
         used = {self.fallback, *self.always}
-        used |= {each.target for each in self.heuristics}
-        used |= {
-            name for each in (*self.overrides, *self.rules) for name in (*each.targets, each.to)
-        }
-        used |= {name for each in self.caps for name in each.targets}
+        used |= {each.target for each in self.heuristics} | {each.to for each in rules}
+        used |= {name for each in (*rules, *self.caps) for name in each.targets}
         if unknown := sorted(used - set(self.targets)):
             raise ValueError(f"there is no target {unknown[0]!r}; there are {list(self.targets)}")
-        conditions: tuple[EvidenceCondition, ...] = (
-            *self.heuristics,
-            *self.overrides,
-            *self.rules,
-            *self.caps,
-        )
+        conditions: tuple[EvidenceCondition, ...] = (*self.heuristics, *rules, *self.caps)
         facts = {*FACTS, *self.cues, *(f"file_{n}" for n in self.cues), CONFIDENT, UNSURE}
         if wrong := sorted({name for each in conditions for name in each.facts} - facts):
             raise ValueError(f"there is no fact {wrong[0]!r}; there are {sorted(facts)}")

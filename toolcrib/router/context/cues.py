@@ -14,8 +14,6 @@ from toolcrib.records.scope import SENSITIVITIES, Sensitivity
 from toolcrib.router.context.phrases import MAX_WORDS, PhraseIndex
 from toolcrib.text import singular, split_words
 
-__all__ = ["PRESET", "CueIndexes", "Cues", "IntentCues", "load_cues"]
-
 PRESET = Path(__file__).parent / "presets" / "cues.yaml"
 OTHER_LANGUAGES = PRESET.with_suffix("")
 """Folder of the cues of other languages, a file a language."""

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from toolcrib.extras import require_extra
 from toolcrib.records import Entity
 from toolcrib.router.context.phrases import PhraseIndex, word_list
-from toolcrib.router.context.pii import NORTH_AMERICA, personal_entities, secrets
+from toolcrib.router.context.pii import NORTH_AMERICA, entity_of, personal_entities, secrets
 from toolcrib.text import TextWords, split_words
 
 _MONTH = (
@@ -71,18 +71,12 @@ _WORDED = re.compile(
     r")(?!\w|[.-]\w)",
     re.IGNORECASE,
 )
-_INNER = ("month", "day", "year")
-"""Groups that are the date where a preposition before it is what made it one."""
+"""A group is the date where a preposition before it is what made it one."""
 
 
-def dates(text: str) -> Iterator[Entity]:
-    """Dates, times, and spans of time that end or begin now."""
-    for found in _NUMERIC.finditer(text):
-        if _in_the_calendar(found):
-            yield Entity("date", found[0], found.start(), found.end())
-    for found in _WORDED.finditer(text):
-        group: str | int = next((name for name in _INNER if found[name]), 0)
-        yield Entity("date", found[group], found.start(group), found.end(group))
+def numeric_dates(text: str) -> Iterator[Entity]:
+    """Dates, times, and spans of time that begin with a digit."""
+    return (entity_of("date", each) for each in _NUMERIC.finditer(text) if _in_the_calendar(each))
 
 
 def _in_the_calendar(found: re.Match[str]) -> bool:
@@ -243,6 +237,7 @@ _SERVICE = re.compile(
 """Names of services as they are deployed: `checkout-api`, `mail-worker`."""
 
 _PATTERNS = (
+    ("date", _WORDED, ""),
     ("url", _URL, "./"),
     ("money", _MONEY, _DIGITS),
     ("version", _VERSION, _DIGITS),
@@ -374,7 +369,7 @@ class EntityFinder:
             products(head, words),
             secrets(head),
             personal_entities(head, self._region),
-            dates(head),
+            numeric_dates(head),
             pattern_entities(head),
         )
         kept: list[Entity] = []

@@ -101,15 +101,12 @@ def map_labels(
     """
     own = load_cues(cues) if cues else None
     by_cues = {"domain": own.domains, "intent": own.intents} if own else {}
-    return {
-        field: [*by_cues.get(field, ()), *_names(files.get(field, _file(field)), field)]
-        for field in ("domain", "intent")
-    }
-
-
-def _names(file: str | Path, field: str) -> Iterator[str]:
-    for name, label in read_label_set(file, field).labels.items():
-        yield from (name, *label.aliases)
+    found: dict[str, list[str]] = {}
+    for field in ("domain", "intent"):
+        labels = read_label_set(files.get(field, _file(field)), field).labels.items()
+        names = [each for name, label in labels for each in (name, *label.aliases)]
+        found[field] = [*by_cues.get(field, ()), *names]
+    return found
 
 
 def unknown_labels(

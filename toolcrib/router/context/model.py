@@ -7,13 +7,12 @@ import io
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -30,37 +29,24 @@ from toolcrib.router.context.classifier import (
     Prediction,
     TurnClassifier,
     fit_classifier,
+    shipped_turns,
+    turns_beside,
 )
-from toolcrib.router.context.cues import Cues
+from toolcrib.router.context.cues import Cues, load_cues
 from toolcrib.router.context.entities import EntityFinder, head_of
-from toolcrib.router.context.labels import LabelSet
+from toolcrib.router.context.labels import LabelSet, label_sets
 from toolcrib.router.context.phrases import PhraseIndex
 from toolcrib.router.context.pii import PERSONAL, graded
 from toolcrib.router.context.rules import (
     ASSISTANT,
     STATED_CONFIDENCE,
+    HeuristicDetector,
     remainder_of,
     smalltalk_of,
     stated_intent,
 )
+from toolcrib.router.settings import ContextSettings
 from toolcrib.text import TextWords, split_words
-
-if TYPE_CHECKING:
-    from toolcrib.router.context.rules import HeuristicDetector
-
-__all__ = [
-    "SHIPPED",
-    "ContextModel",
-    "Detector",
-    "SemanticDetector",
-    "fit_context",
-    "fit_features",
-    "identity_of",
-    "read",
-    "read_context",
-    "shipped_context",
-    "write_context",
-]
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +54,7 @@ LEAST_TEXTS = 3
 """A word or pair of words that fewer texts have is no feature."""
 
 MOST_WORDS = 1_000
-"""The most frequent words and pairs are features; with all that three texts have, fitting took
-twenty times as long and was no better on development turns."""
+"""The most frequent words and pairs are features: more of them make fitting slower, not better."""
 
 WORD_SCALE = 4.0
 """What the words count in all, beside a vector stretched by 4 and cues of about 1 each."""
@@ -116,12 +101,6 @@ class TextFeatures:
     places: Mapping[str, int]
     rarity: FloatArray
 
-    @property
-    def width(self) -> int:
-        """Length of what `of` gives."""
-        cues = sum(len(labels) for _, _, labels in _indexes(self.cues))
-        return cues + len(ENTITIES) + 1 + TEXT_FLAGS + len(self.rarity)
-
     def of(self, reading: ReadText) -> FloatArray:
         """The features of one text."""
         words = np.zeros(len(self.rarity), dtype=np.float32)
@@ -148,28 +127,25 @@ def _grams(words: TextWords) -> set[str]:
     return {*bare, *(f"{one} {two}" for one, two in pairwise(bare))}
 
 
-def _indexes(cues: Cues) -> tuple[tuple[str, PhraseIndex, tuple[str, ...]], ...]:
-    """Each list of cues with its labels, in the order of the features."""
+def _indexes(cues: Cues) -> tuple[tuple[PhraseIndex, tuple[str, ...]], ...]:
+    """Lists of cues with their labels, in the order of the features."""
     made = cues.indexes
     intents = tuple(cues.intents)
     return (
-        ("leads", made.leads, intents),
-        ("weak_leads", made.weak_leads, intents),
-        ("intents", made.intents, intents),
-        ("domains", made.domains, tuple(cues.domains)),
-        ("urgency", made.urgency, ("alarm", "high", "medium", "low", "calm")),
-        ("sensitivity", made.sensitivity, SENSITIVITIES[1:]),
-        ("need", made.need, ("act", "know")),
-        ("smalltalk", made.smalltalk, tuple(cues.smalltalk.labels)),
+        (made.leads, intents),
+        (made.weak_leads, intents),
+        (made.intents, intents),
+        (made.domains, tuple(cues.domains)),
+        (made.urgency, ("alarm", "high", "medium", "low", "calm")),
+        (made.sensitivity, SENSITIVITIES[1:]),
+        (made.need, ("act", "know")),
+        (made.smalltalk, tuple(cues.smalltalk.labels)),
     )
-
-
-TEXT_FLAGS = 14
 
 
 def _given(reading: ReadText, cues: Cues) -> FloatArray:
     votes: list[float] = []
-    for _, index, labels in _indexes(cues):
+    for index, labels in _indexes(cues):
         found = Counter(label for match in index.find(reading.words) for label in match.labels)
         votes += [min(MOST_VOTES, float(found[label])) for label in labels]
     kinds = {entity.type for entity in reading.entities}
@@ -179,27 +155,27 @@ def _given(reading: ReadText, cues: Cues) -> FloatArray:
 
 
 def _flags(reading: ReadText, cues: Cues) -> list[float]:
-    """`TEXT_FLAGS` of them: marks, capitals, lines, length, and what is said beyond small talk."""
+    """Flags: marks, capitals, lines, length, small talk, and the other words.
+
+    Of the other words their number, those apart from small talk and before it, and a question.
+    """
     text, count = reading.letters, len(reading.words.bare)
     capitals = [word for word in text.split() if len(word) > 2 and word.isupper()]  # noqa: PLR2004
-    return [
-        float("?" in text),
-        float("!" in text),
-        float(len(capitals) > 1),
-        float("\n" in text.strip()),
-        float(count <= 5),  # noqa: PLR2004
-        float(count > 60),  # noqa: PLR2004
-        *_beyond_smalltalk(reading.words, cues),
-    ]
-
-
-def _beyond_smalltalk(words: TextWords, cues: Cues) -> Iterator[float]:
-    """Features of small talk, and of the size, place and question form of the other words."""
-    rest = remainder_of(words, cues.indexes)
-    yield float(bool(rest.smalltalk))
-    yield from (float(rest.count >= least) for least in (1, 2, 4))
-    yield from (float(rest.apart >= least) for least in (1, 2))
-    yield from (float(rest.before > 0), float(rest.asks))
+    rest = remainder_of(reading.words, cues.indexes)
+    flags = (
+        "?" in text,
+        "!" in text,
+        len(capitals) > 1,
+        "\n" in text.strip(),
+        count <= 5,  # noqa: PLR2004
+        count > 60,  # noqa: PLR2004
+        bool(rest.smalltalk),
+        *(rest.count >= least for least in (1, 2, 4)),
+        *(rest.apart >= least for least in (1, 2)),
+        rest.before > 0,
+        rest.asks,
+    )
+    return list(map(float, flags))
 
 
 FORMAT = 2
@@ -380,51 +356,9 @@ def _full(array: Any) -> Any:
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
-@cache
-def shipped_bytes() -> bytes:
-    """The model that comes with the package."""
-    return SHIPPED.read_bytes()
-
-
 def shipped_context(cues: Cues) -> ContextModel:
-    """The model that comes with the package, for the shipped labels, cues and encoder."""
-    return read_context(shipped_bytes(), cues)
-
-
-class Detector(Protocol):
-    """Tells what kind of turn it is: only classifies, never calls a tool or writes a store."""
-
-    @property
-    def aliases(self) -> Mapping[str, str]:
-        """Other words for intents, with the intents' own names."""
-        ...
-
-    def detect(
-        self,
-        text: str,
-        query: EncodedQuery | None = None,
-        *,
-        own: EncodedQuery | None = None,
-        entities: bool = True,
-    ) -> Context:
-        """The context of a turn; `query` is its text, encoded, where somebody has done so.
-
-        If that was joined with an earlier message, `own` is the turn alone: small talk is judged by
-        it. Without `entities` none are looked for, and neither is personal data.
-        """
-        ...
-
-    def leans(self, text: str) -> float:
-        """Dependence of a text on earlier messages, from 0 (none) to 1 (certain)."""
-        ...
-
-    def grounds(self, text: str) -> int:
-        """Number of phrases in a text that name written rules."""
-        ...
-
-    def orders(self, text: str) -> bool:
-        """True if a text begins with an order, past openers and politeness."""
-        ...
+    """Model of the package, for its labels, cues and encoder."""
+    return read_context(SHIPPED.read_bytes(), cues)
 
 
 EVEN = 0.5
@@ -438,8 +372,8 @@ ASSISTANT_WORDS = frozenset(["you", "your", "yours", "yourself", "u", "ur"])
 """Words by which a text speaks of its user, and of the assistant."""
 
 
-class SemanticDetector:
-    """Tells a turn's kind by a fitted model; without a vector it falls back to the cues alone.
+class SemanticDetector(HeuristicDetector):
+    """Detector by a fitted model; a text without a vector has the context of its cues.
 
     Fields with the shipped labels are told by a transformer trained for turns, which is more often
     right than heads over vectors: English texts by `turns`, others by `beside`, if there is one.
@@ -449,13 +383,11 @@ class SemanticDetector:
         self,
         model: ContextModel,
         finder: EntityFinder,
-        otherwise: HeuristicDetector,
         turns: TurnClassifier,
         beside: TurnClassifier | None = None,
     ) -> None:
+        super().__init__(model.features.cues, finder)
         self._model = model
-        self._finder = finder
-        self._otherwise = otherwise
         fields = _fields(turns, model)
         # Heads for all fields were fitted with an encoder that may read other languages.
         needed = fields if turns.digests.keys() - model.classifiers.keys() else frozenset[str]()
@@ -479,9 +411,9 @@ class SemanticDetector:
         own: EncodedQuery | None = None,
         entities: bool = True,
     ) -> Context:
-        """The context of a turn."""
+        """Detect the context of a turn."""
         if query is None or query.dense is None:
-            return self._otherwise.detect(text, query, entities=entities)
+            return super().detect(text, query, entities=entities)
         found = self._finder.find(head_of(text)) if entities else ()
         try:
             reading = self._reading(text, query.text, found)
@@ -490,7 +422,7 @@ class SemanticDetector:
                 told["smalltalk"] = self._smalltalk_alone(own, own.dense, found)
         except EncoderError as error:
             logger.warning("the classifier of turns failed; cues are read instead: %s", error)
-            return self._otherwise.detect(text, query, entities=entities)
+            return super().detect(text, query, entities=entities)
         said = {name: each.label for name, each in told.items()}
         confidences = {name: each.confidence for name, each in told.items()}
         held, holds, _ = graded(found, ())
@@ -504,7 +436,7 @@ class SemanticDetector:
             level, signals = held, holds
             said |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
         else:
-            stated = stated_intent(words, self._model.features.cues.indexes)
+            stated = stated_intent(words, self._cues.indexes)
             if stated is not None and stated.labels[0] in self._intents:
                 confidence = confidences["intent"] if said["intent"] in stated.labels else 0.0
                 said["intent"] = stated.labels[0]
@@ -557,7 +489,7 @@ class SemanticDetector:
         Words alone decide where the vector does not show the turn: it was encoded with earlier
         turns, or its language is not the encoder's.
         """
-        indexes = self._model.features.cues.indexes
+        indexes = self._cues.indexes
         rest = remainder_of(words, indexes)
         if not is_shown or (rest.smalltalk and not rest.count):
             return smalltalk_of(words, indexes).label
@@ -576,18 +508,6 @@ class SemanticDetector:
         whole = head_of(searched)
         return read(whole, self._finder.find(whole))
 
-    def leans(self, text: str) -> float:
-        """Dependence of a text on earlier messages, by the cues."""
-        return self._otherwise.leans(text)
-
-    def grounds(self, text: str) -> int:
-        """Number of phrases in a text that name written rules."""
-        return self._otherwise.grounds(text)
-
-    def orders(self, text: str) -> bool:
-        """True if a text begins with an order, by the cues."""
-        return self._otherwise.orders(text)
-
 
 def _fields(turns: TurnClassifier, model: ContextModel) -> frozenset[str]:
     """Fields that are told by a classifier of turns: those with its labels, or without a head."""
@@ -599,3 +519,65 @@ def _fields(turns: TurnClassifier, model: ContextModel) -> frozenset[str]:
 def _level(told: Prediction) -> Sensitivity:
     levels: dict[str | None, Sensitivity] = {each: each for each in SENSITIVITIES}
     return levels.get(told.label, SENSITIVITIES[0])
+
+
+# -- by settings -------------------------------------------------------------------------------
+
+
+def make_context_model(
+    settings: ContextSettings, dense: DenseEncoder, kept: bytes | None = None
+) -> ContextModel | None:
+    """Make the model of the settings: the shipped or a stored one if it applies, or a new fit.
+
+    None if the settings want cues alone. Fitting takes some seconds for each field with labels of
+    its own, a minute or two for other cues or another encoder.
+
+    Raises:
+        SettingsError: labels or cues cannot be read.
+    """
+    if settings.detector == "heuristic":
+        return None
+    cues = load_cues(settings.cues)
+    shipped = shipped_context(cues)
+    is_its_space = shipped.identity["encoder"] == space_of(dense)
+    if is_its_space and not settings.labels and not settings.cues:
+        return shipped
+    if kept is not None and (own := stored_context(settings, dense, kept)) is not None:
+        return own
+    # Another encoder may read languages that the classifier of turns does not.
+    digests = shipped_turns().digests if is_its_space else dict[str, str]()
+    finder = EntityFinder(settings.gazetteers)
+    return fit_context(label_sets(settings.labels), cues, finder, dense, shipped, digests)
+
+
+def stored_context(
+    settings: ContextSettings, dense: DenseEncoder, kept: bytes
+) -> ContextModel | None:
+    """Read a stored model; None if it was fitted with other settings or another encoder."""
+    cues = load_cues(settings.cues)
+    own = read_context(kept, cues)
+    fits = own.identity == identity_of(label_sets(settings.labels), cues, dense)
+    return own if fits else None
+
+
+def is_shipped(model: ContextModel) -> bool:
+    """Recognise the model that ships in the package."""
+    return model.identity == shipped_context(load_cues()).identity
+
+
+def make_detector(
+    settings: ContextSettings,
+    model: ContextModel | None,
+    dense: DenseEncoder,
+    names: Iterable[str],
+    services: Iterable[str] = (),
+) -> HeuristicDetector:
+    """Make the detector of contexts, by a model or by cues alone.
+
+    `names` are the names of tools, `services` the names of servers.
+    """
+    given = {"service": tuple(services), **settings.gazetteers}
+    finder = EntityFinder(given, names, region=settings.region)
+    if model is None:
+        return HeuristicDetector(load_cues(settings.cues), finder)
+    return SemanticDetector(model, finder, shipped_turns(), turns_beside(dense))

@@ -80,19 +80,16 @@ class PhraseIndex:
         found: list[Match] = []
         free = 0
         bare, glued = words.folded(self._fold)
-        for at in [at for at, word in enumerate(bare) if self._may_begin(word)]:
-            if bare[at] not in self._lengths:
-                found += self._within(bare[at], at)
+        for at, word in enumerate(bare):
+            if word not in self._lengths:
+                if self._spaceless and not word.isascii() and SPACELESS.search(word):
+                    found += self._within(word, at)
                 continue
             match = self._longest(bare, glued, at) if at >= free else None
             if match is not None:
                 found.append(match)
                 free = match.last
         return found
-
-    def _may_begin(self, word: str) -> bool:
-        is_run = self._spaceless and not word.isascii() and SPACELESS.search(word)
-        return word in self._lengths or bool(is_run)
 
     def _within(self, word: str, at: int) -> Iterator[Match]:
         """Phrases inside a run of letters, the longest first, none over another."""

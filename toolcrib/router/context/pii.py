@@ -74,10 +74,8 @@ MIN_ENTROPY = 2.5
 
 def secrets(text: str) -> Iterator[Entity]:
     """Every secret of a text, without the word that names it."""
-    for found in itertools.chain(_BLOCK.finditer(text), _PREFIXED.finditer(text)):
-        yield Entity("secret", found[0], found.start(), found.end())
-    for found in _IN_URL.finditer(text):
-        yield Entity("secret", found[1], found.start(1), found.end(1))
+    for pattern, group in ((_BLOCK, 0), (_PREFIXED, 0), (_IN_URL, 1)):
+        yield from (entity_of("secret", found, group) for found in pattern.finditer(text))
     yield from _known_formats(text)
     lower = text.lower()
     if not any(word in lower for word in _KEY_WORDS):
@@ -215,7 +213,7 @@ def personal_entities(text: str, region: str | None) -> Iterator[Entity]:
     """Every such span of a text; `region` is the country of numbers without a country's code."""
     digits = any(map(str.isdigit, text))
     if "@" in text:
-        yield from (_entity("email", found) for found in _EMAIL.finditer(text))
+        yield from (entity_of("email", found) for found in _EMAIL.finditer(text))
     if digits:
         yield from _cards(text)
         yield from _ibans(text)
@@ -223,7 +221,7 @@ def personal_entities(text: str, region: str | None) -> Iterator[Entity]:
         yield from _national_ids(text)
         yield from _machines(text)
         yield from _phones(text, region)
-        yield from (_entity("address", found) for found in _ADDRESS.finditer(text))
+        yield from (entity_of("address", found) for found in _ADDRESS.finditer(text))
 
 
 def _cards(text: str) -> Iterator[Entity]:
@@ -232,7 +230,7 @@ def _cards(text: str) -> Iterator[Entity]:
         number = re.sub(r"\D", "", found[0])
         lengths = _CARD_LENGTHS.get(number[0], _MAESTRO_LENGTHS if number[0] in "56" else ())
         if len(number) in lengths and _has_check_digit(number):
-            yield _entity("card", found)
+            yield entity_of("card", found)
 
 
 def _has_check_digit(number: str) -> bool:
@@ -263,7 +261,7 @@ def _social_security(text: str) -> Iterator[Entity]:
     for found in itertools.chain(_SSN.finditer(text), _SSN_NAMED.finditer(text)):
         group = found.re.groups
         if _GIVEN_SSN.fullmatch(re.sub(r"\D", "", found[group])):
-            yield Entity("ssn", found[group], found.start(group), found.end(group))
+            yield entity_of("ssn", found, group)
 
 
 def _national_ids(text: str) -> Iterator[Entity]:
@@ -277,7 +275,7 @@ def _national_ids(text: str) -> Iterator[Entity]:
             is_named, is_valid = found["name"] is not None, _has_national_check(module, number)
             is_plain = number.replace(" ", "").isdigit()
             if (is_named and is_valid is not False) or (is_valid and not is_plain):
-                yield Entity("national_id", number, *found.span("number"))
+                yield entity_of("national_id", found, "number")
 
 
 def _has_national_check(module: str, number: str) -> bool | None:
@@ -298,7 +296,7 @@ def _machines(text: str) -> Iterator[Entity]:
             ipaddress.ip_interface(found[0])
         except ValueError:
             continue
-        yield _entity("ip", found)
+        yield entity_of("ip", found)
 
 
 def _phones(text: str, region: str | None) -> Iterator[Entity]:
@@ -317,7 +315,7 @@ def _phones(text: str, region: str | None) -> Iterator[Entity]:
         named = _PHONE_CUE.search(before) or _PHONE_CUE_AFTER.match(text, found.end())
         grouped = "+" in number or _GROUPED.search(number) is not None
         if named or (grouped and _is_valid_phone(number, region)) or _NATIONAL.fullmatch(number):
-            yield _entity("phone", found)
+            yield entity_of("phone", found)
 
 
 def _is_valid_phone(number: str, region: str | None) -> bool:
@@ -340,8 +338,9 @@ def _has_phone_form(number: str, region: str | None) -> bool:
     return not digits.startswith("0") and len(digits) >= least
 
 
-def _entity(kind: str, found: re.Match[str]) -> Entity:
-    return Entity(kind, found[0], found.start(), found.end())
+def entity_of(kind: str, found: re.Match[str], group: str | int = 0) -> Entity:
+    """Entity of a match, or of one of its groups."""
+    return Entity(kind, found[group], *found.span(group))
 
 
 _OF_ENTITIES: dict[str, Sensitivity] = {
@@ -366,20 +365,19 @@ def graded(entities: Iterable[Entity], matches: Iterable[Match]) -> Grade:
 
     A signal names the type of an entity, never its text: signals are logged.
     """
-    reasons: dict[Sensitivity, tuple[dict[str, None], dict[str, None]]] = {
-        level: ({}, {}) for level in SENSITIVITIES
-    }
-    for entity in entities:
-        # A tool that is called `find` is not spoken of whenever somebody finds something.
-        plain_word = entity.type == "tool" and entity.text.isalpha()
-        if entity.type in _OF_ENTITIES and not plain_word:
-            reasons[_OF_ENTITIES[entity.type]][0][f"holds {entity.type}"] = None
-    for match in matches:
-        for level in SENSITIVITIES:
-            if level in match.labels:
-                reasons[level][1][f"says {match.phrase!r}"] = None
-    highest: Sensitivity = SENSITIVITIES[0]
+    # A tool that is called `find` is not spoken of whenever somebody finds something.
+    known = (each for each in entities if each.type != "tool" or not each.text.isalpha())
+    held = [(_OF_ENTITIES[e.type], f"holds {e.type}") for e in known if e.type in _OF_ENTITIES]
+    said = [
+        (level, f"says {match.phrase!r}")
+        for match in matches
+        for level in SENSITIVITIES
+        if level in match.labels
+    ]
+    levels = {level for level, _ in (*held, *said)}
+    highest: Sensitivity = "public"
     for level in SENSITIVITIES:
-        highest = level if any(reasons[level]) else highest
-    held, said = reasons[highest]
-    return Grade(highest, (*held, *said)[:MAX_SIGNALS], bool(held))
+        highest = level if level in levels else highest
+    signals = dict.fromkeys(signal for level, signal in (*held, *said) if level == highest)
+    by_entity = highest in {level for level, _ in held}
+    return Grade(highest, tuple(signals)[:MAX_SIGNALS], by_entity)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 from unicodedata import category
 
 from toolcrib.encoders.language import language_of, spoken_words
+from toolcrib.language_models.turns import both_ends
+from toolcrib.numerics import exclusive_probabilities
 from toolcrib.records import Context, Entity
 from toolcrib.records.scope import Sensitivity
 from toolcrib.retrieval.legs import EncodedQuery
@@ -18,19 +21,6 @@ from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.phrases import Match
 from toolcrib.router.context.pii import graded
 from toolcrib.text import TextWords, split_words
-
-__all__ = [
-    "STATED_CONFIDENCE",
-    "Estimate",
-    "HeuristicDetector",
-    "estimate",
-    "follow_up_score",
-    "meta_of",
-    "phrase_weights",
-    "remainder_of",
-    "smalltalk_of",
-    "stated_intent",
-]
 
 _UNKNOWN = 0.3
 _MAX_SIGNALS = 3
@@ -45,13 +35,17 @@ class Estimate:
     signals: tuple[str, ...] = ()
 
 
-def phrase_weights(found: Iterable[Match]) -> dict[str, float]:
-    """A phrase votes once, with more weight the more words it has; for several labels, in parts."""
-    votes = Counter[str]()
+Votes: TypeAlias = defaultdict[str, float]
+"""Votes for labels."""
+
+
+def phrase_weights(found: Iterable[Match]) -> Votes:
+    """Votes of phrases, each once: more for more words, and shared by its labels."""
+    votes: Votes = defaultdict(float)
     for match in {match.phrase: match for match in found}.values():
-        weight = math.sqrt(match.last - match.first) / len(match.labels)
-        votes.update(dict.fromkeys(match.labels, weight))  # pyright: ignore[reportArgumentType]
-    return dict(votes)
+        for label in match.labels:
+            votes[label] += math.sqrt(match.last - match.first) / len(match.labels)
+    return votes
 
 
 def estimate(
@@ -65,13 +59,13 @@ def estimate(
 
     The confidence is its part of `exp(sharpness * votes)`: it grows with the lead over the next.
     """
-    ranked = sorted(labels, key=lambda label: -votes.get(label, 0.0))
-    if not ranked or not votes.get(ranked[0]):
+    given = {label: sharpness * votes.get(label, 0.0) for label in labels}
+    best = max(given, key=lambda label: given[label], default="")
+    if not given.get(best):
         return Estimate(None, _UNKNOWN)
-    most = votes[ranked[0]]
-    rest = sum(math.exp(sharpness * (votes.get(label, 0.0) - most)) for label in ranked[1:])
-    spoke = dict.fromkeys(match.phrase for match in found if ranked[0] in match.labels)
-    return Estimate(ranked[0], 1 / (1 + rest), tuple(map(repr, spoke))[:_MAX_SIGNALS])
+    spoke = dict.fromkeys(match.phrase for match in found if best in match.labels)
+    confidence = exclusive_probabilities(given)[best]
+    return Estimate(best, confidence, tuple(map(repr, spoke))[:_MAX_SIGNALS])
 
 
 _OPENER = 0.5
@@ -181,7 +175,8 @@ def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
             apart = max(apart, sum(_weight(words, at) for at in own))
         else:
             before += sum(at < said for at in own)
-    asks = any(_asks(words, at, indexes) for at in rest)
+    asking = indexes.leads, indexes.intents, indexes.domains, indexes.need
+    asks = any(index.at(words, at) for at in rest for index in asking)
     return Remainder(found, sum(spoken_words(words.bare[at]) for at in rest), apart, before, asks)
 
 
@@ -259,11 +254,6 @@ def meta_of(words: TextWords, indexes: CueIndexes) -> tuple[str, ...]:
     return ("meta_question", *(f"meta_question_{kind}" for kind in sorted(kinds)))
 
 
-def _asks(words: TextWords, at: int, indexes: CueIndexes) -> bool:
-    asking = (indexes.leads, indexes.intents, indexes.domains, indexes.need)
-    return any(index.at(words, at) for index in asking)
-
-
 _LEAD, _WEAK_LEAD, _LATER = 3.0, 1.5, 0.4
 """Votes of what a clause begins with, and the part of them that a later clause has."""
 
@@ -297,10 +287,10 @@ _FIRST_CHARS, _LAST_CHARS = 2_000, 500
 
 
 class HeuristicDetector:
-    """Tells intent, domain, urgency, sensitivity, small talk and need of a turn by its cues.
+    """Detector of a turn's context by its cues, and the base of other detectors.
 
-    The same text gives the same context, always. The confidences grow with the lead of the
-    winning label's votes; they are rough, and not calibrated.
+    The same text gives the same context. Confidences grow with the lead of the winning label's
+    votes; they are rough, and not calibrated.
     """
 
     def __init__(self, cues: Cues | None = None, finder: EntityFinder | None = None) -> None:
@@ -309,7 +299,7 @@ class HeuristicDetector:
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """None: cues know intents by one name only."""
+        """Other words for intents with the intents' names; cues have none."""
         return {}
 
     def detect(
@@ -320,13 +310,15 @@ class HeuristicDetector:
         own: EncodedQuery | None = None,
         entities: bool = True,
     ) -> Context:
-        """The context of a turn; `query` and `own` are not looked at.
+        """Detect the context of a turn; calls no tool and writes nothing.
 
-        Of a long text the head is searched for entities, its beginning and its end for cues.
-        Without `entities` none are looked for, and neither is personal data.
+        `query` is the encoded text, if there is one. If it was joined with an earlier message,
+        `own` is the turn alone, by which small talk is judged. Cues alone need neither. Of a long
+        text the head is searched for entities, its beginning and its end for cues. Without
+        `entities` none are looked for, and neither is personal data.
         """
         del query, own
-        words = split_words(_gist(text))
+        words = _words(text)
         found = self._finder.find(text) if entities else ()
         sensitivity, sensitive = self._sensitivity(words, found)
         estimates = {"smalltalk": smalltalk_of(words, self._cues.indexes)}
@@ -356,16 +348,16 @@ class HeuristicDetector:
 
     def leans(self, text: str) -> float:
         """Dependence of a text on earlier messages, from 0 (none) to 1 (certain)."""
-        return follow_up_score(split_words(_gist(text)), self._cues)
+        return follow_up_score(_words(text), self._cues)
 
     def grounds(self, text: str) -> int:
         """Number of phrases in a text that name written rules."""
-        found = self._cues.indexes.grounds.find(split_words(_gist(text)))
+        found = self._cues.indexes.grounds.find(_words(text))
         return len({match.phrase for match in found})
 
     def orders(self, text: str) -> bool:
         """True if a text begins with an order, past openers and politeness."""
-        return begins_with_order(split_words(_gist(text)), self._cues)
+        return begins_with_order(_words(text), self._cues)
 
     def _request(self, words: TextWords, entities: tuple[Entity, ...]) -> dict[str, Estimate]:
         spoken = [
@@ -396,9 +388,9 @@ class HeuristicDetector:
         leads = list(self._leads(words))
         for number, (lead, weight) in enumerate(leads):
             for label in lead.labels:
-                votes[label] = votes.get(label, 0) + (weight * _LATER if number else weight)
+                votes[label] += weight * _LATER if number else weight
         for label in spoken:
-            votes[label] = votes.get(label, 0) + 1
+            votes[label] += 1
         heard = [*(lead for lead, _ in leads), *found]
         return estimate(votes, self._cues.intents, heard, sharpness=_INTENT_SHARPNESS)
 
@@ -433,7 +425,7 @@ class HeuristicDetector:
         found = self._cues.indexes.domains.find(words)
         votes = phrase_weights(found)
         for label in spoken:
-            votes[label] = votes.get(label, 0) + 1
+            votes[label] += 1
         return estimate(votes, self._cues.domains, found, sharpness=_DOMAIN_SHARPNESS)
 
     def _urgency(self, words: TextWords) -> Estimate:
@@ -456,12 +448,9 @@ class HeuristicDetector:
         found = self._cues.indexes.need.find(words)
         votes = phrase_weights(found)
         if intent.label is not None:
-            usual = self._cues.intents[intent.label].need
-            votes[usual] = votes.get(usual, 0) + _INTENTS_NEED
+            votes[self._cues.intents[intent.label].need] += _INTENTS_NEED
         return estimate(votes, ("act", "know"), found, sharpness=_NEED_SHARPNESS)
 
 
-def _gist(text: str) -> str:
-    if len(text) <= _FIRST_CHARS + _LAST_CHARS:
-        return text
-    return f"{text[:_FIRST_CHARS]}\n{text[-_LAST_CHARS:]}"
+def _words(text: str) -> TextWords:
+    return split_words(both_ends(text, _FIRST_CHARS + _LAST_CHARS, _FIRST_CHARS, _LAST_CHARS))

@@ -31,7 +31,7 @@ class RecordsDb(Protocol):
 
     def put(self, table: str, row: DbRow) -> None:
         """Write a record, or replace the one of the same id; durable when this returns."""
-        ...
+        self.put_all(table, [row])
 
     def put_all(self, table: str, rows: Sequence[DbRow]) -> None:
         """Write records, about as fast as one; durable when this returns."""
@@ -69,11 +69,7 @@ class RecordsDb(Protocol):
 
 
 def body_text(table: str, row: DbRow) -> str:
-    """The body of a record as JSON in ASCII.
-
-    Raises:
-        StoreError: the record is not fit to be kept; the message says why.
-    """
+    """The body of a record as JSON in ASCII; an error says why a record cannot be kept."""
     what = f"the record {row.id!r} of {table!r} cannot be kept"
     if not is_text(table, row.id):
         raise StoreError(f"{what}: its name holds half a character")
@@ -86,11 +82,7 @@ def body_text(table: str, row: DbRow) -> str:
 
 
 def read_row(row_id: str, at: float, text: str, place: str) -> DbRow:
-    """A record as `body_text` wrote it; `place` is the records database as messages name it.
-
-    Raises:
-        StoreDamagedError: the text is no JSON object.
-    """
+    """A record as `body_text` wrote it; `place` is the records database as messages name it."""
     try:
         body: Any = json.loads(text)
     except (TypeError, ValueError, RecursionError):

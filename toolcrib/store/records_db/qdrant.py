@@ -85,15 +85,8 @@ class QdrantRecordsDb(RecordsDb):
 
     # -- writing ---------------------------------------------------------------------------
 
-    def put(self, table: str, row: DbRow) -> None:
-        self.put_all(table, [row])
-
     def put_all(self, table: str, rows: Sequence[DbRow]) -> None:
-        """Write records; durable when this returns.
-
-        Raises:
-            StoreError: as `put`; some may be written, and the call can be repeated as it was.
-        """
+        """Write records; after a failure repeat the call as it was."""
         # Of one id twice in a request, the last one must stay.
         points = {point.id: point for point in (_point(table, row) for row in rows)}
         upsert = self._connection.client.upsert

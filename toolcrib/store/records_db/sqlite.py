@@ -93,17 +93,6 @@ class SqliteRecordsDb(RecordsDb):
         # Processes write in any order; the threads of one process take turns.
         self._writing = threading.Lock()
 
-    def put(self, table: str, row: DbRow) -> None:
-        """Write a record, or replace the one of the same id; durable when this returns.
-
-        Raises:
-            StoreWriteError: the disk refuses.
-            StoreLockedError: another process has been writing all the time.
-            StoreDamagedError: the file is no records database.
-            StoreError: the record is not fit to be kept.
-        """
-        self.put_all(table, [row])
-
     def put_all(self, table: str, rows: Sequence[DbRow]) -> None:
         values = [(table, row.id, row.at, body_text(table, row)) for row in rows]
         if not values:

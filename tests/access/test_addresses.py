@@ -1,11 +1,11 @@
-"""Addresses that the service listens at."""
+"""Addresses that the service and the gateway listen at."""
 
 from __future__ import annotations
 
 import pytest
 
+from toolcrib.access.addresses import bind, is_loopback, require_loopback, url_of
 from toolcrib.errors import SettingsError
-from toolcrib.http.server import bind, require_loopback, url_of
 
 
 def test_any_free_port_may_be_taken():
@@ -41,3 +41,13 @@ def test_loopback_is_this_machine_alone(host):
 def test_everything_else_is_not(host):
     with pytest.raises(SettingsError, match="goes with a loopback host"):
         require_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["localhost", "a.localhost", "127.0.0.1", "127.8.8.8", "::1"])
+def test_this_machine_is_known(host):
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "localhost.evil", "10.1.1.1", "example.org"])
+def test_other_machines_are_known(host):
+    assert not is_loopback(host)

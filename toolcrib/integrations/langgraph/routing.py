@@ -1,4 +1,4 @@
-"""Nodes of a routing graph, each a function from state to update, and the calls of its tools."""
+"""Routing graph: its nodes, each a function from state to update, its edges, and its calls."""
 
 from __future__ import annotations
 
@@ -21,10 +21,15 @@ from langchain_core.messages import (
     ToolCall,
     ToolMessage,
 )
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import ContextThreadPoolExecutor
 from langchain_core.tools import BaseTool
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphBubbleUp
+from langgraph.graph import END, START, StateGraph  # pyright: ignore[reportMissingTypeStubs]
+from langgraph.graph.state import (  # pyright: ignore[reportMissingTypeStubs]
+    CompiledStateGraph,
+)
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
@@ -54,6 +59,7 @@ from toolcrib.integrations.selection import (
     choose_tools,
     known_tools,
     report_outcome,
+    scope_in,
 )
 from toolcrib.records import Decision, ToolHit, ToolSpec, Turn
 from toolcrib.records.codec import as_json
@@ -76,6 +82,7 @@ class RoutingNodes:
 
     Raises:
         SettingsError: an option names a tool that is not among `tools`.
+        StoreError: a node's store does not answer.
     """
 
     def __init__(
@@ -96,11 +103,7 @@ class RoutingNodes:
     # -- decision of the turn -----------------------------------------------------------------
 
     def classify(self, state: RoutingState, runtime: Runtime[Any] | None = None) -> Update:
-        """Decide the turn: its kind, tools and passages; again if a tool was missing.
-
-        Raises:
-            StoreError: a store does not answer.
-        """
+        """Decide the turn: its kind, tools and passages; again if a tool was missing."""
         message = last_user_message(state["messages"])
         turn_id = (message.id if message is not None else None) or str(len(state["messages"]))
         fresh = {} if state.get("turn") == turn_id else _new_turn(turn_id)
@@ -111,11 +114,7 @@ class RoutingNodes:
         return {**fresh, "decision": as_json(decision, full=True)}
 
     def select_tools(self, state: RoutingState, runtime: Runtime[Any] | None = None) -> Update:
-        """Add the chosen tools to the model's tools, except failed ones.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
+        """Add the chosen tools to the model's tools, except failed ones."""
         shown = state.get("shown", [])
         found = choose_tools(
             self._crib,
@@ -146,31 +145,17 @@ class RoutingNodes:
         """
         steps = _steps_by_prerequisites(state)
         if steps and self._options.model_plans:
+            planner: Any = self._model.with_structured_output(_Plan)
             try:
-                answer = self._planner.invoke(_planning_messages(state), config)
+                answer = planner.invoke(_planning_messages(state), config)
             except Exception as error:  # noqa: BLE001 -- whatever a model's client raises
                 logger.warning("the model made no plan: %s", error)
             else:
                 steps = _steps_by_model(state, answer) or steps
-        return self._planned(state, steps)
+        return {"plan": self._instructions(state, steps), "plan_steps": steps}
 
-    async def aplan(self, state: RoutingState, config: RunnableConfig) -> Update:
-        """As `plan`."""
-        steps = _steps_by_prerequisites(state)
-        if steps and self._options.model_plans:
-            try:
-                answer = await self._planner.ainvoke(_planning_messages(state), config)
-            except Exception as error:  # noqa: BLE001 -- whatever a model's client raises
-                logger.warning("the model made no plan: %s", error)
-            else:
-                steps = _steps_by_model(state, answer) or steps
-        return self._planned(state, steps)
-
-    @property
-    def _planner(self) -> Runnable[Any, Any]:
-        return self._model.with_structured_output(_Plan)
-
-    def _planned(self, state: RoutingState, steps: list[PlanStep]) -> Update:
+    def _instructions(self, state: RoutingState, steps: list[PlanStep]) -> str:
+        """System message of the turn."""
         decision, tools = decision_of(state), state.get("tools", [])
         lines = [self._options.prompt] if self._options.prompt else []
         if tools:
@@ -190,8 +175,11 @@ class RoutingNodes:
         if notes := state.get("notes"):
             lines.append("\n".join(["What went wrong so far:", *(f"- {note}" for note in notes)]))
         if len(steps) > 1:
-            lines.append("\n".join(["The plan:", *map(_shown_step, enumerate(steps, start=1))]))
-        return {"plan": "\n\n".join(lines), "plan_steps": steps}
+            marks = {"open": "", "done": " (done)"}
+            plan = [f"{s['tool']}: {s['goal']}{marks[s['state']]}" for s in steps]
+            listed = [f"{number}. {line}" for number, line in enumerate(plan, start=1)]
+            lines.append("\n".join(["The plan:", *listed]))
+        return "\n\n".join(lines)
 
     # -- the model ---------------------------------------------------------------------------
 
@@ -245,8 +233,8 @@ class RoutingNodes:
                 update["plan_steps"] = _with_done(update["plan_steps"], message.name or "")
             tool_id = state.get("ids", {}).get(message.name or "")
             if tool_id and "took_ms" in metadata:
-                outcome = "failure" if failed else "success"
-                report_outcome(self._crib, decision.id, tool_id, outcome, metadata["took_ms"])
+                took_ms = metadata["took_ms"]
+                report_outcome(self._crib, decision.id, tool_id, took_ms, failed=failed)
             if failed and "refused" not in metadata:
                 steps.append(self._step(state, message, self._turn(state, runtime), update))
         gravest = max(steps, key=lambda step: BY_GRAVITY.index(step.action), default=None)
@@ -260,16 +248,9 @@ class RoutingNodes:
         return {**update, "step": step}
 
     def follow_steps(self, state: RoutingState, runtime: Runtime[Any] | None = None) -> Update:
-        """Add the tools of the next step, by what the model wrote last; called tools stay.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
-        turn, ids, failed = (
-            self._turn(state, runtime),
-            state.get("ids", {}),
-            state.get("failed", ()),
-        )
+        """Add the tools of the next step, by what the model wrote last; called tools stay."""
+        turn = self._turn(state, runtime)
+        ids, failed = state.get("ids", {}), state.get("failed", ())
         gone = {*state.get("tools", ()), *(name for name in ids if ids[name] in failed)}
         shown: ShownTools = {
             "turn": state.get("turn", ""),
@@ -340,11 +321,77 @@ class RoutingNodes:
         return ""
 
     def _turn(self, state: RoutingState, runtime: Runtime[Any] | None) -> Turn:
-        scope = (
-            self._options.scope(runtime) if callable(self._options.scope) else self._options.scope
-        )
-        turn = turn_of(state["messages"], scope)
+        turn = turn_of(state["messages"], scope_in(runtime, self._options.scope))
         return turn.model_copy(update={"needs": tuple(state.get("needs", ()))})
+
+
+# -- graph ---------------------------------------------------------------------------------------
+
+
+def build_routing_graph(
+    crib: AnyCrib,
+    model: BaseChatModel | str,
+    tools: Sequence[BaseTool | Callable[..., Any]],
+    options: RoutingOptions | None = None,
+    *,
+    checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
+) -> CompiledStateGraph[RoutingState, Any, Any, Any]:
+    """Build a graph that answers turns with the few tools and passages that each needs.
+
+    `tools` are all tools of the agent; the index chooses among them by their names. A
+    conversation, and calls that a person must approve, need a `checkpointer`.
+
+    Raises:
+        SettingsError: an option names a tool that is not among `tools`.
+    """
+    nodes = RoutingNodes(crib, model, tools, options)
+    graph: Any = StateGraph(RoutingState)
+    graph.add_node("classify", nodes.classify)
+    graph.add_node("select_tools", nodes.select_tools)
+    graph.add_node("select_knowledge", nodes.select_knowledge)
+    graph.add_node("plan", nodes.plan)
+    graph.add_node("agent", RunnableLambda(nodes.agent, nodes.aagent))
+    graph.add_node("tools", RunnableLambda(nodes.tools, nodes.atools))
+    graph.add_node("reflect", nodes.reflect)
+    graph.add_node("follow_steps", nodes.follow_steps)
+    graph.add_node("answer", RunnableLambda(nodes.answer, nodes.aanswer))
+    graph.add_edge(START, "classify")
+    graph.add_conditional_edges("classify", _after_classify, ["select_tools", "select_knowledge"])
+    graph.add_edge("select_tools", "plan")
+    graph.add_edge("select_knowledge", "plan")
+    graph.add_edge("plan", "agent")
+    graph.add_conditional_edges("agent", _after_agent, ["tools", "answer"])
+    graph.add_edge("tools", "reflect")
+    after = sorted({*_NODE_AFTER_STEP.values()})
+    graph.add_conditional_edges("reflect", _after_reflection, after)
+    graph.add_edge("follow_steps", "agent")
+    graph.add_edge("answer", END)
+    return graph.compile(checkpointer=checkpointer, name="toolcrib")
+
+
+def _after_classify(state: RoutingState) -> list[str]:
+    # Always tools, since some tools are always included.
+    kind = state.get("decision", {})["route"]["kind"]
+    return ["select_tools", *(["select_knowledge"] if kind in {"knowledge", "both"} else [])]
+
+
+def _after_agent(state: RoutingState) -> str:
+    return "tools" if last_calls(state["messages"]) else "answer"
+
+
+_NODE_AFTER_STEP: Mapping[str, str] = {
+    "go_on": "follow_steps",
+    "retry": "tools",
+    "alternate": "plan",
+    "replan": "plan",
+    "reclassify": "classify",
+    "stop": "answer",
+}
+"""Node after `reflect`, by its step."""
+
+
+def _after_reflection(state: RoutingState) -> str:
+    return _NODE_AFTER_STEP[state.get("step", {})["action"]]
 
 
 # -- messages to the model ------------------------------------------------------------------------
@@ -489,42 +536,27 @@ def _with_done(steps: Sequence[PlanStep], name: str) -> list[PlanStep]:
     return [{**each, "state": "done"} if n == at else each for n, each in enumerate(steps)]
 
 
-def _shown_step(numbered: tuple[int, PlanStep]) -> str:
-    number, step = numbered
-    done = " (done)" if step["state"] == "done" else ""
-    return f"{number}. {step['tool']}: {step['goal']}{done}"
-
-
 # -- states ----------------------------------------------------------------------------------------
 
 
-_LISTS = (
-    "tools",
-    "passages",
-    "plan_steps",
-    "made",
-    "pending",
-    "failed",
-    "needs",
-    "notes",
-    "citations",
-)
-_MAPPINGS = ("ids", "attempts", "step")
+_LISTS = ("failed", "needs", "notes", "plan_steps", "tools")
+_MAPPINGS = ("attempts", "ids")
+"""Fields that reflection may change."""
 
 
 def _new_turn(turn_id: str) -> Update:
     """State at the beginning of a turn."""
-    fresh: Update = {"turn": turn_id, "plan": "", "calls": 0, "spent_s": 0.0}
-    lists: Update = {name: [] for name in _LISTS}
-    return fresh | lists | {name: dict[str, Any]() for name in _MAPPINGS}
+    fresh: Update = {"turn": turn_id, "plan": "", "calls": 0, "spent_s": 0.0, "step": {}}
+    lists = (*_LISTS, "passages", "made", "pending", "citations")
+    mappings: Update = {name: dict[str, Any]() for name in _MAPPINGS}
+    return {**fresh, **mappings, **{name: list[Any]() for name in lists}}
 
 
 def _reflection(state: RoutingState) -> Update:
     """Copy of the fields that reflection may change."""
-    lists = ("tools", "shown", "failed", "needs", "notes", "plan_steps")
-    update: Update = {name: list(state.get(name, ())) for name in lists}
-    mappings: Update = {name: dict(state.get(name, {})) for name in ("ids", "attempts")}
-    return update | mappings | {"pending": []}
+    lists: Update = {name: list(state.get(name, ())) for name in (*_LISTS, "shown")}
+    mappings: Update = {name: dict(state.get(name, {})) for name in _MAPPINGS}
+    return lists | mappings | {"pending": []}
 
 
 def _is_answer(message: AnyMessage) -> bool:
@@ -544,17 +576,11 @@ class _ToolCalls:
     """Runner of a model's calls; `tools` are all tools by name."""
 
     def __init__(
-        self,
-        crib: AnyCrib,
-        tools: Sequence[BaseTool | Callable[..., Any]],
-        options: RoutingOptions,
+        self, crib: AnyCrib, tools: Sequence[BaseTool | Callable[..., Any]], options: RoutingOptions
     ) -> None:
         self._crib, self._options = crib, options
         self._node = ToolNode(
-            tools,
-            handle_tool_errors=False,
-            wrap_tool_call=self._call,
-            awrap_tool_call=self._acall,
+            tools, handle_tool_errors=False, wrap_tool_call=self._call, awrap_tool_call=self._acall
         )
         self.tools: dict[str, BaseTool] = self._node.tools_by_name
 

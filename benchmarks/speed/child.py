@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parents[1]
 
 
 class Child:
-    """The near end of `python -m MODULE ARGUMENTS`."""
+    """The near end of `python -m MODULE ARGUMENTS`; `about` is the first line that it writes."""
 
     def __init__(self, module: str, *arguments: str) -> None:
         self._module = module
@@ -25,10 +25,10 @@ class Child:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._read()
+        self.about = self._read()
 
     def ask(self, **wanted: Any) -> dict[str, Any]:
-        """What it answers."""
+        """Answer to a request."""
         assert self._process.stdin
         self._process.stdin.write(json.dumps(wanted) + "\n")
         self._process.stdin.flush()
