@@ -181,12 +181,12 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translatin
     def __init__(self, folder: Path, threads: int = 0) -> None:
         self._english = BundledEncoder(threads=threads)
         self.other = BundledEncoder(folder, threads)
-        self._lexicon = Lexicon(folder / "lexicon.json")
         if self.other.space != self._english.name:
             raise EncoderError(
                 f"{folder} was taught the vectors of {self.other.space}, and those of this version "
                 f"are {self._english.name}: install the toolcrib-multilingual of this version"
             )
+        self._lexicon = Lexicon(folder / "lexicon.json")
 
     @classmethod
     def from_setting(cls, model: str, threads: int) -> MultilingualEncoder:

@@ -3,4 +3,4 @@
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "model"
-"""Folder with `model.onnx`, `tokenizer.json`, `card.json` and `head.npz`."""
+"""Folder with `model.onnx`, `tokenizer.json`, `card.json`, `head.npz` and `lexicon.json`."""
