@@ -31,7 +31,6 @@ from toolcrib.encoders.base import (
     unit_rows,
 )
 from toolcrib.encoders.language import is_english, is_likely_english
-from toolcrib.encoders.lexicon import Lexicon
 from toolcrib.encoders.registry import DIGEST_DIGITS, LoadOnce, open_session
 from toolcrib.encoders.wordpiece import WordPiece, is_wordpiece
 from toolcrib.errors import EncoderError, SettingsError
@@ -163,7 +162,7 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound, SpaceSharing):
         return unit_rows(vectors, 1, self.dimensions, self.name)[0]
 
 
-TRANSLATION_SHARE = 0.3
+TRANSLATION_SHARE = 0.2
 """Share of the English words' vector in a text's; chosen on development queries."""
 
 
@@ -186,6 +185,8 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translatin
                 f"{folder} was taught the vectors of {self.other.space}, and those of this version "
                 f"are {self._english.name}: install the toolcrib-multilingual of this version"
             )
+        from toolcrib.encoders.lexicon import Lexicon
+
         self._lexicon = Lexicon(folder / "lexicon.json")
 
     @classmethod
