@@ -44,14 +44,14 @@ ROWS = {
             "a_turn_is_routed_carried_out_and_answered",
             "an_answer_has_citations_out_of_two_collections",
             "without_a_planning_model_what_a_tool_requires_is_an_earlier_step",
-            "reflection_puts_an_alternate_into_the_plan",
+            "after_the_last_attempt_an_alternate_takes_its_place",
         ]
     },
     "3.6 coordinator, workflow, composer": {
         "integrations/test_langchain.py": [
             "a_model_is_given_the_tools_of_the_turn_also_after_a_call"
         ],
-        "integrations/test_langgraph.py": ["nodes_stand_in_any_graph"],
+        "integrations/test_langgraph.py": ["without_reflection_no_call_is_made_again"],
         "router/choices/test_question_classifier.py": [
             "the_kinds_of_development_tasks_are_labelled_alike_and_none_is_an_example"
         ],

@@ -476,7 +476,7 @@ def test_a_general_tool_that_is_not_there_is_a_warning_once_there_are_tools(shel
         ("agents: {targets: gone.yaml}\n", "cannot read the targets 'gone.yaml'"),
         ("agents: {targets: preset, allowlist: gone.yaml}\n", "cannot read the allowlist"),
         ("questions: {clinic: gone.yaml}\n", "gone.yaml: cannot be read"),
-        ("capabilities: {file: gone.yaml}\n", "gone.yaml: cannot be read"),
+        ("capabilities: {file: gone.yaml}\n", "cannot read the capabilities 'gone.yaml'"),
         ("llm: {api_key_file: gone.key}\n", "llm.api_key_file: gone.key"),
     ],
 )
