@@ -72,7 +72,7 @@ LIMIT, LIMITS = 5_000, {REQUESTS: 20_000, "tldr": 14_000, "lfrqa": 4_000}
 CORPUS_TOOLS, CORPUS_PAIRS, PASSAGE_CHARS = 24_000, 14_000, 1_500
 
 MAX_TOKENS = 96
-"""Where texts are cut while training."""
+"""Cut of texts while training."""
 
 CANDIDATES, FRONT = 20, 0.4
 """Negatives of a query to draw from, siblings first; half of those drawn are of this front part."""

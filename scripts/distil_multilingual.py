@@ -35,7 +35,7 @@ transformers = import_train("transformers")
 transformers.utils.logging.set_verbosity_error()
 
 MAX_TOKENS = 56
-"""Where texts are cut while training."""
+"""Cut of texts while training."""
 
 BATCH_TOKENS, POOL = 3_000, 6_000
 """Tokens of a batch with its padding; texts that are drawn together, to be sorted by length."""

@@ -11,7 +11,6 @@ translation"), and each term keeps the English word that it is aligned with most
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import re
 from collections import defaultdict
@@ -19,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from ship_multilingual import FOLDER, ROOT
+from fit_turns import rows, said_id
+from ship_multilingual import FOLDER, ROOT, training_lines
 
 from toolcrib.encoders.lexicon import STEMMERS, terms
 from toolcrib.text import STOPWORDS
@@ -44,23 +44,17 @@ def own_lines() -> Iterator[dict[str, str]]:
         ("plain-turn", "plain-turns"),
         ("request", "requests/queries"),
     ):
-        for line in (ROOT / "data" / f"{name}.jsonl").open(encoding="utf-8"):
-            row = json.loads(line)
+        for row in rows(ROOT / "data" / f"{name}.jsonl"):
             english[f"{kind}:{row['id']}"] = row["text"]
-    said = ROOT / "toolcrib" / "router" / "context" / "presets" / "said.jsonl"
-    for line in said.open(encoding="utf-8"):
-        text = json.loads(line)["text"]
-        english[f"said:{hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"] = text
-    for path in sorted((ROOT / "data" / "multilingual").glob("*.jsonl")):
-        for line in path.open(encoding="utf-8"):
-            row = json.loads(line)
-            if row["split"] == "train":
-                yield {"lang": path.stem, "en": english[row["id"]], "text": row["text"]}
+    for row in rows(ROOT / "toolcrib" / "router" / "context" / "presets" / "said.jsonl"):
+        english[said_id(row["text"])] = row["text"]
+    for line in training_lines():
+        yield {**line, "en": english[line["id"]]}
 
 
-def read(files: Sequence[Path]) -> dict[str, list[Aligned]]:
+def aligned_texts(files: Sequence[Path]) -> dict[str, list[Aligned]]:
     """Terms of all lines, by language."""
-    lines = [json.loads(line) for path in files for line in path.open(encoding="utf-8")]
+    lines = (line for path in files for line in rows(path))
     found: dict[str, list[Aligned]] = defaultdict(list)
     for line in (*lines, *own_lines()):
         other = set(terms(line["text"], line["lang"]))
@@ -111,7 +105,7 @@ def main() -> None:
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, default=FOLDER / "lexicon.json")
     options = parser.parse_args()
-    lines = read(options.files)
+    lines = aligned_texts(options.files)
     found = {language: align(lines[language]) for language in STEMMERS}
     content = json.dumps(found, ensure_ascii=False, sort_keys=True, indent=0)
     options.out.write_text(content + "\n", encoding="utf-8")

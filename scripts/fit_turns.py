@@ -26,6 +26,7 @@ import torch
 from network import Epoch, Network, pruned
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
+from ship_multilingual import training_lines
 
 from toolcrib.encoders.onnx import DEFAULT_MODEL, BundledEncoder
 from toolcrib.router.context.classifier import HEAD, STRETCH, TURNS
@@ -194,23 +195,27 @@ def _of(weights: Any) -> Any:
     return weights.detach().numpy()
 
 
+def said_id(text: str) -> str:
+    """Id in data/multilingual of a text of said.jsonl."""
+    return f"said:{hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
+
+
 def translations(sets: Mapping[str, LabelSet]) -> dict[str, dict[str, str | None]]:
     """Training turns in other languages, with the labels that they have in English."""
     known: dict[str, dict[str, str | None]] = {}
-    for row in _rows(ROOT / "toolcrib/router/context/presets/said.jsonl"):
-        known[f"said:{hashlib.blake2b(row['text'].encode(), digest_size=6).hexdigest()}"] = row
-    for row in _rows(ROOT / "data" / "turns.jsonl"):
+    for row in rows(ROOT / "toolcrib/router/context/presets/said.jsonl"):
+        known[said_id(row["text"])] = row
+    for row in rows(ROOT / "data" / "turns.jsonl"):
         need = ROUTE_NEEDS.get(row["labels"]["route"], "")
         known[f"turn:{row['id']}"] = {"need": need, "smalltalk": None, **row["labels"]}
     return {
         row["text"]: {field: told for field, told in known[row["id"]].items() if field in sets}
-        for path in sorted((ROOT / "data" / "multilingual").glob("*.jsonl"))
-        for row in _rows(path)
-        if row["split"] == "train" and row["id"] in known
+        for row in training_lines()
+        if row["id"] in known
     }
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 

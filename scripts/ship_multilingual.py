@@ -35,10 +35,14 @@ CARD = {
 }
 
 
-def training_lines() -> list[str]:
-    """Texts of the training split, in all languages."""
-    rows = (json.loads(line) for path in sorted(LINES.glob("*.jsonl")) for line in path.open())
-    return [row["text"] for row in rows if row["split"] == "train"]
+def training_lines() -> list[dict[str, str]]:
+    """Lines of the training split in all languages: `id`, `text` and `lang`."""
+    return [
+        {**row, "lang": path.stem}
+        for path in sorted(LINES.glob("*.jsonl"))
+        for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        if row["split"] == "train"
+    ]
 
 
 def trained_weights(base: Path, checkpoint: Path) -> tuple[Weights, int]:
@@ -61,7 +65,7 @@ def main() -> None:
     weights, steps = trained_weights(options.base, options.checkpoint)
     space = read_card(MODELS / DEFAULT_MODEL).identity
     card = {**CARD, "space": space, "training": {"steps": steps}}
-    export(weights, options.out, card, texts=training_lines())
+    export(weights, options.out, card, texts=[line["text"] for line in training_lines()])
     sizes = {path.name: path.stat().st_size for path in sorted(options.out.iterdir())}
     print(sizes, f"{sum(sizes.values()) / 1e6:.1f} MB")
 

@@ -12,7 +12,8 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
-from toolcrib.encoders.language import likeliest_language
+from toolcrib.caches import cached_texts
+from toolcrib.encoders.language import MAX_LANGUAGE_CHARS, likeliest_language
 from toolcrib.encoders.registry import DIGEST_DIGITS
 from toolcrib.errors import EncoderError
 from toolcrib.text import SPACELESS, tokenise
@@ -59,9 +60,11 @@ class Lexicon:
             self._words: dict[str, dict[str, str]] = json.loads(content)
         except (OSError, ValueError) as error:
             raise EncoderError(f"{path} cannot be read as a lexicon: {error}") from error
+        # The encoder of vectors and the encoder of words want the same text's.
+        self.english = cached_texts(1_024, MAX_LANGUAGE_CHARS)(self._english)
         self.identity = f"lexicon@{hashlib.sha256(content).hexdigest()[:DIGEST_DIGITS]}"
 
-    def english(self, text: str) -> str:
+    def _english(self, text: str) -> str:
         """English words for a text in another language, in its order; may be empty."""
         language = likeliest_language(text, self._words)
         words = self._words[language]

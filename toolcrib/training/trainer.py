@@ -144,7 +144,7 @@ def _has_bf16(torch: Any) -> bool:
 
 
 ENCODER_TOKENS, RERANKER_TOKENS = 96, 128
-"""Where texts are cut while training."""
+"""Cut of texts while training."""
 
 FIRST_WEIGHT_SHARES = (0.0, 0.25, 0.5)
 
