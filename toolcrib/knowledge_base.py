@@ -86,11 +86,11 @@ class KnowledgeBase:
         Raises:
             UnknownCollectionError: there is no such collection; the nearest names are given.
         """
-        if found := self._known().get(name):
+        if found := self._collections().get(name):
             return found
         raise UnknownCollectionError(name, nearest(name, self.catalogue.names))
 
-    def _known(self) -> dict[str, Collection]:
+    def _collections(self) -> dict[str, Collection]:
         return {each.name: each for each in self.catalogue.collections}
 
     def settings_warnings(self) -> Iterator[str]:
@@ -159,7 +159,7 @@ class KnowledgeBase:
         store = self._open()
         kept = {each.name for each in read_collections(store.read_meta())}
         named = {item.collection for _, item in entries if isinstance(item, Passage)}
-        known = self._known()
+        known = self._collections()
         self.define(known.get(name) or preset(name) for name in sorted(named - kept))
         sync = PassageSync(store, self._dense, self._lexical)
         with self._writing:

@@ -571,7 +571,7 @@ class PassageSync:
             StoreError: the store refused; what was reported before is durable.
         """
         entries = list(entries)
-        known = self._known(entries, prune)
+        known = self._stored_passages(entries, prune)
         plan = _diff_passages(entries, known)
         drafts = plan.prepared(
             lambda passage: draft_passage(passage, self._lexical),
@@ -584,7 +584,7 @@ class PassageSync:
         self._store.optimise()
         return plan.report()
 
-    def _known(
+    def _stored_passages(
         self, entries: Sequence[PassageEntry], pruned: str | None
     ) -> dict[str, _StoredPassage]:
         """Stored passages of the documents that were read, and of the collection to prune."""
