@@ -18,10 +18,6 @@ ROOT = Path(__file__).parents[1]
 SETTINGS = Settings.model_validate(
     {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
 )
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),
-    pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning"),
-]
 
 
 @pytest.fixture

@@ -20,10 +20,6 @@ SETTINGS = Settings.model_validate(
 )
 MAIL = ToolSpec(name="send_mail", server="mail", description="Send a mail.", tags=["out"])
 ROWS = ToolSpec(name="read_rows", server="sql", description="Read rows of a table.")
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),
-    pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning"),
-]
 LEAVE = Passage(collection="handbook", document="leave.md", text="Everybody has 30 days of leave.")
 
 

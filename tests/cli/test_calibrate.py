@@ -91,6 +91,12 @@ class TestCalibrating:
         assert 0 < summary["coverage"] <= 1
         assert summary["data_digest"] != story.dry["data_digest"]
 
+    def test_it_warns_of_a_threshold_that_refuses_few_unanswerable_queries(
+        self, story: Story
+    ) -> None:
+        said = story.shell("calibrate", "--queries", QUERIES, "--dry-run").stderr
+        assert "gate.max_false_acceptance 0.5" in said
+
     def test_after_it_every_answer_says_how_sure_it_is(self, story: Story) -> None:
         likely = [tool["probability"] for tool in story.after["tools"]]
         assert story.after["confidence"] >= likely[0]

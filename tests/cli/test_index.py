@@ -12,11 +12,6 @@ from tests.cli.conftest import Shell
 from tests.store.qdrant_over_http import LocalQdrant, running
 from toolcrib.indexers.sync import META_KEY
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Payload indexes have no effect:UserWarning",
-    "ignore:Local mode performs exact:UserWarning",
-)
-
 VERBS = ("send", "read", "list", "move", "mark", "find")
 TOOLS = [
     {"name": f"acme_{verb}", "description": f"Can {verb} a letter.", "server": "acme"}

@@ -6,11 +6,6 @@ import pytest
 
 from tests.store.qdrant_over_http import running
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Payload indexes have no effect:UserWarning",
-    "ignore:Local mode performs exact:UserWarning",
-)
-
 
 def test_it_makes_what_is_missing_and_refuses_to_change_what_is_there(shell):
     with running() as server:

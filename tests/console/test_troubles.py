@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.console.conftest import serving
@@ -10,10 +9,6 @@ from tests.store.qdrant_over_http import CLOSE, running
 from toolcrib import ToolSpec
 
 DETERMINISTIC = {"encoder": {"dense": "deterministic"}, "context": {"detector": "heuristic"}}
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),
-    pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning"),
-]
 
 
 def test_an_empty_index_says_how_it_is_filled(browse, service):

@@ -24,8 +24,6 @@ from toolcrib.store.records_db.sqlite import SqliteRecordsDb
 
 DAY_S = 86_400.0
 
-pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning")
-
 
 @pytest.fixture(params=["sqlite", "server"])
 def db(request, tmp_path):

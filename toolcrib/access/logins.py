@@ -30,7 +30,7 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, BaseModel, ConfigDict, ValidationError
 
 from toolcrib.build import MEMORY, is_url
-from toolcrib.errors import SettingsError, StoreError, StoreUnavailableError
+from toolcrib.errors import SettingsError, StoreError, StoreUnavailableError, StoreWriteError
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.settings import GatewaySettings, secret_text
@@ -94,7 +94,7 @@ class SecretFiles:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
         except OSError as error:
-            raise StoreUnavailableError(f"{path} cannot be written: {error.strerror}") from None
+            raise StoreWriteError(f"{path} cannot be written: {error.strerror}") from None
         write_atomically(
             path, self._fernet.encrypt(text.encode()).decode() if self._fernet else text
         )

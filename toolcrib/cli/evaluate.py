@@ -528,6 +528,7 @@ def calibrate(
     json: Json = False,
 ) -> None:
     """Fit the confidence to your own tools and queries, and keep it beside the index."""
+    from toolcrib.evaluation.calibrate import MAX_FALSE_ACCEPTANCE, refusing_threshold
     from toolcrib.evaluation.loaders import with_tools
 
     _require_one((queries is not None, from_feedback, reset, labels), log)
@@ -555,6 +556,13 @@ def calibrate(
         err.print(
             f"[yellow]worse than before: {worse}; give more labelled queries, unanswerable ones "
             "too, or go back by `toolcrib calibrate --reset`[/]"
+        )
+    fitted = learned.calibration
+    if higher := refusing_threshold(fitted.curves[""], fitted.threshold):
+        err.print(
+            f"[yellow]threshold {fitted.threshold:g} accepts most of the queries that no tool "
+            f"answers; with gate.max_false_acceptance {MAX_FALSE_ACCEPTANCE} it is {higher[0]:g}, "
+            f"and refuses {1 - higher[1]:.0%} of the others[/]"
         )
 
 

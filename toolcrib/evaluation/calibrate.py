@@ -195,6 +195,9 @@ GRID = tuple(round(step / 100, 2) for step in range(101))
 MIN_TRUE_ACCEPTANCE = 0.97
 """The recommended threshold turns away no more than 3 % of what could be answered."""
 
+MAX_FALSE_ACCEPTANCE = 0.5
+"""Where a threshold accepts more of the unanswerable queries, the user is warned."""
+
 MIN_SERVER_QUERIES = 50
 """A server with fewer queries has no curve of its own."""
 
@@ -597,6 +600,21 @@ def recommended(curve: AcceptanceCurve) -> float:
         if accepted >= MIN_TRUE_ACCEPTANCE
     ]
     return max(fitting, default=0.0)
+
+
+def refusing_threshold(curve: AcceptanceCurve, threshold: float) -> tuple[float, float] | None:
+    """The least threshold that refuses half of the unanswerable queries, and its true acceptance.
+
+    None where `threshold` refuses half of them, or none is known.
+    """
+    if curve.false_acceptance is None:
+        return None
+    found = next(
+        row
+        for row in zip(curve.thresholds, curve.true_acceptance, curve.false_acceptance, strict=True)
+        if row[2] <= MAX_FALSE_ACCEPTANCE
+    )
+    return found[:2] if found[0] > threshold else None
 
 
 def least_probabilities(

@@ -19,6 +19,7 @@ from toolcrib.guidance.classifiers import (
 )
 from toolcrib.guidance.trajectory import TrajectoryAnalysis
 from toolcrib.records import GuidanceInjection
+from toolcrib.text import shorten
 
 __all__: list[str] = ["AlternateToolProvider", "ConsultationProvider", "DecisionPoint"]
 __all__ += ["DiagnosticSignalProvider", "DoomLoopBreaker", "FindAlternates", "GuidanceProvider"]
@@ -205,9 +206,11 @@ class _Hint:
         text = " ".join(self._text(context).split())
         if not text:
             return None
-        cut = text if len(text) <= MAX_CONTENT_CHARS else f"{text[: MAX_CONTENT_CHARS - 1]}…"
         return GuidanceInjection(
-            key=self.key, content=cut, priority=self.priority, category=self.category
+            key=self.key,
+            content=shorten(text, MAX_CONTENT_CHARS),
+            priority=self.priority,
+            category=self.category,
         )
 
     def _text(self, context: GuidanceContext) -> str:

@@ -23,6 +23,7 @@ from toolcrib.caches import BoundedMap, cached_texts
 from toolcrib.indexers.readers.base import kind_of
 from toolcrib.indexers.readers.json_schema import map_schemas
 from toolcrib.records.codec import is_object, list_of, object_of
+from toolcrib.text import shorten
 
 CHECK_TIMEOUT_S = 0.25
 """Longest check of a call: a schema can keep a checker busy for ever. Then the server decides."""
@@ -198,7 +199,7 @@ def _lines(error: Any) -> Iterator[str]:
             for name in (name for name in given if name not in known):
                 near = get_close_matches(str(name), known, n=1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
-                yield f"there is no property {_cut(name)!r}; {hint}{allowed}"
+                yield f"there is no property {shorten(name, MAX_VALUE_CHARS)!r}; {hint}{allowed}"
         case "enum":
             texts = [each for each in value if isinstance(each, str)]
             near = get_close_matches(str(given), texts, n=1)
@@ -209,7 +210,7 @@ def _lines(error: Any) -> Iterator[str]:
         ) != _UNKNOWN:
             yield f"must be {kind}, not {_value_words(given)}"
         case _:
-            yield _cut(str(error.message))
+            yield shorten(str(error.message), MAX_VALUE_CHARS)
 
 
 def describe_parameters(schema: Mapping[str, Any]) -> str:
@@ -265,8 +266,4 @@ def _list_words(values: Any, word: Callable[[Any], str] | None = None) -> str:
 
 
 def _json(value: Any) -> str:
-    return _cut(json.dumps(value, ensure_ascii=False))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + "…"
+    return shorten(json.dumps(value, ensure_ascii=False), MAX_VALUE_CHARS)

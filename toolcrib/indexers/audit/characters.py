@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from toolcrib.indexers.audit.findings import Severity, Sign
-from toolcrib.text import TWO_LETTERS
+from toolcrib.text import TWO_LETTERS, shorten
 
 # -- letters that look alike -----------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ def visible(text: str, limit: int = MAX_EXCERPT_CHARS) -> str:
         letter if letter.isprintable() else _spelled(letter, 1)
         for letter in " ".join(shown.split())
     )
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    return shorten(shown, limit)
 
 
 def _spelled(letter: str, count: int) -> str:

@@ -22,6 +22,7 @@ from toolcrib.extras import quiet_loggers
 from toolcrib.indexers.readers.base import MAX_SOURCE_BYTES
 from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
 from toolcrib.records.codec import in_words
+from toolcrib.text import shorten
 
 if TYPE_CHECKING:
     import httpx2
@@ -481,5 +482,4 @@ def _error_words(error: Exception) -> str:
 
 
 def _quote(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_QUOTE_CHARS else line[: MAX_QUOTE_CHARS - 1] + "…"
+    return shorten(" ".join(text.split()), MAX_QUOTE_CHARS)
