@@ -211,6 +211,19 @@ def test_a_scope_has_a_bounded_number_of_names(field):
         Scope(**{field: widest | {"one more"}})
 
 
+@pytest.mark.parametrize("field", ["servers", "tags", "without_safety_tags", "collections"])
+def test_one_text_is_no_set_of_names(field):
+    with pytest.raises(QueryError, match=f"{field} .* not 'destructive'"):
+        Scope(**{field: "destructive"})
+    with pytest.raises(QueryError, match="must be a list, not 'destructive'"):
+        AnyOf("safety_tags", "destructive")
+
+
+def test_a_ceiling_that_is_no_level_is_refused_at_once():
+    with pytest.raises(QueryError, match="'secret'; it must be one of public, internal, pii"):
+        Scope(max_sensitivity="secret")
+
+
 def test_a_filter_has_a_bounded_number_of_values_in_all_of_its_parts():
     half = [str(n) for n in range(MAX_NAMES // 2)]
     widest = And(AnyOf("server", half), Not(Or(AnyOf("tags", half))))

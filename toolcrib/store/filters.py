@@ -86,6 +86,10 @@ class AnyOf:
     values: tuple[Keyword, ...]
 
     def __init__(self, field: str, values: Iterable[Keyword]) -> None:
+        if isinstance(values, str):  # its letters would be the values
+            raise QueryError(
+                f"the values of the filter on {field!r} must be a list, not {values!r}"
+            )
         object.__setattr__(self, "field", field)
         object.__setattr__(self, "values", tuple(values))
 
