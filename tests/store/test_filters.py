@@ -137,6 +137,19 @@ def test_joining_keeps_what_is_there() -> None:
     assert all_of(acme, None, tagged) == And(acme, tagged)
 
 
+@pytest.mark.parametrize(
+    "where", [Equals("server", ["mail"]), Equals("server", None), AnyOf("server", [1])]
+)
+def test_a_value_is_a_text_or_a_boolean(where):
+    with pytest.raises(QueryError, match="value of server must be a text, true or false, not"):
+        validate(where)
+
+
+def test_a_bound_is_a_number():
+    with pytest.raises(QueryError, match="'cost_estimate' has lte='1'"):
+        Range("cost_estimate", lte="1")
+
+
 @pytest.mark.parametrize("bound", [float("nan"), float("inf"), float("-inf")])
 def test_a_bound_that_json_cannot_hold_is_refused(bound: float) -> None:
     with pytest.raises(QueryError, match=f"'cost_estimate' has gte={bound}"):
