@@ -169,6 +169,16 @@ def test_annotations_as_text_are_resolved_for_methods_and_cached_functions(tmp_p
         assert tool.input_schema["properties"] == {"on": {"type": "string", "format": "date"}}
 
 
+def test_a_lambda_needs_a_name(tmp_path: Path) -> None:
+    code = "TOOLS = [lambda day: day]\nBY_NAME = {'read': TOOLS[0]}\n"
+    name = write(tmp_path, code, "TOOLS")
+    _, refusals = split(read_source(name))
+    assert refusals[0].reason.endswith(
+        "a lambda has no name; write a function, or name it in a dict"
+    )
+    assert only(name.replace("TOOLS", "BY_NAME")).name == "read"
+
+
 def test_a_dotted_module_is_found_from_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,8 @@ def _fields(name: str | None, tool: Any) -> dict[str, Any]:
     if all(hasattr(tool, each) for each in ("name", "description", "args_schema")):
         return _langchain_fields(tool)
     if inspect.isroutine(tool):
+        if (name or tool.__name__) == "<lambda>":
+            raise ValueError("a lambda has no name; write a function, or name it in a dict")
         return _function_fields(tool, name or tool.__name__)
     # A tool of the MCP SDK, whose own field has had both spellings.
     if (hasattr(tool, "input_schema") and hasattr(tool, "icons")) or hasattr(tool, "inputSchema"):
