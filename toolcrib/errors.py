@@ -50,6 +50,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from types import UnionType
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -293,7 +294,7 @@ def require_text(value: object, name: str) -> None:
     require_type(value, str, name, "a text")
 
 
-def require_type(value: object, kind: type, name: str, expected: str) -> None:
+def require_type(value: object, kind: type | UnionType, name: str, expected: str) -> None:
     """Require a value of a type, `expected` in words.
 
     Raises:

@@ -207,6 +207,11 @@ class TestWrongUsage:
         assert done.returncode == 2
         assert "0 labelled queries" in done.stderr
 
+    def test_queries_of_the_test_split_alone_bring_a_warning(self, story: Story) -> None:
+        story.shell.write("few.jsonl", *[row for row in ROWS if row["split"] == "test"][:9])
+        done = story.shell("calibrate", "--queries", "few.jsonl")
+        assert "all queries are of the split test" in done.stderr
+
     @pytest.mark.parametrize(
         "arguments", [(), ("--queries", QUERIES, "--reset"), ("--from-feedback", "--reset")]
     )

@@ -119,6 +119,12 @@ class TestWhatIsMeasured:
         assert figures["lexical"]["hit@1"]["mean"] == 1.0
         assert figures["rank-bm25"]["version"].startswith("rank-bm25 ")
 
+    def test_tools_of_several_sources(self, labelled: Shell) -> None:
+        labelled.write("more.jsonl", {"name": "ring", "server": "phone", "description": "Call."})
+        files = ("--tools", "tools.jsonl", "--tools", "more.jsonl", "--queries", "queries.jsonl")
+        told = labelled.json("eval", *files, "--system", "lexical")
+        assert told["sets"]["queries"]["tools"] == 3
+
     def test_files_of_enrichments_are_compared_with_the_tools_as_they_are(
         self, labelled: Shell
     ) -> None:

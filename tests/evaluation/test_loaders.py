@@ -67,6 +67,15 @@ def test_python_tools_go_with_queries(tmp_path):
     assert (data.name, len(data.tools), len(data.queries)) == ("house", 13, 1)
 
 
+def test_tools_of_several_sources_go_with_queries(tmp_path):
+    queries = tmp_path / "queries.jsonl"
+    relevant = {"home_tools/lock_door": 1, "shop/cancelOrder": 1}
+    queries.write_text(json.dumps({**QUERY, "relevant": relevant}))
+    home, shop = f"{DATA / 'registry' / 'home_tools.py'}:TOOLS", str(DATA / "registry/shop.json")
+    data = load(tools=[home, shop, home], queries=queries)
+    assert {tool.server for tool in data.tools} == {"home_tools", "shop"}
+
+
 @pytest.mark.parametrize(("given", "missing"), [("tools", "queries"), ("queries", "tools")])
 def test_half_a_pair_is_an_error(given, missing):
     with pytest.raises(SourceError, match=f"needs {missing} beside it"):

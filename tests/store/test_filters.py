@@ -137,6 +137,19 @@ def test_joining_keeps_what_is_there() -> None:
     assert all_of(acme, None, tagged) == And(acme, tagged)
 
 
+@pytest.mark.parametrize(
+    "where", [Equals("server", ["mail"]), Equals("server", None), AnyOf("server", [1])]
+)
+def test_a_value_is_a_text_or_a_boolean(where):
+    with pytest.raises(QueryError, match="value of server must be a text, true or false, not"):
+        validate(where)
+
+
+def test_a_bound_is_a_number():
+    with pytest.raises(QueryError, match="'cost_estimate' has lte='1'"):
+        Range("cost_estimate", lte="1")
+
+
 @pytest.mark.parametrize("bound", [float("nan"), float("inf"), float("-inf")])
 def test_a_bound_that_json_cannot_hold_is_refused(bound: float) -> None:
     with pytest.raises(QueryError, match=f"'cost_estimate' has gte={bound}"):
@@ -209,6 +222,19 @@ def test_a_scope_has_a_bounded_number_of_names(field):
     assert from_scope(Scope(**{field: widest})) is not None
     with pytest.raises(QueryError, match=field):
         Scope(**{field: widest | {"one more"}})
+
+
+@pytest.mark.parametrize("field", ["servers", "tags", "without_safety_tags", "collections"])
+def test_one_text_is_no_set_of_names(field):
+    with pytest.raises(QueryError, match=f"{field} .* not 'destructive'"):
+        Scope(**{field: "destructive"})
+    with pytest.raises(QueryError, match="must be a list, not 'destructive'"):
+        AnyOf("safety_tags", "destructive")
+
+
+def test_a_ceiling_that_is_no_level_is_refused_at_once():
+    with pytest.raises(QueryError, match="'secret'; it must be one of public, internal, pii"):
+        Scope(max_sensitivity="secret")
 
 
 def test_a_filter_has_a_bounded_number_of_values_in_all_of_its_parts():

@@ -591,6 +591,11 @@ def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Learn
     for note in data.notes:
         err.print(f"[yellow]{escape(note)}[/]")
     wanted = split or sorted({query.split for query in data.queries} - {"test"}) or ["test"]
+    if not split and wanted == ["test"]:
+        err.print(
+            "[yellow]all queries are of the split test, so that one is fitted to: `toolcrib eval` "
+            "on these queries will now flatter[/]"
+        )
     kept = "the calibration in use is as it was; the same command begins anew"
     with counting("asking", lambda: kept) as listener:
         return learn(

@@ -92,15 +92,15 @@ def _rows(path: Path) -> tuple[list[QueryRow], Sequence[Refusal]]:
 
 @contextmanager
 def _crib(
-    context: typer.Context, settings: Settings, tools: str | None, store: str | None
+    context: typer.Context, settings: Settings, tools: list[str] | None, store: str | None
 ) -> Generator[Crib]:
     """The index that is named, or one of the tools that are."""
-    if tools is None:
+    if not tools:
         with open_crib(context, store, ranks=False) as crib:
             yield crib
         return
     with Crib.open(build.MEMORY, settings=settings.without_reranker()) as crib:
-        report = crib.index_tools(ReadSources(read_tools([tools])))
+        report = crib.index_tools(ReadSources(read_tools(tools)))
         print_refused(report.refused)
         yield crib
 

@@ -180,7 +180,8 @@ Url: TypeAlias = Annotated[
     typer.Option(help="Work through the service here; default: url. Its key is TOOLCRIB_API_KEY."),
 ]
 Tools: TypeAlias = Annotated[
-    str | None, typer.Option(help="Tools in any format that can be indexed; with --queries.")
+    list[str] | None,
+    typer.Option(help="Tools in any format that can be indexed; with --queries; may be repeated."),
 ]
 Queries: TypeAlias = Annotated[
     Path | None,
@@ -272,17 +273,17 @@ def load_sets(
     context: typer.Context,
     datasets: list[str] | None,
     store: str | None,
-    tools: str | None,
+    tools: list[str] | None,
     queries: Path | None,
 ) -> list[DataSet]:
     """The data sets that are named, or the one of `--tools` or the index with `--queries`."""
     from toolcrib.evaluation.loaders import load, with_tools
 
-    if bool(datasets) == bool(queries) or (tools is not None and queries is None):
+    if bool(datasets) == bool(queries) or (tools and queries is None):
         raise typer.BadParameter("name data sets, or give --queries", param_hint="DATASET")
     if datasets:
         return [load(name) for name in datasets]
-    if tools is not None:
+    if tools:
         return [load(tools=tools, queries=queries)]
     assert queries is not None
     with open_crib(context, store) as crib:

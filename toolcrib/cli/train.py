@@ -146,7 +146,7 @@ def _sets(
     context: typer.Context,
     datasets: list[str] | None,
     store: str | None,
-    tools: str | None,
+    tools: list[str] | None,
     queries: Path | None,
     resplit: int | None,
 ) -> list[Any]:

@@ -12,7 +12,7 @@ import importlib
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -245,9 +245,10 @@ def _registry_folder(folder: Path) -> DataSet:
     return checked_data_set(_name(folder), found, read_queries(_file(folder, "queries.jsonl")))
 
 
-def _load_files(name: str, tools: str | Path, queries: Path) -> DataSet:
-    """Load a file of tools, in any form that can be indexed, with a file of queries."""
-    found = (item for _, item in tool_entries(str(tools), None, None))
+def _load_files(name: str, tools: str | Path | Sequence[str], queries: Path) -> DataSet:
+    """Load files of tools, in any form that can be indexed, with a file of queries."""
+    sources = dict.fromkeys([str(tools)] if isinstance(tools, str | Path) else tools)
+    found = (item for source in sources for _, item in tool_entries(source, None, None))
     return checked_data_set(name, _whole(found), read_queries(queries))
 
 
@@ -392,13 +393,16 @@ def _reader(folder: Path) -> Callable[[Path], DataSet] | None:
 
 
 def load(
-    source: str = "", *, tools: str | Path | None = None, queries: Path | None = None
+    source: str = "",
+    *,
+    tools: str | Path | Sequence[str] | None = None,
+    queries: Path | None = None,
 ) -> DataSet:
     """Load a data set, check it, and say in its `notes` what the checks left out.
 
     `source` is a folder of one of `FOLDER_FORMS`, or a public name (`HUB_SETS`); a folder of that
-    name goes first. With `tools` (anything that can be indexed from a name) and `queries`
-    these two are loaded, and `source`, if given, is what the set is called.
+    name goes first. With `tools` (names of anything that can be indexed) and `queries`
+    these are loaded, and `source`, if given, is what the set is called.
 
     Raises:
         UnknownFormatError: the source is none of these; the message says what is known.
@@ -418,7 +422,7 @@ def load(
     )
 
 
-def _pair(name: str, tools: str | Path | None, queries: Path | None) -> DataSet:
+def _pair(name: str, tools: str | Path | Sequence[str] | None, queries: Path | None) -> DataSet:
     if tools is None or queries is None:
         given, missing = (queries, "tools") if tools is None else (tools, "queries")
         raise SourceError(str(given), "", f"needs {missing} beside it: give both files")

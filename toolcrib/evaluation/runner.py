@@ -177,7 +177,7 @@ def _draw_queries(data: DataSet, plan: _Plan) -> tuple[LabelledQuery, ...]:
         there = ", ".join(sorted({query.split for query in data.queries})) or "none at all"
         raise SettingsError(
             f"data set {data.name!r} has no queries in the split {plan.split!r}; "
-            f"its splits are: {there}",
+            f"its splits are: {there}; name one with --split",
         )
     if plan.limit is None or plan.limit >= len(queries):
         return queries

@@ -155,7 +155,8 @@ def with_guidance(
 ) -> list[Item]:
     """Copy messages with the hints at the end, to send now; do not store the hints.
 
-    The given messages stay unchanged. `role` is `developer` for models that need that role.
+    The given messages stay unchanged. `role` is `developer` for models that need that role,
+    and `user` for Anthropic's models, most of which take no `system` message there.
     """
     if not injections:
         return list(messages)

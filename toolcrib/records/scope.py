@@ -61,7 +61,8 @@ class Scope:
     ceiling of tools and collections; `collections` are those that may be asked.
 
     Raises:
-        QueryError: a field has more than `MAX_NAMES` names.
+        QueryError: a field has more than `MAX_NAMES` names or is one text, or the ceiling is no
+            level.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -75,11 +76,18 @@ class Scope:
 
     def __post_init__(self) -> None:
         for field, names in self._names():
+            if isinstance(names, str):  # its letters would be the names
+                raise QueryError(f"{field} of the scope must be a set of texts, not {names!r}")
             if len(names) > MAX_NAMES:
                 raise QueryError(
                     f"the scope has {len(names)} {field}, and may have {MAX_NAMES}; name what "
                     "they have in common, such as a tag, or leave the field out"
                 )
+        if self.max_sensitivity not in (None, *SENSITIVITIES):
+            raise QueryError(
+                f"max_sensitivity is {self.max_sensitivity!r}; it must be one of "
+                f"{', '.join(SENSITIVITIES)}"
+            )
 
     @property
     def bytes(self) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Annotated, Any, TypeAlias, cast
 
 from pydantic import (
@@ -86,6 +87,10 @@ class AnyOf:
     values: tuple[Keyword, ...]
 
     def __init__(self, field: str, values: Iterable[Keyword]) -> None:
+        if isinstance(values, str):  # its letters would be the values
+            raise QueryError(
+                f"the values of the filter on {field!r} must be a list, not {values!r}"
+            )
         object.__setattr__(self, "field", field)
         object.__setattr__(self, "values", tuple(values))
 
@@ -104,9 +109,11 @@ class Range:
         for name in ("gt", "gte", "lt", "lte"):
             bound = getattr(self, name)
             # JSON has no word for these, and the embedded engine panics on NaN.
-            if bound is not None and not math.isfinite(bound):
+            if bound is None:
+                continue
+            if not isinstance(bound, Real) or not math.isfinite(bound):
                 raise QueryError(
-                    f"the range filter on {self.field!r} has {name}={bound}; "
+                    f"the range filter on {self.field!r} has {name}={bound!r}; "
                     "give a finite number, or leave the bound out"
                 )
 
@@ -234,7 +241,8 @@ def validate(where: Filter) -> None:
     """Check that every field can be filtered on, and that there are at most `MAX_NAMES` values.
 
     Raises:
-        QueryError: a field is unknown, or of the other kind; the message lists the fields.
+        QueryError: a field is unknown, or of the other kind (the message lists the fields), or a
+            value is neither text nor boolean.
     """
     values = 0
     for part in _leaves(where):
@@ -243,6 +251,8 @@ def validate(where: Filter) -> None:
                 _require(field, NUMBER_FIELDS, "a range")
             case Equals(field=field) | AnyOf(field=field):
                 _require(field, KEYWORD_FIELDS, "an equality")
+                for value in _values_of(part):
+                    require_type(value, str | bool, f"value of {field}", "a text, true or false")
                 values += len(_values_of(part))
             case _:
                 require_type(part, HasId, "filter", "one of toolcrib.store.filters")

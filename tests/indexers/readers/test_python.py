@@ -150,6 +150,35 @@ def test_lists_dicts_methods_and_coroutines(tmp_path: Path) -> None:
     assert [tool.name for tool in tools] == ["renamed", "dim"]
 
 
+def test_annotations_as_text_are_resolved_for_methods_and_cached_functions(tmp_path: Path) -> None:
+    code = """
+        from __future__ import annotations
+        from datetime import date
+        from functools import cache
+        class Meter:
+            def read(self, on: date): "Read."
+            @classmethod
+            def count(cls, on: date): "Count."
+        @cache
+        def tariffs(on: date): "Tariffs."
+        TOOLS = [Meter().read, Meter.count, tariffs]
+    """
+    tools, refusals = split(read_source(write(tmp_path, code, "TOOLS")))
+    assert ([tool.name for tool in tools], refusals) == (["read", "count", "tariffs"], [])
+    for tool in tools:
+        assert tool.input_schema["properties"] == {"on": {"type": "string", "format": "date"}}
+
+
+def test_a_lambda_needs_a_name(tmp_path: Path) -> None:
+    code = "TOOLS = [lambda day: day]\nBY_NAME = {'read': TOOLS[0]}\n"
+    name = write(tmp_path, code, "TOOLS")
+    _, refusals = split(read_source(name))
+    assert refusals[0].reason.endswith(
+        "a lambda has no name; write a function, or name it in a dict"
+    )
+    assert only(name.replace("TOOLS", "BY_NAME")).name == "read"
+
+
 def test_a_dotted_module_is_found_from_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

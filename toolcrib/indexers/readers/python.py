@@ -15,7 +15,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Annotated, Any, ClassVar, cast, get_args, get_origin
 
 from pydantic import TypeAdapter
@@ -114,6 +114,8 @@ def _fields(name: str | None, tool: Any) -> dict[str, Any]:
     if all(hasattr(tool, each) for each in ("name", "description", "args_schema")):
         return _langchain_fields(tool)
     if inspect.isroutine(tool):
+        if (name or tool.__name__) == "<lambda>":
+            raise ValueError("a lambda has no name; write a function, or name it in a dict")
         return _function_fields(tool, name or tool.__name__)
     # A tool of the MCP SDK, whose own field has had both spellings.
     if (hasattr(tool, "input_schema") and hasattr(tool, "icons")) or hasattr(tool, "inputSchema"):
@@ -208,7 +210,7 @@ def _function_fields(function: Callable[..., Any], name: str) -> dict[str, Any]:
     for parameters that cannot be passed by name.
     """
     # pydantic takes a function for the type of its arguments; its annotations know only types.
-    taken: Any = function
+    taken: Any = _as_plain_function(function)
     schema = _self_contained(lambda: TypeAdapter[Any](taken).json_schema(schema_generator=_Schema))
     if schema.get("type") != "object":
         raise ValueError("takes positional-only parameters or *args; a tool is called by name")
@@ -228,6 +230,20 @@ def _function_fields(function: Callable[..., Any], name: str) -> dict[str, Any]:
         if notes.get(parameter) and "description" not in field:
             field["description"] = notes[parameter]
     return {"name": name, "description": description.strip(), "input_schema": schema}
+
+
+def _as_plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Function with the signature of a method or of a cached function.
+
+    pydantic resolves annotations written as text for plain functions only.
+    """
+    inner = inspect.unwrap(function)
+    if isinstance(function, FunctionType) or not hasattr(inner, "__globals__"):
+        return function
+    plain = FunctionType((lambda: None).__code__, inner.__globals__)
+    plain.__annotations__ = inner.__annotations__
+    plain.__signature__ = inspect.signature(function)  # pyright: ignore[reportFunctionMemberAccess]
+    return plain
 
 
 class _Schema(GenerateJsonSchema):
