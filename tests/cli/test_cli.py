@@ -353,6 +353,25 @@ def test_doctor_is_content_with_a_healthy_index(indexed):
     assert "nothing is wrong" in indexed("doctor").stdout
 
 
+def test_doctor_finds_a_records_database_with_which_no_service_starts(indexed):
+    ledger = indexed.folder / ".toolcrib" / "ledger.db"
+    ledger.write_text("no database")
+    done = indexed("doctor", "--json")
+    assert done.returncode == 1
+    told = json.loads(done.stdout)
+    [problem] = told["problems"]
+    assert f"{ledger.name} cannot be read" in problem["what"]
+    assert told["index"]["tools"] == 3
+
+
+def test_doctor_finds_a_disk_that_takes_no_writes(indexed, monkeypatch):
+    monkeypatch.setattr("toolcrib.store.qdrant_edge.MIN_FREE_BYTES", 2**60)
+    done = indexed("doctor", "--json")
+    assert done.returncode == 1
+    [problem] = json.loads(done.stdout)["problems"]
+    assert "toolcrib stops writing below" in problem["what"]
+
+
 def test_doctor_says_what_is_off_without_the_extra_context(indexed, monkeypatch):
     there = indexed.json("doctor")["context"]
     monkeypatch.setitem(sys.modules, "phonenumbers", None)

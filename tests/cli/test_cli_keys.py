@@ -99,6 +99,16 @@ def test_no_keys_are_an_empty_list_and_make_no_file(shell):
     assert not (shell.folder / ".toolcrib").exists()
 
 
+def test_the_text_of_a_key_revokes_it_and_is_not_printed(shell):
+    made = shell.json("keys", "create", "ann")
+    text, key_id = made["text"], made["key"]["id"]
+    assert shell("keys", "revoke", text).stdout == f"{key_id} revoked\n"
+    done = shell("keys", "revoke", text.replace(key_id, "0" * 12))
+    assert done.returncode == 2
+    assert "'000000000000'" in done.stderr
+    assert text.split("_")[2] not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

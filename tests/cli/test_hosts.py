@@ -557,7 +557,9 @@ class TestServers:
 
     def test_a_file_is_made_where_there_is_none(self, shell):
         shell("gateway", "add", "s", "s", "--config", "new.json")
-        assert read(shell.folder / "new.json") == {"mcpServers": {"s": {"command": "s"}}}
+        made = shell.folder / "new.json"
+        assert read(made) == {"mcpServers": {"s": {"command": "s"}}}
+        assert made.stat().st_mode & 0o777 == 0o600
 
     @pytest.mark.parametrize(
         ("arguments", "noun"),

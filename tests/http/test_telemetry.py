@@ -57,9 +57,11 @@ def test_who_was_turned_away_is_told_by_the_reason(service):
         ("HEAD", "/healthz", 405, "/healthz"),
         ("GET", "/v1/nowhere", 401, "unmatched"),
         ("GET", "/nowhere", 404, "unmatched"),
+        ("GET", "/openapi.json", 200, "/openapi.json"),
+        ("GET", "/", 200, "/"),
     ],
 )
-def test_what_is_refused_is_told_by_its_route(service, method, path, status, route):
+def test_a_request_is_told_by_its_route(service, method, path, status, route):
     with service.anonymous() as client:
         answer = client.request(method, path)
     [line] = service.lines(answer.headers["x-request-id"])

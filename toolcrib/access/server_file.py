@@ -219,12 +219,12 @@ class ServerFile:
             )
         return text
 
-    def write(self, text: str, *, private: bool = False) -> None:
-        """Replace the file, through a link to it; a new `private` one is its owner's alone."""
+    def write(self, text: str) -> None:
+        """Replace the file, through a link to it; a new one, which may hold secrets, is private."""
         path = self.path.resolve()
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            if private and not path.exists():
+            if not path.exists():
                 path.touch(0o600)
         write_atomically(path, text)
 

@@ -166,6 +166,8 @@ def revoke(
     json: Json = False,
 ) -> None:
     """Let a key hold no longer; services that run turn it away within two seconds."""
+    # Somebody pastes the whole text of a key: it is a secret, and the id is the first part.
+    key = key.removeprefix("tc_").partition("_")[0]
     with _ring(context, store) as ring:
         if not ring.revoke(key):
             raise QueryError(f"no key has the id {key!r}; `toolcrib keys list` shows all")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -37,6 +39,7 @@ from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.retrieval.rerank import ModelReranker
 from toolcrib.router.context.labels import label_sets, map_labels, unknown_labels
 from toolcrib.settings import Settings, load_settings
+from toolcrib.store.folder import require_space
 
 REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
 
@@ -83,6 +86,7 @@ def doctor(
             _check_service(service, settings, health)
         elif usable := _check_models(settings, health):
             _check_index(store or settings.store, usable, health, deep=deep)
+            _check_records(store or settings.store, settings, health)
         _check_files(settings, health)
     if json:
         print_json({"healthy": not health.problems, "problems": health.problems, **health.facts})
@@ -267,6 +271,30 @@ def _check_faults(crib: Crib, health: Health) -> None:
             health.problem(f"{len(faults) - MAX_SHOWN} more of them: {kind}", mend)
 
 
+def _check_records(location: str, settings: Settings, health: Health) -> None:
+    """Keys, approvals and decisions, which the index alone does without."""
+    try:
+        with closing(build.open_records_db(location, settings)) as records_db:
+            records_db.tables()
+    except (MissingExtraError, StoreUnavailableError):
+        return  # which the index reports
+    except ToolcribError as error:
+        full = isinstance(error, StoreWriteError)
+        health.problem(str(error), MENDING[StoreWriteError] if full else "toolcrib docs backup")
+
+
+def _check_space(location: str, health: Health) -> None:
+    """Room on a folder's disk: without it questions are answered, and writes refused."""
+    if build.is_url(location):
+        return
+    from toolcrib.store.qdrant_edge import MIN_FREE_BYTES
+
+    try:
+        require_space(Path(location), MIN_FREE_BYTES)
+    except StoreWriteError as error:
+        health.problem(str(error), MENDING[StoreWriteError])
+
+
 def _check_index(location: str, settings: Settings, health: Health, *, deep: bool) -> None:
     health.facts["index"] = {"location": location}
     if not build.has_index(location):
@@ -291,6 +319,7 @@ def _check_index(location: str, settings: Settings, health: Health, *, deep: boo
         "optimised": info.optimised,
         "identity": identity,
     }
+    _check_space(location, health)
     if not info.points:
         health.problem(f"the index in {location} is empty", "toolcrib index SOURCE...")
     elif not info.optimised:

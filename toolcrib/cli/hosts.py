@@ -146,7 +146,7 @@ def install(
     text = held.edited({GATEWAY_ENTRY: entry})
     if not show:
         _keep_copy(held)
-        held.write(text, private=True)
+        held.write(text)
     shown = {**entry, **({"env": dict.fromkeys(entry["env"], "***")} if env else {})}
     link = _deep_link(host, entry) if show else None
     notes = _notes(_host(host).title, held, sorted({*variables_of(servers)} - {*(env or ())}))

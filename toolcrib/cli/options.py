@@ -335,5 +335,6 @@ def logged_records(
         records = list(opened.read())
     if not records:
         reason = "holds no decision yet" if Path(path).exists() else "there is no such log"
-        raise SourceError(path, "", f"{reason}; it is written while telemetry.path names it")
+        writer = "while telemetry.path names it, and not by a service, which has its own (--url)"
+        raise SourceError(path, "", f"{reason}; it is written {writer}")
     return path, records

@@ -88,15 +88,15 @@ def make_app(
     admin.watch(state)
     authenticator = Authenticator(callers, state.workers)
     rates = RateLimiter(settings.service.rate)
-    routes = make_routes(ENDPOINTS)
+    routes = [
+        *make_routes(ENDPOINTS),
+        Route("/openapi.json", _openapi),
+        Route("/docs", _docs),
+        *_token_metadata(callers),
+        *_console(),
+    ]
     app = Starlette(
-        routes=[
-            *routes,
-            Route("/openapi.json", _openapi),
-            Route("/docs", _docs),
-            *_token_metadata(callers),
-            *_console(),
-        ],
+        routes=routes,
         middleware=[Middleware(_Admission, state, authenticator, rates, routes)],
         exception_handlers={ToolcribError: on_error, HTTPException: on_http},
         lifespan=lambda _app: _life(state),

@@ -334,7 +334,7 @@ async def add_servers(context: RequestContext, body: ServersBody) -> Response:
             found = ServerImport(file.servers)
             for name, raw in servers.items():
                 found.take("the request", name, raw)
-            file.write(file.edited(found.added), private=True)
+            file.write(file.edited(found.added))
         variables = {name: tuple(places) for name, places in found.variables.items()}
         return AddedServers(tuple(found.added), tuple(found.same), variables, tuple(found.notes))
 
