@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
 import typer
 from rich.markup import escape
@@ -395,7 +395,8 @@ def agents(
         told, failed = router.route(turn)
         return Choice(frozenset((told.target,)), {told.target: told.confidence}, failed)
 
-    found = _measure_with_progress(file.stem, read_labelled(file, "agent", split), choose, split)
+    turns = read_labelled(file, "agent", split, router.targets.targets)
+    found = _measure_with_progress(file.stem, turns, choose, split)
     _show_choices("agents", [found], html=html, json=json)
 
 
@@ -410,7 +411,9 @@ def routing(
 ) -> None:
     """Measure where turns go over an index, by the `labels: {route: KIND}` of FILE."""
     from toolcrib.evaluation.choices import Choice, read_labelled
+    from toolcrib.records.turns import RouteKind
 
+    turns = read_labelled(file, "route", split, get_args(RouteKind))
     with open_crib(context, store) as crib:
 
         def choose(turn: Turn) -> Choice:
@@ -419,9 +422,7 @@ def routing(
             sure = {} if route.confidence is None else {route.kind: route.confidence}
             return Choice(frozenset((route.kind,)), sure, made.degraded)
 
-        found = _measure_with_progress(
-            file.stem, read_labelled(file, "route", split), choose, split
-        )
+        found = _measure_with_progress(file.stem, turns, choose, split)
     _show_choices("routing", [found], html=html, json=json)
 
 
