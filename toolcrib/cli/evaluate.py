@@ -148,7 +148,7 @@ def capabilities(
     html: Html = None,
     json: Json = False,
 ) -> None:
-    """Measure how capabilities are selected: rows with `labels: {capabilities: [name, ...]}`.
+    """Measure how capabilities are selected: rows with `labels: {capabilities: NAMES}`.
 
     Those that are always active are left out, of what is right as of what was selected.
     """
@@ -430,7 +430,7 @@ def routing(
 def guidance(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(help=f"Labelled trajectories, JSONL files or folders [{TRAJECTORIES}]."),
+        typer.Argument(help=f"Labelled trajectories, JSONL or folders; default: {TRAJECTORIES}."),
     ] = None,
     split: Annotated[str, typer.Option(help="Which trajectories: dev, test or all.")] = "test",
     json: Json = False,
