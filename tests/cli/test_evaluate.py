@@ -188,6 +188,15 @@ class TestPeople:
         header = next(line for line in done.stdout.splitlines() if line.startswith("system"))
         assert header.split()[1:5] == ["ndcg@4", "recall@4", "complete@4", "hit@1"]
 
+    @pytest.mark.parametrize("option", ["--run-out", "--report"])
+    def test_a_path_that_cannot_be_written_costs_no_figures(
+        self, labelled: Shell, option: str
+    ) -> None:
+        done = labelled("eval", ".", "--system", "lexical", option, "tools.jsonl/out")
+        assert done.returncode == 3
+        assert "system\t" in done.stdout
+        assert done.stderr.endswith("out cannot be written: Not a directory\n")
+
 
 class TestCompare:
     """Two evaluations, before and after a change."""

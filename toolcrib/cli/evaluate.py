@@ -258,11 +258,12 @@ def run(
         )
     command = shlex.join(["toolcrib", *sys.argv[1:]])
     found = replace(found, settings={**found.settings, "command": command})
-    _write_files(found, run_out, report)
     if json:
         print_json(as_json(found, per_query=per_query))
     else:
         print_evaluation(found)
+    # After the figures: a path that cannot be written must not cost them.
+    _write_files(found, run_out, report)
 
 
 def _evaluate(sets: Sequence[DataSet], systems: Mapping[str, Any], **options: Any) -> Evaluation:
@@ -307,8 +308,10 @@ def _run_steps(
 def _write_files(found: Evaluation, run_out: Path | None, report: Path | None) -> None:
     if run_out is not None:
         from toolcrib.evaluation.results import write_runs
+        from toolcrib.store.folder import writing
 
-        write_runs(found, run_out)
+        with writing(run_out):
+            write_runs(found, run_out)
     if report is not None:
         from toolcrib.evaluation.report.page import render
 
