@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Shell
 
 DATA = Path(__file__).parents[2] / "data" / "questions"
@@ -108,3 +110,10 @@ class TestEval:
         assert (found["turns"], found["degraded"]) == (42, {"llm": 42})
         assert "safety" not in found["labels"]
         assert found["calibration"]["count"] > 400
+
+    @pytest.mark.parametrize(("command", "kind"), [("routing", "route"), ("agents", "agent")])
+    def test_a_label_that_does_not_exist_is_refused(self, shell: Shell, command: str, kind: str):
+        source = shell.write("turns.jsonl", {"id": "1", "text": "hello", "labels": {kind: "toolz"}})
+        done = shell("eval", command, source)
+        assert done.returncode == 2
+        assert f"line 1: labels.{kind}: 'toolz' is none of " in done.stderr

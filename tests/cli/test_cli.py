@@ -10,11 +10,12 @@ import sys
 
 import pytest
 import qdrant_edge as engine
+from rich.text import Text
 
 from tests.cli.conftest import TOOLS
 from tests.retrieval.calibrations import flat
 from toolcrib import Crib, ToolSpec
-from toolcrib.cli.app import COMMANDS
+from toolcrib.cli.app import COMMANDS, command_leaves, load
 from toolcrib.errors import StoreWriteError
 from toolcrib.indexers.points import dense_text
 from toolcrib.store.base import Point, point_id
@@ -38,6 +39,14 @@ def test_every_command_says_what_it_is_for(shell):
         assert done.returncode == 0, name
         assert f"toolcrib {name} [OPTIONS]" in done.stdout
         assert done.stdout.splitlines()[3].strip(), name
+
+
+def test_no_help_has_brackets_that_are_read_as_markup():
+    for name in COMMANDS:
+        for command in command_leaves(load(name)):
+            texts = [command.help or "", *(getattr(each, "help", "") for each in command.params)]
+            for text in filter(None, texts):
+                assert Text.from_markup(text).plain == text, command.name
 
 
 def test_index_counts_what_it_did_and_a_second_run_leaves_all_alone(shell):

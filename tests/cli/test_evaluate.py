@@ -187,6 +187,22 @@ class TestPeople:
             assert sum(line.startswith(system) for line in done.stdout.splitlines()) == 3
         assert "switched off: 1 ('sql/drop')" in done.stdout
 
+    def test_the_table_has_the_largest_cutoff_where_its_own_is_not_measured(
+        self, labelled: Shell
+    ) -> None:
+        done = labelled("eval", ".", "--system", "lexical", "-k", "2,4", COLUMNS="200")
+        header = next(line for line in done.stdout.splitlines() if line.startswith("system"))
+        assert header.split()[1:5] == ["ndcg@4", "recall@4", "complete@4", "hit@1"]
+
+    @pytest.mark.parametrize("option", ["--run-out", "--report"])
+    def test_a_path_that_cannot_be_written_costs_no_figures(
+        self, labelled: Shell, option: str
+    ) -> None:
+        done = labelled("eval", ".", "--system", "lexical", option, "tools.jsonl/out")
+        assert done.returncode == 3
+        assert "system\t" in done.stdout
+        assert done.stderr.endswith("out cannot be written: Not a directory\n")
+
 
 class TestCompare:
     """Two evaluations, before and after a change."""

@@ -94,6 +94,14 @@ def test_what_cannot_be_measured_is_said_with_its_place(tmp_path, row, told):
     assert told in str(caught.value)
 
 
+def test_a_label_that_does_not_exist_is_refused(tmp_path):
+    file = tmp_path / "turns.jsonl"
+    file.write_text(json.dumps({"id": "1", "text": "a", "labels": {"route": "toolz"}}))
+    with pytest.raises(SourceError, match=r"line 1: labels\.route: 'toolz' is none of tools, none"):
+        read_labelled(file, "route", known=("tools", "none"))
+    assert read_labelled(file, "route")[0].right == {"toolz"}
+
+
 def test_the_page_has_a_chapter_a_set_and_escapes_its_texts():
     hostile = "<script>alert(1)</script>"
     found = measured([turn("a", hostile)], {"a": Choice(frozenset({"b"}), {"b": 0.4})})

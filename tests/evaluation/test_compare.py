@@ -89,6 +89,15 @@ def test_evaluations_with_nothing_in_common_are_an_error():
         find_falls(_exported(GOOD), _exported(GOOD, "mrr"), 0.01)
 
 
+def test_two_splits_of_a_set_are_not_compared():
+    before, after = _exported(GOOD), _exported(_less(0.2))
+    before["sets"], after["sets"] = {"office": {"split": "test"}}, {"office": {"split": "dev"}}
+    with pytest.raises(SourceError, match="split 'dev', but `before` on 'test'"):
+        find_falls(before, after, 0.01)
+    after["sets"]["office"]["split"] = "test"
+    assert find_falls(before, after, 0.01)
+
+
 @pytest.mark.parametrize("wrong", [{}, {"datasets": []}, {"datasets": {"a": 1}}, []])
 def test_what_is_no_evaluation_is_refused_by_name(wrong: Any):
     with pytest.raises(SourceError, match="after: datasets: "):

@@ -234,6 +234,15 @@ def test_a_text_of_several_splits_stays_in_the_strictest():
     )
 
 
+def test_a_split_of_another_name_is_noted():
+    queries = [located("a", "ring Ada"), located("b", "ring Bob", "tset", line=2)]
+    data = checked_data_set("set", [CALL], queries)
+    assert [query.id for query in data.queries] == ["a", "b"]
+    assert data.notes == (
+        "queries of a split that is none of train, dev and test: 1 (q.jsonl: line 2: 'tset')",
+    )
+
+
 def test_a_text_may_stand_twice_in_one_split():
     data = checked_data_set("set", [CALL], [located("a", "ring Ada"), located("b", "ring Ada")])
     assert (len(data.queries), data.notes) == (2, ())

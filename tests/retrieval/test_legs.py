@@ -13,7 +13,7 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.retrieval.dialogue import OWN_SHARE
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.legs import EncodedQuery, Legs
-from toolcrib.store.base import LegQuery, Scored, Store, point_id
+from toolcrib.store.base import LegQuery, ListRequest, Scored, Store, point_id
 from toolcrib.store.filters import Equals, Filter
 
 DENSE, LEXICAL = DeterministicEncoder(), LexicalEncoder()
@@ -122,3 +122,19 @@ def test_a_query_led_by_own_words_does_without_vectors_where_either_lacks_one():
     led = EncodedQuery("y", np.ones(1, np.float32), words).led_by(own, OWN_SHARE)
     assert (led.dense, led.degraded) == (None, ("dense",))
     assert np.allclose(led.lexical.values, [1])
+
+
+def test_tools_of_equal_words_tie_whatever_the_engine_adds_up_first(
+    indexed: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = ask(indexed, WEB, words=MAIL)
+    search = indexed.search_and_list
+
+    def noisy(queries: Sequence[LegQuery], listings: Sequence[ListRequest]):
+        found, listed = search(queries, listings)
+        return [[Scored(hit.id, hit.score + 2e-6) for hit in hits] for hits in found], listed
+
+    monkeypatch.setattr(indexed, "search_and_list", noisy)
+    again = ask(indexed, WEB, words=MAIL)
+    assert any(scores.lexical for scores in exact.values())
+    assert {p: s.lexical for p, s in again.items()} == {p: s.lexical for p, s in exact.items()}

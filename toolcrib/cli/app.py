@@ -77,7 +77,7 @@ def load(name: str) -> Any:
     found = getattr(import_module(module, __package__), attribute)
     made = get_command(found if isinstance(found, typer.Typer) else _alone(name, found))
     made.name, made.epilog = name, MORE
-    for each in _leaves(made):
+    for each in command_leaves(made):
         each.params += [param for param in _shared_options().params if param.name in SHARED]
         each.epilog = MORE
     return made
@@ -89,13 +89,13 @@ def _alone(name: str, command: Callable[..., Any]) -> typer.Typer:
     return made
 
 
-def _leaves(command: Any) -> Iterator[Any]:
+def command_leaves(command: Any) -> Iterator[Any]:
     """The commands that do something: this one, or those of this group."""
     if not isinstance(command, TyperGroup):
         yield command
         return
     for each in command.commands.values():
-        yield from _leaves(each)
+        yield from command_leaves(each)
 
 
 MORE = "More: toolcrib docs commands"

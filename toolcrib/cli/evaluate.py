@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
 import typer
 from rich.markup import escape
@@ -148,7 +148,7 @@ def capabilities(
     html: Html = None,
     json: Json = False,
 ) -> None:
-    """Measure how capabilities are selected: rows with `labels: {capabilities: [name, ...]}`.
+    """Measure how capabilities are selected: rows with `labels: {capabilities: NAMES}`.
 
     Those that are always active are left out, of what is right as of what was selected.
     """
@@ -258,11 +258,12 @@ def run(
         )
     command = shlex.join(["toolcrib", *sys.argv[1:]])
     found = replace(found, settings={**found.settings, "command": command})
-    _write_files(found, run_out, report)
     if json:
         print_json(as_json(found, per_query=per_query))
     else:
         print_evaluation(found)
+    # After the figures: a path that cannot be written must not cost them.
+    _write_files(found, run_out, report)
 
 
 def _evaluate(sets: Sequence[DataSet], systems: Mapping[str, Any], **options: Any) -> Evaluation:
@@ -307,8 +308,10 @@ def _run_steps(
 def _write_files(found: Evaluation, run_out: Path | None, report: Path | None) -> None:
     if run_out is not None:
         from toolcrib.evaluation.results import write_runs
+        from toolcrib.store.folder import writing
 
-        write_runs(found, run_out)
+        with writing(run_out):
+            write_runs(found, run_out)
     if report is not None:
         from toolcrib.evaluation.report.page import render
 
@@ -395,7 +398,8 @@ def agents(
         told, failed = router.route(turn)
         return Choice(frozenset((told.target,)), {told.target: told.confidence}, failed)
 
-    found = _measure_with_progress(file.stem, read_labelled(file, "agent", split), choose, split)
+    turns = read_labelled(file, "agent", split, router.targets.targets)
+    found = _measure_with_progress(file.stem, turns, choose, split)
     _show_choices("agents", [found], html=html, json=json)
 
 
@@ -410,7 +414,9 @@ def routing(
 ) -> None:
     """Measure where turns go over an index, by the `labels: {route: KIND}` of FILE."""
     from toolcrib.evaluation.choices import Choice, read_labelled
+    from toolcrib.records.turns import RouteKind
 
+    turns = read_labelled(file, "route", split, get_args(RouteKind))
     with open_crib(context, store) as crib:
 
         def choose(turn: Turn) -> Choice:
@@ -419,9 +425,7 @@ def routing(
             sure = {} if route.confidence is None else {route.kind: route.confidence}
             return Choice(frozenset((route.kind,)), sure, made.degraded)
 
-        found = _measure_with_progress(
-            file.stem, read_labelled(file, "route", split), choose, split
-        )
+        found = _measure_with_progress(file.stem, turns, choose, split)
     _show_choices("routing", [found], html=html, json=json)
 
 
@@ -429,7 +433,7 @@ def routing(
 def guidance(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(help=f"Labelled trajectories, JSONL files or folders [{TRAJECTORIES}]."),
+        typer.Argument(help=f"Labelled trajectories, JSONL or folders; default: {TRAJECTORIES}."),
     ] = None,
     split: Annotated[str, typer.Option(help="Which trajectories: dev, test or all.")] = "test",
     json: Json = False,

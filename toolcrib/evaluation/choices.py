@@ -7,7 +7,7 @@ number of them (capabilities).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,8 +93,12 @@ class _TurnRow(FileRow):
     labels: dict[str, str | tuple[str, ...] | None]
 
 
-def read_labelled(path: Path, kind: str, split: str | None = None) -> tuple[LabelledTurn, ...]:
+def read_labelled(
+    path: Path, kind: str, split: str | None = None, known: Collection[str] = ()
+) -> tuple[LabelledTurn, ...]:
     """The turns of a JSON Lines file that say what `kind` of label is right, of one split.
+
+    `known`: the only labels that there are, if that is certain.
 
     A row has the fields of a turn (`text`, `history`, `attachments`, ...), `id`, `split`,
     `labels: {KIND: label or list of labels}`, and `config` where questions have several files.
@@ -103,7 +107,7 @@ def read_labelled(path: Path, kind: str, split: str | None = None) -> tuple[Labe
         SourceError: the file cannot be read, a row is wrong, or no row has such a label.
     """
     found = [
-        _labelled_turn(path, place, row, kind)
+        _labelled_turn(path, place, row, kind, known)
         for place, row in read_all(path, _TurnRow)
         if kind in row.labels and split in (None, row.split)
     ]
@@ -113,9 +117,14 @@ def read_labelled(path: Path, kind: str, split: str | None = None) -> tuple[Labe
     return tuple(found)
 
 
-def _labelled_turn(path: Path, place: str, row: _TurnRow, kind: str) -> LabelledTurn:
+def _labelled_turn(
+    path: Path, place: str, row: _TurnRow, kind: str, known: Collection[str]
+) -> LabelledTurn:
     given = row.labels[kind]
     labels = (given,) if isinstance(given, str) else given or ()
+    if known and (unknown := [label for label in labels if label not in known]):
+        message = f"labels.{kind}: {unknown[0]!r} is none of {', '.join(known)}"
+        raise SourceError(str(path), place, message)
     said = {
         name: value for name, value in (row.model_extra or {}).items() if name in Turn.model_fields
     }

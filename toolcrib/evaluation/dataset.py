@@ -250,6 +250,11 @@ def checked_data_set(
     findings: Findings = defaultdict(list)
     kept = _checked_tools(name, tools, findings)
     located = _checked_queries(name, queries, {tool.id for tool in kept}, findings)
+    findings["queries of a split that is none of train, dev and test"] += (
+        f"{item.place}: {item.query.split!r}"
+        for item in located
+        if strictness(item.query.split) < 0
+    )
     good = tuple(_without_repeats(located, findings))
     literal, as_words = name_leak(good, kept)
     notes = _notes(findings)
@@ -273,6 +278,7 @@ def _notes(findings: Findings) -> tuple[str, ...]:
         f"{kind}: {len(places):,} ({'; '.join(places[:MAX_NOTE_PLACES])}"
         f"{'; …' * (len(places) > MAX_NOTE_PLACES)})"
         for kind, places in findings.items()
+        if places
     )
 
 

@@ -45,7 +45,7 @@ class Measure:
 
     `cutoffs` are those that it is taken at: None for all that were asked for, none for a measure
     that has no cut-off. `leading`: it has a column in the report's first table. `in_command` is
-    the one that the command's table shows.
+    the one that the command's table shows, at the largest cut-off if this one is not measured.
     """
 
     name: str
@@ -182,8 +182,15 @@ def measure_title(name: str) -> str:
 
 def main_measure(measures: Iterable[str]) -> str:
     """`ndcg@10`, or nDCG at the largest cut-off that there is; empty when there is none."""
-    cutoffs = [int(name.removeprefix("ndcg@")) for name in measures if name.startswith("ndcg@")]
-    return f"ndcg@{max(cutoffs, key=lambda k: (k == RANKING_CUTOFF, k))}" if cutoffs else ""
+    return at_measured_cutoff(f"ndcg@{RANKING_CUTOFF}", measures)
+
+
+def at_measured_cutoff(name: str, measures: Iterable[str]) -> str:
+    """A measure, or the same at the largest cut-off that there is; empty when there is none."""
+    base, at, wanted = name.partition("@")
+    found = [each.partition("@")[2] for each in measures if each.partition("@")[:2] == (base, at)]
+    best = max(found, key=lambda k: (k == wanted, int(k or 0)), default=None)
+    return "" if best is None else f"{base}{at}{best}"
 
 
 def integer_grades(queries: Sequence[LabelledQuery]) -> list[dict[str, int]]:

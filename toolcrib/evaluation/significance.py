@@ -158,7 +158,8 @@ def find_falls(
     not compared.
 
     Raises:
-        SourceError: one of the two is no evaluation, or they have no measure in common.
+        SourceError: one of the two is no evaluation, they have no measure in common, or they are
+            of different splits of a set.
     """
     old, new = _measures(before, "before"), _measures(after, "after")
     common = [key for key in old if key in new]
@@ -166,6 +167,7 @@ def find_falls(
         raise SourceError("after", "datasets", "no set, system and measure is also in `before`")
     falls: list[Fall] = []
     for data_set in dict.fromkeys(key[0] for key in common):
+        _require_one_split(data_set, before, after)
         pairs = {key: _paired_values(key, before, after) for key in common if key[0] == data_set}
         falls += _significant_falls({key: pair for key, pair in pairs.items() if pair})
         falls += _disjoint_falls([key for key, pair in pairs.items() if not pair], old, new)
@@ -198,6 +200,14 @@ def _measures(exported: Mapping[str, Any], source: str) -> dict[_Key, Mapping[st
             "datasets",
             "not the JSON of an evaluation; write one with `toolcrib eval --json`",
         ) from error
+
+
+def _require_one_split(data_set: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Refuse to compare two splits of a set: other queries explain any difference."""
+    was, now = (each.get("sets", {}).get(data_set, {}).get("split") for each in (before, after))
+    if was is not None and now is not None and was != now:
+        message = f"measured on the split {now!r}, but `before` on {was!r}"
+        raise SourceError("after", f"sets.{data_set}", message)
 
 
 def _paired_values(key: _Key, before: Mapping[str, Any], after: Mapping[str, Any]) -> _Pair | None:

@@ -27,6 +27,10 @@ from toolcrib.text import squeeze
 MIN_LEG_CANDIDATES = 20
 """Least candidates of a leg, which finds twice `k`; with 50 or 100 the first ten stay the same."""
 
+BM25_DIGITS = 4
+"""Digits of a BM25 score. Equal tools differ in later digits: an engine adds up float32 in another
+order for each build of an index, so that two builds would break a tie differently."""
+
 TINY = 1e-12
 MAX_NAMED = 50
 MAX_READ_AHEAD_POINTS = 64
@@ -250,7 +254,7 @@ class Legs:
         return {
             point: LegScores(
                 dense.get(point, 0.0),
-                lexical.get(point, 0.0),
+                round(lexical.get(point, 0.0), BM25_DIGITS),
                 examples.get(point),
                 anti_patterns.get(point),
                 None,
