@@ -50,10 +50,10 @@ POOLED_BATCH, POOLED_EPOCHS, POOLED_RATE = 64, 7, 2e-3
 TOKENS_SCALE = 8.0
 """What the encoder's vectors are stretched by, so that the first weights are of use."""
 
-NEED_SCALE = 0.6
+NEED_SCALE = 0.3
 """Share of its temperature that the need has beside an encoder: the route's constants were fitted
-to needs of the classifier that ships, which is surer. Of 0.5 to 3, development turns in other
-languages are routed best with 0.5 and 0.6."""
+to needs of the classifier that ships, which is surer. Of 0.3 to 1.2, development turns in other
+languages are routed best with 0.3."""
 
 LABELLED = ("said", "turn", "everyday")
 """Kinds of the lines in other languages whose English line has labels of a turn."""
@@ -223,7 +223,10 @@ def fit_beside(folder: Path, sets: Mapping[str, LabelSet]) -> None:
         own = (smalltalk if field == "smalltalk" else {}) | own
         for row, text in enumerate(texts):
             right[field][row] = known.get(own[text], -1) if text in own else right[field][row]
-    halves = [[row for row, text in enumerate(texts) if half_of(text) == half] for half in (0, 1)]
+    english = {line["text"]: line["en"] for line in training_lines()}
+    # A text is in one half in all languages.
+    half = [half_of(english.get(text, text)) for text in texts]
+    halves = [np.flatnonzero(np.array(half) == each).tolist() for each in (0, 1)]
     widths = {field: len(classes(chosen)) for field, chosen in sets.items()}
 
     def fitted(rows: Sequence[int]) -> PooledNetwork:
