@@ -34,9 +34,6 @@ from toolcrib.settings import Settings, load_settings
 
 DATA = Path(__file__).parent.parent / "data"
 ENCODERS = ("bundled", "multilingual")
-HELD_OUT = ("it", "ko", "nl", "pl")
-"""Languages without a text in the encoder's training."""
-
 SETS = ("azure-mcp", "toolalpaca", "apibank", "tooleyes")
 SET_QUERIES = 150
 EXAMPLES = 10
@@ -192,7 +189,7 @@ def show(found: Mapping[str, Mapping[str, Any]], encoder: str) -> None:
     table = Table(encoder, *columns)
     for name, values in found.items():
         cells = (f"{100 * value:.1f}" for value in values.values())
-        table.add_row(f"{name} (held out)" if name in HELD_OUT else name, *cells)
+        table.add_row(name, *cells)
     Console().print(table)
 
 

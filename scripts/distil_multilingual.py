@@ -2,12 +2,14 @@ r"""Teach the multilingual encoder to give the vectors that the English encoder 
 
 An English text, and the same text in another language, get the English encoder's vector of the
 English one, so that one index and whatever reads its vectors serve all languages. A line of a
-file of texts is JSON: `en`, and `text` where it is in another language.
+file of texts is JSON: `en`, and `text` where it is in another language. `data=SHARE` stands for the
+training lines of data/multilingual.
 
     python scripts/distil_multilingual.py --base FOLDER --texts FILE=SHARE ... --minutes 40 \
-        --out FILE [--resume FILE] [--final]
+        --out FILE [--resume FILE] [--model FOLDER] [--final]
 
-`--base` is made by scripts/export_e5.py, and scripts/ship_multilingual.py makes the model folder.
+`--base` is made by scripts/export_e5.py, or from the int8 model in `--model`, which is then taught
+on. scripts/ship_multilingual.py makes the model folder.
 The rate rises and stays; with `--final` it falls to nothing by the end. The English encoder's
 vectors are kept beside `--out`, so that only new texts are encoded when it is run again.
 """
@@ -23,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from ship_multilingual import rows, training_lines
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax, normalize, softmax
@@ -152,7 +155,7 @@ def read_texts(spelled: Sequence[str]) -> tuple[list[str], list[str], np.ndarray
     english, read, chances = [], [], []
     for each in spelled:
         path, _, share = each.rpartition("=")
-        lines = [json.loads(line) for line in Path(path).read_text("utf-8").splitlines()]
+        lines = list(training_lines()) if path == "data" else rows(Path(path))
         english += [line["en"] for line in lines]
         read += [line.get("text", line["en"]) for line in lines]
         chances += [float(share) / len(lines)] * len(lines)
@@ -204,6 +207,18 @@ def train(student: Student, rows: Any, wanted: Tensor, chances: Any, options: An
     return optimizer.state_dict(), step
 
 
+def as_checkpoint(model: Path, base: Path) -> dict[str, Any]:
+    """Write the base of an int8 model and return its weights in the form of a checkpoint."""
+    weights = restore(model, projected=True)
+    write_for_training(weights, base)
+    tensors = {
+        name if name.startswith("projection.") else f"transformer.{name}": torch.tensor(value)
+        for name, value in weights.tensors.items()
+    }
+    card = json.loads((model / "card.json").read_bytes())
+    return {"model": tensors, "step": card["training"]["steps"]}
+
+
 def save(student: Student, step: int, path: Path, optimizer: Any) -> None:
     """Write a checkpoint, whole or not at all."""
     kept = {"model": student.state_dict(), "step": step}
@@ -216,6 +231,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--resume", type=Path, help="a checkpoint to go on from")
+    parser.add_argument("--model", type=Path, help="a model folder to go on from")
     parser.add_argument("--texts", nargs="+", required=True, metavar="FILE=SHARE")
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--rate", type=float, default=RATE)
@@ -224,6 +240,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     torch.manual_seed(0)
+    shipped = as_checkpoint(options.model, options.base) if options.model else None
     student = Student(
         transformers.AutoModel.from_pretrained(
             options.base, add_pooling_layer=False, attn_implementation="eager"
@@ -232,7 +249,7 @@ def main() -> None:
     english, read, chances = read_texts(options.texts)
     rows = tokens(Tokenizer.from_file(str(options.base / "tokenizer.json")), read, MAX_TOKENS)
     wanted = teacher_vectors(english, options.out.parent)
-    old = torch.load(options.resume) if options.resume else None
+    old = torch.load(options.resume) if options.resume else shipped
     if old:
         student.load_state_dict(old["model"])
     else:

@@ -14,12 +14,11 @@ import argparse
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from fit_turns import rows, said_id
-from ship_multilingual import FOLDER, ROOT, training_lines
+from ship_multilingual import FOLDER, rows, training_lines
 
 from toolcrib.encoders.lexicon import STEMMERS, terms
 from toolcrib.text import STOPWORDS
@@ -35,28 +34,11 @@ Aligned = tuple[set[str], set[str]]
 """Terms of a text, and the English words of its translation."""
 
 
-def own_lines() -> Iterator[dict[str, str]]:
-    """Training lines of this project, with the English texts that they say anew."""
-    english: dict[str, str] = {}
-    for kind, name in (
-        ("query", "queries"),
-        ("turn", "turns"),
-        ("plain-turn", "plain-turns"),
-        ("request", "requests/queries"),
-    ):
-        for row in rows(ROOT / "data" / f"{name}.jsonl"):
-            english[f"{kind}:{row['id']}"] = row["text"]
-    for row in rows(ROOT / "toolcrib" / "router" / "context" / "presets" / "said.jsonl"):
-        english[said_id(row["text"])] = row["text"]
-    for line in training_lines():
-        yield {**line, "en": english[line["id"]]}
-
-
 def aligned_texts(files: Sequence[Path]) -> dict[str, list[Aligned]]:
     """Terms of all lines, by language."""
     lines = (line for path in files for line in rows(path))
     found: dict[str, list[Aligned]] = defaultdict(list)
-    for line in (*lines, *own_lines()):
+    for line in (*lines, *training_lines()):
         other = set(terms(line["text"], line["lang"]))
         english = set(_ENGLISH_WORD.findall(line["en"].lower()))
         if other and english and max(len(other), len(english)) < MAX_TERMS:

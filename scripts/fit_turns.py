@@ -14,7 +14,6 @@ learned together with the heads, also from the training turns of data/multilingu
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ import torch
 from network import Epoch, Network, pruned
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
-from ship_multilingual import training_lines
+from ship_multilingual import english_rows, training_lines
 
 from toolcrib.encoders.onnx import DEFAULT_MODEL, BundledEncoder
 from toolcrib.router.context.classifier import HEAD, STRETCH, TURNS
@@ -51,10 +50,13 @@ POOLED_BATCH, POOLED_EPOCHS, POOLED_RATE = 64, 7, 2e-3
 TOKENS_SCALE = 8.0
 """What the encoder's vectors are stretched by, so that the first weights are of use."""
 
-NEED_SCALE = 0.6
+NEED_SCALE = 0.3
 """Share of its temperature that the need has beside an encoder: the route's constants were fitted
-to needs of the classifier that ships, which is surer. Of 0.5 to 3, development turns in other
-languages are routed best with 0.5 and 0.6."""
+to needs of the classifier that ships, which is surer. Of 0.3 to 1.2, development turns in other
+languages are routed best with 0.3."""
+
+LABELLED = ("said", "turn", "everyday")
+"""Kinds of the lines in other languages whose English line has labels of a turn."""
 
 ROUTE_NEEDS = {"tools": "act", "knowledge": "know", "both": "both", "general": "neither"}
 """Need of a turn that has a route as its label."""
@@ -195,28 +197,17 @@ def _of(weights: Any) -> Any:
     return weights.detach().numpy()
 
 
-def said_id(text: str) -> str:
-    """Id in data/multilingual of a text of said.jsonl."""
-    return f"said:{hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
-
-
 def translations(sets: Mapping[str, LabelSet]) -> dict[str, dict[str, str | None]]:
     """Training turns in other languages, with the labels that they have in English."""
     known: dict[str, dict[str, str | None]] = {}
-    for row in rows(ROOT / "toolcrib/router/context/presets/said.jsonl"):
-        known[said_id(row["text"])] = row
-    for row in rows(ROOT / "data" / "turns.jsonl"):
-        need = ROUTE_NEEDS.get(row["labels"]["route"], "")
-        known[f"turn:{row['id']}"] = {"need": need, "smalltalk": None, **row["labels"]}
-    return {
-        row["text"]: {field: told for field, told in known[row["id"]].items() if field in sets}
-        for row in training_lines()
-        if row["id"] in known
-    }
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for name, row in english_rows().items():
+        kind, labels = name.partition(":")[0], row
+        if kind == "turn":
+            need = ROUTE_NEEDS.get(row["labels"]["route"], "")
+            labels = {"need": need, "smalltalk": None, **row["labels"]}
+        if kind in LABELLED:
+            known[name] = {field: told for field, told in labels.items() if field in sets}
+    return {row["text"]: known[row["id"]] for row in training_lines() if known.get(row["id"])}
 
 
 def fit_beside(folder: Path, sets: Mapping[str, LabelSet]) -> None:
@@ -232,7 +223,10 @@ def fit_beside(folder: Path, sets: Mapping[str, LabelSet]) -> None:
         own = (smalltalk if field == "smalltalk" else {}) | own
         for row, text in enumerate(texts):
             right[field][row] = known.get(own[text], -1) if text in own else right[field][row]
-    halves = [[row for row, text in enumerate(texts) if half_of(text) == half] for half in (0, 1)]
+    english = {line["text"]: line["en"] for line in training_lines()}
+    # A text is in one half in all languages.
+    half = [half_of(english.get(text, text)) for text in texts]
+    halves = [np.flatnonzero(np.array(half) == each).tolist() for each in (0, 1)]
     widths = {field: len(classes(chosen)) for field, chosen in sets.items()}
 
     def fitted(rows: Sequence[int]) -> PooledNetwork:

@@ -9,7 +9,9 @@ what tells turns by its tokens: `scripts/fit_turns.py --folder`.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +37,43 @@ CARD = {
 }
 
 
-def training_lines() -> list[dict[str, str]]:
-    """Lines of the training split in all languages: `id`, `text` and `lang`."""
-    return [
-        {**row, "lang": path.stem}
-        for path in sorted(LINES.glob("*.jsonl"))
-        for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())
-        if row["split"] == "train"
-    ]
+SAID = ROOT / "toolcrib" / "router" / "context" / "presets" / "said.jsonl"
+ENGLISH = {
+    "query": "queries",
+    "turn": "turns",
+    "plain-turn": "plain-turns",
+    "request": "requests/queries",
+    "everyday": "everyday",
+}
+"""Files of `data` with the English texts, by what the ids of `data/multilingual` begin with."""
+
+RANGE_LINES = 6_000
+"""Lines by which the ranges of activations are measured."""
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def english_rows() -> dict[str, dict[str, Any]]:
+    """The English lines, by the ids that `data/multilingual` has."""
+    found = {
+        f"{kind}:{row['id']}": row
+        for kind, name in ENGLISH.items()
+        for row in rows(ROOT / "data" / f"{name}.jsonl")
+    }
+    for row in rows(SAID):
+        found[f"said:{hashlib.blake2b(row['text'].encode(), digest_size=6).hexdigest()}"] = row
+    return found
+
+
+def training_lines() -> Iterator[dict[str, str]]:
+    """Lines of the training split in all languages: `id`, `text`, `lang`, and `en` in English."""
+    english = english_rows()
+    for path in sorted(LINES.glob("*.jsonl")):
+        for row in rows(path):
+            if row["split"] == "train":
+                yield {**row, "lang": path.stem, "en": english[row["id"]]["text"]}
 
 
 def trained_weights(base: Path, checkpoint: Path) -> tuple[Weights, int]:
@@ -65,7 +96,8 @@ def main() -> None:
     weights, steps = trained_weights(options.base, options.checkpoint)
     space = read_card(MODELS / DEFAULT_MODEL).identity
     card = {**CARD, "space": space, "training": {"steps": steps}}
-    export(weights, options.out, card, texts=[line["text"] for line in training_lines()])
+    texts = sorted(line["text"] for line in training_lines())
+    export(weights, options.out, card, texts=texts[:: -(-len(texts) // RANGE_LINES)])
     sizes = {path.name: path.stat().st_size for path in sorted(options.out.iterdir())}
     print(sizes, f"{sum(sizes.values()) / 1e6:.1f} MB")
 

@@ -52,11 +52,6 @@ class TestLexicon:
     def test_unknown_words_have_none(self, lexicon: Lexicon) -> None:
         assert lexicon.english("Guten Morgen zusammen") == ""
 
-    def test_its_identity_is_of_its_words(self, lexicon: Lexicon, tmp_path: Path) -> None:
-        other = tmp_path / "other.json"
-        other.write_text(json.dumps(WORDS | {"de": {}}), encoding="utf-8")
-        assert Lexicon(other).identity != lexicon.identity
-
     @pytest.mark.parametrize("content", [None, "{"])
     def test_a_file_that_cannot_be_read_is_named(self, tmp_path: Path, content: str | None) -> None:
         path = tmp_path / "lexicon.json"

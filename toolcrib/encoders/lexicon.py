@@ -6,15 +6,12 @@ Pirkola et al. 2001). `scripts/fit_lexicon.py` fits it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from itertools import pairwise
 from pathlib import Path
 
-from toolcrib.caches import cached_texts
-from toolcrib.encoders.language import MAX_LANGUAGE_CHARS, likeliest_language
-from toolcrib.encoders.registry import DIGEST_DIGITS
+from toolcrib.encoders.language import likeliest_language
 from toolcrib.errors import EncoderError
 from toolcrib.text import SPACELESS, tokenise
 
@@ -56,15 +53,11 @@ class Lexicon:
 
     def __init__(self, path: Path) -> None:
         try:
-            content = path.read_bytes()
-            self._words: dict[str, dict[str, str]] = json.loads(content)
+            self._words: dict[str, dict[str, str]] = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
             raise EncoderError(f"{path} cannot be read as a lexicon: {error}") from error
-        # The encoder of vectors and the encoder of words want the same text's.
-        self.english = cached_texts(1_024, MAX_LANGUAGE_CHARS)(self._english)
-        self.identity = f"lexicon@{hashlib.sha256(content).hexdigest()[:DIGEST_DIGITS]}"
 
-    def _english(self, text: str) -> str:
+    def english(self, text: str) -> str:
         """English words for a text in another language, in its order; may be empty."""
         language = likeliest_language(text, self._words)
         words = self._words[language]

@@ -162,16 +162,12 @@ class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound, SpaceSharing):
         return unit_rows(vectors, 1, self.dimensions, self.name)[0]
 
 
-TRANSLATION_SHARE = 0.2
-"""Share of the English words' vector in a text's; chosen on development queries."""
-
-
 class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translating):
     """The encoder of the package `toolcrib-multilingual`, for texts in twelve languages.
 
     Its model, `other`, was taught to give the vectors of the encoder that ships, which encodes the
-    English texts here: English queries and tools are as they are without the package. Beside its
-    vector of a text stands the English encoder's vector of the words that a lexicon has for it.
+    English texts here: English queries and tools are as they are without the package. A lexicon
+    has English words for a text, to be searched for.
 
     Raises:
         EncoderError: it was taught another encoder's vectors, or a file cannot be read.
@@ -205,8 +201,8 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translatin
 
     @property
     def name(self) -> str:
-        """Identities of both models and of the lexicon."""
-        return f"{self._english.name}+{self.other.name}+{self._lexicon.identity}"
+        """Identities of both models."""
+        return f"{self._english.name}+{self.other.name}"
 
     @property
     def dimensions(self) -> int:
@@ -224,10 +220,10 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translatin
         return "" if encoder is self._english else self._lexicon.english(readable(text))
 
     def encode_query(self, text: str) -> FloatArray:
-        return self._with_translation(self._encoder_of(text).encode_query(text), text)
+        return self._encoder_of(text).encode_query(text)
 
     def encode_clauses(self, text: str) -> FloatArray:
-        return self._with_translation(self._encoder_of(text).encode_clauses(text), text)
+        return self._encoder_of(text).encode_clauses(text)
 
     def encode_documents(self, texts: Sequence[str]) -> FloatArray:
         chosen = [self._encoder_of(text) for text in readable_all(texts)]
@@ -235,19 +231,7 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translatin
         for encoder in (self._english, self.other):
             rows = [row for row, each in enumerate(chosen) if each is encoder]
             vectors[rows] = encoder.encode_documents([texts[row] for row in rows])
-        for row, encoder in enumerate(chosen):
-            if encoder is self.other:
-                vectors[row] = self._with_translation(vectors[row], texts[row])
         return vectors
-
-    def _with_translation(self, vectors: FloatArray, text: str) -> FloatArray:
-        """Vectors of a text and its clauses, led towards that of its English words."""
-        english = self.translate(text)
-        if not english:
-            return vectors
-        translated = TRANSLATION_SHARE * self._english.encode_query(english)
-        mixed = (1 - TRANSLATION_SHARE) * vectors + translated
-        return mixed / np.linalg.norm(mixed, axis=-1, keepdims=True)
 
     def _encoder_of(self, text: str) -> BundledEncoder:
         """The text alone decides, so that it has the same vector wherever it stands."""

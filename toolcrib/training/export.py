@@ -155,10 +155,11 @@ WORDS, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_emb
 TYPES = "embeddings.token_type_embeddings.weight"
 
 
-def restore(folder: Path) -> Weights:
+def restore(folder: Path, *, projected: bool = False) -> Weights:
     """The float weights of a model folder that `export` wrote, int8 or float.
 
-    Rounding to 8 bits is all that is lost, so training needs no download.
+    Rounding to 8 bits is all that is lost, so training needs no download. `projected` reads the
+    projection too that a model has which was taught another encoder's vectors.
 
     Raises:
         EncoderError: the folder holds no such model.
@@ -172,7 +173,7 @@ def restore(folder: Path) -> Weights:
     found: dict[str, Any] = {
         value.name: onnx.numpy_helper.to_array(value) for value in model.graph.initializer
     }
-    if "projection.w" in found:
+    if "projection.w" in found and not projected:
         raise EncoderError(
             f"{folder} was taught another encoder's vectors, behind a projection that training "
             "would lose; train from that encoder instead (--base)"
@@ -272,6 +273,9 @@ def _tensors(found: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
             tensors[f"{to}.{name}.weight"] = _weight(found, f"{number}.{site}").T
             tensors[f"{to}.{name}.bias"] = found[f"{number}.{site}.bias"]
         number += 1
+    if "projection.w" in found:
+        tensors["projection.weight"] = found["projection.w"].T
+        tensors["projection.bias"] = found["projection.b"]
     return {name: np.ascontiguousarray(value, np.float32) for name, value in tensors.items()}
 
 
