@@ -532,7 +532,6 @@ def calibrate(
     json: Json = False,
 ) -> None:
     """Fit the confidence to your own tools and queries, and keep it beside the index."""
-    from toolcrib.evaluation.calibrate import MAX_FALSE_ACCEPTANCE, refusing_threshold
     from toolcrib.evaluation.loaders import with_tools
 
     _require_one((queries is not None, from_feedback, reset, labels), log)
@@ -555,6 +554,13 @@ def calibrate(
         if not dry_run:
             crib.tools.save_calibration(learned.calibration)
     _say(_summary(learned, saved=not dry_run), json=json)
+    _warn(learned)
+
+
+def _warn(learned: Learned) -> None:
+    """Say which figures fell, and that the threshold refuses few unanswerable queries."""
+    from toolcrib.evaluation.calibrate import MAX_FALSE_ACCEPTANCE, refusing_threshold
+
     if learned.falls:
         worse = ", ".join(SUMMARY_WORDS[name] for name in learned.falls)
         err.print(
