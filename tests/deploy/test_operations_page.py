@@ -102,7 +102,7 @@ def test_a_figure_is_what_the_file_says(row):
 
 
 def test_the_ledger_is_copied_while_it_is_written(tmp_path):
-    (command,) = re.findall(r"^python -c .*ledger.*$", PAGE, re.MULTILINE)
+    (command,) = re.findall(r"^.*python -c .*ledger.*$", PAGE, re.MULTILINE)
     for name in ("lib", "backup"):
         (tmp_path / name).mkdir()
     command = command.replace("/var/lib/toolcrib", f"{tmp_path}/lib")
@@ -111,6 +111,7 @@ def test_the_ledger_is_copied_while_it_is_written(tmp_path):
         ledger.put("keys", DbRow("a", 1.0, {"name": "me"}))
         subprocess.run(["bash", "-c", command], check=True)
         ledger.put("keys", DbRow("b", 2.0, {"name": "you"}))
+    assert (tmp_path / "backup" / "ledger.db").stat().st_mode & 0o077 == 0
     with closing(SqliteRecordsDb(tmp_path / "backup" / "ledger.db")) as copy:
         assert copy.get("keys", "a") == DbRow("a", 1.0, {"name": "me"})
         assert copy.get("keys", "b") is None
@@ -150,6 +151,7 @@ def test_every_port_is_published():
     published = {
         port.split(":")[1] for one in COMPOSE["services"].values() for port in one.get("ports", [])
     }
+    published |= set(re.findall(r"--publish 127\.0\.0\.1:(\d+)", PAGE))
     assert set(re.findall(r"localhost:(\d+)", PAGE)) <= published
 
 
