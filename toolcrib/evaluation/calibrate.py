@@ -46,6 +46,7 @@ from toolcrib.retrieval.calibration import (
     probabilities,
     usable_calibration,
 )
+from toolcrib.retrieval.gate import lowest_threshold
 from toolcrib.retrieval.hybrid import Evidence
 from toolcrib.retrieval.legs import Head, pack
 from toolcrib.store.base import LegQuery, point_id
@@ -196,7 +197,7 @@ MIN_TRUE_ACCEPTANCE = 0.97
 """The recommended threshold turns away no more than 3 % of what could be answered."""
 
 MAX_FALSE_ACCEPTANCE = 0.5
-"""Where a threshold accepts more of the unanswerable queries, the user is warned."""
+"""Largest share of the unanswerable queries that a threshold accepts without a warning."""
 
 MIN_SERVER_QUERIES = 50
 """A server with fewer queries has no curve of its own."""
@@ -609,12 +610,10 @@ def refusing_threshold(curve: AcceptanceCurve, threshold: float) -> tuple[float,
     """
     if curve.false_acceptance is None:
         return None
-    found = next(
-        row
-        for row in zip(curve.thresholds, curve.true_acceptance, curve.false_acceptance, strict=True)
-        if row[2] <= MAX_FALSE_ACCEPTANCE
-    )
-    return found[:2] if found[0] > threshold else None
+    refused = tuple(1 - share for share in curve.false_acceptance)
+    found = lowest_threshold(curve, refused, 1 - MAX_FALSE_ACCEPTANCE)
+    accepted = dict(zip(curve.thresholds, curve.true_acceptance, strict=True))
+    return (found, accepted[found]) if found > threshold else None
 
 
 def least_probabilities(

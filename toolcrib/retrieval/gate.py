@@ -114,7 +114,7 @@ def _threshold(
     where = f" for {server}" if server in calibration.curves and server else ""
     curve = calibration.curves.get(server) or calibration.curves[""]
     if settings.target_precision is not None:
-        found = _lowest_threshold(curve, curve.precision, settings.target_precision)
+        found = lowest_threshold(curve, curve.precision, settings.target_precision)
         return found, f"for a precision of {settings.target_precision:.0%}{where}"
     limit = settings.max_false_acceptance or 0.0
     if curve.false_acceptance is None:
@@ -123,11 +123,11 @@ def _threshold(
             'with "answerable": false and run `toolcrib calibrate` again'
         )
     rejected = tuple(1 - share for share in curve.false_acceptance)
-    found = _lowest_threshold(curve, rejected, 1 - limit)
+    found = lowest_threshold(curve, rejected, 1 - limit)
     return found, f"for a false acceptance of {limit:.0%}{where}"
 
 
-def _lowest_threshold(curve: AcceptanceCurve, values: tuple[float, ...], wanted: float) -> float:
+def lowest_threshold(curve: AcceptanceCurve, values: tuple[float, ...], wanted: float) -> float:
     """Lowest threshold from which all values reach `wanted`; 1 if none does."""
     found = 1.0
     for threshold, value in zip(reversed(curve.thresholds), reversed(values), strict=True):
