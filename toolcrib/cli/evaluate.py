@@ -600,6 +600,7 @@ def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Learn
 
     for note in data.notes:
         err.print(f"[yellow]{escape(note)}[/]")
+    data.require_splits(*split or ())
     wanted = split or sorted({query.split for query in data.queries} - {"test"}) or ["test"]
     if not split and wanted == ["test"]:
         err.print(

@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from toolcrib.errors import SourceError
+from toolcrib.errors import SettingsError, SourceError
 from toolcrib.indexers.readers.base import Source, build_spec, entries
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import in_words
@@ -71,6 +71,21 @@ class DataSet:
     def split(self, *names: str) -> tuple[LabelledQuery, ...]:
         """The queries of these splits, in order; of all splits when none is named."""
         return tuple(query for query in self.queries if not names or query.split in names)
+
+    def require_splits(self, *names: str) -> None:
+        """Check that each of these splits has queries.
+
+        Raises:
+            SettingsError: one has none; the error names the splits that do.
+        """
+        known = {query.split for query in self.queries}
+        for name in names:
+            if name not in known:
+                there = ", ".join(sorted(known)) or "none at all"
+                raise SettingsError(
+                    f"data set {self.name!r} has no queries in the split {name!r}; "
+                    f"its splits are: {there}; name one with --split",
+                )
 
 
 SPLIT_NAMES = {"val": "dev", "valid": "dev", "validation": "dev", "eval": "test"}
