@@ -131,6 +131,8 @@ def create(
         "rate": rate,
         "profile": profile,
     }
+    if profile:
+        load_settings(context.obj).gateway.profile(profile)
     grant = _grant({field: value for field, value in given.items() if value})
     expires_at = None if expires_days is None else time.time() + expires_days * DAY_S
     with _ring(context, store, makes=True) as ring:
