@@ -96,6 +96,10 @@ _Grade = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Split = Annotated[Filled, BeforeValidator(lambda value: SPLIT_NAMES.get(value, value))]
 
 
+MAX_NAMED_ROWS = 20
+"""Wrong rows of a file that an error names; it counts all."""
+
+
 class FileRow(BaseModel):
     """Base of all rows: null means "not given", unknown keys are ignored."""
 
@@ -162,6 +166,7 @@ class LocatedQuery:
     query: LabelledQuery
 
 
+_Item = TypeVar("_Item")
 RowT = TypeVar("RowT", bound=FileRow)
 Placed: TypeAlias = tuple[str, RowT]
 """A row, after where in its file it stands."""
@@ -201,16 +206,30 @@ def read_rows(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT] | Refusal]:
         yield row if isinstance(row, Refusal) else (place, row)
 
 
-def read_all(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT]]:
+def read_all(path: Path, kind: type[RowT]) -> list[Placed[RowT]]:
     """As `read_rows`, for a file in which nothing may be wrong.
 
     Raises:
-        SourceError: the file cannot be read (on), or a row is wrong.
+        SourceError: the file cannot be read (on), or rows are wrong; it names them.
     """
-    for item in read_rows(path, kind):
-        if isinstance(item, Refusal):
-            raise SourceError(item.source, item.place, item.reason)
-        yield item
+    return without_refusals(path, read_rows(path, kind))
+
+
+def without_refusals(path: Path, items: Iterable[_Item | Refusal]) -> list[_Item]:
+    """All items that were read of a file, if none of them is a refusal.
+
+    Raises:
+        SourceError: some are; it names the first `MAX_NAMED_ROWS`.
+    """
+    found = list(items)
+    wrong = [item for item in found if isinstance(item, Refusal)]
+    if len(wrong) == 1:
+        raise SourceError(wrong[0].source, wrong[0].place, wrong[0].reason)
+    if wrong:
+        named = "; ".join(f"{item.place}: {item.reason}" for item in wrong[:MAX_NAMED_ROWS])
+        more = f"; and {len(wrong) - MAX_NAMED_ROWS} more" * (len(wrong) > MAX_NAMED_ROWS)
+        raise SourceError(str(path), "", f"{len(wrong)} rows are wrong: {named}{more}")
+    return [item for item in found if not isinstance(item, Refusal)]
 
 
 def read_queries(path: Path) -> Iterator[LocatedQuery | Refusal]:
