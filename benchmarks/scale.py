@@ -45,7 +45,7 @@ from toolcrib.fingerprint import tool_fingerprint
 from toolcrib.indexers.points import TOOL_TERMS, Draft, dense_text, draft, layout
 from toolcrib.store.base import LegQuery, Point, Store
 from toolcrib.store.filters import AnyOf, Filter
-from toolcrib.store.folder import allocated
+from toolcrib.store.folder import allocated_bytes
 from toolcrib.store.qdrant_edge import EdgeStore
 
 RESULTS = Path(__file__).resolve().parent / "results" / "scale.json"
@@ -308,7 +308,7 @@ def _measured(arguments: argparse.Namespace, work: Path) -> dict[str, Any]:
                 "servers_of_half": len(one["servers"]),
                 "recall@10": recall[size],
                 "memory_mb": peak_memory(work / str(size), work),
-                "disk_mb": rounded(allocated(work / str(size)) / 1e6),
+                "disk_mb": rounded(allocated_bytes(work / str(size)) / 1e6),
             }
             for size, one in built.items()
         ],

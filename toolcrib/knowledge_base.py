@@ -18,10 +18,10 @@ from toolcrib.retrieval.fusion import PassageWeights
 from toolcrib.router.collections import (
     CollectionIndex,
     index_collections,
-    merged,
     preset,
     read_collection_index,
     read_collections,
+    with_known_fields,
 )
 from toolcrib.router.settings import PRESET
 from toolcrib.settings import Settings
@@ -254,7 +254,9 @@ class KnowledgeBase:
         kept = read_collection_index(self._store.read_meta() if self._store else {}, self._dense)
         known = {each.name: each for each in kept.collections}
         own = self._settings.collections
-        stated = (merged(each, known.get(each.name) or preset(each.name)) for each in own)
+        stated = (
+            with_known_fields(each, known.get(each.name) or preset(each.name)) for each in own
+        )
         return kept.with_changes(stated, self._dense)
 
 

@@ -41,7 +41,7 @@ class Retries:
                 sleep(self._pause_s(made) if again is True else again)
         return call()
 
-    async def awaited(
+    async def call_async(
         self,
         call: Callable[[], Awaitable[_Made]],
         may_pass: Callable[[Exception], bool | float],

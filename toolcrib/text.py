@@ -216,7 +216,7 @@ class TextWords:
         compare=False,
     )
 
-    def folded(self, fold: Callable[[str], str]) -> tuple[list[str], list[str]]:
+    def folded_words(self, fold: Callable[[str], str]) -> tuple[list[str], list[str]]:
         """`bare` and `glued` with each word folded, once for all lists of phrases."""
         known = self._folded.get(fold)
         if known is None:

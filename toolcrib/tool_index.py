@@ -142,10 +142,12 @@ class ToolIndex:
         found = self.retriever.find(query, unlimited, read=read)
         found = self.retriever.complete(found, unlimited, read)
         if options.explain and options.where is not None:
-            found = replace(found, filtered=self._filtered(query, options, options.where))
+            found = replace(found, filtered=self._filter_effect(query, options, options.where))
         return arrange(found, options)
 
-    def _filtered(self, query: str | None, options: SearchOptions, where: Filter) -> FilterEffect:
+    def _filter_effect(
+        self, query: str | None, options: SearchOptions, where: Filter
+    ) -> FilterEffect:
         """Count the tools, found without the filter in the same scope, that the filter excludes."""
         plain = SearchOptions(MAX_SET, options.scope, gate=False, needs=options.needs)
         hits = self.retriever.find(query, plain).tools

@@ -24,7 +24,7 @@ from toolcrib.errors import (
     require_text,
 )
 from toolcrib.knowledge_base import KnowledgeBase
-from toolcrib.language_models import metered
+from toolcrib.language_models import count_usage
 from toolcrib.learning.learner import Learnable, UsageLearner, right_options
 from toolcrib.records import (
     Context,
@@ -163,13 +163,13 @@ class TurnRouter:
         """Decide a turn and log the decision, as `Crib.route`; `by` names the caller in the log."""
         if not self._is_warm and (budget_ms or self._settings.limits.has_times):
             self.warm_up()
-        with metered() as meter:
+        with count_usage() as meter:
             decision = self._router().route(
                 turn, k=k, budget_ms=budget_ms, shown=shown, passages=passages
             )
             if turn.trajectory:
                 at_end = self._settings.tools.append_only
-                decision = self._guided(turn).applied(decision, at_end=at_end)
+                decision = self._turn_guidance(turn).apply_to(decision, at_end=at_end)
         decision = replace(decision, usage=meter.usage) if meter.usage else decision
         if self._log is not None:
             text = self._settings.telemetry.text
@@ -257,7 +257,7 @@ class TurnRouter:
             self._tools.retriever.find,
             self._tools.get(failed_tool),
             turn.text,
-            excluded=self._failed(decision_id) if decision_id else (),
+            excluded=self._failed_tools(decision_id) if decision_id else (),
             scope=turn.reach,
             where=compatible(self._settings.tools),
             k=k,
@@ -267,9 +267,9 @@ class TurnRouter:
 
     def guidance(self, turn: Turn, *, given: Sequence[str] = ()) -> Guidance:
         """Hint for an agent that is stuck, as `Crib.guidance`."""
-        return self._guided(turn, given).guidance
+        return self._turn_guidance(turn, given).guidance
 
-    def _guided(self, turn: Turn, given: Sequence[str] = ()) -> TurnGuidance:
+    def _turn_guidance(self, turn: Turn, given: Sequence[str] = ()) -> TurnGuidance:
         from toolcrib.guidance.turns import guide_turn
 
         return guide_turn(turn, self._other_tools, given=given)
@@ -323,7 +323,7 @@ class TurnRouter:
             right = right_options(feedback.model_dump())
             _attempt(lambda: learner.record_right(decision_id, right), UNLEARNED)
 
-    def _failed(self, decision_id: str) -> tuple[str, ...]:
+    def _failed_tools(self, decision_id: str) -> tuple[str, ...]:
         """Tools that failed for a decision, those reported to other processes too."""
         failed = self._failures.of(decision_id)
         if isinstance(self._log, FailureLog):

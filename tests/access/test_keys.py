@@ -89,7 +89,7 @@ def test_no_listing_shows_what_a_secret_could_be_tried_against(ring, wall):
     _, text = ring.create("ann", GRANT)
     (key,) = ring.list()
     digest = hashlib.sha256(text.encode()).hexdigest()
-    for shown in (repr(key), str(key.listed(wall())), key.model_dump_json()):
+    for shown in (repr(key), str(key.listing(wall())), key.model_dump_json()):
         assert text.split("_")[2] not in shown
         assert digest not in shown
 
@@ -213,7 +213,7 @@ def test_all_keys_stay_listed_with_their_state(ring, wall):
         ("c", "revoked"),
     ]
     assert ring.list()[:2] == tuple(made[:2])
-    assert as_json(ring.list()[1].listed(wall())) == {
+    assert as_json(ring.list()[1].listing(wall())) == {
         "id": made[1].id,
         "name": "b",
         "state": "expired",

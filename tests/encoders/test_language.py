@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.encoders import language
-from toolcrib.encoders.language import is_english, is_likely_english, language_of
+from toolcrib.encoders.language import (
+    is_english,
+    is_likely_english,
+    language_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -49,13 +53,32 @@ def test_script_and_common_words_tell_another_language(text: str) -> None:
     assert not is_english(text)
 
 
-@pytest.mark.parametrize("text", ["Naładuj elektryka do 90 procent", "Synonimy do słowa upał"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Naładuj elektryka do 90 procent",
+        "Synonimy do słowa upał",
+        "silencia música",
+        "riprendi la musica",
+        "baisse volume",
+        "pausiere die Wiedergabe",
+        "prosseguir o temporizador",
+        "zet muziek harder",
+        "Rechnung",
+    ],
+)
 def test_a_text_that_only_may_be_english_is_likelier_in_another_language(text: str) -> None:
     assert is_english(text)
     assert not is_likely_english(text)
 
 
-@pytest.mark.parametrize("text", ["", "T12345", "git status", "restart the payments pod"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "T12345", "git status", "restart the payments pod", "mute the TV", "traffic"),
+        *("tags_edit", "trello_get_cards", "Validate SPL tokens"),
+    ],
+)
 def test_names_codes_and_english_are_likely_english(text: str) -> None:
     assert is_likely_english(text)
 

@@ -27,7 +27,7 @@ from toolcrib.evaluation.calibrate import (
     fit_head,
     learn,
     least_probabilities,
-    recommended,
+    recommended_threshold,
     server_thresholds,
 )
 from toolcrib.evaluation.dataset import LabelledQuery
@@ -483,10 +483,10 @@ class TestRecommended:
         )
 
     def test_worked_by_hand(self) -> None:
-        assert recommended(self._curve(1.0, 0.98, 0.97, 0.96, 0.2)) == 0.2
+        assert recommended_threshold(self._curve(1.0, 0.98, 0.97, 0.96, 0.2)) == 0.2
 
     def test_nothing_is_turned_away_where_that_is_too_much_to_ask(self) -> None:
-        assert recommended(self._curve(1.0, 0.5)) == 0.0
+        assert recommended_threshold(self._curve(1.0, 0.5)) == 0.0
 
 
 class TestLeastProbabilities:

@@ -152,10 +152,10 @@ def test_tools_add_up_to_the_registry():
 
 def test_what_is_saved_is_a_share_of_the_registry():
     prompt = PromptTokens([SHORT, LONG])
-    assert prompt.saved(0) == 1
-    assert prompt.saved(prompt.whole_registry) == 0
-    assert prompt.saved(prompt.whole_registry / 4) == pytest.approx(0.75)
-    assert PromptTokens([]).saved(0) == 0
+    assert prompt.saved_share(0) == 1
+    assert prompt.saved_share(prompt.whole_registry) == 0
+    assert prompt.saved_share(prompt.whole_registry / 4) == pytest.approx(0.75)
+    assert PromptTokens([]).saved_share(0) == 0
 
 
 def test_an_id_that_no_tool_has_is_an_error_that_names_it():

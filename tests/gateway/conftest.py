@@ -197,7 +197,7 @@ async def ready(gateway: Gateway) -> None:
     """Wait until every server has been connected to, or tried."""
     async with asyncio.timeout(LONG_S):
         await gateway.index.is_open.wait()
-        await gateway.pool.settled()
+        await gateway.pool.wait_settled()
 
 
 def quick_settings(*, learning: bool = False, **chosen: Any) -> Settings:

@@ -89,7 +89,7 @@ def test_an_entry_switches_tools_off_in_a_hosts_words_and_in_ours(read):
     (remote,) = read({"mcpServers": {"remote": entry}})
 
     tools = [ToolSpec(name=name, server="remote") for name in ("drop", "wipe_all", "read")]
-    assert [remote.offered(each).enabled for each in tools] == [False, False, True]
+    assert [remote.as_offered(each).enabled for each in tools] == [False, False, True]
 
 
 def test_a_filter_that_cannot_be_read_costs_no_other_server(read):

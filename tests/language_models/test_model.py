@@ -22,7 +22,7 @@ from toolcrib.errors import (
     LanguageModelRefusedError,
     SettingsError,
 )
-from toolcrib.language_models import ChatFailure, FieldwiseAnswer, LanguageModel, metered
+from toolcrib.language_models import ChatFailure, FieldwiseAnswer, LanguageModel, count_usage
 from toolcrib.language_models.base import failure_of
 from toolcrib.language_models.langchain import LangChainChatModel
 from toolcrib.language_models.model import read_answer
@@ -208,10 +208,10 @@ def test_no_more_requests_to_a_server_than_allowed_are_under_way_over_all_uses(u
 
 def test_calls_tokens_and_cost_are_added_up_for_whoever_meters():
     prices = {"double": {"input": 1_000_000, "output": 2_000_000}}
-    with ChatServer(ANSWER, ["error"]) as server, metered() as outer:
+    with ChatServer(ANSWER, ["error"]) as server, count_usage() as outer:
         model = model_of(server, prices=prices)
         ask(model)
-        with metered() as inner:
+        with count_usage() as inner:
             asyncio.run(model.ask("rerank", ASKED, Label))
     judged, reranked = model.meter.usage
     assert outer.usage == (judged, reranked)
@@ -519,7 +519,7 @@ def test_prompts_are_asked_at_once_and_an_error_stands_for_a_missing_answer():
 
     with ChatServer(reply) as server:
         model = model_of(server, attempts=1)
-        with metered() as meter:
+        with count_usage() as meter:
             found = model.ask_each("judge", LETTERS, Label, timeout_s=30)
     assert [isinstance(each, LanguageModelAnswerError) for each in found] == [0, 0, 1, 0]
     assert {each.use for each in meter.usage} == {"judge"}

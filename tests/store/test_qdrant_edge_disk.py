@@ -20,7 +20,7 @@ from tests.store.synced_disk import SyncedDisk
 from toolcrib.errors import StoreDamagedError, StoreError, StoreWriteError
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import KEYWORD_FIELDS, NUMBER_FIELDS, And
-from toolcrib.store.folder import allocated, copy_sparsely
+from toolcrib.store.folder import allocated_bytes, copy_sparsely
 from toolcrib.store.qdrant_edge import INDEXED_FROM_POINTS, EdgeStore
 
 # Without a corpus, what was overwritten still counts among the words.
@@ -230,12 +230,12 @@ def wide(version):
 def test_what_changes_again_and_again_does_not_grow(disk_path):
     with EdgeStore.open(disk_path, LAYOUT) as store:
         store.upsert(wide("0"))
-        once = allocated(disk_path)
+        once = allocated_bytes(disk_path)
         for number in range(1, rounds(10, 25)):
             store.upsert(wide(str(number)))
             store.optimise()
             assert {record.payload["version"] for record in store.scroll()} == {str(number)}
-        assert allocated(disk_path) < 4 * once
+        assert allocated_bytes(disk_path) < 4 * once
         held = content(store)
     with EdgeStore.open(disk_path, LAYOUT) as store:
         assert content(store) == held
@@ -248,14 +248,14 @@ def test_what_grew_is_made_small_when_it_is_opened_again(disk_path, is_closed):
     with closing(EdgeStore.open(disk_path / "store", LAYOUT)) as store:
         for number in range(12):
             store.upsert(wide(str(number)))
-        grown = allocated(disk_path / "store")
+        grown = allocated_bytes(disk_path / "store")
         held = content(store)
         if not is_closed:
             # As a killed process leaves it: not closed.
             copy_sparsely(disk_path / "store", disk_path / "killed")
     with EdgeStore.open(disk_path / ("store" if is_closed else "killed"), LAYOUT) as store:
         assert content(store) == held
-        assert allocated(store._path) < grown / 2
+        assert allocated_bytes(store._path) < grown / 2
 
 
 def test_an_index_that_only_grows_is_never_written_anew(tmp_path, monkeypatch, small_waste):

@@ -187,7 +187,7 @@ class Key(BaseModel):
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= now else "active"
 
-    def listed(self, now: float) -> ListedKey:
+    def listing(self, now: float) -> ListedKey:
         """The key with its state at a time."""
         times = self.expires_at, self.revoked_at
         expires, revoked = (None if at is None else _iso(at) for at in times)

@@ -296,7 +296,7 @@ class LockFile:
         beside = self.path.with_name(f".{self.path.name}.writing")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(beside, timeout=WRITE_LOCK_TIMEOUT_S), _removed(beside):
+            with FileLock(beside, timeout=WRITE_LOCK_TIMEOUT_S), _remove_at_end(beside):
                 servers = {server: dict(tools) for server, tools in self.read().items()}
                 for spec in specs:
                     servers.setdefault(spec.server, {})[spec.id] = spec.digest
@@ -323,7 +323,7 @@ class LockFile:
 
 
 @contextmanager
-def _removed(path: Path) -> Generator[None]:
+def _remove_at_end(path: Path) -> Generator[None]:
     """Remove a file of a lock while the lock is held: who waits for it then locks another file."""
     try:
         yield

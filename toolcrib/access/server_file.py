@@ -190,13 +190,13 @@ class ServerFile:
             raise QueryError(f"{self.path.name} has no server {name!r}{known}")
         return self.servers[name]
 
-    def switched(self, name: str, *, on: bool) -> str:
+    def with_switch(self, name: str, *, on: bool) -> str:
         """Text with a server switched on or off."""
         raw = self.require(name)
         entry = {key: value for key, value in object_of(raw).items() if key not in SWITCHES}
-        return self.edited({name: entry if on else {**entry, "disabled": True}})
+        return self.with_servers({name: entry if on else {**entry, "disabled": True}})
 
-    def edited(self, changes: Mapping[str, Any]) -> str:
+    def with_servers(self, changes: Mapping[str, Any]) -> str:
         """Text with these servers in it, or without those that are None.
 
         Raises:

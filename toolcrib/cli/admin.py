@@ -138,7 +138,7 @@ def create(
     with _ring(context, store, makes=True) as ring:
         key, text = ring.create(name, grant, expires_at)
     if json:
-        print_json({"key": as_json(key.listed(time.time())), "text": text})
+        print_json({"key": as_json(key.listing(time.time())), "text": text})
     else:
         err.print(f"key {key.id} for {escape(key.name)}; it is shown this once:")
         out.print(text)
@@ -148,7 +148,7 @@ def create(
 def list_keys(context: typer.Context, store: StoreOption = None, json: Json = False) -> None:
     """List all keys, those that no longer hold too; never their texts."""
     with _ring(context, store) as ring:
-        keys = [as_json(key.listed(time.time())) for key in ring.list()]
+        keys = [as_json(key.listing(time.time())) for key in ring.list()]
     if json:
         print_json({"keys": keys})
     else:

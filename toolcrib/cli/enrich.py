@@ -32,7 +32,7 @@ from toolcrib.indexers.enricher import (
 )
 from toolcrib.indexers.enrichment import ENRICHMENT_NAME, EnrichmentLine, Enrichments, folder_of
 from toolcrib.indexers.sync import Entry, require_entries
-from toolcrib.language_models import LanguageModel, metered
+from toolcrib.language_models import LanguageModel, count_usage
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import as_json
@@ -69,7 +69,7 @@ def enrich(
 ) -> None:
     """Have a language model write what tools are good for; only what changed is asked for again."""
     settings = load_settings(context.obj)
-    entries = _screened(require_entries(read_tools(sources, server, format)), settings)
+    entries = _public_entries(require_entries(read_tools(sources, server, format)), settings)
     found: dict[str, ToolSpec] = {}
     for _, item in entries:
         if isinstance(item, ToolSpec):
@@ -119,7 +119,7 @@ def _enrichment_file(
         yield EnrichmentTable(records_db, DEFAULT_NAMESPACE)
 
 
-def _screened(entries: Sequence[Entry], settings: Settings) -> Sequence[Entry]:
+def _public_entries(entries: Sequence[Entry], settings: Settings) -> Sequence[Entry]:
     """The entries, without what is held back from models: as `toolcrib index` judges it."""
     specs = [item for _, item in entries if isinstance(item, ToolSpec)]
     if not settings.audit or not blocks(audit_all(specs)):
@@ -139,7 +139,7 @@ def _ask_model(
         return EnrichmentReport(), []
     if enricher is None:
         raise SettingsError(NO_MODEL)
-    with metered() as meter, counting("asking", lambda: KEPT_NOTE) as listener:
+    with count_usage() as meter, counting("asking", lambda: KEPT_NOTE) as listener:
         told = partial(listener, "asking")
         report = asyncio.run(_until_stopped(enricher, asked, told))
     return report, [as_json(each) for each in meter.usage]

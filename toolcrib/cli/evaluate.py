@@ -275,13 +275,15 @@ def _changed_settings(context: typer.Context) -> dict[str, str]:
     """Settings of a file or of the environment that are not the defaults, by dotted name."""
     without: Any = {**dict.fromkeys(UNUSED, True), "llm": {"api_key"}}
     settings = load_settings(context.obj)
-    return dict(_dotted(settings.model_dump(mode="json", exclude_defaults=True, exclude=without)))
+    return dict(
+        _dotted_names(settings.model_dump(mode="json", exclude_defaults=True, exclude=without))
+    )
 
 
-def _dotted(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+def _dotted_names(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
     for name, value in values.items():
         if is_object(value):
-            yield from _dotted(value, f"{before}{name}.")
+            yield from _dotted_names(value, f"{before}{name}.")
         else:
             yield f"{before}{name}", str(value)
 

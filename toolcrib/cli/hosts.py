@@ -143,7 +143,7 @@ def install(
     if not servers:
         raise QueryError(f"{config} names no servers; make it with `toolcrib import` first")
     entry = _gateway_entry(_host(host), context.obj, config, store, env or [])
-    text = held.edited({GATEWAY_ENTRY: entry})
+    text = held.with_servers({GATEWAY_ENTRY: entry})
     if not show:
         _keep_copy(held)
         held.write(text)
@@ -223,7 +223,7 @@ def _undo(held: ServerFile) -> str:
     """Take the gateway out, or put the copy back where nothing else has changed since."""
     if GATEWAY_ENTRY not in held.servers:
         raise QueryError(f"{held.path} has no entry {GATEWAY_ENTRY!r}: nothing is to be undone")
-    copy, text = copy_of(held.path), held.edited({GATEWAY_ENTRY: None})
+    copy, text = copy_of(held.path), held.with_servers({GATEWAY_ENTRY: None})
     if not copy.is_file():
         held.write(text)
         return f"has no entry {GATEWAY_ENTRY!r} now"
@@ -271,7 +271,7 @@ def import_servers(
             found.take(each, name, raw)
     if not (found.added or found.same or found.notes):
         raise QueryError("there are no servers to gather: name a host or a file that has some")
-    text = held.edited(found.added)
+    text = held.with_servers(found.added)
     if not show:
         held.write(text)
     if json:
@@ -292,7 +292,7 @@ def _servers_in(name: str) -> dict[str, Any]:
     servers, document = servers_of(source) or {}, parse_config(source)
     projects = document.get("projects") if name == "claude-code" and is_object(document) else None
     project = projects.get(str(Path.cwd())) if is_object(projects) else None
-    return {**servers, **(servers_of(Source.parsed(source.name, project)) or {})}
+    return {**servers, **(servers_of(Source.of_document(source.name, project)) or {})}
 
 
 # -- servers of an mcp.json ------------------------------------------------------------------------
@@ -328,7 +328,7 @@ def add_server(
         raise QueryError("a URL takes --header, a command takes --env and arguments")
     more = {"args": target[1:], "env": values, "headers": headers}
     entry |= {key: value for key, value in more.items() if value}
-    held.write(held.edited({name: entry}))
+    held.write(held.with_servers({name: entry}))
     print_either({"file": str(config), "added": name}, f"{escape(name)} added", json=json)
 
 
@@ -340,7 +340,7 @@ def remove_server(
     """Take a server out of an mcp.json."""
     held = ServerFile.read(config)
     held.require(name)
-    held.write(held.edited({name: None}))
+    held.write(held.with_servers({name: None}))
     print_either({"file": str(config), "removed": name}, f"{escape(name)} removed", json=json)
 
 

@@ -205,7 +205,7 @@ def index_docs(
         "fallback": fallback or None,
     }
     said = {name: value for name, value in given.items() if value is not None}
-    wanted = _described(preset(collection), said)
+    wanted = _with_description(preset(collection), said)
     with index_progress(thing="passage") as listener:
         # Before anything is opened: documents that cannot be read make no empty collection.
         settings = load_settings(context.obj)
@@ -250,12 +250,12 @@ def _describe(crib: Crib | RemoteCrib, wanted: Collection, said: Mapping[str, ob
     """Make a collection known as wanted, or change what was said of one that is known."""
     known = {each.name: each for each, _ in crib.list_collections()}
     there = known.get(wanted.name)
-    found = _described(there, said) if there else wanted
+    found = _with_description(there, said) if there else wanted
     if there != found:
         crib.add_collections(found)
 
 
-def _described(collection: Collection, said: Mapping[str, object]) -> Collection:
+def _with_description(collection: Collection, said: Mapping[str, object]) -> Collection:
     return Collection.model_validate({**collection.model_dump(), **said})
 
 

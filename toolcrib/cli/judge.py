@@ -21,7 +21,7 @@ from toolcrib.errors import SettingsError
 from toolcrib.evaluation.dataset import QueryRow, read_rows
 from toolcrib.evaluation.judge import Agreement, Judge, JudgeReport, Pools, agreement, judged_before
 from toolcrib.indexers.sync import ReadSources
-from toolcrib.language_models import metered
+from toolcrib.language_models import count_usage
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Refusal
 from toolcrib.records.codec import as_json
@@ -58,7 +58,7 @@ def judge(
     left = [row for row in rows if row.id not in before or before[row.id].text != row.text]
     with (
         _crib(context, settings, tools, store) as crib,
-        metered() as meter,
+        count_usage() as meter,
         counting("judging", lambda: KEPT_NOTE) as listener,
     ):
         judged_by = Judge(model, Pools(crib, pool), file)

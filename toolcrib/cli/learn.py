@@ -136,7 +136,7 @@ def _print(status: LearningStatus) -> None:
     state = "on" if status.on else "[yellow]off[/]"
     out.print(
         f"learning is {state}: {count_of(status.observations, 'observation')} of "
-        f"{_counted(status.tools)}, {live} of them live; "
+        f"{_learned_counts(status.tools)}, {live} of them live; "
         f"{count_of(status.runs, 'run')}"
     )
     if status.left_out:
@@ -153,7 +153,7 @@ def _print(status: LearningStatus) -> None:
         out.print("learning.runs is off: what agents call orders no steps")
 
 
-def _counted(learned: Sequence[LearnedTool]) -> str:
+def _learned_counts(learned: Sequence[LearnedTool]) -> str:
     """Numbers of the tools and of the options that were learned of."""
     options = sum(bool(each.choice) for each in learned)
     tools = count_of(len(learned) - options, "tool")

@@ -220,7 +220,7 @@ def _ranking(hits: tuple[ToolHit, ...], *, explain: bool) -> Table:
     taken = 12 + max(len(hit.id) for hit in hits)
     for hit in hits:
         cells = [f"{hit.legs[leg]:.2f}" if leg in hit.legs else "" for leg in legs]
-        note = _linked(hit)
+        note = _links(hit)
         about = cells if explain else [in_short(note or hit.tool.description, taken)]
         needs = [", ".join(map(str, hit.needs or ()))] if asked else []
         told = f"{hit.id} ({note})" if explain and note else hit.id
@@ -228,7 +228,7 @@ def _ranking(hits: tuple[ToolHit, ...], *, explain: bool) -> Table:
     return table
 
 
-def _linked(hit: ToolHit) -> str:
+def _links(hit: ToolHit) -> str:
     """For whom a tool is there, and what to use in its place; empty where neither."""
     told = [f"needed for {', '.join(hit.needed_for)}"] if hit.needed_for else []
     told += [f"goes with {', '.join(hit.goes_with)}"] if hit.goes_with else []

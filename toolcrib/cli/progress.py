@@ -41,7 +41,7 @@ class WorkStep:
         return replace(self, began=before.began) if is_same else self
 
     @property
-    def counted(self) -> str:
+    def count_text(self) -> str:
         """Count as "done of total"; empty if nothing is counted."""
         return "" if self.share is None else f"{self.done:,} of {self.total:,}"
 
@@ -51,7 +51,7 @@ class WorkStep:
             return f"{self.what}: {_time(took)} so far"
         is_known = MIN_ESTIMATE_SHARE <= self.share < 1
         rest = f", about {_time(took / self.share - took)} left" if is_known else ""
-        return f"{self.what}: {self.counted}, {self.share:.0%} of the work{rest}"
+        return f"{self.what}: {self.count_text}, {self.share:.0%} of the work{rest}"
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def _bar() -> Generator[Callable[[WorkStep], None]]:
                     bar.remove_task(old)
                 bar.add_task(step.what, total=None if step.share is None else 1.0, counted="")
             shown = step
-            bar.update(bar.task_ids[-1], completed=step.share or 0.0, counted=step.counted)
+            bar.update(bar.task_ids[-1], completed=step.share or 0.0, counted=step.count_text)
 
         yield show
 

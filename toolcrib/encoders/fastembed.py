@@ -157,7 +157,7 @@ class FastEmbedEncoder(_FastEmbed, DenseEncoder):
 
     def _measure(self) -> int:
         if self._model.folder is None:
-            return _listed(self._kind(), self._model)["dim"]
+            return _listed_model(self._kind(), self._model)["dim"]
         return len(self._run("query_embed", ["dimensions"])[0])
 
 
@@ -186,7 +186,7 @@ def _descriptions() -> Any:
 
 def open_named(kind: Any, model: ModelName, options: dict[str, Any]) -> Any:
     """Open a model of fastembed's list (`kind`: the class that lists it), fetching it if needed."""
-    source: str | None = _listed(kind, model)["sources"]["hf"]
+    source: str | None = _listed_model(kind, model)["sources"]["hf"]
     loguru: Any = load_package("loguru", model.spelled)
     hub: Any = load_package("huggingface_hub", model.spelled)
     loguru.logger.disable("fastembed")  # it logs an error for what is only not there yet
@@ -209,7 +209,7 @@ def open_named(kind: Any, model: ModelName, options: dict[str, Any]) -> Any:
         ) from error
 
 
-def _listed(kind: Any, model: ModelName) -> dict[str, Any]:
+def _listed_model(kind: Any, model: ModelName) -> dict[str, Any]:
     listed: list[dict[str, Any]] = kind.list_supported_models()
     for entry in listed:
         if entry["model"].lower() == model.model.lower():

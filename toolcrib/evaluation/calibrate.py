@@ -283,14 +283,14 @@ def calibrate(
         weights=tuple(weights.tolist()),
         offset=offset,
         answerability=Answerability(weights=tuple(of_query.tolist()), offset=shift),
-        threshold=recommended(curves[""]),
+        threshold=recommended_threshold(curves[""]),
         server_thresholds=server_thresholds(kept, curves),
         curves=curves,
         needed=least_probabilities(evidence, unseen),
         seed=seed,
         data_digest=_digest(shown),
         queries=len(shown),
-        figures=_figures(evidence, confidence, unseen, recommended(curves[""])),
+        figures=_figures(evidence, confidence, unseen, recommended_threshold(curves[""])),
     )
 
 
@@ -587,13 +587,13 @@ def server_thresholds(
     """The recommended threshold of each server whose tools came first for answerable queries."""
     counts = Counter(one.first_server for one in evidence if one.answerable)
     return {
-        server: recommended(curve)
+        server: recommended_threshold(curve)
         for server, curve in curves.items()
         if server and counts[server] >= MIN_SERVER_QUERIES
     }
 
 
-def recommended(curve: AcceptanceCurve) -> float:
+def recommended_threshold(curve: AcceptanceCurve) -> float:
     """The highest threshold that still accepts `MIN_TRUE_ACCEPTANCE` of the answerable queries."""
     fitting = [
         threshold

@@ -172,7 +172,7 @@ Placed: TypeAlias = tuple[str, RowT]
 """A row, after where in its file it stands."""
 
 
-def validated(
+def validate_row(
     source: str, place: str, fields: Mapping[str, Any], kind: type[RowT]
 ) -> RowT | Refusal:
     """Validate one row, or say in one line which field is wrong and why."""
@@ -183,11 +183,11 @@ def validated(
         return Refusal(source, place, in_words(error, "") + more)
 
 
-def located(
+def locate_query(
     source: str, place: str, fields: Mapping[str, Any], shown: str
 ) -> LocatedQuery | Refusal:
     """A row as a query that stands at `shown: place`, or why it is none."""
-    row = validated(source, place, fields, QueryRow)
+    row = validate_row(source, place, fields, QueryRow)
     return row if isinstance(row, Refusal) else LocatedQuery(f"{shown}: {place}", row.as_query())
 
 
@@ -202,7 +202,7 @@ def read_rows(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT] | Refusal]:
             yield entry
             continue
         place, fields = entry
-        row = validated(str(path), place, fields, kind)
+        row = validate_row(str(path), place, fields, kind)
         yield row if isinstance(row, Refusal) else (place, row)
 
 
@@ -235,7 +235,7 @@ def without_refusals(path: Path, items: Iterable[_Item | Refusal]) -> list[_Item
 def read_queries(path: Path) -> Iterator[LocatedQuery | Refusal]:
     """Yield every query of a file and every refusal; raises SourceError as `read_rows` does."""
     for entry in entries(Source.named(str(path))):
-        yield entry if isinstance(entry, Refusal) else located(str(path), *entry, path.name)
+        yield entry if isinstance(entry, Refusal) else locate_query(str(path), *entry, path.name)
 
 
 def read_intents(path: Path) -> Iterator[ToolSpec | Refusal]:

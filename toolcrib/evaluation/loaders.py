@@ -29,7 +29,7 @@ from toolcrib.evaluation.dataset import (
     LocatedQuery,
     checked_data_set,
     intent_tool,
-    located,
+    locate_query,
     read_intents,
     read_queries,
     read_rows,
@@ -136,7 +136,7 @@ def _query(table: HubTable, row: Fields) -> LocatedQuery | Refusal:
     grades = {str(label.get("id")): label.get("relevance", 1) for label in labels}
     relevant = {tool_id: grade for tool_id, grade in grades.items() if grade}
     fields = {"id": row.get("id"), "text": row.get("query"), "relevant": relevant}
-    return _located(table, f"id {row.get('id')}", {**fields, "answerable": True})
+    return _locate_row(table, f"id {row.get('id')}", {**fields, "answerable": True})
 
 
 def _intents(name: str, found: HubSet, rows: Rows) -> DataSet:
@@ -151,14 +151,14 @@ def _intents(name: str, found: HubSet, rows: Rows) -> DataSet:
                 fields["unanswerable_scope"] = "corpus"
             else:
                 fields |= {"relevant": {label: 1} if label else {}, "answerable": True}
-            queries.append(_located(table, f"{table.rows}: row {number}", fields))
+            queries.append(_locate_row(table, f"{table.rows}: row {number}", fields))
             if label not in {*intents, "", OUT_OF_SCOPE}:
                 intents[label] = intent_tool(table.repo, label, IntentRow(name=label))
     return checked_data_set(name, intents.values(), queries, "intents")
 
 
-def _located(table: HubTable, place: str, fields: Fields) -> LocatedQuery | Refusal:
-    return located(table.repo, place, {**fields, "split": table.split}, table.repo)
+def _locate_row(table: HubTable, place: str, fields: Fields) -> LocatedQuery | Refusal:
+    return locate_query(table.repo, place, {**fields, "split": table.split}, table.repo)
 
 
 def _json(text: str) -> object:
@@ -362,7 +362,7 @@ def _judged_queries(
     for query_id, relevant in grades.items():
         place, topic = topics[query_id]
         fields = {**topic.model_dump(), "split": qrels.name.split(".")[0], "relevant": relevant}
-        yield located(str(path), place, fields, path.name)
+        yield locate_query(str(path), place, fields, path.name)
 
 
 def _judgement(line: bytes) -> tuple[str, str, float] | None:

@@ -74,7 +74,7 @@ def _returned_precision(query: LabelledQuery, ranking: list[str], _k: int) -> fl
     return len(_relevant(query).intersection(ranking)) / len(ranking) if ranking else 0.0
 
 
-def _forbidden(query: LabelledQuery, ranking: list[str], k: int) -> float:
+def _forbidden_share(query: LabelledQuery, ranking: list[str], k: int) -> float:
     return float(len(query.forbidden & set(ranking[:k])))
 
 
@@ -130,7 +130,7 @@ MEASURES = (
         in_command="mrr",
     ),
     Measure("returned_precision", "returned precision", ours=_returned_precision, cutoffs=()),
-    Measure(FORBIDDEN, "forbidden", ours=_forbidden, lower_is_better=True, leading=True),
+    Measure(FORBIDDEN, "forbidden", ours=_forbidden_share, lower_is_better=True, leading=True),
     # Taken by the runner, of systems that choose a set's size; after `@` stands the coverage.
     Measure("coverage", "coverage"),
     Measure("set_size", "set size", lower_is_better=True),
@@ -281,7 +281,7 @@ class PromptTokens:
         except KeyError as unknown:
             raise UnknownToolError(str(unknown.args[0])) from None
 
-    def saved(self, tokens: float) -> float:
+    def saved_share(self, tokens: float) -> float:
         """The share of the whole registry's tokens that `tokens` leave out, in [0, 1]."""
         return 1.0 - tokens / self.whole_registry if self.whole_registry else 0.0
 

@@ -337,7 +337,7 @@ def worst_queries(outcomes: Iterable[QueryResult], count: int = 20) -> tuple[Mis
 
 def _mistake(outcome: QueryResult, measure: str) -> Mistake:
     query = outcome.query
-    expected = _expected(query)
+    expected = _expected_ids(query)
     returned = tuple(tool.id for tool in outcome.answer.ranked)
     return Mistake(
         query_id=query.id,
@@ -351,7 +351,7 @@ def _mistake(outcome: QueryResult, measure: str) -> Mistake:
     )
 
 
-def _expected(query: LabelledQuery) -> tuple[str, ...]:
+def _expected_ids(query: LabelledQuery) -> tuple[str, ...]:
     relevant = [tool for tool, grade in query.relevant.items() if grade > 0]
     return tuple(sorted(relevant, key=lambda tool: -query.relevant[tool]))
 
@@ -365,7 +365,7 @@ def confusions(outcomes: Iterable[QueryResult], count: int = 20) -> tuple[Confus
         (expected, outcome.answer.ranked[0].id)
         for outcome in outcomes
         if outcome.answer.ranked and not outcome.first_is_right
-        for expected in _expected(outcome.query)
+        for expected in _expected_ids(outcome.query)
     )
     ordered = sorted(pairs.items(), key=lambda pair: (-pair[1], pair[0]))
     return tuple(Confusion(*pair, number) for pair, number in ordered[:count])
@@ -386,14 +386,14 @@ def unmatched_words(
     counts: Counter[str] = Counter()
     first_in: dict[str, str] = {}
     for query in queries:
-        for word in _unmatched(query.text, known, encoder):
+        for word in _unmatched_words(query.text, known, encoder):
             counts[word] += 1
             first_in.setdefault(word, query.id)
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     return tuple(UnmatchedWord(word, number, first_in[word]) for word, number in ordered[:count])
 
 
-def _unmatched(text: str, known: set[str], encoder: LexicalEncoder) -> set[str]:
+def _unmatched_words(text: str, known: set[str], encoder: LexicalEncoder) -> set[str]:
     in_query = set(encoder.terms(text))
     words = {word.strip(string.punctuation) for word in text.split()}
     # A stop word alone keeps its term, which the query as a whole has dropped.

@@ -292,7 +292,7 @@ def summarise(
         measures=_intervals(outcomes, seed),
         latency_ms={f"p{q}": float(np.percentile(ms, q)) for q in (50, 99)} if ms else {},
         prompt_tokens=tokens,
-        tokens_saved=prompt.saved(tokens),
+        tokens_saved=prompt.saved_share(tokens),
         tokens=_tokens(outcomes, prompt),
         gates=_gates(outcomes),
         outcomes=tuple(outcomes),
@@ -446,7 +446,7 @@ def macro_comparisons(sets: Mapping[str, SetResult], seed: int) -> dict[str, dic
     """
     first = next((next(iter(one.systems)) for one in sets.values() if one.systems), "")
     others = {name: None for one in sets.values() for name in one.systems if name != first}
-    weighted = {name: _weighted(sets, name, first) for name in others}
+    weighted = {name: _weighted_differences(sets, name, first) for name in others}
     return _compare_differences(weighted, seed, np.sum)
 
 
@@ -468,7 +468,9 @@ def _compare_differences(
     return found
 
 
-def _weighted(sets: Mapping[str, SetResult], name: str, first: str) -> dict[str, Floats]:
+def _weighted_differences(
+    sets: Mapping[str, SetResult], name: str, first: str
+) -> dict[str, Floats]:
     """Differences of all queries, weighted so that each measure's sum is the macro difference."""
     pairs = [
         _differences(one.systems[name], one.systems[first])

@@ -111,7 +111,7 @@ class GatewayRecorder(Middleware):
         left_out = [entry for entry in offered if entry.name not in shown]
         if not left_out or not self._is_on:
             return
-        saved = await asyncio.to_thread(self._saved, left_out)
+        saved = await asyncio.to_thread(self._saved_tokens, left_out)
         own = [tool for name, tool in shown.items() if self._index.catalog.named(name) is None]
         saved[""] = -sum(
             estimated_tokens(tool.model_dump_json(by_alias=True, exclude_none=True), CHARS_A_MARK)
@@ -120,7 +120,7 @@ class GatewayRecorder(Middleware):
         about = {"outcome": "success", "took_ms": 0.0, "saved": dict(saved), "kind": "list"}
         self._record(session, "tools/list", about)
 
-    def _saved(self, left_out: Sequence[CatalogEntry]) -> Counter[str]:
+    def _saved_tokens(self, left_out: Sequence[CatalogEntry]) -> Counter[str]:
         """Tokens of definitions, by server."""
         saved = Counter[str]()
         for entry in left_out:

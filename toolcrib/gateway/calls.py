@@ -326,7 +326,7 @@ class CallRunner:
             await self._alternatives.report(budget, entry, "failure", call.since)
             await self._check(call, error)
             return failure(
-                _failed(entry, error, is_dead=call.connection.ended.is_set())
+                _failure_text(entry, error, is_dead=call.connection.ended.is_set())
                 + await self._alternatives.as_text(entry, budget)
             )
         if not isinstance(result, CallToolResult):
@@ -383,7 +383,7 @@ def _parameters(entry: CatalogEntry) -> str:
     return f"It takes: {describe_parameters(entry.spec.input_schema)}."
 
 
-def _failed(entry: CatalogEntry, error: Exception, *, is_dead: bool) -> str:
+def _failure_text(entry: CatalogEntry, error: Exception, *, is_dead: bool) -> str:
     """Description of a call that ended without a result."""
     server = entry.spec.server
     if isinstance(error, DeadlineError):

@@ -108,7 +108,7 @@ class ToolCatalog:
         where = from_scope(scope)
         return tuple(entry for entry in self if entry.fits(where))
 
-    def narrowed(self, listings: Mapping[str, Iterable[ToolSpec]]) -> ToolCatalog:
+    def without_changed(self, listings: Mapping[str, Iterable[ToolSpec]]) -> ToolCatalog:
         """The same catalog without tools that these servers no longer list, or list changed."""
         kept = {spec.id: spec for specs in listings.values() for spec in specs}
         here = (entry.spec for entry in self)
@@ -117,7 +117,7 @@ class ToolCatalog:
             self._entries,
         )
 
-    def replaced(self, listings: Mapping[str, Iterable[ToolSpec]]) -> ToolCatalog:
+    def with_listings(self, listings: Mapping[str, Iterable[ToolSpec]]) -> ToolCatalog:
         """The same catalog with other tools of some servers."""
         others = [entry.spec for entry in self if entry.spec.server not in listings]
         new = (spec for specs in listings.values() for spec in specs)

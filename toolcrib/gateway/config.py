@@ -41,7 +41,7 @@ class ServerConfig(ServerEntry):
     overlay: Overlay = field(default_factory=Overlay)
     profile: ToolFilter = ALL_TOOLS
 
-    def offered(self, spec: ToolSpec) -> ToolSpec:
+    def as_offered(self, spec: ToolSpec) -> ToolSpec:
         """Copy of a tool as it is offered, disabled if the entry switches it off."""
         offered = self.overlay.on(spec)
         is_on = offered.enabled and self.tools.allows(spec.name) and self.profile.allows(spec.id)

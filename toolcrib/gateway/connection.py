@@ -78,7 +78,7 @@ ObservedCall: TypeAlias = Callable[[str, float, str], None]
 logger = logging.getLogger(__name__)
 
 
-def unobserved(transport: str, took_s: float, error_type: str) -> None:
+def observe_nothing(transport: str, took_s: float, error_type: str) -> None:
     """Observe nothing."""
 
 
@@ -237,7 +237,7 @@ class UpstreamConnection:
         *,
         has_one_caller: bool,
         auth: httpx2.Auth | None = None,
-        observe_call: ObservedCall = unobserved,
+        observe_call: ObservedCall = observe_nothing,
     ) -> None:
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()

@@ -343,7 +343,7 @@ class Gateway:
         _, crib = await asyncio.gather(self.index.recall(), self._store.open())
         await self.index.work(self._search.open, crib)
         await self.index.open(crib)
-        await self.pool.settled()
+        await self.pool.wait_settled()
         for problem in self._search.missing_pins():
             self._report("error", problem)
 
@@ -367,7 +367,7 @@ class Gateway:
 
         def lists() -> dict[str, object]:
             offers = self._offers.lists(token)
-            resources = (list(self._search.skills.published(token)), offers["resources"])
+            resources = (list(self._search.skills.published_by_uri(token)), offers["resources"])
             tools_shown = self._search.tool_list(tools, token)
             return {**offers, "tools": tools_shown, "resources": resources}
 

@@ -182,7 +182,7 @@ class GatewayIndex:
             ]
             for spec, reason in withheld:
                 if self.catalog.get(spec.id) is None:
-                    offered, name = self._configs[server].offered(spec), provider_name(spec)
+                    offered, name = self._configs[server].as_offered(spec), provider_name(spec)
                     entry = CatalogEntry(name, offered, tool_payload(offered))
                     for known_as in {spec.id, name}:
                         found.setdefault(known_as, []).append((entry, reason))
@@ -214,7 +214,7 @@ class GatewayIndex:
             self.pending.pop(server, None)
             self.instructions.pop(server, None)
             self._unindexed.discard(server)
-            self.catalog = await self.work(self.catalog.replaced, {server: ()})
+            self.catalog = await self.work(self.catalog.with_listings, {server: ()})
             self.offers = await self.work(self._offers_with, {server: ()})
             self._not_offered = await self.work(self._withheld)
             del self._configs[server]
@@ -283,7 +283,7 @@ class GatewayIndex:
         """Offer and index what passed; what may no longer be served is removed first."""
         served = await self.work(self._with_overlays, screened)
         tools = {server: list(filter(is_tool, specs)) for server, specs in served.items()}
-        self.catalog = await self.work(self.catalog.narrowed, tools)
+        self.catalog = await self.work(self.catalog.without_changed, tools)
         for server, each in screened.items():
             if each != self._screened.get(server):
                 await self._index(server, tools[server])
@@ -293,7 +293,7 @@ class GatewayIndex:
 
     async def _offer(self, server: str, screened: Screening, served: Sequence[ToolSpec]) -> None:
         """Replace what a server serves."""
-        catalog = await self.work(self.catalog.replaced, {server: filter(is_tool, served)})
+        catalog = await self.work(self.catalog.with_listings, {server: filter(is_tool, served)})
         offers = await self.work(self._offers_with, {server: served})
         # At once: a template must not be offered without what is held back of its resources.
         self.catalog, self.offers = catalog, offers
@@ -329,7 +329,7 @@ class GatewayIndex:
     ) -> dict[OfferKind, ToolCatalog]:
         """Catalogs of offers, by kind, after these servers' offers were replaced."""
         return {
-            kind: catalog.replaced(
+            kind: catalog.with_listings(
                 {name: [s for s in specs if is_offer(s, kind)] for name, specs in served.items()}
             )
             for kind, catalog in self.offers.items()
@@ -338,7 +338,7 @@ class GatewayIndex:
     def _with_overlays(self, screened: Mapping[str, Screening]) -> dict[str, list[ToolSpec]]:
         return {
             server: [
-                (config.offered if is_tool(spec) else config.overlay.on)(spec)
+                (config.as_offered if is_tool(spec) else config.overlay.on)(spec)
                 for spec in each.served
             ]
             for server, each in screened.items()

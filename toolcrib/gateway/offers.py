@@ -132,18 +132,18 @@ class OffersProvider(Provider):
         return sorted(by_key.values(), key=lambda entry: entry.spec.id)
 
     async def _list_prompts(self) -> Sequence[Prompt]:
-        return list(self._offered("prompt"))
+        return list(self._offers_of("prompt"))
 
     async def _list_resources(self) -> Sequence[Resource]:
-        return list(self._offered("resource"))
+        return list(self._offers_of("resource"))
 
     async def _list_resource_templates(self) -> Sequence[ResourceTemplate]:
-        return list(self._offered("template"))
+        return list(self._offers_of("template"))
 
     async def _get_resource(self, uri: str, version: VersionSpec | None = None) -> Resource | None:
         # Clients send the server's spelling, which is listed, or FastMCP's.
         del version
-        offered: list[RelayedResource] = list(self._offered("resource"))
+        offered: list[RelayedResource] = list(self._offers_of("resource"))
         own = (each for each in offered if each.own_uri == uri)
         return next(own, None) or next((each for each in offered if str(each.uri) == uri), None)
 
@@ -160,7 +160,7 @@ class OffersProvider(Provider):
             return None
         return await super()._get_resource_template(uri, version)
 
-    def _offered(self, kind: OfferKind) -> Iterator[Any]:
+    def _offers_of(self, kind: OfferKind) -> Iterator[Any]:
         for entry in self._entries(kind, get_access_token()):
             try:
                 made = _component(kind, entry.spec, _offered_name(kind, entry.spec))

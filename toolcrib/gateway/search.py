@@ -393,7 +393,7 @@ class GatewaySearch(ToolcribSearchTransform):
         answer = search_answer(
             result,
             lambda hit: (
-                self._defined(here[hit.id], self._form)
+                self._definition(here[hit.id], self._form)
                 | self._callability(hit, here)
                 | ({"called": True} if hit.id in called else {})
             ),
@@ -425,7 +425,7 @@ class GatewaySearch(ToolcribSearchTransform):
         key = conversation_key(ctx)
         self._budgets.begin(key, text)
         answer = {
-            "tools": [self._defined(entry, self._form) for entry in entries],
+            "tools": [self._definition(entry, self._form) for entry in entries],
             "verdict": "abstain",
             "note": BY_WORDS,
             "missing": self._missing(),
@@ -518,7 +518,7 @@ class GatewaySearch(ToolcribSearchTransform):
         """Names of the tools that FastMCP shows this caller."""
         return {tool.name for tool in await self.get_tool_catalog(ctx)}
 
-    def _defined(self, entry: CatalogEntry, form: DefinitionForm) -> dict[str, Any]:
+    def _definition(self, entry: CatalogEntry, form: DefinitionForm) -> dict[str, Any]:
         spec, note = entry.spec, self._pool.note(entry.spec.server)
         described = in_short(spec) | {"name": entry.name}
         if form == "schema":
@@ -541,7 +541,7 @@ class GatewaySearch(ToolcribSearchTransform):
         visible = await self._visible(ctx)
         named = {name: self._tools.catalog.named(name) for name in names}
         here = {name: each for name, each in named.items() if each and each.name in visible}
-        once = {each.name: self._defined(each, "schema") for each in here.values()}
+        once = {each.name: self._definition(each, "schema") for each in here.values()}
         lengths = accumulate(len(json.dumps(each)) for each in once.values())
         many = max(1, sum(length <= MAX_DESCRIBED_CHARS for length in lengths))
         answer: dict[str, Any] = {"tools": list(once.values())[:many]}

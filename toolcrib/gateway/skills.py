@@ -168,7 +168,7 @@ class GatewaySkills:
         tool = self._tools.get(name)
         return tool if tool and self._within_scope(get_access_token()) else None
 
-    def published(self, token: AccessToken | None) -> dict[str, PublishedSkill]:
+    def published_by_uri(self, token: AccessToken | None) -> dict[str, PublishedSkill]:
         """The skills of a key's holder that the extension lists, by URI."""
         here = (self._published.get(each.spec.id) for each in self._within_scope(token))
         return {each.entry.uri: each for each in here if each is not None}
@@ -246,11 +246,11 @@ class SkillsExtension(ServerExtension):
         )
 
     async def _list(self, _context: Any, _params: ListSkillsParams) -> ListSkillsResult:
-        here = self._skills.published(get_access_token()).values()
+        here = self._skills.published_by_uri(get_access_token()).values()
         return ListSkillsResult(skills=[each.entry for each in here])
 
     async def _get(self, _context: Any, params: GetSkillParams) -> GetSkillResult:
-        here = self._skills.published(get_access_token())
+        here = self._skills.published_by_uri(get_access_token())
         if params.uri not in here:
             raise MCPError(INVALID_PARAMS, f"No skill is served at {params.uri[:MAX_URI_CHARS]}")
         return GetSkillResult(skill=here[params.uri].entry)
@@ -264,10 +264,10 @@ class SkillResources(Provider):
         self._skills = skills
 
     async def _list_resources(self) -> Sequence[Resource]:
-        here = self._skills.published(get_access_token())
+        here = self._skills.published_by_uri(get_access_token())
         return [each.resource(uri) for uri, each in here.items()]
 
     async def _get_resource(self, uri: str, version: VersionSpec | None = None) -> Resource | None:
         del version
-        here = self._skills.published(get_access_token()).values()
+        here = self._skills.published_by_uri(get_access_token()).values()
         return next((each.resource(uri) for each in here if uri in each.texts), None)

@@ -19,7 +19,7 @@ from toolcrib.access.logins import Logins
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import OverloadedError, ServiceUnavailableError
 from toolcrib.gateway.config import ServerConfig
-from toolcrib.gateway.connection import ObservedCall, UpstreamConnection, first_of, unobserved
+from toolcrib.gateway.connection import ObservedCall, UpstreamConnection, first_of, observe_nothing
 from toolcrib.gateway.downstream import SHARED
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.indexers.readers.mcp_session import is_closed
@@ -363,7 +363,7 @@ class UpstreamPool:
         self.listed, self.changed, self.intervals = listed, changed, intervals
         self.is_shared, self.logins = is_shared, logins
         self.connecting = asyncio.Semaphore(MAX_CONNECTING)
-        self.observe_call: ObservedCall = unobserved
+        self.observe_call: ObservedCall = observe_nothing
         self._upstreams = {each.name: Upstream(each, self) for each in configs}
         self._removed: BoundedMap[str, Upstream] = BoundedMap(MAX_REMOVED)
 
@@ -428,7 +428,7 @@ class UpstreamPool:
             await first_of(left, *pending)
         return waited
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """Wait until every server is connected, or failed once."""
         await asyncio.gather(*(each.settled.wait() for each in self))
 

@@ -32,7 +32,7 @@ class TurnGuidance:
     others: tuple[ToolHit, ...] = ()
     degraded: tuple[str, ...] = ()
 
-    def applied(self, decision: Decision, *, at_end: bool = False) -> Decision:
+    def apply_to(self, decision: Decision, *, at_end: bool = False) -> Decision:
         """Apply to a decision: add the hint, and replace the failing tool.
 
         Replacements come first, or last if shown tools must keep their places. Tools by a rule

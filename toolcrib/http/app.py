@@ -40,7 +40,7 @@ from toolcrib.http.openapi import DOCS_POLICY, docs_page, document
 from toolcrib.http.routes import admin, knowledge, tools, turns
 from toolcrib.http.routing import GUARDED_PREFIX, JSON, Endpoint, make_routes, template_of
 from toolcrib.http.state import UPLOAD_FACTOR, ServiceState
-from toolcrib.language_models import metered
+from toolcrib.language_models import count_usage
 from toolcrib.settings import Settings
 from toolcrib.store.namespaced import check_name
 from toolcrib.telemetry import UNMATCHED, Telemetry
@@ -218,8 +218,8 @@ class _Admission:
             self._authenticator.require_local(scope)
             context.turned_away = None
             if scope["path"].startswith(GUARDED_PREFIX):
-                with metered(context.meter):
-                    await self._guarded(scope, receive, sender, context)
+                with count_usage(context.meter):
+                    await self._guard(scope, receive, sender, context)
             else:
                 await self._app(scope, receive, sender)
         except Exception as error:  # noqa: BLE001 -- becomes the answer and a log entry
@@ -237,7 +237,7 @@ class _Admission:
                 context.route = template_of(self._routes, scope) or UNMATCHED
             self._state.telemetry.record(context)
 
-    async def _guarded(
+    async def _guard(
         self, scope: Scope, receive: Receive, send: Send, context: RequestContext
     ) -> None:
         with self._place(context):
@@ -246,7 +246,7 @@ class _Admission:
                 async with deadline:
                     await self._admit(scope, context)
                     with self._share(context, scope) as take:
-                        bounded = self._bounded(scope, receive, context, take)
+                        bounded = self._bounded_receive(scope, receive, context, take)
                         await self._app(scope, bounded, send)
             except TimeoutError:
                 if not deadline.expired():
@@ -328,7 +328,7 @@ class _Admission:
             memory.take(owner, -held)
             places.take(owner, -1)
 
-    def _bounded(
+    def _bounded_receive(
         self,
         scope: Scope,
         receive: Receive,

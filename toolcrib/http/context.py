@@ -19,7 +19,7 @@ from toolcrib.errors import DeadlineError, ForbiddenError
 from toolcrib.http.state import ServiceState
 from toolcrib.http.workers import Owner
 from toolcrib.indexers.documents.sources import RawDocument
-from toolcrib.language_models import UsageMeter, metered
+from toolcrib.language_models import UsageMeter, count_usage
 from toolcrib.records import Passage, Refusal, Scope
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.decision_log_db import DatabaseLog
@@ -150,7 +150,7 @@ class RequestContext(RequestSummary):
         self.stages, self.verdict, self.degraded, self.text = stages, verdict, degraded, text
 
     def _work(self, work: Callable[[Crib], _Made]) -> _Made:
-        with metered(self.meter):
+        with count_usage(self.meter):
             return work(self.state.namespaces.crib(self.namespace))
 
     def _work_and_notify(self, work: Callable[[Crib], _Made]) -> _Made:

@@ -45,7 +45,7 @@ STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, regex_engi
 """Rules of bodies: unknown fields and other types are refused, nothing is converted."""
 
 
-def documented(**extra: Any) -> ConfigDict:
+def strict_config(**extra: Any) -> ConfigDict:
     """`STRICT`, with additions to the schema."""
     return {**STRICT, "json_schema_extra": extra}
 

@@ -109,7 +109,7 @@ class _Parameter(NamedTuple):
     words: list[str]
 
 
-def _required(spec: ToolSpec) -> Iterator[_Parameter]:
+def _required_parameters(spec: ToolSpec) -> Iterator[_Parameter]:
     """Yield the parameters that a caller must bring a value for.
 
     A parameter with a default or listed values needs no other tool. A token or a session counts
@@ -330,7 +330,7 @@ def _successors(spec: ToolSpec) -> list[str]:
 
 def link_payload(spec: ToolSpec) -> dict[str, Any]:
     """Payload fields of a tool's links, as `LinkFacts.payload`."""
-    parameters = list(_required(spec))
+    parameters = list(_required_parameters(spec))
     needs = [
         (each.name, tuple(entity for entity in entities if entity))
         for each in parameters

@@ -80,7 +80,7 @@ class _Plan(Generic[_Item]):
             else:
                 self.unchanged.append(item_id)
 
-    def prepared(
+    def prepare_all(
         self, prepare: Callable[[_Item], _Made], refusal: Callable[[_Item, SpecError], Refusal]
     ) -> list[_Made]:
         """Prepare the items to write; refuse a text that no store can keep."""
@@ -370,7 +370,7 @@ class ToolSync:
             known = self._with_groups(known, plan)
         before = NamePrefixes.from_meta(self._store.read_meta())
         prefixes = self._prefixes(before, plan, known)
-        drafts = plan.prepared(
+        drafts = plan.prepare_all(
             lambda spec: draft(spec, self._lexical, self._weights, prefixes.of(_group(spec))),
             lambda spec, error: Refusal("", spec.id, str(error)),
         )
@@ -573,7 +573,7 @@ class PassageSync:
         entries = list(entries)
         known = self._stored_passages(entries, prune)
         plan = _diff_passages(entries, known)
-        drafts = plan.prepared(
+        drafts = plan.prepare_all(
             lambda passage: draft_passage(passage, self._lexical),
             lambda passage, error: Refusal(
                 passage.document, f"part {passage.position + 1}", str(error)

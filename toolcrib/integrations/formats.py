@@ -425,7 +425,7 @@ class _TypeScript(SchemaTypes):
 
     def arguments(self) -> str:
         """Parameters of a function, without the brackets."""
-        merged, _ = self._merged(self._root)
+        merged, _ = self._merge(self._root)
         if merged.get("properties") or merged["required"]:
             return f"input: {{{self.parameters()}}}"
         options = list_of(merged.get("anyOf")) or list_of(merged.get("oneOf"))
@@ -450,7 +450,7 @@ class _Python(SchemaTypes):
 
     def arguments(self) -> str:
         """Parameters of a function, without the brackets."""
-        merged, _ = self._merged(self._root)
+        merged, _ = self._merge(self._root)
         properties = object_of(merged.get("properties"))
         required = dict.fromkeys(map(str, list_of(merged["required"])))
         named = [name for name in dict.fromkeys([*required, *properties]) if _is_argument(name)]

@@ -203,7 +203,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         takes = _takes_tools_inline(request.model) if self._inline is None else self._inline
         if chosen is None or not takes:
             return None
-        return _changed(request.state.get("toolcrib_inline"), chosen["names"], request)
+        return _changes_to(request.state.get("toolcrib_inline"), chosen["names"], request)
 
     def _choose(self, request: ModelRequest[Any]) -> ShownTools | None:
         before: ShownTools | None = request.state.get("toolcrib")
@@ -307,7 +307,7 @@ def _takes_tools_inline(model: Any) -> bool:
     return is_anthropic and bool(profile.get("mid_conversation_system_messages"))
 
 
-def _changed(
+def _changes_to(
     before: InlineChanges | None, names: list[str], request: ModelRequest[Any]
 ) -> InlineChanges:
     """Changes with those that bring the list to `names`; a new list where they cannot stand."""

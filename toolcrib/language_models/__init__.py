@@ -6,7 +6,7 @@ from toolcrib.language_models.model import (
     LanguageModel,
     ModelRequest,
     UsageMeter,
-    metered,
+    count_usage,
 )
 
 __all__ = [
@@ -17,5 +17,5 @@ __all__ = [
     "LanguageModel",
     "ModelRequest",
     "UsageMeter",
-    "metered",
+    "count_usage",
 ]

@@ -92,7 +92,7 @@ _METERS: ContextVar[tuple[UsageMeter, ...]] = ContextVar("toolcrib_usage_meters"
 
 
 @contextmanager
-def metered(meter: UsageMeter | None = None) -> Generator[UsageMeter]:
+def count_usage(meter: UsageMeter | None = None) -> Generator[UsageMeter]:
     """Meter of the calls made within, also by tasks and `asyncio.to_thread`.
 
     The same meter may be given in nested contexts: no call is added to it twice.
@@ -344,7 +344,7 @@ class _Call:
             left = self.until - time.monotonic()
             return error.retry_after_s if error.retry_after_s < left else False
 
-        return await self.model.retries.awaited(
+        return await self.model.retries.call_async(
             lambda: self._request(messages, schema, mode), may_pass
         )
 

@@ -122,7 +122,7 @@ class SchemaTypes:
 
     def parameters(self) -> str:
         """Parameters of the schema; of a root with alternatives, their union, never empty."""
-        merged, _ = self._merged(self._root)
+        merged, _ = self._merge(self._root)
         fields = self.fields(merged, 0)
         options = _options(merged)
         if fields:
@@ -176,7 +176,7 @@ class SchemaTypes:
         """Type of a schema with references, alternatives or parts."""
         if depth <= MAX_DEPTH:
             if list_of(schema.get("allOf")):
-                merged, size = self._merged(schema)
+                merged, size = self._merge(schema)
                 self._nodes -= size
                 return self.type(merged, depth + 1)
             if isinstance(reference := schema.get("$ref"), str):
@@ -196,7 +196,7 @@ class SchemaTypes:
         found = self._referred[reference, depth] = self.type(self._resolve(reference), depth)
         return found
 
-    def _merged(self, schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    def _merge(self, schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
         """Merge a schema with its references and parts, its own keys first; also its size."""
         merged: dict[str, Any] = {}
         properties: dict[str, Any] = {}

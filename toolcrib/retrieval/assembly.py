@@ -87,7 +87,7 @@ def merge_needs(
     return FindResult(
         query="" if whole is None else whole.query,
         tools=with_ranks(shown),
-        took_ms=_added(each.took_ms for each in asked),
+        took_ms=_added_times(each.took_ms for each in asked),
         confidence=surest.confidence,
         verdict=surest.verdict,
         reason=f"{surest.reason}{reason}",
@@ -129,7 +129,7 @@ def _likelihood(hit: ToolHit) -> tuple[bool, float, float]:
     return hit.score >= 1, hit.probability or 0.0, hit.score
 
 
-def _added(times: Iterable[dict[str, float]]) -> dict[str, float]:
+def _added_times(times: Iterable[dict[str, float]]) -> dict[str, float]:
     total: dict[str, float] = {}
     for each in times:
         for stage, ms in each.items():

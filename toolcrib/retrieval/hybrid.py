@@ -413,7 +413,7 @@ class HybridRetriever:
             took_ms=took_ms,
             confidence=confidence,
             degraded=encoded.degraded + lacking,
-            unmatched_terms=self._unmatched(run) if options.explain else (),
+            unmatched_terms=self._unmatched_words(run) if options.explain else (),
             called=tuple(called.values()),
         )
         judged = assessor.judge(result, from_scope(options.scope), marks=not options.gate)
@@ -562,7 +562,7 @@ class HybridRetriever:
         legs = [found.scores[point] for point in (*points, *rest)]
         return features(scores, legs, found.terms)[: len(hits)]
 
-    def _unmatched(self, run: _Run) -> tuple[str, ...]:
+    def _unmatched_words(self, run: _Run) -> tuple[str, ...]:
         """Words of the query that no tool in reach has."""
         words = list(dict.fromkeys(self._lexical.terms(run.query.text)))
         vectors = [self._lexical.encode_terms([word]) for word in words]

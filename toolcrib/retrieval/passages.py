@@ -50,7 +50,7 @@ class PassageRetriever:
         legs = Legs(self._store, whole, where, where, max(MIN_LEG_PASSAGES, k), hints=False)
         candidates = legs.candidates()
         scale = self._word_scale(query, candidates.values())
-        fused = {point: self._fused(scores, scale) for point, scores in candidates.items()}
+        fused = {point: self._fused_score(scores, scale) for point, scores in candidates.items()}
         # Passages that tie with the last are fetched too: the id breaks the tie, not the point.
         least = min(sorted(fused.values(), reverse=True)[:k], default=0.0)
         wanted = [point for point, score in fused.items() if score >= least]
@@ -65,7 +65,7 @@ class PassageRetriever:
         terms = min(max(1, query.lexical.indices.size), MAX_SCALE_TERMS)
         return max(self._weights.term_scale * terms, *(each.lexical for each in candidates), 0.0)
 
-    def _fused(self, scores: LegScores, word_scale: float) -> float:
+    def _fused_score(self, scores: LegScores, word_scale: float) -> float:
         """Convex score; the lexical part is the square of the share of the scale of BM25.
 
         Squared, because a passage that shares a few words of a question is hardly better than a

@@ -156,7 +156,7 @@ class RunState:
             last = list(self.called)[-LAST_TOOLS:]
             now = {p: scores[p] + sum(each.get(p, 0.0) for each in gains.values()) for p in scores}
             used = use.of(scores, last)
-            gains["use"] = {p: USE_WEIGHT * (used[p] - _bounded(now[p])) for p in scores}
+            gains["use"] = {p: USE_WEIGHT * (used[p] - _bounded_score(now[p])) for p in scores}
         return gains
 
 
@@ -174,10 +174,10 @@ def with_gains(
 ) -> dict[int, float]:
     """Scores with all their gains, in [0, 1)."""
     return {
-        point: _bounded(score + sum(each.get(point, 0.0) for each in gains.values()))
+        point: _bounded_score(score + sum(each.get(point, 0.0) for each in gains.values()))
         for point, score in scores.items()
     }
 
 
-def _bounded(score: float) -> float:
+def _bounded_score(score: float) -> float:
     return min(MAX_GAINED_SCORE, max(0.0, score))

@@ -84,14 +84,16 @@ class CollectionIndex:
             return self
         fresh = index_collections(changed.values(), dense)
         merged |= changed
-        return self._joined(merged.values(), [fresh if n in changed else self for n in merged])
+        return self._joined_index(
+            merged.values(), [fresh if n in changed else self for n in merged]
+        )
 
     def without(self, name: str) -> CollectionIndex:
         """Index without one collection."""
         kept = [each for each in self.collections if each.name != name]
-        return self._joined(kept, [self] * len(kept))
+        return self._joined_index(kept, [self] * len(kept))
 
-    def _joined(
+    def _joined_index(
         self, collections: Iterable[Collection], sources: Sequence[CollectionIndex]
     ) -> CollectionIndex:
         """Index of collections, each with its rows from one of the sources."""
@@ -149,7 +151,7 @@ def preset(name: str) -> Collection:
         ) from error
 
 
-def merged(given: Collection, known: Collection) -> Collection:
+def with_known_fields(given: Collection, known: Collection) -> Collection:
     """Collection with the fields of a known one where none is given."""
     return known.model_copy(update={name: getattr(given, name) for name in given.model_fields_set})
 

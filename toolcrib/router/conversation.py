@@ -175,11 +175,11 @@ class ConversationReader:
         found, lacking = self._model.try_ask("conversation", messages, TurnReference, max_s)
         if found is None:
             return known, lacking
-        made = _joined(turn, found)
+        made = _joined_text(turn, found)
         return (known, ("conversation-llm",)) if made is None else (made, lacking)
 
 
-def _joined(turn: Turn, found: TurnReference) -> SearchText | None:
+def _joined_text(turn: Turn, found: TurnReference) -> SearchText | None:
     """Text to search with by a model's answer; None if the answer is of no use."""
     alone = by_itself(turn)
     place, shown = found.leans_on, shown_messages(turn)

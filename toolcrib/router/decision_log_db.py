@@ -133,7 +133,7 @@ class DatabaseLog:
     # -- reading; each raises StoreError where the database cannot be read ---------------------
 
     def read(self) -> Iterator[Record]:
-        waiting = self._unwritten()
+        waiting = self._unwritten_rows()
         each = [
             (row for row in self._db.read(table) if row.id not in waiting)
             for table in self._tables.values()
@@ -147,7 +147,7 @@ class DatabaseLog:
 
     def recent(self, limit: int = 50, before: str | None = None) -> list[Record]:
         """Last decisions, newest first; with `before`, only older ones than that decision."""
-        waiting = self._unwritten()
+        waiting = self._unwritten_rows()
         mark = None
         if before is not None:
             last = self._find(before)
@@ -187,10 +187,10 @@ class DatabaseLog:
         return tuple(tool for tool, outcome in last.items() if outcome == "failure")
 
     def _find(self, decision_id: str) -> DbRow | None:
-        waiting = self._unwritten().get(decision_id)
+        waiting = self._unwritten_rows().get(decision_id)
         return waiting or self._db.get(self._tables["decision"], decision_id)
 
-    def _unwritten(self) -> dict[str, DbRow]:
+    def _unwritten_rows(self) -> dict[str, DbRow]:
         """Decisions by id that wait for a full disk or a writing process."""
         try:
             self.flush()

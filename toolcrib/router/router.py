@@ -142,7 +142,7 @@ class Router:
     def detect(self, turn: Turn) -> Context:
         """Detect the context of a turn: encodes and classifies, and does nothing else."""
         query = self.tools.encode(gist(turn.text)) if has_words(turn.text) else None
-        known = _stated(self._detector(turn).detect(turn.text, query), turn.metadata)
+        known = _with_metadata(self._detector(turn).detect(turn.text, query), turn.metadata)
         reader = self._reader(turn, known)
         return known if reader is None else reader.read(turn, known)[0]
 
@@ -336,7 +336,7 @@ class Router:
             lambda: request.detector.detect(turn.text, query, own=own, entities=entities),
             Context(turn.text),
         )
-        known = _stated(known, turn.metadata)
+        known = _with_metadata(known, turn.metadata)
         reader = self._reader(turn, known)
         if reader is None or not budget.admit("llm"):
             return known
@@ -517,7 +517,7 @@ URGENCY_WORDS = MappingProxyType({"critical": "high", "urgent": "high", "normal"
 MAX_METADATA_CHARS = 80
 
 
-def _stated(known: Context, metadata: Mapping[str, Any]) -> Context:
+def _with_metadata(known: Context, metadata: Mapping[str, Any]) -> Context:
     """Context with the urgency that metadata state; signals have their ticket and source too."""
     given = {
         name: str(metadata[name])[:MAX_METADATA_CHARS]

@@ -183,7 +183,7 @@ def sync_names(folder: Path) -> None:
             sync_file(above)
 
 
-def allocated(folder: Path) -> int:
+def allocated_bytes(folder: Path) -> int:
     """Bytes that a folder's files take on the disk, without their holes."""
     found = [file.stat() for file in _files(folder)]
     return sum(getattr(each, "st_blocks", -(-each.st_size // 512)) * 512 for each in found)

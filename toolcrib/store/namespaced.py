@@ -81,22 +81,22 @@ class NamespacedStore(Store):
     def upsert(self, points: Sequence[Point]) -> None:
         moved = [self._shared_point(point) for point in points]
         self._require_own([point.id for point in moved])
-        self._shared.upsert(moved)
+        self._shared_store.upsert(moved)
 
     def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
         moved = {self._shift_id(i): vector for i, vector in vectors.items()}
         self._require_own(moved)
-        self._shared.set_sparse(using, moved)
+        self._shared_store.set_sparse(using, moved)
 
     def delete(self, ids: Iterable[int]) -> None:
         moved = [*map(self._shift_id, valid_ids(ids))]
         self._require_own(moved)
-        self._shared.delete(moved)
+        self._shared_store.delete(moved)
 
     def _require_own(self, ids: Iterable[int]) -> None:
         """Refuse a write over another namespace's points: two ids may share a number."""
         written = HasId(frozenset(valid_ids(ids)))
-        if written.ids and self._shared.count(And(written, Not(self._own))):
+        if written.ids and self._shared_store.count(And(written, Not(self._own))):
             raise BadPointError(
                 f"namespace {self._namespace!r}: an id has the number of something that is not "
                 "in it; give the tool or document another name"
@@ -106,7 +106,7 @@ class NamespacedStore(Store):
 
     @property
     def is_remote(self) -> bool:
-        return self._shared.is_remote
+        return self._shared_store.is_remote
 
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
         return self.search_and_list(queries, ())[0]
@@ -121,7 +121,7 @@ class NamespacedStore(Store):
             for query in queries
         ]
         own_listings = [replace(each, where=self._within(each.where)) for each in listings]
-        found, listed = self._shared.search_and_list(own_queries, own_listings)
+        found, listed = self._shared_store.search_and_list(own_queries, own_listings)
         return (
             [[Scored(self._shift_id(hit.id), hit.score) for hit in hits] for hits in found],
             [[*map(self._own_record, records)] for records in listed],
@@ -131,14 +131,14 @@ class NamespacedStore(Store):
         moved = [*map(self._shift_id, valid_ids(ids))]
         return [
             self._own_record(record)
-            for record in self._shared.retrieve(moved)
+            for record in self._shared_store.retrieve(moved)
             if record.payload.get(TENANT_FIELD) == self._namespace
         ]
 
     def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
         known = HasId(frozenset(valid_ids(ids)))
         own = [record.id for record in self.scroll(known, ("id",))] if known.ids else []
-        found = self._shared.vectors([self._shift_id(i) for i in own], using)
+        found = self._shared_store.vectors([self._shift_id(i) for i in own], using)
         return {self._shift_id(i): vector for i, vector in found.items()}
 
     def scroll(
@@ -149,16 +149,16 @@ class NamespacedStore(Store):
         after: int | None = None,
     ) -> Iterator[Record]:
         moved = None if after is None else self._shift_id(after)
-        found = self._shared.scroll(self._within(where), fields, after=moved)
+        found = self._shared_store.scroll(self._within(where), fields, after=moved)
         yield from map(self._own_record, found)
 
     def count(self, where: Filter | None = None) -> int:
-        return self._shared.count(self._within(where))
+        return self._shared_store.count(self._within(where))
 
     # -- the rest --------------------------------------------------------------------------
 
     def read_meta(self) -> Mapping[str, Any]:
-        found = self._shared.scroll(Equals(TENANT_FIELD, self._meta), ("id", "meta"))
+        found = self._shared_store.scroll(Equals(TENANT_FIELD, self._meta), ("id", "meta"))
         return {record.payload["id"]: json.loads(record.payload["meta"]) for record in found}
 
     def write_meta(self, entries: Mapping[str, Any]) -> None:
@@ -175,8 +175,10 @@ class NamespacedStore(Store):
             for key, value in entries.items()
             if value is not None
         ]
-        self._shared.upsert(points)
-        self._shared.delete([self._entry_point(k) for k, value in entries.items() if value is None])
+        self._shared_store.upsert(points)
+        self._shared_store.delete(
+            [self._entry_point(k) for k, value in entries.items() if value is None]
+        )
 
     def _entry_point(self, key: str) -> int:
         return point_id(f"{self._meta}/{key}")
@@ -184,7 +186,7 @@ class NamespacedStore(Store):
     def clear(self) -> None:
         """Remove everything that the namespace holds."""
         # Copies stay where tenants share, when a server has moved one to a part of its own.
-        for part in {self._shared, self._shared.of_tenant(META_NAMESPACE)}:
+        for part in {self._shared_store, self._shared_store.of_tenant(META_NAMESPACE)}:
             held = Or(self._own, Equals(TENANT_FIELD, self._meta))
             part.delete([record.id for record in part.scroll(held, ("id",))])
             part.delete([point_id(self._meta)])
@@ -201,17 +203,17 @@ class NamespacedStore(Store):
         )
 
     def optimise(self) -> None:
-        self._shared.optimise()
+        self._shared_store.optimise()
 
     def info(self) -> StoreInfo:
-        return replace(self._shared.info(), points=self.count())
+        return replace(self._shared_store.info(), points=self.count())
 
     def close(self) -> None:
         """Release the shared store without closing it."""
         self._store = None
 
     @property
-    def _shared(self) -> Store:
+    def _shared_store(self) -> Store:
         if self._store is None:
             raise StoreError(f"the namespace {self._namespace!r} is closed")
         return self._store

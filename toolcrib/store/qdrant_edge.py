@@ -64,7 +64,7 @@ from toolcrib.store.folder import (
     REINDEX_HINT,
     Checksums,
     Generations,
-    allocated,
+    allocated_bytes,
     copy_sparsely,
     lock_folder,
     read_json,
@@ -229,7 +229,7 @@ class EdgeStore(Store):
         free = shutil.disk_usage(self._path).free
         if free >= MIN_FREE_BYTES:
             return None
-        place = roomy_folder(allocated(generation))
+        place = roomy_folder(allocated_bytes(generation))
         if place is None:
             if free < (CLOSED_MIN_FREE_BYTES if is_closed else MIN_FREE_BYTES):
                 raise StoreWriteError(
@@ -381,7 +381,7 @@ class EdgeStore(Store):
         """
         with self._writing:
             self.compact()
-            if self._unindexed() < OPTIMISE_FROM_POINTS:
+            if self._unindexed_count() < OPTIMISE_FROM_POINTS:
                 return
             with guard(self._path):
                 self._open_shard().flush()
@@ -403,7 +403,7 @@ class EdgeStore(Store):
             live = points * each
             # Points that were not counted are still in the log.
             logged = self.generation / "shard" / "wal"
-            written = allocated(logged) if self._written is None else self._written * each
+            written = allocated_bytes(logged) if self._written is None else self._written * each
             room = shutil.disk_usage(self._path).free - MIN_FREE_BYTES
             if written - live > max(live, MIN_WASTE_BYTES) and room > live:
                 # The store is complete without the rewrite.
@@ -458,11 +458,11 @@ class EdgeStore(Store):
             engine=f"qdrant-edge-py {version('qdrant-edge-py')}",
             location=str(self._path),
             points=shard.info().points_count,
-            optimised=self._unindexed() < OPTIMISE_FROM_POINTS,
+            optimised=self._unindexed_count() < OPTIMISE_FROM_POINTS,
             unindexed_fields=tuple(missing_indexes(shard)),
         )
 
-    def _unindexed(self) -> int:
+    def _unindexed_count(self) -> int:
         """Estimate the dense vectors that no graph has; points written twice count twice."""
         # The engine counts sparse vectors as indexed from the start, dense ones once optimised,
         # and goes on counting those of overwritten points.

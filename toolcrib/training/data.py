@@ -102,11 +102,11 @@ def join_data(parts: Sequence[TrainingData]) -> TrainingData:
         moved = [places.setdefault(text, len(places)) for text in part.documents]
         for place, server in zip(moved, part.servers or [""] * len(moved), strict=True):
             servers.setdefault(place, server)
-        examples += (_moved(example, moved) for example in part.examples)
+        examples += (_moved_example(example, moved) for example in part.examples)
     return TrainingData(tuple(places), tuple(examples), tuple(servers.values()))
 
 
-def _moved(example: Example, places: Sequence[int] | Mapping[int, int]) -> Example:
+def _moved_example(example: Example, places: Sequence[int] | Mapping[int, int]) -> Example:
     return replace(
         example,
         positive=places[example.positive],
@@ -119,7 +119,7 @@ def prune_documents(data: TrainingData) -> TrainingData:
     """Only the texts that an example points to."""
     used = sorted({p for e in data.examples for p in (e.positive, *e.relevant, *e.negatives)})
     moved = {place: number for number, place in enumerate(used)}
-    examples = (_moved(example, moved) for example in data.examples)
+    examples = (_moved_example(example, moved) for example in data.examples)
     documents, servers = (
         tuple(texts[place] for place in used) if texts else ()
         for texts in (data.documents, data.servers)
@@ -422,7 +422,7 @@ def _both(first: str, second: str, rng: random.Random) -> str:
 
 def _in_a_users_words(wish: str, rng: random.Random) -> str:
     if rng.random() < THINNED:
-        wish = _thinned(wish, rng)
+        wish = _thinned_text(wish, rng)
     verbal = wish.partition(" ")[0] in _phrases().verbs
     query = rng.choice(_phrases().frames if verbal else _phrases().noun_frames).format(wish)
     if rng.random() < PREFACED:
@@ -430,7 +430,7 @@ def _in_a_users_words(wish: str, rng: random.Random) -> str:
     return query[:1].upper() + query[1:] if rng.random() < CAPITALISED else query
 
 
-def _thinned(text: str, rng: random.Random) -> str:
+def _thinned_text(text: str, rng: random.Random) -> str:
     words = text.split()
     kept = [word for word in words if rng.random() >= DROPPED]
     return " ".join(kept) if len(kept) >= MIN_WORDS else text

@@ -415,10 +415,10 @@ def judge(
     finally:
         old.close()
         new.close()
-    return _weighed(found, seed)
+    return _weigh(found, seed)
 
 
-def _weighed(found: Evaluation, seed: int) -> TrainingVerdict:
+def _weigh(found: Evaluation, seed: int) -> TrainingVerdict:
     changes: list[Change] = []
     deciding: list[Floats] = []
     for data in found.sets.values():

@@ -82,7 +82,7 @@ def test_a_statement_with_anything_else_has_a_fault(statement, fault):
 
 
 def test_a_plan_that_names_other_tables_or_columns_is_told_which():
-    assert SALES.unlisted(["Orders", "users"], ["orders.status", "password"]) == (
+    assert SALES.unlisted_names(["Orders", "users"], ["orders.status", "password"]) == (
         "users",
         "password",
     )

@@ -79,11 +79,11 @@ def test_packages_name_theirs_by_entry_points(monkeypatch):
     place = f"{__name__}:"
     points = [EntryPoint(name, place + name, module.ENTRY_POINTS) for name in ("LOGIN", "BOTH")]
     monkeypatch.setattr(module, "entry_points", lambda group: points)
-    assert [each.name for each in CapabilityRegistry.installed()] == ["login", "charts", "census"]
+    assert [each.name for each in CapabilityRegistry.of_packages()] == ["login", "charts", "census"]
     for name in ("gone", "DATA"):
         points[:] = [EntryPoint(name, place + name, module.ENTRY_POINTS)]
         with pytest.raises(CapabilityError, match=f"{place}{name}"):
-            CapabilityRegistry.installed()
+            CapabilityRegistry.of_packages()
 
 
 BOTH = (CHARTS, CapabilityRegistry([CENSUS]))

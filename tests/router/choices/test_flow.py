@@ -40,10 +40,10 @@ PLAN_FIRST = [
     ("a turn that is finished", replace(NEW, finished=True), "end", ""),
     ("a plan without an end", replace(CHOSEN, plan=("figures",)), "plan", ""),
     ("an empty plan", replace(CHOSEN, plan=()), "plan", ""),
-    ("a planner that fails", CHOSEN.planned(()), "plan", ""),
-    ("and fails again", CHOSEN.planned(()).planned(()), "error", ""),
+    ("a planner that fails", CHOSEN.after_plan(()), "plan", ""),
+    ("and fails again", CHOSEN.after_plan(()).after_plan(()), "error", ""),
     ("never a plan", replace(CHOSEN, replans=2), "error", ""),
-    ("a planner that goes round", CHOSEN.planned(("figures", "mail") * 51), "plan", ""),
+    ("a planner that goes round", CHOSEN.after_plan(("figures", "mail") * 51), "plan", ""),
     ("a loop that goes round", replace(PLANNED, iterations=100), "error", ""),
     ("again a plan without an end", replace(CHOSEN, plan=("figures",), replans=1), "error", ""),
     ("may work later", failed(PLANNED, "retriable", attempts=1), "retry", "figures"),
@@ -104,9 +104,9 @@ def test_limits_are_settings():
 
 
 def test_a_plan_begins_anew_and_all_but_the_first_are_counted():
-    first = failed(CHOSEN, "retriable", attempts=2).planned(PLANNED.plan)
+    first = failed(CHOSEN, "retriable", attempts=2).after_plan(PLANNED.plan)
     assert first == PLANNED
-    second = failed(replace(first, step=1), "replan").planned(["clarify"])
+    second = failed(replace(first, step=1), "replan").after_plan(["clarify"])
     assert second == replace(CHOSEN, plan=("clarify",), replans=1)
     assert next_node(failed(second, "replan")).node == "error"
 
@@ -120,8 +120,8 @@ def test_a_plan_begins_anew_and_all_but_the_first_are_counted():
     ],
 )
 def test_a_plan_of_no_use_says_why(plan, reason):
-    once = CHOSEN.planned(plan)
-    assert (next_node(once).reason, next_node(once.planned(plan)).reason) == (reason, reason)
+    once = CHOSEN.after_plan(plan)
+    assert (next_node(once).reason, next_node(once.after_plan(plan)).reason) == (reason, reason)
 
 
 def test_a_selection_begins_the_plan_anew():

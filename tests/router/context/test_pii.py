@@ -10,7 +10,7 @@ from toolcrib.errors import MissingExtraError
 from toolcrib.records import Entity
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.pii import PERSONAL, graded, personal_entities, secrets
+from toolcrib.router.context.pii import PERSONAL, grade_of, personal_entities, secrets
 from toolcrib.text import split_words
 
 
@@ -263,7 +263,7 @@ CUES = load_cues()
 
 
 def sensitivity_of(text, entities):
-    return graded(entities, CUES.indexes.sensitivity.find(split_words(text)))[:2]
+    return grade_of(entities, CUES.indexes.sensitivity.find(split_words(text)))[:2]
 
 
 def level_of(text):

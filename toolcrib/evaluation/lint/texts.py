@@ -401,7 +401,7 @@ def _audit(given: LintInput) -> Iterator[Problem]:
 # -- providers -------------------------------------------------------------------------------------
 
 
-def _refused(provider: Provider, given: LintInput) -> Iterator[Problem]:
+def _refusals(provider: Provider, given: LintInput) -> Iterator[Problem]:
     if provider not in given.providers:
         return
     for spec in given.tools:
@@ -413,5 +413,5 @@ def _refused(provider: Provider, given: LintInput) -> Iterator[Problem]:
 
 for _provider in Provider:
     lint_rule(f"provider-{_provider}", "error", f"{_provider} refuses the definition (`--for`)")(
-        partial(_refused, _provider)
+        partial(_refusals, _provider)
     )

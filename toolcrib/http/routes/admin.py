@@ -34,7 +34,7 @@ from toolcrib.errors import (
 )
 from toolcrib.http.context import RequestContext
 from toolcrib.http.routes.tools import ToolId, is_allowed, write_tools
-from toolcrib.http.routing import Body, Endpoint, Identifier, answer, documented
+from toolcrib.http.routing import Body, Endpoint, Identifier, answer, strict_config
 from toolcrib.http.state import ServiceState
 from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.mcp_config import servers_of, variables_of
@@ -125,7 +125,7 @@ class KeyList:
 class KeyBody(Body):
     """A key to make: whose it is, for people, and what it allows."""
 
-    model_config = documented(examples=[{"name": "reader", "grant": {"servers": ["mail"]}}])
+    model_config = strict_config(examples=[{"name": "reader", "grant": {"servers": ["mail"]}}])
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     grant: Grant = Grant()
@@ -143,7 +143,7 @@ class NewKey:
 async def list_keys(context: RequestContext) -> Response:
     """List the service's keys, never their texts."""
     keys = await context.run(_ring(context).list)
-    return answer(KeyList(tuple(key.listed(time.time()) for key in keys)))
+    return answer(KeyList(tuple(key.listing(time.time()) for key in keys)))
 
 
 async def create_key(context: RequestContext, body: KeyBody) -> Response:
@@ -155,7 +155,7 @@ async def create_key(context: RequestContext, body: KeyBody) -> Response:
     expires_at = None if days is None else time.time() + days * DAY_S
     make = partial(_ring(context).create, body.name, body.grant, expires_at)
     key, text = await context.run(make)
-    return answer(NewKey(key.listed(time.time()), text))
+    return answer(NewKey(key.listing(time.time()), text))
 
 
 async def revoke_key(
@@ -179,7 +179,7 @@ class VerdictBody(Body):
     An approval needs the `digest` that was shown; a rejection may have it.
     """
 
-    model_config = documented(
+    model_config = strict_config(
         **{
             "if": {"properties": {"verdict": {"const": "approve"}}},
             "then": {"required": ["digest"]},
@@ -287,7 +287,7 @@ class ServerList:
 class ServersBody(Body):
     """Servers to add: an `mcp.json`, a host's file, or a `server.json` of the MCP registry."""
 
-    model_config = documented(
+    model_config = strict_config(
         examples=[{"document": {"mcpServers": {"docs": {"url": "https://docs.example.com/mcp"}}}}]
     )
 
@@ -323,7 +323,7 @@ async def list_servers(context: RequestContext) -> Response:
 
 async def add_servers(context: RequestContext, body: ServersBody) -> Response:
     """Add servers to the gateway's `mcp.json`; a running gateway starts them a moment later."""
-    source = Source.parsed("the request", body.document)
+    source = Source.of_document("the request", body.document)
 
     def add() -> AddedServers:
         servers = servers_of(source)
@@ -334,7 +334,7 @@ async def add_servers(context: RequestContext, body: ServersBody) -> Response:
             found = ServerImport(file.servers)
             for name, raw in servers.items():
                 found.take("the request", name, raw)
-            file.write(file.edited(found.added))
+            file.write(file.with_servers(found.added))
         variables = {name: tuple(places) for name, places in found.variables.items()}
         return AddedServers(tuple(found.added), tuple(found.same), variables, tuple(found.notes))
 
@@ -343,12 +343,12 @@ async def add_servers(context: RequestContext, body: ServersBody) -> Response:
 
 async def switch_server(context: RequestContext, name: ServerId, body: SwitchBody) -> None:
     """Switch a server of the gateway's `mcp.json` on or off."""
-    await _edit(context, name, lambda file: file.switched(name, on=body.on))
+    await _edit(context, name, lambda file: file.with_switch(name, on=body.on))
 
 
 async def remove_server(context: RequestContext, name: ServerId) -> None:
     """Remove a server from the gateway's `mcp.json`."""
-    await _edit(context, name, lambda file: file.edited({name: None}))
+    await _edit(context, name, lambda file: file.with_servers({name: None}))
 
 
 async def _edit(context: RequestContext, name: str, edit: Callable[[ServerFile], str]) -> None:
@@ -447,7 +447,7 @@ def _folder(context: RequestContext) -> Path | None:
 class UndoBody(Body):
     """Lessons to undo: of a day (`2026-01-31`), of a key or of a tool, by id."""
 
-    model_config = documented(examples=[{"what": "mail/send_mail"}])
+    model_config = strict_config(examples=[{"what": "mail/send_mail"}])
 
     what: Identifier
 

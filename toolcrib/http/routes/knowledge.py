@@ -25,7 +25,7 @@ from toolcrib.http.routing import (
     TokenBudget,
     Words,
     answer,
-    documented,
+    strict_config,
 )
 from toolcrib.http.uploads import Line, UploadWork, in_parts, read_upload, respond
 from toolcrib.indexers.documents.chunking import require_docs
@@ -103,7 +103,7 @@ class CollectionBody(Body):
 class CollectionsBody(Body):
     """Collections to add, or to describe anew."""
 
-    model_config = documented(examples=[{"collections": [EXAMPLE_COLLECTION]}])
+    model_config = strict_config(examples=[{"collections": [EXAMPLE_COLLECTION]}])
 
     collections: list[CollectionBody]
 
@@ -179,7 +179,7 @@ class DocumentBody(Body):
     The ending of `name` gives the kind of document (`.md`, `.pdf`); citations contain `name`.
     """
 
-    model_config = documented(oneOf=[{"required": ["text"]}, {"required": ["base64"]}])
+    model_config = strict_config(oneOf=[{"required": ["text"]}, {"required": ["base64"]}])
 
     name: DocumentName
     text: str = ""
@@ -239,7 +239,7 @@ class DocumentsBody(Body):
     Unchanged ones are skipped. `prune` removes the collection's other documents.
     """
 
-    model_config = documented(
+    model_config = strict_config(
         oneOf=[{"required": ["documents"]}, {"required": ["passages"]}],
         examples=[
             {
@@ -344,7 +344,9 @@ def _require_writable(crib: Crib, names: Iterable[str], scope: Scope) -> None:
 class RemoveBody(Body):
     """Documents to remove from a collection, by name."""
 
-    model_config = documented(examples=[{"collection": "handbook", "documents": ["holidays.md"]}])
+    model_config = strict_config(
+        examples=[{"collection": "handbook", "documents": ["holidays.md"]}]
+    )
 
     collection: _CollectionName
     documents: list[str] = Field(min_length=1)
@@ -365,7 +367,7 @@ async def delete_documents(context: RequestContext, body: RemoveBody) -> Respons
 class KnowledgeBody(Body):
     """A search for at most `k` passages, of `token_budget` tokens, in `collections` by name."""
 
-    model_config = documented(examples=[{"query": "how many days off do I have", "k": 3}])
+    model_config = strict_config(examples=[{"query": "how many days off do I have", "k": 3}])
 
     query: Words
     k: Count | None = None

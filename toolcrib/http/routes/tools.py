@@ -30,7 +30,7 @@ from toolcrib.http.routing import (
     QueryText,
     TokenBudget,
     answer,
-    documented,
+    strict_config,
 )
 from toolcrib.http.uploads import Line, UploadWork, in_parts, read_upload, respond
 from toolcrib.indexers.readers.registry import formats, read_data
@@ -110,7 +110,7 @@ QUERY_OR_NEEDS = [
 
 
 @checked_dataclass(
-    frozen=True, kw_only=True, config=documented(examples=SEARCHES, anyOf=QUERY_OR_NEEDS)
+    frozen=True, kw_only=True, config=strict_config(examples=SEARCHES, anyOf=QUERY_OR_NEEDS)
 )
 class SearchBody(SearchOptions):
     """A search: a query, or `needs`, one line for each wished tool, or a step of a `task`.
@@ -165,10 +165,10 @@ async def find_tools(context: RequestContext, body: SearchBody) -> Response:
     asked = text_to_search(body.query, options)
     text = "\n".join(each for each in (asked, *(body.needs or ())) if each is not None)
     context.record_answer(found.took_ms, verdict=found.verdict, degraded=found.degraded, text=text)
-    return shaped(found, found.tools, body.shape, "tools")
+    return shaped_response(found, found.tools, body.shape, "tools")
 
 
-def shaped(record: object, hits: Sequence[ToolHit], shape: Shape, *path: str) -> Response:
+def shaped_response(record: object, hits: Sequence[ToolHit], shape: Shape, *path: str) -> Response:
     """Answer with a record whose hits, at a path of fields, are in a shape."""
     if shape in {"summary", "full"}:
         return answer(record, full=shape == "full")
@@ -207,7 +207,7 @@ class IndexBody(Body):
     every tool's. `prune` removes all other tools (of `server` only, if given).
     """
 
-    model_config = documented(examples=[{"tools": [EXAMPLE_TOOL], "server": "mail"}])
+    model_config = strict_config(examples=[{"tools": [EXAMPLE_TOOL], "server": "mail"}])
 
     tools: list[dict[str, Any]] | dict[str, Any]
     format: Format | None = None
@@ -446,7 +446,7 @@ async def list_some(context: RequestContext, body: ListBody) -> Response:
         if body.order == "store":
             found = crib.list_tools(scope=scope, where=body.where, after=body.cursor)
         else:
-            found = _ranked(crib.list_tools(scope=scope, where=body.where), body, calls)
+            found = _ranked_tools(crib.list_tools(scope=scope, where=body.where), body, calls)
         return list(islice(found, body.limit + 1))
 
     page = await context.read(look)
@@ -464,7 +464,9 @@ def _count_calls(context: RequestContext) -> Counter[str]:
     return calls
 
 
-def _ranked(tools: Iterable[ToolSpec], body: ListBody, calls: Counter[str]) -> Iterable[ToolSpec]:
+def _ranked_tools(
+    tools: Iterable[ToolSpec], body: ListBody, calls: Counter[str]
+) -> Iterable[ToolSpec]:
     """Tools in the order of a list, behind its cursor."""
 
     def place(tool: ToolSpec) -> tuple[int, str, str, str]:
@@ -489,7 +491,7 @@ async def get_tool(context: RequestContext, tool_id: ToolId) -> Response:
 class LinksBody(Body):
     """A tool by its id; what is beyond `scope` is in none of its links."""
 
-    model_config = documented(examples=[{"id": "mail/send_mail"}])
+    model_config = strict_config(examples=[{"id": "mail/send_mail"}])
 
     id: ToolId
     scope: Scope | None = None
@@ -504,7 +506,7 @@ async def find_links(context: RequestContext, body: LinksBody) -> Response:
 class CheckBody(Body):
     """Tools by their ids. What `scope` leaves out of those that the key may see is out of scope."""
 
-    model_config = documented(examples=[{"ids": ["mail/send_mail", "mail/no_such_tool"]}])
+    model_config = strict_config(examples=[{"ids": ["mail/send_mail", "mail/no_such_tool"]}])
 
     ids: Annotated[list[ToolId], Field(min_length=1, max_length=MAX_PAGE)]
     scope: Scope | None = None

@@ -21,7 +21,7 @@ from toolcrib.errors import (
     UnknownToolError,
 )
 from toolcrib.http.context import RequestContext
-from toolcrib.http.routes.tools import Shape, shaped
+from toolcrib.http.routes.tools import Shape, shaped_response
 from toolcrib.http.routing import (
     AS_WHOLE,
     Body,
@@ -31,7 +31,7 @@ from toolcrib.http.routing import (
     QueryText,
     TokenBudget,
     answer,
-    documented,
+    strict_config,
 )
 from toolcrib.records import (
     Alternates,
@@ -116,7 +116,7 @@ class TurnBody(Body):
     the tools are then searched for. `thread_id`: id of the conversation, returned as it is.
     """
 
-    model_config = documented(examples=[EXAMPLE_TURN])
+    model_config = strict_config(examples=[EXAMPLE_TURN])
 
     text: str = ""
     history: Annotated[list[MessageBody], BeforeValidator(_recent_messages)] = Field(default=[])
@@ -159,7 +159,7 @@ class ClassifyBody(TurnBody):
     graph, by name.
     """
 
-    model_config = documented(examples=[{"question": "support", "text": "where is my parcel?"}])
+    model_config = strict_config(examples=[{"question": "support", "text": "where is my parcel?"}])
 
     question: Annotated[str, Field(min_length=1, max_length=200)]
     variables: dict[str, Any] = Field(default={})
@@ -173,7 +173,7 @@ class CapabilitiesBody(TurnBody):
     an agent's loop; after a failure in it, capabilities are selected again.
     """
 
-    model_config = documented(examples=[{"text": "plot the revenue of March as bars"}])
+    model_config = strict_config(examples=[{"text": "plot the revenue of March as bars"}])
 
     bypass: bool | None = None
     state: LoopState | None = None
@@ -182,7 +182,7 @@ class CapabilitiesBody(TurnBody):
 class AlternatesBody(Body):
     """A tool that failed in a turn, which is a body or only a text."""
 
-    model_config = documented(
+    model_config = strict_config(
         examples=[{"failed_tool": "mail/send_mail", "turn": "write to Ana", "k": 2}]
     )
 
@@ -196,7 +196,7 @@ class AlternatesBody(Body):
 class GuidanceBody(TurnBody):
     """A turn with its trajectory; `given` are the keys of hints that were given before."""
 
-    model_config = documented(examples=[EXAMPLE_STUCK])
+    model_config = strict_config(examples=[EXAMPLE_STUCK])
 
     given: list[str] = Field(default=[], max_length=1_000)
 
@@ -246,7 +246,7 @@ async def route_turn(context: RequestContext, body: RouteBody) -> Response:
     made = await context.read(work)
     verdict = made.tools.verdict
     context.record_answer(made.took_ms, verdict=verdict, degraded=made.degraded, text=body.text)
-    return shaped(made, made.tools.tools, body.shape, "tools", "tools")
+    return shaped_response(made, made.tools.tools, body.shape, "tools", "tools")
 
 
 async def classify_turn(context: RequestContext, body: ClassifyBody) -> Response:
@@ -344,7 +344,7 @@ class OutcomesQuery:
 class OutcomeBody(Body):
     """Outcome of a call of a tool."""
 
-    model_config = documented(
+    model_config = strict_config(
         examples=[{"decision_id": EXAMPLE_ID, "tool": "mail/send_mail", "outcome": "failure"}]
     )
 
@@ -357,7 +357,7 @@ class OutcomeBody(Body):
 class FeedbackBody(Feedback):
     """Feedback on a decision: the right answers, as far as known."""
 
-    model_config = documented(
+    model_config = strict_config(
         anyOf=[
             {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
             for name in Feedback.model_fields

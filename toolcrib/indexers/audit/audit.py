@@ -31,7 +31,7 @@ from toolcrib.indexers.audit.findings import (
 )
 from toolcrib.indexers.audit.normalise import (
     SEPARATOR,
-    decoded,
+    decodings,
     fold,
     may_be_coded,
     normalise,
@@ -202,7 +202,7 @@ def _in_parameters(spec: ToolSpec, texts: list[ToolText]) -> Iterator[tuple[Tool
 
 
 def _in_code(text: str, topic: str) -> Iterator[Sign]:
-    for kind, said in decoded(text):
+    for kind, said in decodings(text):
         for _, sign in _word_signs(said.replace(SEPARATOR, " "), topic, [False]):
             if sign.severity != "info":
                 why = f"{sign.why}; it is written in {kind}, so that nobody sees it"

@@ -168,17 +168,17 @@ def visible(text: str, limit: int = MAX_EXCERPT_CHARS) -> str:
     shown = re.sub(f"([{TAG_CHARACTERS}]+)", lambda run: f"⟨tags: {decode_tags(run[0])}⟩", shown)
     shown = re.sub(
         f"([{SELECTORS}{ZERO_WIDTH}{BIDI}{CONTROLS}{PRIVATE}])\\1*",
-        lambda run: _spelled(run[1], len(run[0])),
+        lambda run: _letter_text(run[1], len(run[0])),
         shown,
     )
     shown = "".join(
-        letter if letter.isprintable() else _spelled(letter, 1)
+        letter if letter.isprintable() else _letter_text(letter, 1)
         for letter in " ".join(shown.split())
     )
     return shorten(shown, limit)
 
 
-def _spelled(letter: str, count: int) -> str:
+def _letter_text(letter: str, count: int) -> str:
     times = f" ×{count}" if count > 1 else ""
     return f"⟨U+{ord(letter):04X}{times}⟩"
 
@@ -276,7 +276,7 @@ def hidden_signs(text: str, *, is_name: bool) -> Iterator[Sign]:
             return
         for signs in (_written_in_hidden, _no_width, _directions, _controls, _private):
             yield from signs(rest)
-    yield from _mixed(text, is_name=is_name)
+    yield from _mixed_scripts(text, is_name=is_name)
 
 
 def _sign(rule: str, severity: Severity, text: str, at: re.Match[str], why: str) -> Sign:
@@ -370,7 +370,7 @@ def _private(text: str) -> Iterator[Sign]:
         yield _sign("private-use", severity, text, found, why)
 
 
-def _mixed(text: str, *, is_name: bool) -> Iterator[Sign]:
+def _mixed_scripts(text: str, *, is_name: bool) -> Iterator[Sign]:
     if words := mixes_scripts(text):
         severity: Severity = "warning" if is_name or len(words) >= _MAX_STRAY_CHARS else "info"
         why = (

@@ -67,7 +67,7 @@ def normalise(texts: str) -> str:
     if "<" in texts:
         texts = _LINE_TAG.sub("\n", _INLINE.sub("", texts))
     texts = _MARKUP.sub("", texts).translate(_APOSTROPHES)
-    texts = _SPACED.sub(_joined, texts)
+    texts = _SPACED.sub(_joined_letters, texts)
     return _LINES.sub("\n", _BLANKS.sub(" ", texts))
 
 
@@ -81,7 +81,7 @@ def words_of(name: str) -> str:
     return _HUMPS.sub(" ", name)
 
 
-def _joined(run: re.Match[str]) -> str:
+def _joined_letters(run: re.Match[str]) -> str:
     """A run of single letters as words: the wider gaps part them."""
     letters = run[0][1:]
     widest = max(map(len, _GAP.findall(letters)))
@@ -134,11 +134,11 @@ def may_be_coded(text: str) -> bool:
         or ("%" in text and _PERCENT.search(text) is not None)
         or _HEX.search(text) is not None
         or _BASE64.search(text) is not None
-        or any(True for _ in _swapped(text.lower()))
+        or any(True for _ in _swapped_letters(text.lower()))
     )
 
 
-def decoded(text: str) -> Iterator[tuple[str, str]]:
+def decodings(text: str) -> Iterator[tuple[str, str]]:
     """Decode a text by every encoding that may apply, each with its name."""
     if not text.isascii():
         yield from _from_hidden(text)
@@ -148,7 +148,7 @@ def decoded(text: str) -> Iterator[tuple[str, str]]:
         yield "percent-encoding", unquote(text, errors="replace")
     if len(text) >= MIN_CHARS:
         yield from _from_blobs(text)
-        yield from _swapped(text.lower())
+        yield from _swapped_letters(text.lower())
 
 
 def _from_hidden(text: str) -> Iterator[tuple[str, str]]:
@@ -180,7 +180,7 @@ def _as_text(octets: bytes) -> str:
     return text if text and plain >= 0.95 * len(text) and " " in text else ""
 
 
-def _swapped(text: str) -> Iterator[tuple[str, str]]:
+def _swapped_letters(text: str) -> Iterator[tuple[str, str]]:
     words = set(_WORD.findall(text))
     if len(words & _ROTATED) >= _MIN_TELLING_WORDS:
         yield "rotated letters (ROT13)", codecs.decode(text, "rot13")

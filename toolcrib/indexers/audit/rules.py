@@ -79,7 +79,7 @@ class Phrase:
 
     def search(self, text: str, start: int = 0) -> re.Match[str] | None:
         """The next match at or after a place that begins where a word does."""
-        pattern = _compiled(self.regex)
+        pattern = _compile(self.regex)
         while found := pattern.search(text, start):
             at = found.start()
             # Scripts without blanks between words have no such places.
@@ -91,7 +91,7 @@ class Phrase:
 
 
 @cache
-def _compiled(regex: str) -> re.Pattern[str]:
+def _compile(regex: str) -> re.Pattern[str]:
     return re.compile(regex)
 
 
@@ -101,7 +101,7 @@ _MAX_REPETITIONS = 200
 """Repetitions of a part of a phrase; without a bound, a long text takes quadratic time."""
 
 
-def _bounded(regex: str) -> str:
+def _bounded_regex(regex: str) -> str:
     """The same, but nothing repeats more than `_MAX_REPETITIONS` times."""
 
     def bound(element: re.Match[str]) -> str:
@@ -190,7 +190,7 @@ def read_phrase(text: str, words: Mapping[str, str], patterns: Mapping[str, RawP
         raise ValueError(f"nothing in the phrase {text!r} has to be there")
     writer.look("")
     needles = sorted(writer.needles, key=_rarity, reverse=True)
-    return Phrase(text, _bounded(writer.regex), tuple(needles))
+    return Phrase(text, _bounded_regex(writer.regex), tuple(needles))
 
 
 def _with_vocabulary(text: str, words: Mapping[str, str]) -> str:
@@ -304,16 +304,16 @@ def _rarest(needle: str) -> str:
 @cache
 def rulebook() -> Rulebook:
     """The rules that hold alone."""
-    return _shipped(joined=False)
+    return _shipped_rulebook(joined=False)
 
 
 @cache
 def joined_rulebook() -> Rulebook:
     """The rules that hold for a statement that the classifier suspects."""
-    return _shipped(joined=True)
+    return _shipped_rulebook(joined=True)
 
 
-def _shipped(*, joined: bool) -> Rulebook:
+def _shipped_rulebook(*, joined: bool) -> Rulebook:
     shared = _load(FOLDER / _VOCABULARY_FILE)
     words: dict[str, str] = shared["words"]
     patterns = _patterns(shared)
@@ -337,7 +337,7 @@ def _rules(book: Mapping[str, Any]) -> Iterator[tuple[Rule, list[str]]]:
             group=given.get("group", book["group"]),
             severity=given["severity"],
             why=given["why"],
-            own=re.compile(_bounded("|".join(given["own"]))) if "own" in given else None,
+            own=re.compile(_bounded_regex("|".join(given["own"]))) if "own" in given else None,
             names=given.get("names") == "true",
             suspicion=float(given.get("suspicion", 0)),
         )

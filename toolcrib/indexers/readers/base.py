@@ -115,7 +115,7 @@ class Source:
         return cls(name, Path(name) if os.path.isfile(name) else None)  # noqa: PTH113
 
     @classmethod
-    def parsed(cls, name: str, data: Any) -> Source:
+    def of_document(cls, name: str, data: Any) -> Source:
         """Give a source of what was parsed already: one document, and no file."""
         source = cls(name)
         source.__dict__.update(data=data, is_lines=False)
@@ -434,7 +434,9 @@ def dialects_in(source: Source) -> set[Dialect]:
     if source.sample is None:
         return set()
     where, values = _tool_list(source.sample)
-    tools = [tool for each in values for _, tool in _unwrapped("", each) if is_object(tool)]
+    tools = [
+        tool for each in values for _, tool in _definitions_within("", each) if is_object(tool)
+    ]
     is_other = where is None and other_kind(source.sample) != ""
     if is_other or (source.path is not None and not any(map(_is_definition, tools))):
         return set()
@@ -500,14 +502,14 @@ def _line_entries(source: Source) -> Iterator[_Located | Refusal]:
 
 
 def _entries(source: Source, place: str, value: object) -> Iterator[_Located | Refusal]:
-    for where, tool in _unwrapped(place, value):
+    for where, tool in _definitions_within(place, value):
         if is_object(tool):
             yield where, tool
         else:
             yield source.refusal(f"a tool must be an object, not {kind_of(tool)}", where)
 
 
-def _unwrapped(place: str, value: object) -> Iterator[tuple[str, object]]:
+def _definitions_within(place: str, value: object) -> Iterator[tuple[str, object]]:
     """Yield the definitions in OpenAI's namespace or Gemini's list, or else the value itself."""
     fields = object_of(value)
     listed: object = fields.get("tools") if fields.get("type") == "namespace" else None

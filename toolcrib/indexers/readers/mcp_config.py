@@ -377,7 +377,7 @@ def servers_of(source: Source) -> dict[str, Any] | None:
     if is_list(claude) and claude and all(map(is_object, claude)):
         claude = _by_name(claude)
     if is_object(claude):
-        return _switched(source, document, claude)
+        return _without_switched_off(source, document, claude)
     for other in map(document.get, ("context_servers", "mcp_servers")):
         if is_object(other):
             return {name: _in_common_keys(raw) for name, raw in other.items()}
@@ -423,7 +423,9 @@ def _by_name(listed: list[dict[str, Any]]) -> dict[str, Any]:
     return servers
 
 
-def _switched(source: Source, document: dict[str, Any], servers: dict[str, Any]) -> dict[str, Any]:
+def _without_switched_off(
+    source: Source, document: dict[str, Any], servers: dict[str, Any]
+) -> dict[str, Any]:
     """Switch off the servers that Gemini's lists beside them leave out, under `mcp` or older."""
     lists = {f"mcp.{key}": value for key, value in object_of(document.get("mcp")).items()}
     lists |= {key: document[key] for key in OLD_SERVER_LISTS if key in document}

@@ -73,16 +73,18 @@ async def follow_skills(state: SessionState, stderr: TextIO, max_pages: int) -> 
         await follow_cursors("skills/list", ask, state, max_pages)
         for entry in listed:
             state.asked = f"resources/read of {entry.get('uri')}"
-            state.tools.append(await _fetched(session, entry))
+            state.tools.append(await _fetch_files(session, entry))
         state.complete = True
 
 
-async def _fetched(session: ClientSession, entry: dict[str, Any]) -> dict[str, Any]:
+async def _fetch_files(session: ClientSession, entry: dict[str, Any]) -> dict[str, Any]:
     """Entry with the texts of its files, or the reason why it cannot be used."""
     try:
         files: dict[str, str | None] = {}
         left = MAX_TEXT_CHARS
-        for path, file in sorted(_listed(entry).items(), key=lambda item: item[0] != SKILL_FILE):
+        for path, file in sorted(
+            _listed_files(entry).items(), key=lambda item: item[0] != SKILL_FILE
+        ):
             is_main, size = path == SKILL_FILE, file["size"]
             fits = is_main or size <= min(MAX_FILE_BYTES, left)
             files[path] = await _text(session, file) if fits else None
@@ -92,7 +94,7 @@ async def _fetched(session: ClientSession, entry: dict[str, Any]) -> dict[str, A
     return {**entry, "files": files}
 
 
-def _listed(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _listed_files(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Files of a skill by path below its folder; raises ValueError for one outside, or too many."""
     folder = str(entry["uri"]).removesuffix(SKILL_FILE)
     files = {str(file["uri"]): file for file in filter(is_object, list_of(entry["resources"]))}

@@ -341,15 +341,18 @@ def _with_children(document: dict[str, Any]) -> dict[str, Any]:
     """
     components, definitions = document.get("components"), document.get("definitions")
     if is_object(components) and is_object(schemas := components.get("schemas")):
-        united = {**components, "schemas": schemas | _united(schemas, "#/components/schemas/")}
+        united = {
+            **components,
+            "schemas": schemas | _united_schemas(schemas, "#/components/schemas/"),
+        }
         document = {**document, "components": united}
     if is_object(definitions):
-        united = definitions | _united(definitions, "#/definitions/")
+        united = definitions | _united_schemas(definitions, "#/definitions/")
         document = {**document, "definitions": united}
     return document
 
 
-def _united(schemas: dict[str, Any], prefix: str) -> dict[str, Any]:
+def _united_schemas(schemas: dict[str, Any], prefix: str) -> dict[str, Any]:
     """Schemas to put in the place of parents with a discriminator, and of their children."""
     bases = {name: _bases(schema, prefix) for name, schema in schemas.items()}
     ancestors = {name: _ancestors(name, bases) for name in schemas}

@@ -117,7 +117,7 @@ def read_data(
     names = ", ".join(formats(sent=True))
     known = [reader for reader in readers() if not reader.reaches_out]
     yield from _read(
-        Source.parsed(name, content),
+        Source.of_document(name, content),
         known,
         format,
         server,
@@ -129,7 +129,7 @@ def is_known_data(content: Any) -> bool:
     """Tell whether a parsed value is an object of definitions that a reader knows."""
     if not is_object(content):
         return False
-    source = Source.parsed("", content)
+    source = Source.of_document("", content)
     return any(reader.recognises(source) for reader in readers() if not reader.reaches_out)
 
 

@@ -462,7 +462,7 @@ def _steps_by_prerequisites(state: RoutingState) -> list[PlanStep]:
     """
     planned, decision = list(state.get("plan_steps", ())), decision_of(state)
     names = {tool_id: name for name, tool_id in state.get("ids", {}).items()}
-    if decision.tools.verdict != "accept" or len(_done(state)) < len(planned):
+    if decision.tools.verdict != "accept" or len(_done_steps(state)) < len(planned):
         return planned
     hits = [hit for hit in decision.tools.tools if names.get(hit.id) in state.get("tools", ())]
     wishes = dict[int, ToolHit]()
@@ -504,7 +504,7 @@ def _planning_messages(state: RoutingState) -> list[BaseMessage]:
     known = {hit.id: summary(hit.tool) for hit in decision_of(state).tools.tools}
     ids = state.get("ids", {})
     tools = [f"- {name}: {known.get(ids.get(name, ''), '')}" for name in state.get("tools", ())]
-    done = [f"{each['tool']} is done." for each in _done(state)]
+    done = [f"{each['tool']} is done." for each in _done_steps(state)]
     return [
         SystemMessage("\n".join([PLAN, *tools, *done, *state.get("notes", ())])),
         *state["messages"],
@@ -522,10 +522,10 @@ def _steps_by_model(state: RoutingState, answer: Any) -> list[PlanStep]:
         for each in found
         if each.tool in tools
     ]
-    return [*_done(state), *steps] if steps else []
+    return [*_done_steps(state), *steps] if steps else []
 
 
-def _done(state: RoutingState) -> list[PlanStep]:
+def _done_steps(state: RoutingState) -> list[PlanStep]:
     return [each for each in state.get("plan_steps", ()) if each["state"] == "done"]
 
 

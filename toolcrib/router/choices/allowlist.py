@@ -104,7 +104,7 @@ class Allowlist(BaseModel):
             tuple(dict.fromkeys(filter(None, found_columns))),
         )
 
-    def unlisted(self, tables: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
+    def unlisted_names(self, tables: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
         """Tables and columns of a plan that are not on the list, as written there."""
         given = [
             *((each, (each,), ()) for each in tables),
@@ -140,7 +140,7 @@ class Allowlist(BaseModel):
             return ("it reads all columns: name them",)
         sources = (each for scope in scopes.traverse_scope(tree) for each in scope.sources.values())
         tables = sorted({each.name for each in sources if isinstance(each, kinds.Table)})
-        if unknown := self.unlisted(tables, ()):
+        if unknown := self.unlisted_names(tables, ()):
             return tuple(f"the table {name!r} is not on the list" for name in unknown)
         schema = {
             name.rpartition(".")[2]: dict.fromkeys(own.columns or ("",), "TEXT")

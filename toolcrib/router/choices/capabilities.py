@@ -122,7 +122,7 @@ class CapabilityRegistry:
         return made
 
     @classmethod
-    def installed(cls) -> CapabilityRegistry:
+    def of_packages(cls) -> CapabilityRegistry:
         """Load the capabilities of installed packages, by their entry points.
 
         Raises:
@@ -142,7 +142,7 @@ class CapabilityRegistry:
         """Registry of a file, of installed packages (None), or as given."""
         if isinstance(source, CapabilityRegistry):
             return source
-        return cls.installed() if source is None else cls.load(source)
+        return cls.of_packages() if source is None else cls.load(source)
 
     def add(self, *capabilities: Capability) -> None:
         """Append capabilities.

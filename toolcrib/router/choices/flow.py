@@ -61,7 +61,7 @@ class LoopState:
     iterations: Count = 0
     finished: bool = False
 
-    def planned(self, plan: Sequence[str]) -> LoopState:
+    def after_plan(self, plan: Sequence[str]) -> LoopState:
         """State after planning; a second plan counts as a replan.
 
         `plan` is empty if the planner failed.

@@ -18,7 +18,7 @@ from toolcrib.language_models.turns import Share, is_null, prompt, read_label, s
 from toolcrib.records import Context, Turn
 from toolcrib.records.scope import is_above
 from toolcrib.router.context.labels import CONTEXT_FIELDS, LabelSet
-from toolcrib.router.context.pii import graded
+from toolcrib.router.context.pii import grade_of
 
 MODEL_READ_SIGNAL = "context-by-model"
 """Signal of a context by a language model."""
@@ -105,7 +105,7 @@ def _context(known: Context, answer: Mapping[str, Any]) -> Context:
     labels = {name: answer.get(name, getattr(known, name)) for name in CONTEXT_FIELDS}
     if labels["smalltalk"] is not None:
         labels |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
-    held = graded(known.entities, ())
+    held = grade_of(known.entities, ())
     level = labels["sensitivity"] or known.sensitivity
     if held.level == "pii" and is_above(held.level, level):
         level = held.level

@@ -36,7 +36,7 @@ from toolcrib.router.context.cues import Cues, load_cues
 from toolcrib.router.context.entities import EntityFinder, head_of
 from toolcrib.router.context.labels import LabelSet, label_sets
 from toolcrib.router.context.phrases import PhraseIndex
-from toolcrib.router.context.pii import PERSONAL, graded
+from toolcrib.router.context.pii import PERSONAL, grade_of
 from toolcrib.router.context.rules import (
     ASSISTANT,
     STATED_CONFIDENCE,
@@ -109,7 +109,7 @@ class TextFeatures:
         length = float(np.linalg.norm(words))
         if length > 0:
             words *= WORD_SCALE / length
-        return np.concatenate([_given(reading, self.cues), words])
+        return np.concatenate([_given_features(reading, self.cues), words])
 
 
 def fit_features(readings: Sequence[ReadText], cues: Cues) -> TextFeatures:
@@ -143,7 +143,7 @@ def _indexes(cues: Cues) -> tuple[tuple[PhraseIndex, tuple[str, ...]], ...]:
     )
 
 
-def _given(reading: ReadText, cues: Cues) -> FloatArray:
+def _given_features(reading: ReadText, cues: Cues) -> FloatArray:
     votes: list[float] = []
     for index, labels in _indexes(cues):
         found = Counter(label for match in index.find(reading.words) for label in match.labels)
@@ -425,7 +425,7 @@ class SemanticDetector(HeuristicDetector):
             return super().detect(text, query, entities=entities)
         said = {name: each.label for name, each in told.items()}
         confidences = {name: each.confidence for name, each in told.items()}
-        held, holds, _ = graded(found, ())
+        held, holds, _ = grade_of(found, ())
         confidences["smalltalk"] = sum(told["smalltalk"].shares)
         is_alone = (own or query).text == text
         words = reading.words if query.text == text else split_words(head_of(text))

@@ -65,7 +65,7 @@ class PhraseIndex:
             words = split_words(phrase)
             if not 0 < len(words.bare) <= MAX_WORDS:
                 continue
-            key = _key(*words.folded(fold), 0, len(words.bare))
+            key = _key(*words.folded_words(fold), 0, len(words.bare))
             known = self._labels.get(key, ())
             if label not in known:
                 self._labels[key] = (*known, label)
@@ -79,7 +79,7 @@ class PhraseIndex:
         """The phrases in a text from left to right, none over another; the longest first."""
         found: list[Match] = []
         free = 0
-        bare, glued = words.folded(self._fold)
+        bare, glued = words.folded_words(self._fold)
         for at, word in enumerate(bare):
             if word not in self._lengths:
                 if self._spaceless and not word.isascii() and SPACELESS.search(word):
@@ -100,7 +100,7 @@ class PhraseIndex:
 
     def at(self, words: TextWords, first: int) -> Match | None:
         """The longest phrase that begins with this word; none is None."""
-        bare, glued = words.folded(self._fold)
+        bare, glued = words.folded_words(self._fold)
         return self._longest(bare, glued, first) if bare[first] in self._lengths else None
 
     def _longest(self, bare: list[str], glued: list[str], first: int) -> Match | None:

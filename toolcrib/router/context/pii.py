@@ -360,7 +360,7 @@ class Grade(NamedTuple):
     by_entity: bool
 
 
-def graded(entities: Iterable[Entity], matches: Iterable[Match]) -> Grade:
+def grade_of(entities: Iterable[Entity], matches: Iterable[Match]) -> Grade:
     """Grade a text with these entities and phrases; the highest level counts.
 
     A signal names the type of an entity, never its text: signals are logged.

@@ -19,7 +19,7 @@ from toolcrib.router.alternates import EFFECT_OF
 from toolcrib.router.context.cues import CueIndexes, Cues, load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.phrases import Match
-from toolcrib.router.context.pii import graded
+from toolcrib.router.context.pii import grade_of
 from toolcrib.text import TextWords, split_words
 
 _UNKNOWN = 0.3
@@ -162,7 +162,7 @@ class Remainder:
 
 def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
     """Rest of a turn without its small talk; quoted small talk belongs to the rest."""
-    quoted = _quoted(words)
+    quoted = _quoted_places(words)
     found = tuple(each for each in indexes.smalltalk.find(words) if each.first not in quoted)
     covered = {at for match in found for at in range(match.first, match.last)}
     rest: list[int] = []
@@ -198,7 +198,7 @@ def _clauses(words: TextWords, covered: set[int]) -> Iterator[list[int]]:
     yield clause
 
 
-def _quoted(words: TextWords) -> set[int]:
+def _quoted_places(words: TextWords) -> set[int]:
     """The places between quotation marks; an apostrophe has no white space on either side."""
     quoted: set[int] = set()
     opened: int | None = None
@@ -376,7 +376,7 @@ class HeuristicDetector:
     def _sensitivity(
         self, words: TextWords, entities: tuple[Entity, ...]
     ) -> tuple[Sensitivity, Estimate]:
-        level, signals, by_entity = graded(entities, self._cues.indexes.sensitivity.find(words))
+        level, signals, by_entity = grade_of(entities, self._cues.indexes.sensitivity.find(words))
         sure = _SURE_BY_ENTITY if by_entity else _SURE_OF.get(level, _SURE_OF_OTHERS)
         return level, Estimate(level, sure, signals)
 
