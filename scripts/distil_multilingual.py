@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from ship_multilingual import rows, training_lines
+from multilingual_data import rows, training_lines
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax, normalize, softmax

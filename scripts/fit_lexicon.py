@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from ship_multilingual import FOLDER, rows, training_lines
+from multilingual_data import rows, training_lines
+from ship_multilingual import FOLDER
 
 from toolcrib.encoders.lexicon import STEMMERS, terms
 from toolcrib.text import STOPWORDS

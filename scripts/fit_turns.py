@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from multilingual_data import english_rows, training_lines
 from network import Epoch, Network, pruned
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
-from ship_multilingual import english_rows, training_lines
 
 from toolcrib.encoders.onnx import DEFAULT_MODEL, BundledEncoder
 from toolcrib.router.context.classifier import HEAD, STRETCH, TURNS

@@ -9,22 +9,18 @@ what tells turns by its tokens: `scripts/fit_turns.py --folder`.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from export_e5 import MAX_TOKENS
+from multilingual_data import ROOT, training_lines
 
 from toolcrib.encoders.language import ENCODED_LANGUAGES
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS, read_card
 from toolcrib.training.export import Weights, export, read_weights
 
-ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "packages" / "toolcrib-multilingual" / "toolcrib_multilingual" / "model"
-LINES = ROOT / "data" / "multilingual"
 
 CARD = {
     "name": "toolcrib-multilingual",
@@ -38,43 +34,8 @@ CARD = {
 }
 
 
-SAID = ROOT / "toolcrib" / "router" / "context" / "presets" / "said.jsonl"
-ENGLISH = {
-    "query": "queries",
-    "turn": "turns",
-    "plain-turn": "plain-turns",
-    "request": "requests/queries",
-    "everyday": "everyday",
-}
-"""Files of `data` with the English texts, by what the ids of `data/multilingual` begin with."""
-
 RANGE_LINES = 6_000
 """Lines by which the ranges of activations are measured."""
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def english_rows() -> dict[str, dict[str, Any]]:
-    """The English lines, by the ids that `data/multilingual` has."""
-    found = {
-        f"{kind}:{row['id']}": row
-        for kind, name in ENGLISH.items()
-        for row in rows(ROOT / "data" / f"{name}.jsonl")
-    }
-    for row in rows(SAID):
-        found[f"said:{hashlib.blake2b(row['text'].encode(), digest_size=6).hexdigest()}"] = row
-    return found
-
-
-def training_lines() -> Iterator[dict[str, str]]:
-    """Lines of the training split in all languages: `id`, `text`, `lang`, and `en` in English."""
-    english = english_rows()
-    for path in sorted(LINES.glob("*.jsonl")):
-        for row in rows(path):
-            if row["split"] == "train":
-                yield {**row, "lang": path.stem, "en": english[row["id"]]["text"]}
 
 
 def trained_weights(base: Path, checkpoint: Path) -> tuple[Weights, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import Counter
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from scripts.multilingual_data import english_rows
 from tests.conftest import REGISTRY, ROOT, SOURCES
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.records import Refusal, ToolSpec
@@ -123,20 +123,7 @@ LANGUAGES = sorted((DATA / "multilingual").glob("*.jsonl"))
 
 @pytest.mark.parametrize("path", LANGUAGES, ids=lambda path: path.stem)
 def test_a_request_in_another_language_says_a_labelled_one_anew(path: Path) -> None:
-    known = {
-        f"{kind}:{row['id']}": row
-        for kind, name in (
-            ("query", "queries"),
-            ("turn", "turns"),
-            ("plain-turn", "plain-turns"),
-            ("request", "requests/queries"),
-            ("everyday", "everyday"),
-        )
-        for row in read_jsonl(DATA / f"{name}.jsonl")
-    }
-    for row in read_jsonl(ROOT / "toolcrib/router/context/presets/said.jsonl"):
-        digest = hashlib.blake2b(row["text"].encode(), digest_size=6).hexdigest()
-        known[f"said:{digest}"] = {"split": "train"}
+    known = english_rows()
     rows = read_jsonl(path)
     assert len({row["id"] for row in rows}) == len(rows)
     assert all(row.keys() == {"id", "split", "text"} and row["text"].strip() for row in rows)

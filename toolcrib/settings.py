@@ -292,8 +292,10 @@ class GatewaySettings(_Section):
             SettingsError: there is none.
         """
         if name not in self.profiles:
+            hint = did_you_mean(nearest(name, self.profiles))
             raise SettingsError(
-                f"gateway.profiles has no {name!r}{did_you_mean(nearest(name, self.profiles))}"
+                f"gateway.profiles has no {name!r}"
+                f"{hint or '; add it to the settings, or name their file with --settings'}"
             )
         return self.profiles[name]
 

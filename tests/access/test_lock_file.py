@@ -72,6 +72,7 @@ def test_several_writers_lose_nothing(path):
         thread.join()
     lock = LockFile(path)
     assert {spec.id: lock.digest(spec.id) for spec in specs} == {s.id: s.digest for s in specs}
+    assert list(path.parent.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(

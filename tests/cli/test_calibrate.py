@@ -203,9 +203,10 @@ class TestWrongUsage:
     """One line that says what is wrong."""
 
     def test_a_split_that_is_not_there(self, story: Story) -> None:
-        done = story.shell("calibrate", "--queries", QUERIES, "--split", "none")
+        splits = ("--split", "dev", "--split", "none")
+        done = story.shell("calibrate", "--queries", QUERIES, *splits)
         assert done.returncode == 2
-        assert "0 labelled queries" in done.stderr
+        assert "no queries in the split 'none'; its splits are: dev, test, train;" in done.stderr
 
     def test_queries_of_the_test_split_alone_bring_a_warning(self, story: Story) -> None:
         story.shell.write("few.jsonl", *[row for row in ROWS if row["split"] == "test"][:9])

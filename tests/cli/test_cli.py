@@ -342,6 +342,7 @@ def test_searching_where_nothing_is_says_how_to_begin(shell):
         ("search", "a", "-k", "some"),
         ("search", "a", "-k", "auto", "--coverage", "1.5"),
         ("index",),
+        ("index", "tools.jsonl", "--server", ""),
         ("nonsense",),
     ],
 )
@@ -545,7 +546,8 @@ def test_an_index_of_another_model_is_mended_by_the_command_that_doctor_names(in
     assert "`toolcrib index --rebuild`" in done.stderr
     told = indexed("doctor", "--json", **other)
     assert json.loads(told.stdout)["problems"][0]["mend"] == "toolcrib index --rebuild"
-    assert indexed("index", "--rebuild", **other).returncode == 0
+    rebuilt = indexed("index", "--rebuild", **other)
+    assert (rebuilt.returncode, rebuilt.stdout) == (0, "3 tools and 0 passages encoded anew\n")
     assert indexed.json("search", "mail", **other)["tools"][0]["id"] == "mail/send_mail"
 
 

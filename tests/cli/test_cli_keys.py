@@ -36,7 +36,8 @@ def test_every_option_narrows_or_widens_the_grant(shell, ring):
         "--tag safe --collection handbook --max-sensitivity internal --write --expires-days 30 "
         "--rate 100/minute --profile reading"
     )
-    made = shell.json("keys", "create", "bob the builder", *options.split())
+    profiles = {"TOOLCRIB_GATEWAY__PROFILES": '{"reading": {}}'}
+    made = shell.json("keys", "create", "bob the builder", *options.split(), **profiles)
     assert made["key"]["grant"] == {
         "namespaces": ["acme", "bolt"],
         "servers": ["files", "mail"],
@@ -115,6 +116,7 @@ def test_the_text_of_a_key_revokes_it_and_is_not_printed(shell):
         ("create ann --rate 5", "--rate '5': "),
         ("create ann --namespace Acme", "--namespace 'Acme': "),
         ("create ann --max-sensitivity secret", "--max-sensitivity 'secret': "),
+        ("create ann --profile nosuch", "gateway.profiles has no 'nosuch'; add it"),
         ("revoke 000000000000", "no key has the id '000000000000'"),
     ],
 )

@@ -41,7 +41,8 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def after(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _evaluated(tmp_path_factory.mktemp("after"), "--system", "toolcrib", **WORSE)
+    env = {**WORSE, "TOOLCRIB_LLM__API_KEY": "secret"}
+    return _evaluated(tmp_path_factory.mktemp("after"), "--system", "toolcrib", **env)
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +97,15 @@ class TestContract:
         assert told["settings"]["command"].startswith("toolcrib eval ")
         assert told["settings"]["seed"] == "0"
         assert told["datasets"]["data"]["toolcrib"]["version"].startswith("toolcrib ")
+
+    def test_it_names_the_settings_of_the_environment_and_no_secret(self, after: Path) -> None:
+        settings = json.loads((after / "eval.json").read_text())["settings"]
+        assert {name: settings[name] for name in ("fusion.dense", "fusion.lexical")} == {
+            "fusion.dense": "1.0",
+            "fusion.lexical": "0.0",
+        }
+        assert "llm.api_key" not in settings
+        assert "gate.threshold" not in settings
 
     def test_several_sets_have_a_mean(self, shell: Shell) -> None:
         sets = (str(TWINS), str(CASES / "anti_patterns_hold_back"))

@@ -130,6 +130,13 @@ class TestApprove:
         assert "Ignore all previous instructions" in done.stderr
         assert self.approved(held, "sums/add") == digest
 
+    @pytest.mark.parametrize("typed", ["", "\n"])
+    def test_who_types_nothing_is_asked_once(self, held, typed):
+        done = held("approve", "sums/add", stdin=typed)
+        assert done.returncode == 2
+        assert done.stderr.count("digest, to approve it") == 1
+        assert "\nerror: an approval names the digest" in done.stderr
+
     @pytest.mark.parametrize("how", [("sums/add",), ("--all",), ("--all", "--json")])
     def test_nobody_approves_what_they_have_not_seen(self, held, how):
         done = held("approve", *how)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.conformance.contract_documents import COLLECTIONS, PASSAGES, QUESTION
 from tests.conformance.contract_tools import TOOLS
-from tests.conformance.serving import serving
 from tests.router.conftest import free_of_models
+from tests.serving import running_service
 from toolcrib import Crib, Equals, Scope, ToolSpec, Turn
 from toolcrib.client import RemoteCrib
 from toolcrib.client import crib as remote
@@ -32,7 +32,7 @@ MAIL = Scope(servers=frozenset({"mail"}))
 @pytest.fixture(scope="module")
 def service():
     settings = free_of_models(tools={"pass_through": 0}, service={"max_body_bytes": 64 * 1024})
-    with serving(settings) as started:
+    with running_service(settings) as started:
         yield started
 
 
@@ -92,7 +92,7 @@ async def test_what_is_held_back_is_approved_by_its_digest_or_forgotten(service)
 
 async def test_what_was_learned_is_told_and_taken_back_as_by_an_embedded_crib():
     settings = free_of_models(audit=False, learning={"enabled": True})
-    with serving(settings) as started:
+    with running_service(settings) as started:
         async with started.crib() as crib:
             crib.index_tools(*TOOLS)
             for session in "abc":
@@ -134,12 +134,12 @@ def test_an_enrichment_is_read_on_this_side_and_audited_on_the_other(crib, tmp_p
 
 def test_a_service_may_end_and_come_back():
     settings = free_of_models(audit=False)
-    with serving(settings, callers=Anyone()) as started:
+    with running_service(settings, callers=Anyone()) as started:
         crib = RemoteCrib(started.url)
         assert crib.facets().tools == 0
     with pytest.raises(ServiceUnavailableError, match="cannot be reached"):
         crib.facets()
-    with serving(settings, urlsplit(started.url).port, Anyone()):
+    with running_service(settings, port=urlsplit(started.url).port, callers=Anyone()):
         assert crib.facets().tools == 0
     crib.close()
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.conformance.conformance import CribContract
-from tests.conformance.serving import serving
+from tests.serving import running_service
 
 
 class TestRemote(CribContract):
@@ -16,7 +16,7 @@ class TestRemote(CribContract):
     @pytest.fixture(scope="class")
     @classmethod
     def service(cls, settings):
-        with serving(settings) as started:
+        with running_service(settings) as started:
             yield started
 
     @pytest.fixture(scope="class")

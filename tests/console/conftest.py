@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import itertools
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,13 +11,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.conformance.serving import answering
 from tests.conftest import encoded_once
+from tests.serving import Service, running_service
 from toolcrib import Settings
-from toolcrib.access.keys import Grant, KeyRing
-from toolcrib.http import make_app
-from toolcrib.telemetry import Logs, Telemetry
-from toolcrib.tenants import Tenants
 
 DATA = Path(__file__).parents[2] / "data"
 TOOLS = ("shop.json", "payments.yaml", "mailbox.jsonl", "desk.jsonl")
@@ -37,35 +31,13 @@ expect.set_options(timeout=PATIENCE_MS)
 Browsing = Any
 
 
-class Service:
-    """A running service, its namespaces and its keys."""
-
-    def __init__(self, namespaces: Tenants, url: str) -> None:
-        self.namespaces = namespaces
-        self.url = url
-        self.keys = KeyRing(namespaces.records_db)
-        self.writer = self.key(access="write", namespaces=("*",))
-        self._numbers = itertools.count()
-
-    def fresh(self) -> str:
-        """A namespace that nobody has written to."""
-        return f"tenant-{next(self._numbers)}"
-
-    def key(self, name: str = "Ana", **grant: Any) -> str:
-        """The text of a new key."""
-        return self.keys.create(name, Grant(**grant))[1]
-
-
 @contextmanager
 def serving(location: str = ":memory:", **settings: Any) -> Iterator[Service]:
     """A service with these settings, for the time of the block."""
     chosen = Settings.model_validate({"telemetry": {"text": True}, **settings})
-    with Tenants.open(location, settings=chosen) as namespaces:
-        silent = Telemetry.of(chosen.service, logs=Logs("json", io.BytesIO()))
-        callers = KeyRing(namespaces.records_db)
-        app = make_app(namespaces, chosen, callers=callers, telemetry=silent)
-        with answering(app) as url:
-            yield Service(namespaces, url)
+    with running_service(chosen, location) as started:
+        assert started.writer  # made while the store answers
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -72,7 +72,7 @@ def test_who_one_is_and_what_the_key_allows_is_told(browse, service):
 
 
 def test_another_namespace_is_chosen_and_stands_in_the_address(browse, service):
-    name = service.fresh()
+    name = service.namespace()
     service.namespaces.crib(name).index_tools([ToolSpec(name="lone_tool")])
     key = service.key(namespaces=("default", name))
     page = browse("#/registry", key=key)

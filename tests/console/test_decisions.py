@@ -17,7 +17,7 @@ REPORT = """<!doctype html><html lang="en"><head><style>h1 { color: rgb(1, 2, 3)
 @pytest.fixture
 def namespace(service):
     """A namespace of the test's own, in which two turns were decided."""
-    name = service.fresh()
+    name = service.namespace()
     crib = service.namespaces.crib(name)
     crib.route("good morning!")
     crib.route("send a letter to Ana")
@@ -66,7 +66,7 @@ def test_decisions_are_narrowed_by_route_and_words(browse, namespace):
 
 
 def test_older_ones_are_read_on_request(browse, service):
-    name = service.fresh()
+    name = service.namespace()
     crib = service.namespaces.crib(name)
     for number in range(60):
         crib.route(f"good morning number {number}!")

@@ -13,7 +13,7 @@ from toolcrib import ToolSpec
 @pytest.fixture
 def place(service):
     """A namespace with one success and one failure of its own two servers."""
-    name = service.fresh()
+    name = service.namespace()
     crib = service.namespaces.crib(name)
     crib.index_tools([ToolSpec(name=f"send_{server}", server=server) for server in ("mail", "fax")])
     decided = crib.route("send a mail").id

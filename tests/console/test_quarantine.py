@@ -18,7 +18,7 @@ HOSTILE = {
 @pytest.fixture
 def sent(service):
     """A namespace to which tools are sent as a client would; gives it and how to send."""
-    name = service.fresh()
+    name = service.namespace()
     key = service.key(access="write", namespaces=(name,))
     client = httpx2.Client(
         base_url=service.url,

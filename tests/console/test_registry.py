@@ -12,7 +12,7 @@ from toolcrib import ToolSpec
 @pytest.fixture
 def namespace(service):
     """A namespace of the test's own, with a hundred and twenty tools."""
-    name = service.fresh()
+    name = service.namespace()
     crib = service.namespaces.crib(name)
     crib.index_tools([ToolSpec(name=f"job_{n:03}", server=f"s{n % 3}") for n in range(120)])
     return name
@@ -33,7 +33,7 @@ def test_facets_narrow_the_list_and_stand_in_the_address(browse):
 
 
 def test_categories_and_ceilings_narrow_the_list_too(browse, service):
-    name = service.fresh()
+    name = service.namespace()
     crib = service.namespaces.crib(name)
     crib.index_tools(
         [
@@ -151,7 +151,7 @@ def test_a_tool_is_deleted_after_a_question(browse, service, namespace):
 
 
 def test_tools_are_pasted_and_all_of_a_server_are_taken_out(browse, service):
-    name = service.fresh()
+    name = service.namespace()
     page = browse(f"#/registry?ns={name}")
     page.get_by_role("button", name="Add tools").press("Enter")
     dialog = page.get_by_role("dialog")
@@ -192,7 +192,7 @@ def test_a_file_takes_the_place_of_a_servers_tools(browse, service, namespace, t
 
 
 def test_a_text_that_is_no_json_is_said(browse, service):
-    page = browse(f"#/registry?ns={service.fresh()}")
+    page = browse(f"#/registry?ns={service.namespace()}")
     page.get_by_role("button", name="Add tools").click()
     page.get_by_role("textbox", name="JSON, or a tool a line").fill("/etc/passwd")
     page.get_by_role("button", name="Add", exact=True).click()

@@ -12,7 +12,7 @@ DETERMINISTIC = {"encoder": {"dense": "deterministic"}, "context": {"detector": 
 
 
 def test_an_empty_index_says_how_it_is_filled(browse, service):
-    name = service.fresh()
+    name = service.namespace()
     page = browse(f"#/ask?ns={name}")
     expect(page.get_by_role("heading", level=2)).to_have_text("The index is empty")
     command = page.locator(".command code").first

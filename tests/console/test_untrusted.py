@@ -17,7 +17,7 @@ ATTACKS = f"{IMAGE} {SCRIPT} {LINK}"
 @pytest.fixture(scope="module")
 def hostile(service):
     """A namespace in which every text attacks; put there past the audit."""
-    name = service.fresh()
+    name = service.namespace()
     crib = service.namespaces.crib(name)
     tool = ToolSpec(
         id=f"evil/{IMAGE}",
@@ -91,7 +91,7 @@ def test_what_cannot_be_seen_is_shown(browse, service, hostile):
     ],
 )
 def test_characters_that_belong_where_they_are_stay_as_they_are(browse, service, text, shown):
-    name = service.fresh()
+    name = service.namespace()
     service.namespaces.crib(name).index_tools([ToolSpec(name="a_tool", description=text)])
     page = browse(f"#/registry?ns={name}&tool=a_tool")
     page.locator(".description").wait_for()

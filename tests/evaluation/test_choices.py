@@ -102,6 +102,20 @@ def test_a_label_that_does_not_exist_is_refused(tmp_path):
     assert read_labelled(file, "route")[0].right == {"toolz"}
 
 
+def test_all_wrong_rows_are_named(tmp_path):
+    file = tmp_path / "turns.jsonl"
+    good = {"id": "1", "text": "a", "labels": {"route": "tools"}}
+    wrong = [{"id": "2", "text": "b"}, {**good, "text": 5}, {**good, "labels": {"route": "toolz"}}]
+    file.write_text("\n".join(map(json.dumps, [wrong[0], good, *wrong[1:]])))
+    with pytest.raises(SourceError, match="3 rows are wrong: line 1: ") as caught:
+        read_labelled(file, "route", known=("tools", "none"))
+    assert "; line 3: text" in str(caught.value)
+    assert "; line 4: labels.route: 'toolz' is none of" in str(caught.value)
+    file.write_text("\n".join(map(json.dumps, wrong * 9)))
+    with pytest.raises(SourceError, match=r"27 rows are wrong: .*; and 7 more$"):
+        read_labelled(file, "route", known=("tools", "none"))
+
+
 def test_the_page_has_a_chapter_a_set_and_escapes_its_texts():
     hostile = "<script>alert(1)</script>"
     found = measured([turn("a", hostile)], {"a": Choice(frozenset({"b"}), {"b": 0.4})})

@@ -28,6 +28,7 @@ from toolcrib.records import ToolSpec
 OUTCOMES = (
     QueryResult(LabelledQuery("q1", "?"), Answer(()), 1, 0, {"ndcg@10": 1 / 3}),
     QueryResult(LabelledQuery("q2", "?", answerable=False), Answer(()), 1, 0),
+    QueryResult(LabelledQuery("q3", "?", answerable=False), Answer((), confidence=1 / 3), 1, 0),
 )
 FIRST = SystemResult(
     name="toolcrib",
@@ -100,10 +101,10 @@ def test_every_name_stands_where_the_contract_has_it():
     }
 
 
-def test_single_queries_are_there_when_asked_for_and_unanswerable_ones_never():
-    assert as_json(EVALUATION, per_query=True)["per_query"] == {
-        "office": {"toolcrib": {"q1": {"ndcg@10": pytest.approx(1 / 3, abs=1e-5)}}, "other": {}}
-    }
+def test_single_queries_are_there_when_asked_for_and_unanswerable_ones_by_their_confidence():
+    shown = {"q1": {"ndcg@10": 0.33333}, "q3": {"confidence": 0.33333}}
+    found = as_json(EVALUATION, per_query=True)["per_query"]
+    assert found == {"office": {"toolcrib": shown, "other": {}}}
 
 
 def test_it_survives_being_written_and_read():

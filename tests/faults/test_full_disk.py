@@ -13,6 +13,7 @@ import pytest
 from tests.faults.processes import FAST, make_key
 from tests.faults.small_disk import SmallDisk
 from toolcrib import Crib, ToolSpec
+from toolcrib.errors import StoreWriteError
 
 SIZE = 1000 * 2**20
 """The engine's files are mostly holes, and a file system in memory fills those that are read."""
@@ -199,3 +200,16 @@ def test_what_was_indexed_can_be_read_by_commands_on_a_full_disk(disk, settings)
     with Crib.open(disk.seen / "store", settings=settings) as crib:
         crib.remove_tools("bolt7")
         assert len(list(crib.list_tools())) == 49
+
+
+def test_a_store_that_cannot_be_closed_for_want_of_room_says_so_and_keeps_what_it_has(
+    disk, settings
+):
+    crib = Crib.open(disk.seen / "store", settings=settings)
+    crib.index_tools(map(ToolSpec.model_validate, map(bolt, range(50))))
+    disk.fill(but=0)
+    with pytest.raises(StoreWriteError, match="its disk is full; free some space"):
+        crib.close()
+    disk.make_room()
+    with Crib.open(disk.seen / "store", settings=settings) as crib:
+        assert len(list(crib.list_tools())) == 50

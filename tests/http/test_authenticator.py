@@ -68,7 +68,7 @@ def test_a_key_says_what_it_allows(service):
     with service.client(access="read", **grant) as client:
         answer = client.get("/v1/me", headers={"Toolcrib-Namespace": "b"})
     assert answer.json() == {
-        "name": "test",
+        "name": "Ana",
         "access": "read",
         "namespaces": ["a", "b"],
         "namespace": "b",

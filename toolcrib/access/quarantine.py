@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -295,7 +296,7 @@ class LockFile:
         beside = self.path.with_name(f".{self.path.name}.writing")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(beside, timeout=WRITE_LOCK_TIMEOUT_S):
+            with FileLock(beside, timeout=WRITE_LOCK_TIMEOUT_S), _remove_at_end(beside):
                 servers = {server: dict(tools) for server, tools in self.read().items()}
                 for spec in specs:
                     servers.setdefault(spec.server, {})[spec.id] = spec.digest
@@ -319,6 +320,17 @@ class LockFile:
         except ValidationError as error:
             place = f"line {_line(text, error.errors()[0]['loc'])}"
             raise SourceError(name, place, f"{in_words(error)}; {_REPAIR}") from error
+
+
+@contextmanager
+def _remove_at_end(path: Path) -> Generator[None]:
+    """Remove a file of a lock while the lock is held: who waits for it then locks another file."""
+    try:
+        yield
+    finally:
+        # Windows removes no open file; there the lock does it when it is released.
+        with suppress(OSError):
+            path.unlink()
 
 
 def _line(text: str, way: Sequence[int | str]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
@@ -131,6 +131,8 @@ def create(
         "rate": rate,
         "profile": profile,
     }
+    if profile:
+        load_settings(context.obj).gateway.profile(profile)
     grant = _grant({field: value for field, value in given.items() if value})
     expires_at = None if expires_days is None else time.time() + expires_days * DAY_S
     with _ring(context, store, makes=True) as ring:
@@ -340,10 +342,14 @@ def _typed_digests(chosen: Sequence[Held], *, json: bool) -> Generator[str]:
             raise _unseen(each)
         _print_held(each)
         err.print_json(each.spec.model_dump_json(exclude_defaults=True), ensure_ascii=True)
-        try:
-            yield str(typer.prompt("digest, to approve it as it stands here", err=True)).strip()
-        except typer.Abort:
-            raise _unseen(each) from None
+        asked, typed = "digest, to approve it as it stands here", ""
+        with suppress(typer.Abort):
+            # Without a default, an empty line would bring the prompt again.
+            typed = typer.prompt(asked, default="", show_default=False, err=True).strip()
+        if not typed:
+            err.print()
+            raise _unseen(each)
+        yield typed
 
 
 def _unseen(held: Held) -> QueryError:

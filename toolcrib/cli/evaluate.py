@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -36,6 +36,7 @@ from toolcrib.errors import SourceError
 from toolcrib.problems import EXIT_NOT_CLEAN
 from toolcrib.records import Turn
 from toolcrib.records.codec import as_json as record_json
+from toolcrib.records.codec import is_object
 from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:
@@ -256,14 +257,35 @@ def run(
             limit=limit,
             seed=seed,
         )
-    command = shlex.join(["toolcrib", *sys.argv[1:]])
-    found = replace(found, settings={**found.settings, "command": command})
+    more = {**_changed_settings(context), "command": shlex.join(["toolcrib", *sys.argv[1:]])}
+    found = replace(found, settings={**found.settings, **more})
     if json:
         print_json(as_json(found, per_query=per_query))
     else:
         print_evaluation(found)
     # After the figures: a path that cannot be written must not cost them.
     _write_files(found, run_out, report)
+
+
+UNUSED = ("url", "api_key", "namespace", "service", "server", "gateway", "telemetry", "tokens")
+"""Settings that change no measure."""
+
+
+def _changed_settings(context: typer.Context) -> dict[str, str]:
+    """Settings of a file or of the environment that are not the defaults, by dotted name."""
+    without: Any = {**dict.fromkeys(UNUSED, True), "llm": {"api_key"}}
+    settings = load_settings(context.obj)
+    return dict(
+        _dotted_names(settings.model_dump(mode="json", exclude_defaults=True, exclude=without))
+    )
+
+
+def _dotted_names(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if is_object(value):
+            yield from _dotted_names(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", str(value)
 
 
 def _evaluate(sets: Sequence[DataSet], systems: Mapping[str, Any], **options: Any) -> Evaluation:
@@ -600,6 +622,7 @@ def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Learn
 
     for note in data.notes:
         err.print(f"[yellow]{escape(note)}[/]")
+    data.require_splits(*split or ())
     wanted = split or sorted({query.split for query in data.queries} - {"test"}) or ["test"]
     if not split and wanted == ["test"]:
         err.print(

@@ -33,7 +33,10 @@ from toolcrib.cli.options import (
     read_tools,
 )
 from toolcrib.cli.output import (
+    count_of,
     in_short,
+    notes,
+    out,
     print_either,
     print_json,
     print_report,
@@ -95,7 +98,7 @@ def index(
 
     if not sources and not rebuild:
         raise typer.BadParameter("name at least one source", param_hint="SOURCES")
-    started = time.perf_counter()
+    started, rebuilt = time.perf_counter(), ""
     settings = load_settings(context.obj)
     use_logins(settings)
     with index_progress(is_rebuilt=rebuild) as listener:
@@ -111,12 +114,21 @@ def index(
             ):
                 if rebuild:
                     rebuild_shared(store or settings.store, settings, listener)
+                    rebuilt = _count_index(crib)
                 more: dict[str, Any] = {"prune": prune, "screen": screen, "progress": listener}
                 more["overlays"] = overlay or companion_files(sources or (), OVERLAY_NAME)
                 files = enrichment or companion_files(sources or (), ENRICHMENT_NAME)
                 more["enrichments"] = [*_stored_enrichments(settings, read), *files]
                 report = crib.index_tools(read, server=server, **more)
-    _finish(report, time.perf_counter() - started, strict=strict, json=json)
+    if rebuilt and not (json or notes.quiet):
+        out.print(f"[bold]{rebuilt} encoded anew[/]")
+    if sources or json:
+        _finish(report, time.perf_counter() - started, strict=strict, json=json)
+
+
+def _count_index(crib: Crib | RemoteCrib) -> str:
+    passages = sum(count for _, count in crib.list_collections())
+    return f"{count_of(crib.info()[0].points, 'tool')} and {count_of(passages, 'passage')}"
 
 
 def _stored_enrichments(settings: Settings, read: ReadSources) -> list[Enrichments]:

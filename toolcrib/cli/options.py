@@ -162,9 +162,20 @@ def complete_systems() -> list[str]:
 
 # -- options ---------------------------------------------------------------------------------
 
+
+def _require_text(value: str | None) -> str | None:
+    """Refuse an empty value, as of a shell variable that is not set."""
+    if value == "":
+        raise typer.BadParameter("is empty: leave the option out, or give a name")
+    return value
+
+
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 SourceServer: TypeAlias = Annotated[
-    str | None, typer.Option(help="The server of every tool, whatever the source says.")
+    str | None,
+    typer.Option(
+        callback=_require_text, help="The server of every tool, whatever the source says."
+    ),
 ]
 SourceFormat: TypeAlias = Annotated[
     str | None,

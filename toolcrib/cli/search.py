@@ -294,10 +294,7 @@ def route(
 
 def _show(decision: Decision, *, json: bool) -> None:
     if json:
-        shown = as_json(decision)
-        # Their name before 0.1.0, for one release.
-        shown["tools"]["items"] = shown["tools"]["tools"]
-        print_json(shown)
+        print_json(as_json(decision))
     else:
         print_decision(decision)
 

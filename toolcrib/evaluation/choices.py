@@ -15,10 +15,10 @@ import numpy as np
 from pydantic import ConfigDict, ValidationError
 
 from toolcrib.errors import SourceError
-from toolcrib.evaluation.dataset import FileRow, Filled, read_all
+from toolcrib.evaluation.dataset import FileRow, Filled, read_rows, without_refusals
 from toolcrib.evaluation.decisions import Reliability
 from toolcrib.evaluation.measures import expected_error, reliability_bins
-from toolcrib.records import Turn
+from toolcrib.records import Refusal, Turn
 from toolcrib.records.codec import in_words
 
 NO_LABEL = "(none)"
@@ -104,13 +104,14 @@ def read_labelled(
     `labels: {KIND: label or list of labels}`, and `config` where questions have several files.
 
     Raises:
-        SourceError: the file cannot be read, a row is wrong, or no row has such a label.
+        SourceError: the file cannot be read, rows are wrong, or no row has such a label.
     """
-    found = [
-        _labelled_turn(path, place, row, kind, known)
-        for place, row in read_all(path, _TurnRow)
-        if kind in row.labels and split in (None, row.split)
-    ]
+    turns = (
+        row if isinstance(row, Refusal) else _labelled_turn(path, *row, kind, known)
+        for row in read_rows(path, _TurnRow)
+        if isinstance(row, Refusal) or (kind in row[1].labels and split in (None, row[1].split))
+    )
+    found = without_refusals(path, turns)
     if not found:
         of_split = "" if split is None else f" and the split {split!r}"
         raise SourceError(str(path), "", f"no row has `labels: {{{kind}: ...}}`{of_split}")
@@ -119,19 +120,19 @@ def read_labelled(
 
 def _labelled_turn(
     path: Path, place: str, row: _TurnRow, kind: str, known: Collection[str]
-) -> LabelledTurn:
+) -> LabelledTurn | Refusal:
     given = row.labels[kind]
     labels = (given,) if isinstance(given, str) else given or ()
     if known and (unknown := [label for label in labels if label not in known]):
         message = f"labels.{kind}: {unknown[0]!r} is none of {', '.join(known)}"
-        raise SourceError(str(path), place, message)
+        return Refusal(str(path), place, message)
     said = {
         name: value for name, value in (row.model_extra or {}).items() if name in Turn.model_fields
     }
     try:
         turn = Turn.model_validate(said)
     except ValidationError as error:
-        raise SourceError(str(path), place, in_words(error, "the turn")) from error
+        return Refusal(str(path), place, in_words(error, "the turn"))
     return LabelledTurn(row.id, turn, frozenset(labels), row.split, row.config)
 
 

@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from toolcrib.errors import SourceError
+from toolcrib.errors import SettingsError, SourceError
 from toolcrib.indexers.readers.base import Source, build_spec, entries
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import in_words
@@ -72,6 +72,21 @@ class DataSet:
         """The queries of these splits, in order; of all splits when none is named."""
         return tuple(query for query in self.queries if not names or query.split in names)
 
+    def require_splits(self, *names: str) -> None:
+        """Check that each of these splits has queries.
+
+        Raises:
+            SettingsError: one has none; the error names the splits that do.
+        """
+        known = {query.split for query in self.queries}
+        for name in names:
+            if name not in known:
+                there = ", ".join(sorted(known)) or "none at all"
+                raise SettingsError(
+                    f"data set {self.name!r} has no queries in the split {name!r}; "
+                    f"its splits are: {there}; name one with --split",
+                )
+
 
 SPLIT_NAMES = {"val": "dev", "valid": "dev", "validation": "dev", "eval": "test"}
 """Other people's names for the three splits."""
@@ -79,6 +94,10 @@ SPLIT_NAMES = {"val": "dev", "valid": "dev", "validation": "dev", "eval": "test"
 Filled = Annotated[str, Field(min_length=1)]
 _Grade = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Split = Annotated[Filled, BeforeValidator(lambda value: SPLIT_NAMES.get(value, value))]
+
+
+MAX_NAMED_ROWS = 20
+"""Wrong rows of a file that an error names; it counts all."""
 
 
 class FileRow(BaseModel):
@@ -147,6 +166,7 @@ class LocatedQuery:
     query: LabelledQuery
 
 
+_Item = TypeVar("_Item")
 RowT = TypeVar("RowT", bound=FileRow)
 Placed: TypeAlias = tuple[str, RowT]
 """A row, after where in its file it stands."""
@@ -186,16 +206,30 @@ def read_rows(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT] | Refusal]:
         yield row if isinstance(row, Refusal) else (place, row)
 
 
-def read_all(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT]]:
+def read_all(path: Path, kind: type[RowT]) -> list[Placed[RowT]]:
     """As `read_rows`, for a file in which nothing may be wrong.
 
     Raises:
-        SourceError: the file cannot be read (on), or a row is wrong.
+        SourceError: the file cannot be read (on), or rows are wrong; it names them.
     """
-    for item in read_rows(path, kind):
-        if isinstance(item, Refusal):
-            raise SourceError(item.source, item.place, item.reason)
-        yield item
+    return without_refusals(path, read_rows(path, kind))
+
+
+def without_refusals(path: Path, items: Iterable[_Item | Refusal]) -> list[_Item]:
+    """All items that were read of a file, if none of them is a refusal.
+
+    Raises:
+        SourceError: some are; it names the first `MAX_NAMED_ROWS`.
+    """
+    found = list(items)
+    wrong = [item for item in found if isinstance(item, Refusal)]
+    if len(wrong) == 1:
+        raise SourceError(wrong[0].source, wrong[0].place, wrong[0].reason)
+    if wrong:
+        named = "; ".join(f"{item.place}: {item.reason}" for item in wrong[:MAX_NAMED_ROWS])
+        more = f"; and {len(wrong) - MAX_NAMED_ROWS} more" * (len(wrong) > MAX_NAMED_ROWS)
+        raise SourceError(str(path), "", f"{len(wrong)} rows are wrong: {named}{more}")
+    return [item for item in found if not isinstance(item, Refusal)]
 
 
 def read_queries(path: Path) -> Iterator[LocatedQuery | Refusal]:

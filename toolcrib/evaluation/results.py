@@ -136,7 +136,8 @@ def as_json(evaluation: Evaluation, *, per_query: bool = False) -> dict[str, Any
     `macro` holds means over sets and `macro_against_first` how they differ from the first system's,
     `sets` what was measured on, `settings` how. With `per_query`, that
     key holds every measure of every answerable query, by set, system and query id: with it two
-    evaluations can be compared query by query.
+    evaluations can be compared query by query. Systems that have a `confidence` give it for
+    every query there.
     """
     sets = evaluation.sets
     exported: dict[str, Any] = {
@@ -160,9 +161,7 @@ def as_json(evaluation: Evaluation, *, per_query: bool = False) -> dict[str, Any
         exported["per_query"] = {
             name: {
                 system: {
-                    one.query.id: _round_values(one.measures)
-                    for one in result.outcomes
-                    if one.measures
+                    one.query.id: shown for one in result.outcomes if (shown := _query_json(one))
                 }
                 for system, result in found.systems.items()
             }
@@ -185,6 +184,11 @@ def _system(result: SystemResult) -> dict[str, Any]:
         "version": result.version,
         "against_first": _comparisons_json(result.against_first),
     }
+
+
+def _query_json(result: QueryResult) -> dict[str, float]:
+    sure = result.answer.confidence
+    return _round_values({**result.measures, **({} if sure is None else {"confidence": sure})})
 
 
 def _comparisons_json(comparisons: Mapping[str, Comparison]) -> dict[str, dict[str, Any]]:

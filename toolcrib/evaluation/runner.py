@@ -172,13 +172,8 @@ def _evaluate_set(data: DataSet, systems: Mapping[str, CreateSystem], plan: _Pla
 
 
 def _draw_queries(data: DataSet, plan: _Plan) -> tuple[LabelledQuery, ...]:
+    data.require_splits(plan.split)
     queries = data.split(plan.split)
-    if not queries:
-        there = ", ".join(sorted({query.split for query in data.queries})) or "none at all"
-        raise SettingsError(
-            f"data set {data.name!r} has no queries in the split {plan.split!r}; "
-            f"its splits are: {there}; name one with --split",
-        )
     if plan.limit is None or plan.limit >= len(queries):
         return queries
     rng = np.random.default_rng(plan.seed)

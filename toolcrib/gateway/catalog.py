@@ -261,17 +261,18 @@ _WORD = re.compile(r"[a-z]{3,16}")
 
 _NOT_PLAIN = re.compile(r"[^\w .-]+")
 
-_VERBS = (
-    "add all and are batch call can cancel check clear close convert copy count create "
-    "current data delete describe disable download edit enable end execute export fetch file "
-    "find for from generate get has help import info init insert into item items list load "
-    "make manage many move multiple new not open parse patch ping post put query read remove "
-    "rename reset resource result results retrieve return returns run save search send set "
-    "show start status stop submit sync test that the this tool tools update upload use user "
-    "using validate value view with write you your"
+_COMMON_WORDS = frozenset(
+    (  # noqa: SIM905 -- shorter than a list of literals
+        "add all and are batch call can cancel check clear close convert copy count create "
+        "current data delete describe disable download edit enable end execute export fetch file "
+        "find for from generate get has help import info init insert into item items list load "
+        "make manage many move multiple new not open parse patch ping post put query read remove "
+        "rename reset resource result results retrieve return returns run save search send set "
+        "show start status stop submit sync test that the this tool tools update upload use user "
+        "using validate value view with write you your"
+    ).split()
 )
-_COMMON_WORDS = frozenset(_VERBS.split())
-"""Verbs say little about a tool; its objects say much."""
+"""Verbs and words of grammar: they say little about a tool, its objects say much."""
 
 
 def server_summary(tools: Iterable[ToolSpec]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import AliasChoices, Field, computed_field
+from pydantic import Field, computed_field
 
 from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, Milliseconds, Score
 from toolcrib.records.tools import ToolKind, ToolSpec
@@ -114,10 +114,6 @@ class NeedResult:
     confidence: Score | None
 
 
-TOOLS = Field(validation_alias=AliasChoices("tools", "items"))
-"""Tools of an answer; services before 0.1.0 had them as `items` in decisions."""
-
-
 @dataclass(frozen=True, slots=True)
 class ToolSelection:
     """The tools of a turn: ranked, how sure, milliseconds a stage, what was left out.
@@ -129,7 +125,7 @@ class ToolSelection:
     was skipped for lack of time. `needs` are those that were asked, in their order; the verdict
     is then that of the surest. `interleaved` names the second ranking that gave some of the
     tools. `called` are the ids of tools in reach that the run has called: they are none of the
-    tools, and whoever shows tools keeps them. Read from JSON, `items` are `tools` too.
+    tools, and whoever shows tools keeps them.
 
     An answer without tools is never accepted: one that loses its last tool abstains.
     """
@@ -137,7 +133,7 @@ class ToolSelection:
     NOT_IN_SUMMARY: ClassVar[Any] = {"tools": {"__all__": ToolHit.NOT_IN_SUMMARY}}
 
     query: Annotated[str, Field(default="", exclude=True)]
-    tools: Annotated[tuple[ToolHit, ...], TOOLS]
+    tools: tuple[ToolHit, ...]
     took_ms: dict[str, Milliseconds]
     confidence: Score | None = None
     verdict: Verdict = "accept"

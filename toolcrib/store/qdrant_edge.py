@@ -8,6 +8,7 @@ graph would stop every thread of the process that does it.
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import shutil
@@ -78,6 +79,9 @@ from toolcrib.store.folder import (
 
 MIN_FREE_BYTES = 64 * 2**20
 """The engine writes through memory maps: on a full disk it would be killed, not refused."""
+
+FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+"""Numbers by which messages of the engine name a full disk, or a used up quota."""
 
 CLOSED_MIN_FREE_BYTES = 4 * 2**20
 """The engine writes at most this to read a generation that was closed."""
@@ -648,6 +652,11 @@ def guard(path: Path) -> Generator[None]:
     except OSError as error:
         raise StoreWriteError(f"{path}: {error.strerror or error}") from error
     except Exception as error:
+        if any(f"(os error {number})" in str(error) for number in FULL_DISK_ERRORS):
+            raise StoreWriteError(
+                f"{path} cannot be written, as its disk is full; free some space: what was "
+                "acknowledged is there when the store is opened again"
+            ) from error
         raise StoreError(f"the engine refused a request on {path}: {error}") from error
     except BaseException as error:
         # A Rust panic is a BaseException of a class that cannot be imported.

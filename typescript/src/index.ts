@@ -22,7 +22,7 @@ export type RankedTools = Omit<FoundTools, "tools"> & { readonly tools: readonly
 
 /** What `route` gives: a decision whose tools are ranked hits. */
 export type Decision = Omit<RoutedTurn, "tools"> & {
-  readonly tools: Omit<RoutedTurn["tools"], "items"> & { readonly items: readonly ToolHit[] };
+  readonly tools: Omit<RoutedTurn["tools"], "tools"> & { readonly tools: readonly ToolHit[] };
 };
 
 export interface ToolcribOptions {

@@ -860,7 +860,6 @@ export interface ShapedSelection {
   needs?: readonly NeedResult[];
   interleaved?: string;
   called?: readonly string[];
-  items?: readonly ToolHit[] | readonly (Readonly<Record<string, unknown>>)[];
   names?: Readonly<Record<string, string>>;
   left_out?: readonly LeftOut[];
 }

@@ -62,7 +62,7 @@ export const ROUTES: readonly RouteKind[] = ["tools", "knowledge", "both", "gene
 /** The page asks for tools in the shape `summary` or `full`, never for a provider's. */
 export type Found = Omit<FoundTools, "tools"> & { readonly tools: readonly ToolHit[] };
 export type Decision = Omit<RoutedTurn, "tools"> & {
-  readonly tools: Omit<ShapedSelection, "tools" | "items"> & { readonly tools: readonly ToolHit[] };
+  readonly tools: Omit<ShapedSelection, "tools"> & { readonly tools: readonly ToolHit[] };
 };
 
 export type FeedbackFields = Omit<FeedbackRecord, "at" | "decision" | "kind">;

@@ -168,26 +168,17 @@ async def find_tools(context: RequestContext, body: SearchBody) -> Response:
     return shaped_response(found, found.tools, body.shape, "tools")
 
 
-def shaped_response(
-    record: object, hits: Sequence[ToolHit], shape: Shape, *path: str, former: str | None = None
-) -> Response:
-    """Answer with a record whose hits, at a path of fields, are in a shape.
-
-    `former`: the name that the last field had before, which the answer carries as well.
-    """
-    is_record = shape in {"summary", "full"}
-    if is_record and former is None:
+def shaped_response(record: object, hits: Sequence[ToolHit], shape: Shape, *path: str) -> Response:
+    """Answer with a record whose hits, at a path of fields, are in a shape."""
+    if shape in {"summary", "full"}:
         return answer(record, full=shape == "full")
-    shown = as_json(record, full=shape == "full")
+    shown = as_json(record)
     place = shown
     for step in path[:-1]:
         place = place[step]
-    if not is_record:
-        shaped_tools = Definitions.of((hit.tool for hit in hits), shape)
-        place |= {path[-1]: shaped_tools.tools, "names": shaped_tools.names}
-        place["left_out"] = as_json(shaped_tools.left_out)
-    if former is not None:
-        place[former] = place[path[-1]]
+    shaped_tools = Definitions.of((hit.tool for hit in hits), shape)
+    place |= {path[-1]: shaped_tools.tools, "names": shaped_tools.names}
+    place["left_out"] = as_json(shaped_tools.left_out)
     return answer(shown)
 
 

@@ -46,7 +46,6 @@ from toolcrib.records import (
     ToolSelection,
     Turn,
 )
-from toolcrib.records.answers import TOOLS
 from toolcrib.records.history import DecisionPage, DecisionRecord, FeedbackRecord, OutcomeRecord
 from toolcrib.records.turns import (
     MAX_TRAJECTORY_EVENTS,
@@ -204,14 +203,11 @@ class GuidanceBody(TurnBody):
 
 @dataclass(frozen=True, slots=True)
 class ShapedSelection(ToolSelection):
-    """The tools of a turn, in the requested shape; `items` is their name before 0.1.0."""
+    """The tools of a turn, in the requested shape."""
 
-    tools: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
-        tuple[ToolHit, ...] | tuple[dict[str, Any], ...], TOOLS
-    ]
-    items: Annotated[
-        tuple[ToolHit, ...] | tuple[dict[str, Any], ...], Field(exclude_if=lambda _: False)
-    ] = ()
+    tools: (  # pyright: ignore[reportIncompatibleVariableOverride]
+        tuple[ToolHit, ...] | tuple[dict[str, Any], ...]
+    )
     names: Annotated[dict[str, str], Field(exclude_if=lambda _: False)] = field(
         default_factory=dict[str, str]
     )
@@ -250,7 +246,7 @@ async def route_turn(context: RequestContext, body: RouteBody) -> Response:
     made = await context.read(work)
     verdict = made.tools.verdict
     context.record_answer(made.took_ms, verdict=verdict, degraded=made.degraded, text=body.text)
-    return shaped_response(made, made.tools.tools, body.shape, "tools", "tools", former="items")
+    return shaped_response(made, made.tools.tools, body.shape, "tools", "tools")
 
 
 async def classify_turn(context: RequestContext, body: ClassifyBody) -> Response:
