@@ -7,6 +7,8 @@ The texts are those of data/multilingual; their labels are of data/queries.jsonl
 and data/plain-turns.jsonl. Each figure is of an encoder of `--encoders`:
 
 - tools: nDCG@10 and hit@1 of the sample's queries among its tools;
+- auroc, ece: confidences of these queries, and of the same with the servers of their right tools
+  hidden, which nothing answers then;
 - services: the sample's servers as intents, known by at most ten English examples each;
 - routes: where a turn goes, over the sample's tools and documents.
 """
@@ -21,15 +23,16 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+import numpy as np
 from corpora import rows
 from rich.console import Console
 from rich.table import Table
 
-from toolcrib import Crib, ToolSpec
+from toolcrib import AnyOf, Crib, Not, ToolSpec
 from toolcrib.build import make_dense
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.loaders import load
-from toolcrib.evaluation.measures import measure
+from toolcrib.evaluation.measures import gate_measures, measure
 from toolcrib.settings import Settings, load_settings
 
 DATA = Path(__file__).parent.parent / "data"
@@ -103,6 +106,18 @@ def tools(crib: Crib, texts: Mapping[str, str], known: Mapping[str, Any]) -> dic
     return ranking(crib, asked)
 
 
+def confidences(crib: Crib, texts: Mapping[str, str], known: Mapping[str, Any]) -> dict[str, float]:
+    answered, hidden = list[float](), list[float]()
+    for each, text in texts.items():
+        if each.startswith("query:") and known[each]["answerable"]:
+            servers = Not(AnyOf("server", map(service_of, known[each]["relevant"])))
+            answered.append(crib.find_tools(text).confidence or 0.0)
+            hidden.append(crib.find_tools(text, where=servers).confidence or 0.0)
+    answerable = np.repeat([True, False], len(answered))
+    found = gate_measures(np.array(answered + hidden), answerable, answerable)
+    return {name: found[name] for name in ("auroc", "ece")}
+
+
 def services(settings: Settings) -> Crib:
     """The sample's servers as intents: examples are of their tools and of training queries."""
     with sample_tools(settings) as crib:
@@ -164,7 +179,7 @@ def of_languages(encoder: str, split: str, only: Sequence[str]) -> dict[str, Any
     found: dict[str, dict[str, float]] = {name: {} for name in texts}
     with sample(settings) as crib:
         for name, own in texts.items():
-            found[name] |= tools(crib, own, known)
+            found[name] |= tools(crib, own, known) | confidences(crib, own, known)
             found[name]["routes"] = routes(crib, own, known)
     with services(settings) as crib:
         for name, own in texts.items():
