@@ -183,7 +183,7 @@ async def test_a_server_that_is_replaced_while_known_ones_start_is_not_started_f
     async with behind.client(gateway, settled=False) as client, asyncio.timeout(LONG_S):
         await gateway.index.is_open.wait()
         await gateway.reconfigure(configs)
-        await gateway.pool.settled()
+        await gateway.pool.wait_settled()
 
         assert gateway.pool["fax"].is_up
         assert not fax.settled.is_set()
