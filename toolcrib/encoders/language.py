@@ -120,7 +120,7 @@ FOREIGN_WORD_MIN_WORDS = 4
 
 
 def _prose_words(text: str) -> tuple[str, list[str]]:
-    """What is no code and no quotation, and its words."""
+    """Prose of a text, without code and quotations, and its words."""
     prose = _NOT_PROSE.sub(" ", text[:MAX_LANGUAGE_CHARS])
     return prose, [word.casefold() for word in LETTERS.findall(prose)]
 
