@@ -18,10 +18,8 @@ from toolcrib.records import (
     Collection,
     Context,
     Decision,
-    Facets,
     FindResult,
     Guidance,
-    IndexReport,
     KnowledgeResult,
     Outcome,
     Passage,
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from toolcrib.indexers.sync import ReadSources, Screen
     from toolcrib.indexers.writer import Listener
     from toolcrib.knowledge_base import KnowledgeBase
-    from toolcrib.records.reports import LearningStatus, ToolReadiness
+    from toolcrib.records.reports import Facets, IndexReport, LearningStatus, ToolReadiness
     from toolcrib.records.turns import CapabilitySelection, Classification
     from toolcrib.retrieval.rerank import ToolRerankers
     from toolcrib.router.choices.capabilities import CapabilitySelector

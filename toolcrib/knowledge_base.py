@@ -13,7 +13,7 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownCollectionError, did_you_mean, nearest
 from toolcrib.fingerprint import difference, passage_fingerprint
 from toolcrib.indexers.points import Draft, draft_passage, passage_layout
-from toolcrib.records import Collection, IndexReport, Passage, Scope
+from toolcrib.records import Collection, Passage, Scope
 from toolcrib.retrieval.fusion import PassageWeights
 from toolcrib.router.collections import (
     CollectionIndex,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from toolcrib.indexers.integrity import Discrepancy
     from toolcrib.indexers.sync import PassageEntry, ReadSources
     from toolcrib.indexers.writer import Listener
+    from toolcrib.records import IndexReport
     from toolcrib.retrieval.passages import PassageRetriever
 
 

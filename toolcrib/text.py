@@ -26,6 +26,9 @@ TOKENS_VERSION = 2
 MAX_CACHED_CHARS = 100
 """Longer words are not cached: an encoded file is one, too."""
 
+MAX_CACHED_TEXT_CHARS = 2_500
+"""Longer texts are cut anew each time."""
+
 MAX_TERM_CHARS = 64
 """Longer terms are cut: an encoded file in a description is no word, and terms are cached."""
 
@@ -198,7 +201,7 @@ def _stem(word: str, language: str) -> str:
 # -- words and marks -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TextWords:
     """A text's words and marks in lower case, with their places and the space before each.
 
@@ -211,9 +214,7 @@ class TextWords:
     spans: list[tuple[int, int]]
     raised: list[bool]
     _folded: dict[Callable[[str], str], tuple[list[str], list[str]]] = field(
-        default_factory=dict[Callable[[str], str], tuple[list[str], list[str]]],
-        repr=False,
-        compare=False,
+        default_factory=dict[Callable[[str], str], tuple[list[str], list[str]]], repr=False
     )
 
     def folded_words(self, fold: Callable[[str], str]) -> tuple[list[str], list[str]]:
@@ -229,6 +230,8 @@ class TextWords:
         return known
 
 
+# Entities, cues and features of a turn read the same text.
+@cached_texts(32, MAX_CACHED_TEXT_CHARS)
 def split_words(text: str) -> TextWords:
     """Cut a text into words and marks; a typographer's apostrophe counts as the plain one."""
     spans = [found.span() for found in _WORD_OR_MARK.finditer(text)]

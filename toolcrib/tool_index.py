@@ -15,9 +15,8 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import IndexMismatchError, UnknownToolError, nearest, require_text
 from toolcrib.fingerprint import calibration_fingerprint, difference, tool_fingerprint
 from toolcrib.indexers.points import Draft, draft, layout
-from toolcrib.records import Facets, FindResult, IndexReport, Scope, ToolLinks, ToolSpec
+from toolcrib.records import FindResult, Scope, ToolLinks, ToolSpec
 from toolcrib.records.answers import FilterEffect
-from toolcrib.records.reports import ToolReadiness, Unready
 from toolcrib.retrieval.assembly import arrange, widen_for_budget
 from toolcrib.retrieval.calibration import (
     CALIBRATION_KEY,
@@ -46,6 +45,8 @@ if TYPE_CHECKING:
     from toolcrib.indexers.readers.registry import ToolSource
     from toolcrib.indexers.sync import Screen
     from toolcrib.indexers.writer import Listener
+    from toolcrib.records import Facets, IndexReport
+    from toolcrib.records.reports import ToolReadiness, Unready
 
 _MAX_COMPARED_IDS = 20_000
 """Ids compared with an unknown id for the nearest names; takes a tenth of a second."""
@@ -180,6 +181,8 @@ class ToolIndex:
 
         A tool that is not `granted` is unknown; a granted tool outside of `scope` is out of scope.
         """
+        from toolcrib.records.reports import ToolReadiness
+
         wanted = dict.fromkeys(ids)
         back = {spec.id: tool_payload(spec) for spec in held}
         records = self.store.retrieve(list(map(point_id, wanted)))

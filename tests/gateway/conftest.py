@@ -31,7 +31,15 @@ from toolcrib.settings import ContextSettings, EncoderSettings, GatewaySettings,
 from toolcrib.store.records_db import RecordsDb
 
 SERVERS = Path(__file__).parent / "servers"
-QUICK = Intervals(ping_s=0.3, pong_s=10.0, refresh_s=0.5, poll_s=0.1, patience_s=5.0, opening_s=5.0)
+QUICK = Intervals(
+    ping_s=0.3,
+    pong_s=10.0,
+    refresh_s=0.5,
+    poll_s=0.1,
+    patience_s=5.0,
+    opening_s=5.0,
+    handshake_s=15.0,
+)
 LONG_S = 120.0
 
 OPTIONS = [option.name for option in fields(GatewayOptions)]

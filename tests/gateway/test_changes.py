@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.gateway.conftest import (
     ECHO,
     FAX,
     LONG_S,
+    QUICK,
     Behind,
     found,
     said,
@@ -153,11 +155,39 @@ async def test_servers_come_and_go_with_the_file_and_clients_are_told(behind: Be
         behind.config(post=post, fax={**fax, "disabled": True})
         await until(lambda: is_unknown(client, "fax__send_fax"))
         assert not await is_found(client, "fax__send_fax")
-        assert ("info", "fax: taken out") in behind.said
+        await until(lambda: ("info", "fax: taken out") in behind.said)
 
         behind.config(post={**post, "toolcrib": {"disabled": ["echo"]}}, fax=fax)
         await until(lambda: is_found(client, "fax__send_fax"))
         await until(lambda: is_unknown(client, "post__echo"))
+
+
+async def test_a_server_that_is_replaced_while_known_ones_start_is_not_started_first(
+    behind: Behind, monkeypatch: pytest.MonkeyPatch
+):
+    servers = {"post": behind.entry("post", ECHO), "fax": behind.entry("fax", FAX)}
+    async with behind.client(servers):
+        pass
+    gateway = behind.make(servers, intervals=replace(QUICK, first_search_s=0.0, patience_s=LONG_S))
+    fax, remove = gateway.pool["fax"], gateway.index.remove
+    changed = {**servers, "fax": {**servers["fax"], "toolcrib": {"tags": ["paper"]}}}
+    configs = McpFile(behind.config(**changed), {}).read()
+
+    async def remove_late(name: str) -> None:
+        gateway._search.is_idle.set()
+        await gateway.pool["post"].settled.wait()
+        await remove(name)
+
+    monkeypatch.setattr(gateway.index, "remove", remove_late)
+    gateway._search.is_idle.clear()
+    async with behind.client(gateway, settled=False) as client, asyncio.timeout(LONG_S):
+        await gateway.index.is_open.wait()
+        await gateway.reconfigure(configs)
+        await gateway.pool.wait_settled()
+
+        assert gateway.pool["fax"].is_up
+        assert not fax.settled.is_set()
+        assert await said(client, "fax__send_fax") == "{}"
 
 
 @pytest.mark.slow

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from fastmcp import Client
 
-from tests.gateway.conftest import ECHO, Behind, found, ready, said
+from tests.gateway.conftest import ECHO, QUICK, Behind, found, ready, said
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.records import ToolSpec
@@ -124,7 +125,7 @@ async def test_who_came_before_a_server_is_told_with_what_is_found(behind: Behin
     says, servers = manual
     start = behind.folder / "start"
     servers["post"]["args"] += ["--start-with", str(start)]
-    gateway = behind.make(servers)
+    gateway = behind.make(servers, intervals=replace(QUICK, handshake_s=0.0))
     async with behind.client(gateway, settled=False) as client:
         assert says.read_text() not in client.instructions
         start.touch()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.gateway.conftest import ECHO, found, names, said, texts, until, until_listed
+from tests.gateway.conftest import ECHO, QUICK, found, names, said, texts, until, until_listed
 from toolcrib.gateway import search
 
 MAIL = {
@@ -37,8 +39,9 @@ async def test_the_search_stays_while_a_server_starts_that_may_have_more(behind)
     start = behind.folder / "start"
     late = behind.entry("late", ROOM, options=("--start-with", str(start)))
     servers = {"post": behind.entry("post", MAIL), "late": late}
+    gateway = behind.make(servers, pass_through=9, intervals=replace(QUICK, handshake_s=0.0))
 
-    async with behind.client(servers, pass_through=9, settled=False) as client:
+    async with behind.client(gateway, settled=False) as client:
         await until_listed(client, "find_tools", "describe_tools", "call_tool", "check_tools")
         start.touch()
         await until_listed(client, "late__book_room", "post__send_mail")

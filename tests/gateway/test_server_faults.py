@@ -97,7 +97,7 @@ async def test_a_server_that_never_answers_keeps_nobody_waiting(behind: Behind):
     with silent_port() as port:
         silent = {"url": f"http://127.0.0.1:{port}/mcp"}
         servers = {"silent": silent, "steady": behind.entry("steady", ECHO)}
-        impatient = replace(QUICK, patience_s=0.0)
+        impatient = replace(QUICK, patience_s=0.0, handshake_s=0.0)
         gateway = behind.make(servers, intervals=impatient, connect_timeout_s=600)
         async with behind.client(gateway, settled=False) as client:
             await gateway.index.is_open.wait()
@@ -111,7 +111,8 @@ async def test_a_slow_server_is_waited_for_and_then_named_as_missing(behind: Beh
     other = {**ECHO, "description": "Repeat a word."}  # no copy, which would share a hit
     slow = behind.entry("slow", other, options=("--start-with", str(start)))
     servers = {"slow": slow, "steady": behind.entry("steady", ECHO)}
-    gateway = behind.make(servers, intervals=replace(QUICK, patience_s=0.5))
+    impatient = replace(QUICK, patience_s=0.5, handshake_s=0.0)
+    gateway = behind.make(servers, intervals=impatient)
 
     async with behind.client(gateway, settled=False) as client:
         assert [tool.name for tool in await client.list_tools()] == [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from time import monotonic
 from types import SimpleNamespace
 
 import pytest
@@ -90,6 +91,22 @@ async def test_who_leaves_while_a_connection_is_made_leaves_nothing_behind(behin
             await opening
 
         assert ends(int(pids.read_text().split()[1]))
+
+
+async def test_a_connection_is_idle_from_its_opening_however_long_that_took(behind: Behind):
+    pids = behind.folder / "pids"
+    start = behind.folder / "start"
+    start.touch()
+    options = ("--started", str(pids), "--start-with", str(start))
+    async with running(behind, ECHO, options=options) as (upstream, _):
+        await upstream.settled.wait()
+        start.unlink()
+        opening = asyncio.create_task(upstream.connection("a"))
+        await until(lambda: len(pids.read_text().split()) == 2)
+        before = monotonic()
+        start.touch()
+
+        assert (await opening).used_at > before
 
 
 async def test_a_connection_that_nobody_uses_is_closed(behind: Behind):

@@ -227,8 +227,8 @@ class UpstreamConnection:
     one call. `auth` authorises the requests over HTTP. `observe_call` is called after each call.
 
     `changed` is set when a list of the server has changed; `ended` when the session is over, for
-    the `reason`. `instructions` are the server's own. `used_at` is when the last call began or
-    ended, `reads` the number of other requests under way.
+    the `reason`. `instructions` are the server's own. `used_at` is when it was opened, or when the
+    last call began or ended, `reads` the number of other requests under way.
     """
 
     def __init__(
@@ -267,6 +267,7 @@ class UpstreamConnection:
             await self.close()
             raise
         if self._ready.is_set():
+            self.used_at = monotonic()
             return
         if not self.ended.is_set():
             self.reason = explain_timeout(self._state, timeout_s, self._stderr.line)

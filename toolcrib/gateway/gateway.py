@@ -312,11 +312,12 @@ class Gateway:
         if now == before:
             return
         for name in (name for name, config in before.items() if now.get(name) != config):
+            # Before any wait: the servers of the pool may be started at any moment.
+            self.pool.remove(name)
             if (run := self._runs.pop(name, None)) is not None:
                 run.cancel()
                 await asyncio.wait({run})
             await self.index.remove(name)
-            await self.pool.remove(name)
             if name not in now:
                 self._report("info", f"{name}: taken out")
         self.index.scope = self._options.scope(configs)

@@ -372,12 +372,11 @@ class UpstreamPool:
         self._upstreams = {**self._upstreams, config.name: Upstream(config, self)}
         return self._upstreams[config.name]
 
-    async def remove(self, name: str) -> None:
-        """Remove a server, whose run has ended; its last calls still find it, as it is down."""
+    def remove(self, name: str) -> None:
+        """Remove a server, whose run is to end; its last calls still find it, as it is down."""
         kept = dict(self._upstreams)
-        self._removed[name] = removed = kept.pop(name)
+        self._removed[name] = kept.pop(name)
         self._upstreams = kept
-        await removed.close()
 
     def __getitem__(self, name: str) -> Upstream:
         return self._upstreams.get(name) or self._removed[name]

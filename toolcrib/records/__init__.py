@@ -1,5 +1,9 @@
 """Records: tools, scopes, turns and answers, as the library, HTTP and `--json` have them."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from toolcrib.records.answers import (
     Alternates,
     FindResult,
@@ -21,14 +25,6 @@ from toolcrib.records.knowledge import (
     Passage,
     PassageHit,
 )
-from toolcrib.records.reports import (
-    Facets,
-    IndexProgress,
-    IndexReport,
-    Refusal,
-    Removed,
-    ServiceInfo,
-)
 from toolcrib.records.scope import SENSITIVITIES, Scope, Sensitivity
 from toolcrib.records.tools import Enrichment, ToolSpec
 from toolcrib.records.turns import (
@@ -47,6 +43,16 @@ from toolcrib.records.turns import (
     TrajectoryPattern,
     Turn,
 )
+
+if TYPE_CHECKING:
+    from toolcrib.records.reports import (
+        Facets,
+        IndexProgress,
+        IndexReport,
+        Refusal,
+        Removed,
+        ServiceInfo,
+    )
 
 __all__ = [
     "SENSITIVITIES",
@@ -92,3 +98,12 @@ __all__ = [
     "Turn",
     "Verdict",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import reports when one is first used: a search has none."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from toolcrib.records import reports
+
+    return getattr(reports, name)

@@ -59,7 +59,7 @@ def read_dialogue(query: str, history: Sequence[Message] = ()) -> Dialogue | Non
 
 def _marked_messages(text: str) -> list[str]:
     """Messages of the user in a text with role marks; empty for any other text."""
-    found = list(_MARK.finditer(text))
+    found = list(_MARK.finditer(text)) if ":" in text else []
     if len(found) <= 1 or text[: found[0].start()].strip():
         return []
     ends = [*(mark.start() for mark in found[1:]), len(text)]

@@ -300,7 +300,7 @@ class HybridRetriever:
         except ToolcribError:
             logger.warning("the dense encoder %s failed", self._dense.name, exc_info=True)
             return replace(encoded, degraded=(*degraded, "dense"))
-        return replace(encoded, dense=vectors[0], clauses=vectors[1:], degraded=degraded)
+        return EncodedQuery(text, vectors[0], encoded.lexical, degraded, vectors[1:])
 
     def _by_words(self, text: str) -> EncodedQuery:
         translation = self._translator.translate(text) if self._translator else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
 from pydantic import Field
@@ -71,7 +71,7 @@ class SearchOptions:
 
 def search_options(k: int | Literal["auto"], options: Mapping[str, Any]) -> SearchOptions:
     """Options of a search from keywords; an unknown keyword is an error."""
-    known = [each.name for each in fields(SearchOptions)]
+    known = SearchOptions.__dataclass_fields__
     for name in options:
         if name not in known:
             raise QueryError(

@@ -93,10 +93,10 @@ def select_passages(
         full = taken[each.passage.collection] == per_collection if k is None else len(kept) == k
         if full:
             continue
-        own = frozenset(each.passage.text.casefold().split())
         cost = estimated_tokens(each.passage.text)
         if kept and cost > left:
             continue
+        own = frozenset(each.passage.text.casefold().split())
         if any(likeness(own, other) >= VERSION_WORD_SHARE for other in words):
             continue
         kept.append(each)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticSerializationError
 
 from toolcrib.errors import SpecError
-from toolcrib.records import Facets, Passage, ToolSpec
+from toolcrib.records import Passage, ToolSpec
 from toolcrib.store.filters import YIELDS_FIELD
 from toolcrib.text import squeeze
+
+if TYPE_CHECKING:
+    from toolcrib.records import Facets
 
 FACET_FIELDS = ("server", "category", "tags", "sensitivity")
 """The payload fields that are counted."""
@@ -97,6 +100,8 @@ def read_passage(payload: Mapping[str, Any]) -> Passage:
 
 def count_facets(payloads: Iterable[Mapping[str, Any]]) -> Facets:
     """The facets of tools, the most frequent value first."""
+    from toolcrib.records import Facets
+
     tools = 0
     counts = {name: Counter[str]() for name in FACET_FIELDS}
     for payload in payloads:

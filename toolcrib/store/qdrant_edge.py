@@ -193,7 +193,7 @@ class EdgeStore(Store):
         closed = Checksums.check(generation)
         layout = read_layout(generation)
         copy = self._copy_for_reading(generation, is_closed=closed is not None)
-        with guard(self._path):
+        with EngineGuard(self._path):
             if closed is not None and copy is None:
                 Checksums.remove(generation)
             shard = engine.EdgeShard.load(str(Path(copy.name) if copy else generation / "shard"))
@@ -212,7 +212,7 @@ class EdgeStore(Store):
         self._checksums_until_change = closed
         if copy is None and missing_indexes(shard):
             # On a full disk the shard is read without indexes.
-            with suppress(StoreWriteError), guard(self._path):
+            with suppress(StoreWriteError), EngineGuard(self._path):
                 index_fields(self._require_writable())
         self._logs: set[Path] = set()
 
@@ -254,7 +254,7 @@ class EdgeStore(Store):
         """Write points, and index fields: while there are few, that stops others the least."""
         with self._writing:
             self._update(engine.UpdateOperation.upsert_points(points), len(points))
-            with guard(self._path):
+            with EngineGuard(self._path):
                 index_fields(self._open_shard())
 
     def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
@@ -276,7 +276,7 @@ class EdgeStore(Store):
             # Caches go before the write too, and after a failure: a part may be written.
             self._search = EdgeSearch(shard, self.layout, self._written)
             try:
-                with guard(self._path):
+                with EngineGuard(self._path):
                     shard.update(operation)
                 if self._written is not None:
                     self._written += points
@@ -297,7 +297,7 @@ class EdgeStore(Store):
         """Flush the write-ahead log to the disk: after a power cut the engine restores from it."""
         if not self._survives_power_cut:
             return
-        with self._writing, guard(self._path):
+        with self._writing, EngineGuard(self._path):
             folder = self.generation / "shard" / "wal"
             # The engine makes the next log under another name, in a thread of its own.
             logs = set(folder.glob("[!t]*"))
@@ -312,19 +312,19 @@ class EdgeStore(Store):
 
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
         search = self._open_search()
-        with guard(self._path):
+        with EngineGuard(self._path):
             return search.answer(queries)
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
         search = self._open_search()
-        with guard(self._path):
+        with EngineGuard(self._path):
             return search.retrieve(ids)
 
     def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
         made: dict[int, FloatArray] = {}
         for page in pages(valid_ids(ids), SCROLL_PAGE_POINTS):
             asked: list[Any] = [*page]
-            with guard(self._path):
+            with EngineGuard(self._path):
                 found: list[Any] = self._open_shard().retrieve(
                     asked, with_payload=False, with_vector=[using]
                 )
@@ -347,7 +347,7 @@ class EdgeStore(Store):
         shown = True if fields is None else list(fields) or False
         while True:
             search = self._open_search()
-            with guard(self._path):
+            with EngineGuard(self._path):
                 narrowed = to_filter(search.without_universal_flags(where))
                 request = engine.ScrollRequest(offset, limit, narrowed, shown, with_vector=False)
                 page, offset = search.shard.scroll(request)
@@ -358,7 +358,7 @@ class EdgeStore(Store):
             limit = SCROLL_PAGE_POINTS
 
     def count(self, where: Filter | None = None) -> int:
-        with guard(self._path):
+        with EngineGuard(self._path):
             return count_points(self._open_shard(), where)
 
     # -- the rest --------------------------------------------------------------------------
@@ -383,7 +383,7 @@ class EdgeStore(Store):
             self.compact()
             if self._unindexed_count() < OPTIMISE_FROM_POINTS:
                 return
-            with guard(self._path):
+            with EngineGuard(self._path):
                 self._open_shard().flush()
             fresh = self._generations.unused()
             optimise_beside(self.generation, fresh)
@@ -424,7 +424,7 @@ class EdgeStore(Store):
     def _whole_points(self, offset: Any, limit: int) -> tuple[list[engine.Record], Any]:
         """Points with payloads and vectors, and the next offset; None at the end."""
         request = engine.ScrollRequest(offset, limit, None, with_payload=True, with_vector=True)
-        with guard(self._path):
+        with EngineGuard(self._path):
             return self._open_shard().scroll(request)
 
     @contextmanager
@@ -446,7 +446,7 @@ class EdgeStore(Store):
             self._swap(fresh)
 
     def _swap(self, generation: Path, written: int | None = None) -> None:
-        with guard(self._path):
+        with EngineGuard(self._path):
             sync_tree(generation)
         self._generations.make_current(generation)
         self._use(generation, written)
@@ -481,7 +481,7 @@ class EdgeStore(Store):
                 return
             shard, self._search = self._search.shard, None
             try:
-                with guard(self._path):
+                with EngineGuard(self._path):
                     points = shard.info().points_count
                     if self._ends_with_process and self._checksums_until_change is not None:
                         # Flushing and closing would only write the same files anew.
@@ -556,7 +556,7 @@ def create_shard(generation: Path, layout: Layout) -> None:
     # The engine syncs a thousand times here: on a busy disk that takes seconds.
     place = roomy_folder(0) or generation.parent
     with (
-        guard(generation.parent),
+        EngineGuard(generation.parent),
         tempfile.TemporaryDirectory(prefix="toolcrib-", dir=place) as making,
     ):
         created = engine.EdgeShard.create(making, _config(layout))
@@ -636,8 +636,7 @@ def _filtered_fields() -> list[tuple[str, Any]]:
     return [*kinds, (SERVER_CODE_FIELD, codes)]
 
 
-@contextmanager
-def guard(path: Path) -> Generator[None]:
+class EngineGuard:
     """Turn the engine's exceptions into our own errors.
 
     Raises:
@@ -645,24 +644,30 @@ def guard(path: Path) -> Generator[None]:
         StoreError: the engine refused the request.
         StoreDamagedError: the engine panicked.
     """
-    try:
-        yield
-    except StoreError:
-        raise
-    except OSError as error:
-        raise StoreWriteError(f"{path}: {error.strerror or error}") from error
-    except Exception as error:
-        if any(f"(os error {number})" in str(error) for number in FULL_DISK_ERRORS):
-            raise StoreWriteError(
-                f"{path} cannot be written, as its disk is full; free some space: what was "
-                "acknowledged is there when the store is opened again"
-            ) from error
-        raise StoreError(f"the engine refused a request on {path}: {error}") from error
-    except BaseException as error:
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        path = self._path
+        if error is None or isinstance(error, StoreError):
+            return
+        if isinstance(error, OSError):
+            raise StoreWriteError(f"{path}: {error.strerror or error}") from error
+        if isinstance(error, Exception):
+            if any(f"(os error {number})" in str(error) for number in FULL_DISK_ERRORS):
+                raise StoreWriteError(
+                    f"{path} cannot be written, as its disk is full; free some space: what was "
+                    "acknowledged is there when the store is opened again"
+                ) from error
+            raise StoreError(f"the engine refused a request on {path}: {error}") from error
         # A Rust panic is a BaseException of a class that cannot be imported.
-        if type(error).__name__ != "PanicException":
-            raise
-        raise StoreDamagedError(f"the engine failed on {path}: {error}; {REINDEX_HINT}") from error
+        if type(error).__name__ == "PanicException":
+            why = f"the engine failed on {path}: {error}; {REINDEX_HINT}"
+            raise StoreDamagedError(why) from error
 
 
 def optimise_beside(generation: Path, target: Path) -> None:

@@ -356,7 +356,9 @@ class TurnClassifier:
 
     def vector(self, text: str) -> FloatArray:
         """Encode a text, float32 [inputs]; of a long text the beginning and the end."""
-        ends = [text] if len(text) <= 2 * READ_CHARS else [text[:READ_CHARS], text[-READ_CHARS:]]
+        if len(text) <= 2 * READ_CHARS:
+            return self._encode(text)
+        ends = text[:READ_CHARS], text[-READ_CHARS:]
         return np.mean([self._encode(each) for each in ends], axis=0)
 
     def _encode(self, text: str) -> FloatArray:

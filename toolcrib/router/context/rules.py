@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 from unicodedata import category
 
@@ -160,6 +161,7 @@ class Remainder:
     asks: bool
 
 
+@lru_cache(maxsize=32)
 def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
     """Rest of a turn without its small talk; quoted small talk belongs to the rest."""
     quoted = _quoted_places(words)
