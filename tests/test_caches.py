@@ -31,6 +31,7 @@ BOUNDS = {
     "records.codec.adapter": "the types of records",
     "router.context.classifier.turns_beside": "two encoders",
     "router.context.labels._preset": "the fields of a context",
+    "router.context.rules.remainder_of": "the words of 32 turns, each cut to a length",
     "store.base.point_id": "65,536 ids of tools and passages",
     "store.edge_query.answer": "the filters of one query",
     "store.qdrant_client._warn_of_open_key": "the addresses of servers in the settings",
