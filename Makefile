@@ -4,8 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Each worker collects all tests, which takes a core 17 s: no more workers than two cores can use.
-# Slow tests wait for processes and browsers a third of their time, so there are three workers.
-PYTEST := $(BIN)/python -m pytest --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 STORE := .toolcrib-demo
 # Tests start hundreds of processes, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -51,17 +50,17 @@ wheel: $(VENV)/.installed-test ## Build the wheel, install it into a clean envir
 	$(BIN)/python scripts/check_wheel.py
 
 test: check ## Check everything, run all tests but the slow ones
-	$(PYTEST) -n 2 -m 'not slow and not e2e'
+	$(PYTEST) -m 'not slow and not e2e'
 
 slow: $(VENV)/.installed-test ## Run the tests that `make test` leaves out
-	$(PYTEST) -n 3 -m 'slow or e2e'
+	$(PYTEST) -m 'slow or e2e'
 
 test-qdrant: $(VENV)/.installed-test ## Run the tests of servers on URL=http://..., which they empty
 	QDRANT_TEST_URL=$(URL) QDRANT_DOUBLE_URL=$(URL) $(BIN)/python -m pytest tests/store \
 		tests/test_crib_server.py tests/test_tenants.py tests/router/test_decision_log_db.py
 
 coverage: $(VENV)/.installed-test ## Run every test, and see that 95 % of the branches are
-	$(PYTEST) -n 2 --cov --cov-report=term
+	$(PYTEST) --cov --cov-report=term
 
 fuzz: $(VENV)/.installed-test ## Run the property tests and the loops of kills for longer
 	$(BIN)/python -m pytest -m 'hypothesis or fuzz' --hypothesis-profile fuzz
