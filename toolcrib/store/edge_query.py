@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from operator import attrgetter
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import qdrant_edge as engine
@@ -73,10 +72,6 @@ ACORN = engine.AcornSearchParams(enable=True, max_selectivity=1.0)
 EF_FILTERED, EF_ACORN = 256, 64
 """Candidates kept while the graph is walked; without a filter the engine keeps 100."""
 
-_id_and_score = attrgetter("id", "score")
-_scored: Callable[[tuple[int, float]], Scored] = partial(cast("Any", tuple).__new__, Scored)
-"""A query makes hundreds of `Scored`, for which its own constructor takes twice as long."""
-
 
 # -- searches --------------------------------------------------------------------------------
 
@@ -114,7 +109,7 @@ class EdgeSearch:
                     shared = query.where
                     where = self.without_universal_flags(shared)
                 hits = self.shard.query(to_query(self._weigh(query), where, size))
-            answers.append(list(map(_scored, map(_id_and_score, hits))))
+            answers.append([Scored(hit.id, hit.score) for hit in hits])
         return answers
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
