@@ -182,9 +182,11 @@ def is_likely_english(text: str) -> bool:
     Stricter than `is_english`, for whoever reads them too: a short request in one of them may have
     no common word. Needs the extra `context`.
     """
+    if not is_english(text):
+        return False
     prose, words = _prose_words(text)
-    if not is_english(text) or not TWO_LETTERS.search(prose):
-        return is_english(text)
+    if not TWO_LETTERS.search(prose):
+        return True
     chances = dict(_identifier().rank(prose))
     more = _count(words, _ENGLISH_ONLY) - _count(words, _FOREIGN_ONLY)
     odds = ENGLISH_ODDS * COMMON_WORD_ODDS**more
