@@ -267,13 +267,15 @@ def run(
     _write_files(found, run_out, report)
 
 
-UNUSED = ("url", "api_key", "namespace", "service", "server", "gateway", "telemetry", "tokens")
+UNMEASURED_SETTINGS = (
+    *("url", "api_key", "namespace", "service", "server", "gateway", "telemetry", "tokens"),
+)
 """Settings that change no measure."""
 
 
 def _changed_settings(context: typer.Context) -> dict[str, str]:
     """Settings of a file or of the environment that are not the defaults, by dotted name."""
-    without: Any = {**dict.fromkeys(UNUSED, True), "llm": {"api_key"}}
+    without: Any = {**dict.fromkeys(UNMEASURED_SETTINGS, True), "llm": {"api_key"}}
     settings = load_settings(context.obj)
     return dict(
         _dotted_names(settings.model_dump(mode="json", exclude_defaults=True, exclude=without))
