@@ -44,6 +44,21 @@ async def running(behind: Behind, *tools, options=(), is_shared=False, **interva
         await asyncio.wait({task})
 
 
+@asynccontextmanager
+async def opening(behind: Behind):
+    """A server under watch, a second connection to it, and the file that lets that one open."""
+    pids = behind.folder / "pids"
+    start = behind.folder / "start"
+    start.touch()
+    options = ("--started", str(pids), "--start-with", str(start))
+    async with running(behind, ECHO, options=options) as (upstream, _):
+        await upstream.settled.wait()
+        start.unlink()
+        connection = asyncio.create_task(upstream.connection("a"))
+        await until(lambda: len(pids.read_text().split()) == 2)
+        yield upstream, connection, start
+
+
 async def test_it_is_up_once_it_has_listed_its_tools(behind: Behind):
     async with running(behind, ECHO, is_shared=True) as (upstream, listed):
         assert upstream.health.state == "starting"
@@ -77,36 +92,20 @@ async def test_there_are_so_many_connections_and_no_more(behind: Behind, monkeyp
 
 
 async def test_who_leaves_while_a_connection_is_made_leaves_nothing_behind(behind: Behind):
-    pids = behind.folder / "pids"
-    start = behind.folder / "start"
-    start.touch()
-    options = ("--started", str(pids), "--start-with", str(start))
-    async with running(behind, ECHO, options=options) as (upstream, _):
-        await upstream.settled.wait()
-        start.unlink()
-        opening = asyncio.create_task(upstream.connection("a"))
-        await until(lambda: len(pids.read_text().split()) == 2)
+    async with opening(behind) as (upstream, connection, start):
         await upstream.leave("a")
         with pytest.raises(asyncio.CancelledError):
-            await opening
+            await connection
 
-        assert ends(int(pids.read_text().split()[1]))
+        assert ends(int((start.parent / "pids").read_text().split()[1]))
 
 
 async def test_a_connection_is_idle_from_its_opening_however_long_that_took(behind: Behind):
-    pids = behind.folder / "pids"
-    start = behind.folder / "start"
-    start.touch()
-    options = ("--started", str(pids), "--start-with", str(start))
-    async with running(behind, ECHO, options=options) as (upstream, _):
-        await upstream.settled.wait()
-        start.unlink()
-        opening = asyncio.create_task(upstream.connection("a"))
-        await until(lambda: len(pids.read_text().split()) == 2)
+    async with opening(behind) as (_, connection, start):
         before = monotonic()
         start.touch()
 
-        assert (await opening).used_at > before
+        assert (await connection).used_at > before
 
 
 async def test_a_connection_that_nobody_uses_is_closed(behind: Behind):
