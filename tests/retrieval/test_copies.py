@@ -60,6 +60,29 @@ def test_tools_without_a_description_and_unjudged_rankings_stay_apart(crib):
     assert {"alpha/create_issue", "beta/create_issue", "gamma/create_issue"} <= hits.keys()
 
 
+CHAT = {
+    "post_message": "Post a message in a channel of the team.",
+    "delete_message": "Delete a message of a channel.",
+    "list_channels": "List the channels of the team.",
+    "create_channel": "Create a channel in the team.",
+    "invite_user": "Invite a user to a channel.",
+    "set_topic": "Set the topic of a channel.",
+}
+
+
+@pytest.mark.parametrize("k", [3, 5, 6])
+def test_copies_on_many_servers_keep_no_other_tool_out(k):
+    with Crib.open(":memory:") as crib:
+        crib.index_tools(
+            ToolSpec(name=name, server=f"team-{n}", description=description)
+            for n in range(20)
+            for name, description in CHAT.items()
+        )
+        hits = crib.find_tools("post a message in the channel of the team", k).tools
+    assert len({hit.name for hit in hits}) == len(hits) == k
+    assert len(hits[0].also_on) == 19
+
+
 def test_json_has_the_servers(crib):
     [first, *others] = as_json(crib.find_tools("create an issue", 3))["tools"]
     assert {first["server"], *first["also_on"]} == {"alpha", "beta", "gamma"}

@@ -75,6 +75,9 @@ MAX_QUERY_CHARS = 8_000
 UNREAD_LEXICAL_WEIGHT = 0.9
 """Weight of the words where the encoder does not read the query's language."""
 
+DEPTH_GROWTH_FACTOR, MAX_DEPTH_FACTOR = 4, 64
+"""Growth and limit of the legs' depth where copies of few tools fill them."""
+
 
 class Stopwatch:
     """Stopwatch that collects milliseconds by stage."""
@@ -318,6 +321,7 @@ class HybridRetriever:
         options: SearchOptions,
         plan: SearchPlan,
         watch: Stopwatch,
+        depth_factor: int = 1,
     ) -> _Run:
         """Encode a query, and prepare the legs of it and of a step's sentences."""
         if isinstance(query, str):
@@ -336,7 +340,7 @@ class HybridRetriever:
         depth = MAX_SET if options.k == "auto" else max(MIN_LEG_CANDIDATES, 2 * limit)
         if follows or self._lifting(plan) is not None:
             depth = max(depth, MAX_LIFTED_TOOLS)
-        depth += len(state.called)
+        depth = depth_factor * depth + len(state.called)
         legs, *sentences = (
             Legs(self._store, each, limits, allowed, depth, names=each is query) for each in encoded
         )
@@ -392,8 +396,15 @@ class HybridRetriever:
         encoded, called = run.query, run.state.called
         limit = MAX_SET if options.k == "auto" else options.k
         assessor = self.assessor if encoded.dense is not None else self.assessor.by_words
-        found = self._fuse(run, assessor.head, by_examples=assessor.by_examples)
-        ranked = self._rerank(run, found, limit + len(called))
+        depth_factor = 1
+        while True:
+            found = self._fuse(run, assessor.head, by_examples=assessor.by_examples)
+            ranked = self._rerank(run, found, limit + len(called))
+            depth_factor *= DEPTH_GROWTH_FACTOR
+            is_short = run.folds and len(ranked.hits) < limit + len(called)
+            if not (is_short and run.legs.are_full) or depth_factor > MAX_DEPTH_FACTOR:
+                break
+            run = self._begin(encoded, options, plan, watch, depth_factor)
         if read is not None:
             read |= run.legs.records
         hits, confidence = self._estimate(run, assessor, ranked, found)

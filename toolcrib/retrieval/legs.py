@@ -211,6 +211,11 @@ class Legs:
         self._questions |= by_clause
 
     @property
+    def are_full(self) -> bool:
+        """True if a leg found as many points as it may: there may be more."""
+        return any(len(found) >= self._depth for found in self._first[0].values())
+
+    @property
     def named_points(self) -> set[int]:
         """Points of tools that the query calls by exact name or id."""
         return self._first[1]
