@@ -174,7 +174,7 @@ def test_an_index_of_another_model_is_refused_with_the_command_that_mends_it(tmp
     assert str(caught.value) == (
         "the index was built with dense 'deterministic-trigrams-64', now "
         "'deterministic-trigrams-32'; dimensions 64, now 32; build it anew with "
-        "`toolcrib index --rebuild`, or go back to those settings"
+        "`toolcrib index --rebuild` and its `--store`, or go back to those settings"
     )
     with Crib.open(tmp_path / "s", settings=other, rebuild=True) as crib:
         assert ids(crib.find_tools("sends mail", k=1)) == ["a"]

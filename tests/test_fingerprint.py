@@ -106,7 +106,7 @@ def test_a_difference_names_all_that_differs_and_what_to_do() -> None:
     assert difference(found, wanted) == (
         "the index was built with dense 'deterministic-trigrams-32', now "
         "'deterministic-trigrams-64'; dimensions 32, now 64; build it anew with "
-        "`toolcrib index --rebuild`, or go back to those settings"
+        "`toolcrib index --rebuild` and its `--store`, or go back to those settings"
     )
 
 

@@ -71,5 +71,5 @@ def difference(found: Identity, wanted: Identity) -> str:
     """Differences between an index and the current settings, with the two ways out."""
     return (
         f"the index was built with {differences(found, wanted)}; build it anew with "
-        "`toolcrib index --rebuild`, or go back to those settings"
+        "`toolcrib index --rebuild` and its `--store`, or go back to those settings"
     )

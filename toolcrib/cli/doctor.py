@@ -255,7 +255,7 @@ MENDING: dict[type[ToolcribError], str] = {
     StoreUnavailableError: "start the Qdrant server, or correct `store` and `server.api_key`",
     StoreDamagedError: REMAKE,
     StoreWriteError: "make room on the disk, and see that the folder may be written to",
-    IndexMismatchError: "toolcrib index --rebuild",
+    IndexMismatchError: "toolcrib index --rebuild --store {location}",
 }
 
 
@@ -311,7 +311,8 @@ def _check_index(location: str, settings: Settings, health: Health, *, deep: boo
                 _check_faults(crib, health)
     except ToolcribError as error:
         kinds = (mend for kind, mend in MENDING.items() if isinstance(error, kind))
-        health.problem(str(error), next(kinds, "correct what it names, then look again"))
+        mend = next(kinds, "correct what it names, then look again")
+        health.problem(str(error), mend.format(location=location))
         return
     health.facts["index"] |= {
         "engine": info.engine,
