@@ -126,6 +126,22 @@ def test_cookies_and_preflights_mean_nothing(tenant):
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "meant"),
+    [
+        ("GET", "/v1/tools?limt=3", "limit"),
+        ("GET", "/v1/tools/a?limit=3", ""),
+        ("POST", "/v1/tools/search?k=3", ""),
+        ("POST", "/v1/tools?prune=true", "body"),
+    ],
+)
+def test_an_unknown_parameter_is_refused(tenant, method, path, meant):
+    told = problem(tenant.request(method, path, json={"query": "mail"}))
+    [fault] = told["errors"]
+    assert (told["status"], fault["place"]) == (422, path.partition("?")[2].partition("=")[0])
+    assert meant in fault["reason"]
+
+
 def test_a_parameter_of_one_value_is_given_once(tenant):
     told = problem(tenant.get("/v1/tools?limit=1&limit=2&server=a&server=b"))
     assert told["errors"] == [{"place": "limit", "reason": "given more than once"}]

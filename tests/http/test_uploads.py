@@ -106,6 +106,15 @@ def test_a_wrong_parameter_is_told(tenant):
     assert (answer.status_code, answer.json()["errors"][0]["place"]) == (422, "prune")
 
 
+def test_a_misspelt_limit_prunes_nothing(stocked):
+    before = stocked.get("/v1/tools").json()["tools"]
+    answer = upload(stocked, "/v1/tools", tool("send"), prune="true", servr="mail")
+    [fault] = answer.json()["errors"]
+    assert (answer.status_code, fault["place"]) == (422, "servr")
+    assert "server" in fault["reason"]
+    assert stocked.get("/v1/tools").json()["tools"] == before
+
+
 def test_lines_are_read_where_uploads_are_alone(tenant):
     assert upload(tenant, "/v1/tools/search", {"query": "mail"}).status_code == 415
 

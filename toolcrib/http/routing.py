@@ -5,7 +5,7 @@ JSON bodies are read once and strictly: no NaN, no half characters, no bottomles
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias, get_origin, get_type_hints
@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from toolcrib.errors import ToolcribError
+from toolcrib.errors import ToolcribError, did_you_mean, nearest
 from toolcrib.http.context import RequestContext, context_of, header, is_upload, media_type
 from toolcrib.http.errors import PROBLEM_TYPE, InvalidRequestError
 from toolcrib.records.codec import adapter, dump, faults
@@ -211,19 +211,39 @@ async def _arguments(endpoint: Endpoint, context: RequestContext, request: Reque
         found.append(_validate(endpoint.key, request.path_params[name], name))
     if endpoint.query is not None:
         found.append(_query(endpoint.query, request))
-    if endpoint.upload_query is not None:
-        # A body of JSON does not use the query, but an invalid one is still refused.
-        _query(endpoint.upload_query, request)
+    elif endpoint.upload_query is not None:
+        _refuse_parameters(request, {}, of_uploads=get_type_hints(endpoint.upload_query))
+    else:
+        _refuse_parameters(request, {})
     if endpoint.body is not None:
         found.append(await _body(endpoint.body, context, request))
     return found
+
+
+def _refuse_parameters(
+    request: Request, known: Collection[str], of_uploads: Collection[str] = ()
+) -> None:
+    """Refuse query parameters that the endpoint does not read: a misspelt filter would not filter.
+
+    Raises:
+        InvalidRequestError: there is one.
+    """
+    unknown = sorted(request.query_params.keys() - known)
+    if unknown:
+        in_body = "a parameter of uploads: a body of JSON has it as a field"
+        reasons = {
+            name: f"unknown{did_you_mean(nearest(name, known))}" for name in unknown
+        } | dict.fromkeys({*unknown} & {*of_uploads}, in_body)
+        raise InvalidRequestError([*reasons.items()])
 
 
 def _query(kind: Any, request: Request) -> Any:
     """The query parameters."""
     given: dict[str, Any] = {}
     repeated: list[tuple[str, str]] = []
-    for name, type_ in get_type_hints(kind).items():
+    hints = get_type_hints(kind)
+    _refuse_parameters(request, hints)
+    for name, type_ in hints.items():
         values = request.query_params.getlist(name)
         if get_origin(type_) is tuple:
             given[name] = values
