@@ -127,6 +127,20 @@ def test_cookies_and_preflights_mean_nothing(tenant):
 
 
 @pytest.mark.parametrize(
+    ("path", "body", "reason"),
+    [
+        (SEARCH, {"query": ""}, "empty"),
+        ("/v1/collections", {"collections": [{"name": "Kb 1"}]}, "letters"),
+    ],
+)
+def test_a_wrong_text_is_told_in_words(tenant, path, body, reason):
+    told = problem(tenant.post(path, json=body))
+    reasons = {fault["place"]: fault["reason"] for fault in told["errors"]}
+    assert told["status"] == 422
+    assert any(reason in each for each in reasons.values())
+
+
+@pytest.mark.parametrize(
     ("method", "path", "meant"),
     [
         ("GET", "/v1/tools?limt=3", "limit"),

@@ -21,7 +21,7 @@ from starlette.types import Scope
 from toolcrib.errors import ToolcribError, did_you_mean, nearest
 from toolcrib.http.context import RequestContext, context_of, header, is_upload, media_type
 from toolcrib.http.errors import PROBLEM_TYPE, InvalidRequestError
-from toolcrib.records.codec import adapter, dump, faults
+from toolcrib.records.codec import adapter, dump, faults, spelled
 
 JSON = "application/json"
 JSON_LINES = "application/jsonl"
@@ -69,11 +69,17 @@ Identifier = Annotated[str, Field(min_length=1, max_length=1100)]
 """The id of a tool, or another text of at most its length."""
 
 Words = Annotated[
-    str, Field(pattern=r"[^\W_]"), WithJsonSchema({"type": "string", "pattern": r"[\p{L}\p{N}]"})
+    str,
+    spelled(r"[^\W_]", "no letter and no digit"),
+    WithJsonSchema({"type": "string", "pattern": r"[\p{L}\p{N}]"}),
 ]
 """Text with at least one letter or digit; the documented pattern is the same in JavaScript."""
 
-QueryText = Annotated[str, Field(pattern=r"[^\s\x1c-\x1f\x85\ufeff]")]
+_NOT_BLANK = r"[^\s\x1c-\x1f\x85\ufeff]"
+
+QueryText = Annotated[
+    str, spelled(_NOT_BLANK, "is empty"), WithJsonSchema({"type": "string", "pattern": _NOT_BLANK})
+]
 """Text with more than white space, by the definitions of Python and of JavaScript."""
 
 Call: TypeAlias = Callable[..., Awaitable[Response | None]]

@@ -9,7 +9,14 @@ from operator import not_
 from pathlib import Path
 from typing import Annotated, Any, TypeGuard, TypeVar, cast
 
-from pydantic import BaseModel, Field, PlainSerializer, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    PlainSerializer,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -29,6 +36,18 @@ UNLESS_EMPTY = Field(exclude_if=not_)
 
 UNLESS_NONE = Field(exclude_if=lambda value: value is None)
 """Field that JSON omits when its value is None."""
+
+
+def spelled(pattern: str, reason: str) -> AfterValidator:
+    """Validator of texts that match a pattern; it refuses others for this reason."""
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if compiled.search(text) is None:
+            raise ValueError(reason)
+        return text
+
+    return AfterValidator(check)
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:

@@ -46,17 +46,13 @@ from toolcrib.records import (
     Scope,
     Sensitivity,
 )
+from toolcrib.records.knowledge import CollectionName
 from toolcrib.router.collections import preset
 
 MAX_PASSAGE_TOKENS = 200
 """The same as for documents from files."""
 
 
-_CollectionName = Annotated[
-    str,
-    Field(max_length=200, pattern=r"^[\w.-]+\Z"),
-    WithJsonSchema({"type": "string", "maxLength": 200, "pattern": r"^[\p{L}\p{N}_.-]+$"}),
-]
 DocumentName = Annotated[QueryText, Field(max_length=1000)]
 _Place = Annotated[int, Field(ge=0, le=2**53), AS_WHOLE]
 
@@ -91,7 +87,7 @@ EXAMPLE_COLLECTION: dict[str, Any] = {
 class CollectionBody(Body):
     """A collection: its subject, examples and sensitivity."""
 
-    name: _CollectionName
+    name: CollectionName
     description: str = ""
     examples: list[str] = Field(default=[])
     answers: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(default=[])
@@ -221,7 +217,7 @@ class PassageBody(Body):
 class UploadedPassage(PassageBody):
     """A passage of an upload, with its collection."""
 
-    collection: _CollectionName
+    collection: CollectionName
 
     def passage(self) -> Passage:
         """The passage in its collection."""
@@ -249,7 +245,7 @@ class DocumentsBody(Body):
         ],
     )
 
-    collection: _CollectionName
+    collection: CollectionName
     documents: list[DocumentBody] = Field(default=[])
     passages: list[PassageBody] = Field(default=[])
     prune: bool = False
@@ -348,7 +344,7 @@ class RemoveBody(Body):
         examples=[{"collection": "handbook", "documents": ["holidays.md"]}]
     )
 
-    collection: _CollectionName
+    collection: CollectionName
     documents: list[str] = Field(min_length=1)
 
 
