@@ -80,6 +80,25 @@ def test_a_second_signal_does_not_wait_for_a_client_that_never_finishes(serve, t
         assert service.stop() == 0
 
 
+def test_an_upload_that_has_to_end_says_so_in_its_last_line(serve, tmp_path):
+    key = make_key(tmp_path / "store")
+    service = serve(tmp_path / "store")
+    lines = [["", {**TOOL, "name": f"bolt{n}", "description": f"Turns {n}."}] for n in range(9000)]
+    content = "\n".join(map(json.dumps, lines))
+    kind = {"Content-Type": "application/jsonl"}
+    with (
+        service.client(key) as client,
+        client.stream("POST", "/v1/tools", content=content, headers=kind) as answer,
+    ):
+        told = filter(str.strip, answer.iter_lines())
+        assert "progress" in json.loads(next(told))
+        service.tell(signal.SIGTERM)
+        until(lambda: service.ready().status_code == 503, "not ready")
+        service.tell(signal.SIGTERM)
+        *_, last = map(json.loads, told)
+    assert last["problem"]["type"] == "urn:toolcrib:problem:service-unavailable"
+
+
 def test_decisions_are_written_before_the_end(serve, tmp_path):
     store = tmp_path / "store"
     key = make_key(store)

@@ -97,6 +97,8 @@ class _Server(uvicorn.Server):
         is_late = self._until is not None and time.monotonic() > self._until
         if is_late or (self._until is not None and not self._state.is_busy):
             self.should_exit = True
+        if self.should_exit:
+            self._state.ending.set()
         return await super().on_tick(counter)
 
 

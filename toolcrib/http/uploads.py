@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from toolcrib.crib import Crib
-from toolcrib.errors import DeadlineError, TooLargeError
+from toolcrib.errors import DeadlineError, ServiceUnavailableError, TooLargeError
 from toolcrib.http.context import RequestContext
 from toolcrib.http.errors import ProblemBody
 from toolcrib.http.routing import JSON_LINES
@@ -186,20 +186,34 @@ async def _lines(context: RequestContext, work: UploadWork[Any]) -> AsyncGenerat
     job = asyncio.ensure_future(work.run(context, listener))
     # After the last progress, which comes from a thread.
     job.add_done_callback(lambda _: loop.call_soon(queue.put_nowait, None))
+    ending = asyncio.ensure_future(context.state.ending.wait())
+    ending.add_done_callback(lambda _: job.cancel())
     has_begun = False
     try:
         async for progress in _until_done(context, queue):
             has_begun = True
             yield b'{"progress":%b}\n' % dump(progress) if progress else b"\n"
-        report = await job
-        yield b'{"report":%b}\n' % dump(report, full=True)
+        yield b'{"report":%b}\n' % dump(await _report(job), full=True)
     except Exception as error:
         if not has_begun:
             raise
         context.state.telemetry.log_fault(context.request_id, error)
         yield b'{"problem":%b}\n' % dump(ProblemBody.of(error, context.request_id))
     finally:
+        ending.cancel()
         job.cancel()
+
+
+async def _report(job: asyncio.Future[IndexReport]) -> IndexReport:
+    """Report of an upload.
+
+    Raises:
+        ServiceUnavailableError: the service stopped before its end.
+    """
+    await asyncio.wait((job,))
+    if job.cancelled():
+        raise ServiceUnavailableError("the service stops; send again what is not durable")
+    return job.result()
 
 
 async def _until_done(
