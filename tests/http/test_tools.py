@@ -49,7 +49,7 @@ def test_an_empty_list_puts_nothing_in_and_prunes_everything(stocked):
     assert stocked.post("/v1/tools", json={"tools": [], "prune": True}).json()["removed"] == 4
 
 
-@pytest.mark.parametrize("tools", ["mail.json", ["mail.json"], 3, None, [["x"]]])
+@pytest.mark.parametrize("tools", ["mail.json", 3, None])
 def test_nothing_is_read_by_its_name(tenant, tools):
     assert tenant.post("/v1/tools", json={"tools": tools}).status_code == 422
 
@@ -128,3 +128,10 @@ def test_calls_of_others_are_no_use_for_a_key_that_reads(service, stocked):
 def test_a_sorted_list_whose_mark_is_gone_says_so(stocked):
     answer = stocked.post("/v1/tools/list", json={"order": "name", "cursor": "mail/gone"})
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:toolcrib:problem:query")
+
+
+def test_what_is_no_object_is_refused_and_keeps_no_tool_out(tenant):
+    sent = [{"name": "send", "description": "Sends mail."}, "mail.json", ["x"]]
+    report = tenant.post("/v1/tools", json={"tools": sent}).json()
+    assert report["ids"]["added"] == ["send"]
+    assert [each["place"] for each in report["refused"]] == ["[1]", "[2]"]

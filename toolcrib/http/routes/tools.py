@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic.dataclasses import dataclass as checked_dataclass
+from pydantic.json_schema import JsonSchemaValue
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -199,6 +200,9 @@ Format = Annotated[
 ServerName = Annotated[str, Field(min_length=1, max_length=512)]
 
 
+_OBJECT: JsonSchemaValue = {"type": "object", "additionalProperties": True}
+
+
 class IndexBody(Body):
     """Tools to write, in any format that the index reads.
 
@@ -209,7 +213,8 @@ class IndexBody(Body):
 
     model_config = strict_config(examples=[{"tools": [EXAMPLE_TOOL], "server": "mail"}])
 
-    tools: list[dict[str, Any]] | dict[str, Any]
+    # The reader refuses what is no object, and keeps the others.
+    tools: list[Annotated[Any, WithJsonSchema(_OBJECT)]] | dict[str, Any]
     format: Format | None = None
     server: ServerName | None = None
     prune: bool = False
