@@ -19,6 +19,7 @@ from toolcrib.errors import (
     UnknownCollectionError,
     UnknownToolError,
     nearest,
+    require_text,
 )
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.registry import ToolSource, tool_entries
@@ -530,6 +531,7 @@ def _body(**fields: Any) -> dict[str, Any]:
 
 def _tool_path(tool_id: str, under: str = "/v1/tools") -> str:
     """Path of a tool."""
+    require_text(tool_id, "the id")
     if not tool_id:
         raise UnknownToolError(tool_id)
     return f"{under}/{'/'.join(map(path_segment, tool_id.split('/')))}"
