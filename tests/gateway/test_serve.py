@@ -62,6 +62,17 @@ def test_approvals_that_cannot_be_kept_are_in_memory_unless_keys_hang_on_them(
     assert said[0][1].startswith("approvals are kept in memory, for this run alone: ")
 
 
+def test_approvals_that_are_there_are_never_replaced_by_memory(tmp_path, report, said):
+    open_records(str(tmp_path), quick_settings(), report, needed=False).close()
+    # A folder where SQLite wants its log: the file can be neither written nor read.
+    (tmp_path / "ledger.db-wal").mkdir()
+
+    with pytest.raises(StoreError, match=r"ledger\.db"):
+        open_records(str(tmp_path), quick_settings(), report, needed=False)
+
+    assert said == []
+
+
 def test_warnings_are_reported_in_one_line_with_what_is_at_the_bottom_of_them(report, said):
     ours, theirs = logging.getLogger("toolcrib"), logging.getLogger("fastmcp")
     before = (ours.propagate, list(ours.handlers), theirs.level)

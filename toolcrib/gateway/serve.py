@@ -121,10 +121,11 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
 def open_records(location: str, settings: Settings, report: Reporter, *, needed: bool) -> RecordsDb:
     """Open the keys and approvals at a location, which another process may use too.
 
-    Falls back to memory unless they are `needed` for safety.
+    Falls back to memory unless they are `needed`, or approvals may be there: in memory the
+    gateway would meet all servers for the first time, and serve the tools that it holds back.
 
     Raises:
-        StoreError: the needed records cannot be read or written.
+        StoreError: records that are needed, or that are there, cannot be read and written.
     """
     opened: RecordsDb | None = None
     try:
@@ -132,10 +133,11 @@ def open_records(location: str, settings: Settings, report: Reporter, *, needed:
         # A held tool can be approved only if its record can be written.
         opened.put("gateway", DbRow("opened", time.time(), {}))
     except StoreError as error:
-        if opened is not None:
-            opened.close()
-        if needed:
+        if opened is None:
             raise
+        with closing(opened):
+            if needed or opened.tables():
+                raise
         report("warning", f"approvals are kept in memory, for this run alone: {error}")
         return build.open_records_db(build.MEMORY, settings)
     return opened
