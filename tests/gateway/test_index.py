@@ -209,6 +209,29 @@ async def test_known_tools_are_found_by_words_while_the_index_opens(behind: Behi
     assert late["verdict"] == "accept"
 
 
+async def test_new_tools_are_found_by_words_while_the_index_opens(behind: Behind, monkeypatch):
+    async def never_open(_thread: StoreThread) -> Crib:
+        return await asyncio.Future[Crib]()
+
+    monkeypatch.setattr(StoreThread, "open", never_open)
+    gateway = behind.make(servers_of(behind, "one"), intervals=replace(IMPATIENT, opening_s=0.0))
+    wait, arrival = gateway.pool.wait, gateway.index.arrival("one")
+
+    async def wait_for_arrivals(_context: Any, events: Any, *_more: Any) -> bool:
+        if arrival in events:
+            (behind.folder / "one").touch()
+            await until(lambda: len(gateway.index.catalog))
+        return await wait(None, events, 0.0)
+
+    monkeypatch.setattr(gateway.pool, "wait", wait_for_arrivals)
+    async with behind.client(gateway, settled=False) as client:
+        await gateway.index.is_recalled.wait()
+        answer = await found(client)
+
+    assert named(answer)[0] == {"one"}
+    assert answer["verdict"] == "abstain"
+
+
 async def test_a_changed_listing_is_missing_until_it_can_be_found(behind: Behind, indexing):
     servers = {"one": behind.entry("one", ECHO, options=("--mute",))}
     gateway = behind.make(servers, intervals=IMPATIENT)

@@ -371,11 +371,8 @@ class GatewaySearch(ToolcribSearchTransform):
             options = replace(options, k=k, token_budget=budget)
         asked = text_to_search(query, options)
         text = "\n".join([*([] if asked is None else [asked]), *(options.needs or ())])
-        if (answer := await self._find_by_words(ctx, text, options)) is not None:
+        if (answer := await self._answer_while_opening(ctx, text, options)) is not None:
             return answer
-        await self._pool.wait(ctx, self._arrivals())
-        if not self._tools.is_open.is_set():
-            return failure(OPENING)
         # Before the catalog is read: a server that arrives between is named as missing.
         missing, here = self._missing(), await self._here(ctx)
         scope, needs = self.scope(), options.needs or ()
@@ -405,18 +402,29 @@ class GatewaySearch(ToolcribSearchTransform):
         names = [each.name for each in entries]
         return await self._guidance.after_search(key, text, names, answer)
 
-    async def _find_by_words(
+    async def _answer_while_opening(
         self, ctx: Context, text: str, options: SearchOptions
     ) -> ToolResult | None:
-        """Find tools that are listed already by their words, while the index takes long to open.
+        """Wait for index and servers; find by words if the index takes long, None once it is open.
 
-        None if the index is open soon, or no tool has a word of the text.
+        Tools of the last run are found soon. In a new store the wait comes first: the index opens
+        when all that was listed is encoded, which takes minutes for thousands of tools.
         """
         is_open = self._tools.is_open
         await self._pool.wait(None, [is_open], self._pool.intervals.opening_s)
+        if not is_open.is_set():
+            await self._pool.wait(ctx, [self._tools.is_recalled])
+            if (answer := await self._find_by_words(ctx, text, options)) is not None:
+                return answer
+        await self._pool.wait(ctx, self._arrivals())
         if is_open.is_set():
             return None
-        await self._pool.wait(ctx, [self._tools.is_recalled])
+        return await self._find_by_words(ctx, text, options) or failure(OPENING)
+
+    async def _find_by_words(
+        self, ctx: Context, text: str, options: SearchOptions
+    ) -> ToolResult | None:
+        """Find tools that are listed already by their words; None if no tool has a word."""
         here = await self._here(ctx)
         k = self._max_results if options.k == "auto" else options.k
         entries = (await asyncio.to_thread(by_words, list(here.values()), text))[:k]
