@@ -72,6 +72,38 @@ def test_what_is_wrong_is_told_with_its_place_and_what_is_allowed(given, told):
     assert list(argument_errors(ORDER, given)) == told
 
 
+def need(name: str) -> dict[str, object]:
+    return {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+
+
+EITHER = [need("mail"), need("phone")]
+
+
+@pytest.mark.parametrize("rule", ["anyOf", "oneOf"])
+@pytest.mark.parametrize(
+    "alternatives", [EITHER, [{"required": ["mail"]}, {"required": ["phone"]}]]
+)
+def test_where_no_alternative_fits_the_fault_of_each_is_told(rule, alternatives):
+    known = {"mail": {"type": "string"}, "phone": {"type": "string"}}
+    schema = {"type": "object", "properties": known, rule: alternatives}
+
+    assert argument_errors(schema, {}) == (
+        "arguments: 'mail' is missing (text), or 'phone' is missing (text)",
+    )
+
+
+def test_the_types_of_alternatives_are_told_where_none_has_the_type_of_the_value():
+    schema = {"properties": {"to": {"anyOf": EITHER}}}
+
+    assert argument_errors(schema, {"to": 3}) == ("to: must be an object, not a number 3",)
+
+
+def test_a_value_that_fits_several_alternatives_is_told_so():
+    (told,) = argument_errors({"oneOf": EITHER}, {"mail": "a", "phone": "b"})
+
+    assert "several of the alternatives" in told
+
+
 def test_no_more_is_told_than_can_be_mended_at_once():
     many = {"properties": {f"p{n}": {"type": "integer"} for n in range(20)}}
     told = argument_errors(many, {f"p{n}": "y" * 10_000 for n in range(20)})

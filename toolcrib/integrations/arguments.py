@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from difflib import get_close_matches
 from functools import cache, partial
@@ -180,20 +180,21 @@ def _error_lines(error: ValidationError, whole: str) -> Iterator[str]:
     """Lines of a schema error: place, fault, allowed values."""
     # If all alternatives failed, the nearest alternative says most.
     inner = cast("Any", exceptions).best_match(iter([error])) or error
-    steps = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in inner.absolute_path)
-    place = steps.removeprefix(".") or whole
+    place = _place(inner.absolute_path) or whole
     for line in _lines(inner):
         yield f"{place}: {line}"
+
+
+def _place(path: Iterable[str | int]) -> str:
+    steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return steps.removeprefix(".")
 
 
 def _lines(error: Any) -> Iterator[str]:
     given, value, known = error.instance, error.validator_value, _properties(error.schema)
     match error.validator:
         case "required":
-            for name in (name for name in value if name not in given):
-                near = get_close_matches(name, [each for each in given if each not in known], n=1)
-                hint = f"; you gave {near[0]!r}, which it does not know" if near else ""
-                yield f"{name!r} is missing ({_type_words(known.get(name))}){hint}"
+            yield from _missing(error, known)
         case "additionalProperties":
             allowed = f"it knows {_list_words(known, repr)}" if known else "it takes none"
             for name in (name for name in given if name not in known):
@@ -205,12 +206,44 @@ def _lines(error: Any) -> Iterator[str]:
             near = get_close_matches(str(given), texts, n=1)
             hint = f"; did you mean {_json(near[0])}?" if near else ""
             yield f"must be one of {_list_words(value)}, not {_value_words(given)}{hint}"
+        case "anyOf" | "oneOf" if alternatives := _alternatives(error.context):
+            yield shorten(alternatives, MAX_VALUE_CHARS)
         case "type" | "anyOf" | "oneOf" if (
             kind := _type_words({error.validator: value})
         ) != _UNKNOWN:
             yield f"must be {kind}, not {_value_words(given)}"
         case _:
             yield shorten(str(error.message), MAX_VALUE_CHARS)
+
+
+def _missing(error: Any, known: Mapping[str, Any]) -> Iterator[str]:
+    """Lines of required properties that are missing."""
+    given = error.instance
+    if error.parent is not None and not error.relative_path:
+        # An alternative may leave the types to the schema that it stands in.
+        known = {**_properties(error.parent.schema), **known}
+    for name in (name for name in error.validator_value if name not in given):
+        near = get_close_matches(name, [each for each in given if each not in known], n=1)
+        hint = f"; you gave {near[0]!r}, which it does not know" if near else ""
+        yield f"{name!r} is missing ({_type_words(known.get(name))}){hint}"
+
+
+def _alternatives(errors: Sequence[Any]) -> str:
+    """Faults of a value by alternative, of those that are of its type; empty if none is."""
+    if not errors:
+        return "fits several of the alternatives in its schema, and must fit one alone"
+    faults: dict[str | int, dict[str, None]] = {}
+    other = {each.relative_schema_path[0] for each in errors if _is_of_other_type(each)}
+    for error in errors:
+        if (alternative := error.relative_schema_path[0]) not in other:
+            place = _place(error.relative_path)
+            lines = (f"{place}: {line}" if place else line for line in _lines(error))
+            faults.setdefault(alternative, {}).update(dict.fromkeys(lines))
+    return ", or ".join(dict.fromkeys(" and ".join(lines) for lines in faults.values()))
+
+
+def _is_of_other_type(error: Any) -> bool:
+    return error.validator == "type" and not error.relative_path
 
 
 def describe_parameters(schema: Mapping[str, Any]) -> str:
@@ -240,7 +273,7 @@ def _type_words(schema: Any) -> str:
         if not kinds or not all(isinstance(kind, str) for kind in kinds):
             return _UNKNOWN
     named = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
-    return " or ".join(TYPE_WORDS.get(str(kind), str(kind)) for kind in named)
+    return " or ".join(dict.fromkeys(TYPE_WORDS.get(str(kind), str(kind)) for kind in named))
 
 
 def _value_words(value: Any) -> str:
