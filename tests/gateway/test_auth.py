@@ -52,6 +52,23 @@ async def test_a_key_gets_the_profile_that_it_names(ring):
     assert has_tool(None, "post/delete_all")
 
 
+@pytest.mark.parametrize(
+    ("profile", "servers"),
+    [
+        (ProfileSettings(include=("post/send", "fax/*")), {"post", "fax"}),
+        (ProfileSettings(include=("*t/send",)), {"post", "fax", "vault"}),
+        (ProfileSettings(exclude=("vault/*", "fax/send")), {"post", "fax"}),
+        (ProfileSettings(servers=("post", "fax"), exclude=("f*",)), {"post"}),
+    ],
+)
+async def test_a_server_of_which_a_profile_has_nothing_is_out_of_scope(ring, profile, servers):
+    _, text = ring.create("ada", Grant(profile="part"))
+    token = await KeyVerifier(ring, profiles={"part": profile}).verify_token(text)
+
+    ours = Scope(servers=frozenset({"post", "fax", "vault"}))
+    assert granted_scope(token, ours).servers == servers
+
+
 async def test_a_key_whose_profile_is_not_there_is_refused(ring):
     _, text = ring.create("ada", Grant(profile="writing"))
     assert await KeyVerifier(ring).verify_token(text) is None

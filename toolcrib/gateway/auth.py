@@ -195,10 +195,14 @@ def granted_scope(token: AccessToken | None, scope: Scope) -> Scope:
         return scope
 
     def narrow() -> Scope:
+        profile = token.profile
+        servers, allowed = frozenset(profile.servers) or scope.servers, profile_filter(profile)
+        if servers is not None:
+            servers = frozenset(each for each in servers if allowed.may_allow(f"{each}/"))
         part = Scope(
-            servers=frozenset(token.profile.servers) or None,
-            tags=frozenset(token.profile.tags) or None,
-            max_sensitivity=token.profile.max_sensitivity,
+            servers=servers,
+            tags=frozenset(profile.tags) or None,
+            max_sensitivity=profile.max_sensitivity,
         )
         return within(token.grant.scope(), within(part, scope))
 

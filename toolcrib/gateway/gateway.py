@@ -74,7 +74,7 @@ class GatewayOptions:
 
     def scope(self, configs: Sequence[ServerConfig]) -> Scope:
         """Scope of the tools to serve of these servers."""
-        names = frozenset(config.name for config in configs)
+        names = frozenset(c.name for c in configs if c.profile.may_allow(f"{c.name}/"))
         return Scope(servers=names, tags=self.tags, max_sensitivity=self.max_sensitivity)
 
     def intervals_of(self, settings: GatewaySettings) -> Intervals:

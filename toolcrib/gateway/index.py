@@ -6,7 +6,7 @@ import asyncio
 import logging
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from toolcrib.access.logins import Logins
 from toolcrib.crib import Crib
 from toolcrib.errors import StoreError, ToolcribError
 from toolcrib.gateway.approval import MARK, Approval, Screening, Specs, is_tool
-from toolcrib.gateway.auth import granted_scope
+from toolcrib.gateway.auth import granted_scope, has_tool
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.downstream import Reporter
@@ -29,7 +29,7 @@ from toolcrib.indexers.writer import ListenerScope
 from toolcrib.integrations.formats import provider_name
 from toolcrib.records import Refusal, Scope, ToolSpec
 from toolcrib.records.reports import Unready
-from toolcrib.store.filters import And, Equals, Filter, Not
+from toolcrib.store.filters import And, Equals, Not, from_scope
 from toolcrib.store.payload import tool_payload
 from toolcrib.store.records_db import DbRow, RecordsDb
 from toolcrib.text import LETTERS_OR_DIGITS, name_words
@@ -157,20 +157,30 @@ class GatewayIndex:
         """All specs that are held back, of tools or not."""
         return (held.spec for each in self._screened.values() for held in each.held)
 
-    def unready(self, name: str, where: Filter | None) -> Unready:
-        """Reason why a tool that is not on offer cannot be called, for a caller within a filter."""
-        for entry, reason in self._not_offered.get(name, ()):
-            if self.catalog.get(entry.spec.id) is None and entry.fits(where):
+    def unready(self, name: str, token: AccessToken | None) -> Unready:
+        """Reason why a tool that is not on offer cannot be called, for the holder of a key."""
+        for entry, reason in self._within_reach(self._not_offered.get(name, ()), token):
+            if self.catalog.get(entry.spec.id) is None:
                 return reason
         return "unknown"
 
-    def held_names(self, text: str, where: Filter | None) -> list[str]:
-        """Names of held tools that share a word with a text, for a caller within a filter."""
+    def held_names(self, text: str, token: AccessToken | None) -> list[str]:
+        """Names of held tools that share a word with a text, for the holder of a key."""
         words = frozenset(map(str.lower, LETTERS_OR_DIGITS.findall(text)))
         every = (pair for pairs in self._not_offered.values() for pair in pairs)
-        held = (entry for entry, reason in every if reason == "quarantined" and entry.fits(where))
+        quarantined = (pair for pair in every if pair[1] == "quarantined")
+        held = (entry for entry, _ in self._within_reach(quarantined, token))
         missed = (entry for entry in held if name_words(entry.spec.name) & words)
         return sorted({entry.name for entry in missed if is_tool(entry.spec)})
+
+    def _within_reach(
+        self, withheld: Iterable[tuple[CatalogEntry, Unready]], token: AccessToken | None
+    ) -> Iterator[tuple[CatalogEntry, Unready]]:
+        """Yield the tools that the holder of a key could find if they were on offer."""
+        where = from_scope(self.scope_of(token))
+        for entry, reason in withheld:
+            if entry.fits(where) and has_tool(token, entry.spec.id):
+                yield entry, reason
 
     def _withheld(self) -> dict[str, list[tuple[CatalogEntry, Unready]]]:
         """The tools that are not on offer, by id and by name, each with a reason."""

@@ -397,7 +397,7 @@ class GatewaySearch(ToolcribSearchTransform):
             missing=missing,
             instructions=self._new_instructions(key, entries),
             called=[here[each].name for each in result.called if each in here],
-            held=self._tools.held_names(text, from_scope(scope)),
+            held=self._tools.held_names(text, get_access_token()),
         )
         names = [each.name for each in entries]
         return await self._guidance.after_search(key, text, names, answer)
@@ -438,7 +438,7 @@ class GatewaySearch(ToolcribSearchTransform):
             "note": BY_WORDS,
             "missing": self._missing(),
             "instructions": self._new_instructions(key, entries),
-            "held": self._tools.held_names(text, from_scope(self.scope())),
+            "held": self._tools.held_names(text, get_access_token()),
         }
         shown = structured_answer({name: value for name, value in answer.items() if value})
         return await self._guidance.after_search(key, text, [each.name for each in entries], shown)
@@ -495,17 +495,17 @@ class GatewaySearch(ToolcribSearchTransform):
     async def _check(self, ctx: Context, names: Sequence[str]) -> ToolResult:
         """Check for each tool if it can be called; tools out of scope are unknown."""
         await self.wait(ctx)
-        visible, scope = await self._visible(ctx), self.scope()
-        checked = [self._readiness(name, visible, scope) for name in dict.fromkeys(names)]
+        visible = await self._visible(ctx)
+        checked = [self._readiness(name, visible) for name in dict.fromkeys(names)]
         return structured_answer({"tools": checked})
 
-    def _readiness(self, name: str, visible: Collection[str], scope: Scope) -> dict[str, Any]:
+    def _readiness(self, name: str, visible: Collection[str]) -> dict[str, Any]:
         """Readiness of a tool, with the command line that would help."""
         entry = self._tools.catalog.named(name)
         if entry is not None and entry.name in visible:
             server, unready = entry.spec.server, self._pool.unready(entry.spec.server)
         else:
-            unready = self._tools.unready(name, from_scope(scope))
+            unready = self._tools.unready(name, get_access_token())
             unlisted = (each.name for each in self._upstreams() if not self._tools.knows(each.name))
             server = next((each for each in unlisted if name.startswith(f"{each}/")), "")
             if unready == "unknown" and server:

@@ -72,6 +72,8 @@ INCLUDE_KEYS, EXCLUDE_KEYS = (
 
 TAG_KEYS = frozenset({"includetags", "excludetags"})
 
+GLOB = re.compile(r"[*?\[]")
+
 TOOL_NAMES: TypeAdapter[tuple[str, ...]] = TypeAdapter(tuple[str, ...])
 
 
@@ -89,10 +91,22 @@ class ToolFilter:
         """Tell whether the tool of this name is switched on."""
         return not fits_any(name, self.exclude) and all(fits_any(name, on) for on in self.include)
 
+    def may_allow(self, prefix: str) -> bool:
+        """Tell whether some name with this prefix could be switched on."""
+        if any(each.endswith("*") and fnmatchcase(prefix, each) for each in self.exclude):
+            return False
+        return all(any(_may_begin(each, prefix) for each in on) for on in self.include)
+
     def idle_patterns(self, names: Collection[str]) -> list[str]:
         """Patterns that fit none of a server's tools: mostly a typing error."""
         patterns = dict.fromkeys((*(each for on in self.include for each in on), *self.exclude))
         return [each for each in patterns if not any(fits_any(name, (each,)) for name in names)]
+
+
+def _may_begin(pattern: str, prefix: str) -> bool:
+    """Tell whether a pattern could fit a name with this prefix, by the text before its globs."""
+    literal = GLOB.split(pattern, maxsplit=1)[0]
+    return prefix.startswith(literal) or literal.startswith(prefix)
 
 
 def fits_any(name: str, patterns: Iterable[str]) -> bool:
