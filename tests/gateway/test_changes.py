@@ -22,12 +22,16 @@ from tests.gateway.conftest import (
     QUICK,
     Behind,
     found,
+    hanging,
     said,
+    texts,
     until,
     until_listed,
 )
 from toolcrib.gateway.config import McpFile, file_stamp
 from toolcrib.gateway.gateway import Gateway
+
+HANG = {"name": "hang", "does": "hang"}
 
 
 @pytest.mark.parametrize("options", [(), ("--modern",)], ids=["handshake", "since 2026"])
@@ -160,6 +164,17 @@ async def test_servers_come_and_go_with_the_file_and_clients_are_told(behind: Be
         behind.config(post={**post, "toolcrib": {"disabled": ["echo"]}}, fax=fax)
         await until(lambda: is_found(client, "fax__send_fax"))
         await until(lambda: is_unknown(client, "post__echo"))
+
+
+async def test_a_call_that_ends_with_its_servers_entry_is_told_so(behind: Behind):
+    post, fax = behind.entry("post", HANG), behind.entry("fax", FAX)
+    gateway = following(behind, post=post, fax=fax)
+    async with behind.client(gateway) as client:
+        call = await hanging(client, "post__hang")
+        behind.config(fax=fax)
+        told = texts(await call)[0]
+
+    assert told.startswith("The server 'post' was stopped, as its configuration changed,")
 
 
 async def test_a_server_that_is_replaced_while_known_ones_start_is_not_started_first(

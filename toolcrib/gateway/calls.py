@@ -28,7 +28,7 @@ from toolcrib.gateway.downstream import MAX_CONVERSATIONS, ClientRequest, conver
 from toolcrib.gateway.flow import FlowPolicy
 from toolcrib.gateway.guidance import GatewayGuidance, outcome_of
 from toolcrib.gateway.index import GatewayIndex
-from toolcrib.gateway.upstream import STATES, UpstreamPool
+from toolcrib.gateway.upstream import STATES, Upstream, UpstreamPool
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.integrations.fastmcp import failure
 from toolcrib.integrations.formats import restore_arguments
@@ -184,9 +184,10 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call under way, with its tool, connection, budget, conversation and start."""
+    """A call under way, with its tool, server, connection, budget, conversation and start."""
 
     entry: CatalogEntry
+    upstream: Upstream
     connection: UpstreamConnection
     pending: PendingCall
     budget: CallBudget
@@ -295,9 +296,9 @@ class CallRunner:
                 "last find_tools is reached. Call find_tools with what is still to be done."
             )
         self._budgets.record_call(request.key, entry.spec.id)
-        since = monotonic()
+        since, upstream = monotonic(), self._pool[entry.spec.server]
         try:
-            connection = await self._pool[entry.spec.server].connection(request.key)
+            connection = await upstream.connection(request.key)
         except ServiceError:
             await self._alternatives.report(budget, entry, "failure", since)
             text = self._not_called(entry) + await self._alternatives.as_text(entry, budget)
@@ -306,7 +307,8 @@ class CallRunner:
         check = partial(self._flow.check, entry=entry, arguments=arguments)
         call_s = self._pool.intervals.call_s
         pending = connection.call(request, entry.spec.name, arguments, meta, call_s, check)
-        return await self._finish(_Call(entry, connection, pending, budget, request.key, since))
+        called = _Call(entry, upstream, connection, pending, budget, request.key, since)
+        return await self._finish(called)
 
     def _not_called(self, entry: CatalogEntry) -> str:
         """Description of a call to a server that is not up."""
@@ -326,8 +328,7 @@ class CallRunner:
             await self._alternatives.report(budget, entry, "failure", call.since)
             await self._check(call, error)
             return failure(
-                _failure_text(entry, error, is_dead=call.connection.ended.is_set())
-                + await self._alternatives.as_text(entry, budget)
+                _failure_text(call, error) + await self._alternatives.as_text(entry, budget)
             )
         if not isinstance(result, CallToolResult):
             state = self._pending.put(call)
@@ -343,7 +344,7 @@ class CallRunner:
 
     async def _check(self, call: _Call, error: Exception) -> None:
         """Check that the server is alive; after a timeout the caller does not wait for it."""
-        check = asyncio.create_task(self._pool[call.entry.spec.server].check(call.connection))
+        check = asyncio.create_task(call.upstream.check(call.connection))
         self._checks.add(check)
         check.add_done_callback(self._checks.discard)
         if not isinstance(error, DeadlineError):
@@ -383,14 +384,15 @@ def _parameters(entry: CatalogEntry) -> str:
     return f"It takes: {describe_parameters(entry.spec.input_schema)}."
 
 
-def _failure_text(entry: CatalogEntry, error: Exception, *, is_dead: bool) -> str:
+def _failure_text(call: _Call, error: Exception) -> str:
     """Description of a call that ended without a result."""
-    server = entry.spec.server
+    entry, server = call.entry, call.entry.spec.server
     if isinstance(error, DeadlineError):
         return f"{entry.name}: {error}. The call was cancelled, but may have been carried out."
-    if is_dead:
-        end = f"died in the call of {entry.name}, which may have been carried out."
-        return f"The server {server!r} {end}"
+    if call.connection.ended.is_set():
+        end = "was stopped, as its configuration changed," if call.upstream.is_removed else "died"
+        during = f"in the call of {entry.name}, which may have been carried out."
+        return f"The server {server!r} {end} {during}"
     if isinstance(error, MCPError):
         text = f"{entry.name} failed: {error.message} (code {error.code})."
         return f"{text}\n{_parameters(entry)}" if diagnose(error).blames_arguments else text

@@ -115,7 +115,8 @@ class UpstreamHealth:
 class Upstream:
     """Keeps a connection to a server of a pool; `run` never ends by itself and raises nothing.
 
-    `settled` is set once it was connected to, or tried. `login` is the command line that logs in,
+    `settled` is set once it was connected to, or tried. `is_removed`: the configuration has its
+    entry no more, or another one. `login` is the command line that logs in,
     empty for a server that takes no login.
     """
 
@@ -129,6 +130,7 @@ class Upstream:
         self._main: UpstreamConnection | None = None
         self._own: dict[str, UpstreamConnection] = {}
         self._opening: dict[str, asyncio.Task[UpstreamConnection]] = {}
+        self.is_removed = False
         self.health = UpstreamHealth("starting", "it is being connected to", monotonic())
         if config.target is None:
             self.health = UpstreamHealth("unusable", config.problem, monotonic())
@@ -375,7 +377,8 @@ class UpstreamPool:
     def remove(self, name: str) -> None:
         """Remove a server, whose run is to end; its last calls still find it, as it is down."""
         kept = dict(self._upstreams)
-        self._removed[name] = kept.pop(name)
+        self._removed[name] = removed = kept.pop(name)
+        removed.is_removed = True
         self._upstreams = kept
 
     def __getitem__(self, name: str) -> Upstream:
