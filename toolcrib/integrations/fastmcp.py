@@ -26,6 +26,7 @@ except ImportError as missing:
 
 from toolcrib.crib import Crib
 from toolcrib.indexers.readers.mcp import tool_specs
+from toolcrib.indexers.readers.parsing import parse_json
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.integrations.formats import OwnTool
 from toolcrib.integrations.providers import fit_definition
@@ -234,24 +235,30 @@ class SearchTool(Tool):
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Run the tool, or answer with the faults of the call."""
-        given = self._parse(arguments)
+        try:
+            given = self._parse(arguments)
+        except QueryError as error:
+            return self._refuse(str(error))
         properties = {**self.parameters["properties"], **self._of_hosts}
         schema = {**self.parameters, "properties": properties}
         if self._one_of and given.keys().isdisjoint(self._one_of):
             # Not in the shown schema: not every provider takes alternatives there.
             schema = {**schema, "required": self._one_of[:1]}
         if wrong := argument_errors(schema, given, "the call"):
-            listed = "\n".join(f"- {line}" for line in wrong)
-            return failure(
-                f"The call of {self.name} is wrong.\n{listed}\n"
-                f"It takes: {describe_parameters(self.parameters)}."
-            )
+            return self._refuse(*wrong)
         try:
             return await self._act(given, get_context())
         except QueryError as error:
             return failure(f"{error}.")
         except StoreError as error:
             return failure(f"The search does not work at the moment: {error}.")
+
+    def _refuse(self, *faults: str) -> ToolResult:
+        listed = "\n".join(f"- {line}" for line in faults)
+        return failure(
+            f"The call of {self.name} is wrong.\n{listed}\n"
+            f"It takes: {describe_parameters(self.parameters)}."
+        )
 
 
 def calling_tool(
@@ -290,14 +297,18 @@ def _parse_list(text: str) -> Any:
 
 
 def _parse_call(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the name and arguments, which models also write as JSON text, or beside the name."""
+    """Read the name and arguments, which models also write as JSON text, or beside the name.
+
+    Raises:
+        QueryError: the arguments are text that is no JSON; the error says where it breaks.
+    """
     beside = {key: value for key, value in given.items() if key not in CALL_PARAMETERS}
     inner: Any = given.get("arguments")
     try:
         while isinstance(inner, str):
-            inner = json.loads(inner) if inner.strip() else None
-    except (ValueError, RecursionError):
-        inner = given["arguments"]
+            inner = parse_json(inner) if inner.strip() else None
+    except ValueError as error:
+        raise QueryError(f"arguments: must be an object, not a text that is {error}") from None
     arguments = {**beside, **inner} if is_object(inner) else inner or beside
     return _parse_arguments({"name": given.get("name"), "arguments": arguments})
 
