@@ -150,12 +150,14 @@ def test_a_tool_may_be_called_with_nothing(wire, given):
         ("call_tool", {"tool": "old__echo"}, "the call: 'name' is missing (text)"),
         ("call_tool", {"name": 7}, "name: must be text, not a number 7"),
         ("call_tool", {"name": "old__echo", "arguments": [1]}, "must be an object, not a list"),
-        ("call_tool", {"name": "old__echo", "arguments": "{to: Ada}"}, "must be an object, not"),
-        ("call_tool", {"name": "old__echo", "arguments": "[" * 9000}, "must be an object, not"),
+        ("call_tool", {"name": "old__echo", "arguments": "{to: Ada}"}, "not valid JSON"),
+        ("call_tool", {"name": "old__echo", "arguments": "[" * 9000}, "not valid JSON"),
         ("call_tool", {"name": "old__echo", "arguments": "7"}, "must be an object, not"),
         ("find_tools", {}, "the call: 'query' is missing (text)"),
         ("find_tools", {"query": ["echo"]}, "query: must be text, not a list"),
         ("find_tools", {"query": "echo", "k": "many"}, "k: must be a whole number, not text"),
+        ("find_tools", {"query": "echo", "k": 0}, "k: 0 is less than the minimum of 1"),
+        ("find_tools", {"query": "echo", "k": "4000"}, "k: 4000 is greater than the maximum of 50"),
         ("find_tools", {"query": "echo", "limit": 3}, "there is no property 'limit'"),
     ],
 )
@@ -169,7 +171,7 @@ def test_a_mistake_in_the_call_of_the_search_is_told_in_words(wire, tool, given,
     assert "http" not in text
 
 
-@pytest.mark.parametrize("k", [None, 1, "1", 1.0, 0, -3, 4_000])
+@pytest.mark.parametrize("k", [None, 1, "1", 1.0])
 def test_how_many_is_meant_as_well_as_it_can_be(wire, k):
     found = wire.call("find_tools", query="repeat what is said", k=k)[0]["structuredContent"]
     assert found["tools"][0]["name"].endswith("_echo")

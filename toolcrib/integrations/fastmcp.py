@@ -129,10 +129,10 @@ class ToolcribSearchTransform(BaseSearchTransform):
         async def find_tools(given: dict[str, Any], context: Context) -> ToolResult:
             needs = given.get("needs", ())
             # By default there is room for the first tool of every need.
-            k = int(given.get("k", 0)) or max(self._max_results, len(needs))
+            k = given.get("k") or max(self._max_results, len(needs))
             budget = self._token_budget if given.get("k") is None else None
             options = SearchOptions(
-                min(max(1, k), MAX_FOUND_TOOLS),
+                min(int(k), MAX_FOUND_TOOLS),
                 needs=needs,
                 token_budget=given.get("token_budget", budget),
                 history=given.get("history"),
@@ -148,10 +148,7 @@ class ToolcribSearchTransform(BaseSearchTransform):
                 "description": "One line for each tool that is needed: what it can do",
             },
             "query": {"type": "string", "description": "What is to be done, in a few words"},
-            "k": {
-                "type": "integer",
-                "description": f"How many tools at most, if not {self._max_results}",
-            },
+            "k": count_parameter(f"How many tools at most, if not {self._max_results}"),
             "token_budget": {
                 "type": "integer",
                 "minimum": 1,
