@@ -109,9 +109,21 @@ async def test_a_name_that_two_servers_have_is_neithers(behind):
     servers = {"one": behind.entry("one", ECHO), "two": behind.entry("two", ECHO)}
 
     async with behind.client(servers) as client:
-        answer = await client.call_tool("echo", {}, raise_on_error=False)
+        directly = await client.call_tool("echo", {}, raise_on_error=False)
+        by_proxy = await client.call_tool("call_tool", {"name": "echo"}, raise_on_error=False)
+
+    for answer in (directly, by_proxy):
         assert answer.is_error
-        assert "Did you mean two__echo, one__echo?" in texts(answer)[0]
+        assert "several servers have a tool 'echo'" in texts(answer)[0]
+        assert "one__echo, two__echo" in texts(answer)[0]
+
+
+@pytest.mark.parametrize("name", ["find_tools", "check_tools"])
+async def test_a_tool_of_the_search_is_not_called_by_another(behind, name):
+    async with behind.client({"post": behind.entry("post", ECHO)}) as client:
+        told = await said(client, "call_tool", name=name)
+
+    assert f"{name} belongs to the search" in told
 
 
 @pytest.mark.parametrize("proxied", [True, False])

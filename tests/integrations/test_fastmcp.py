@@ -151,7 +151,30 @@ async def test_an_unknown_name_is_answered_with_those_like_it(office):
     assert answer.content[0].text.startswith(
         "There is no tool 'Send-Mail'. Did you mean send_mail? Call find_tools"
     )
-    assert search.content[0].text.startswith("There is no tool 'find_tools'")
+    assert search.is_error
+    assert "find_tools belongs to the search" in search.content[0].text
+
+
+@pytest.mark.parametrize("k", [0, -1, 51])
+async def test_a_number_of_tools_out_of_bounds_is_refused(office, k):
+    async with Client(office) as client:
+        (search, _) = await client.list_tools()
+        answer = await client.call_tool("find_tools", {"query": "x", "k": k}, raise_on_error=False)
+
+    assert answer.is_error
+    assert "k: " in answer.content[0].text
+    bounds = search.input_schema["properties"]["k"]
+    assert (bounds["minimum"], bounds["maximum"]) == (1, 50)
+
+
+async def test_arguments_that_are_broken_json_are_told_with_their_place(office):
+    call = {"name": "send_mail", "arguments": '{"to": "Ada" "copy": true}'}
+    async with Client(office) as client:
+        answer = await client.call_tool("call_tool", call, raise_on_error=False)
+
+    assert answer.is_error
+    assert "JSON" in answer.content[0].text
+    assert "column 14" in answer.content[0].text
 
 
 async def test_what_the_server_hides_is_neither_found_nor_called(office):

@@ -61,7 +61,6 @@ from toolcrib.integrations.fastmcp import (
     failure,
     search_answer,
     structured_answer,
-    unknown_name,
 )
 from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import FindResult, Scope, ToolHit
@@ -586,10 +585,19 @@ class GatewaySearch(ToolcribSearchTransform):
         return await self._pool.wait(ctx, [*self._arrivals(), *settled])
 
     async def unknown(self, ctx: Context, name: str) -> ToolResult:
-        """Answer a call of a tool that does not exist, not for this caller, or not yet."""
-        names = sorted(await self._visible(ctx))
+        """Answer a call of a tool that does not exist, not for this caller, or not yet.
+
+        A tool's own name is no name either, if several servers have such a tool.
+        """
+        here = await self._here(ctx)
+        same = [entry.name for entry in here.values() if entry.spec.name == name]
+        if len(same) > 1:
+            return failure(
+                f"The call was not made: several servers have a tool {name!r}. Call one by its "
+                f"full name: {', '.join(same)}."
+            )
         missing = [each["server"] for each in self._missing()]
-        answer = unknown_name("tool", name, names, OwnTool.FIND_TOOLS)
+        answer = await self.unknown_tool(name, sorted(entry.name for entry in here.values()))
         if missing:
             more = f"Not there at the moment are the tools of: {', '.join(missing)}."
             content = [*answer.content, TextContent(type="text", text=more)]

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
@@ -19,6 +19,7 @@ try:
     from fastmcp.server.dependencies import get_context
     from fastmcp.server.transforms.search.base import BaseSearchTransform
     from fastmcp.tools.base import Tool, ToolResult
+    from fastmcp.utilities.versions import VersionSpec
     from mcp.types import TextContent, ToolAnnotations
     from pydantic import PrivateAttr
 except ImportError as missing:
@@ -178,14 +179,26 @@ class ToolcribSearchTransform(BaseSearchTransform):
         """Call a tool that the caller may see; any other is unknown."""
         names = {tool.name for tool in await self.get_tool_catalog(ctx)}
         if name not in names:
-            return unknown_name("tool", name, names, OwnTool.FIND_TOOLS)
+            return await self.unknown_tool(name, names)
         return await ctx.fastmcp.call_tool(name, dict(arguments or {}))
+
+    async def unknown_tool(self, name: str, names: Collection[str]) -> ToolResult:
+        """Answer a call of a name that is none of the `names` in reach."""
+        if await self.get_tool(name, _no_other_tool) is not None:
+            return failure(
+                f"The call was not made: {name} belongs to the search. Call it directly."
+            )
+        return unknown_name("tool", name, names, OwnTool.FIND_TOOLS)
 
     async def _search(self, tools: Sequence[Tool], query: str) -> Sequence[Tool]:
         named = {tool.name: tool for tool in tools}
         options = SearchOptions(min(self._max_results, MAX_FOUND_TOOLS))
         result = await asyncio.to_thread(self._index.find, tools, query, options)
         return [named[hit.name] for hit in result.tools]
+
+
+async def _no_other_tool(name: str, *, version: VersionSpec | None = None) -> None:
+    """Find no tool beside the search's own, as the next transform that `get_tool` asks."""
 
 
 # -- the tools of the search itself ----------------------------------------------------------------
