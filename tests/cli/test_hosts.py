@@ -555,6 +555,23 @@ class TestServers:
         assert shell("gateway", "remove", "fs").returncode == 0
         assert "fs" not in read(shell.folder / "mcp.json")["mcpServers"]
 
+    @pytest.mark.parametrize(
+        ("entry", "target", "state"),
+        [
+            ({"httpUrl": "https://a.example/x"}, "a.example", "on"),
+            ({"serverUrl": "HTTPS://a.example/x"}, "a.example", "on"),
+            ({"url": "${PATH}"}, "${path}", "on"),
+            ({"url": "a.example/mcp"}, "a.example", "unusable"),
+            ({"url": "ftp://a.example"}, "a.example", "unusable"),
+            ({"url": "unix:/run/a.sock"}, "unix", "unusable"),
+        ],
+    )
+    def test_the_host_of_a_url_is_shown_and_its_scheme_checked(self, shell, entry, target, state):
+        (shell.folder / "mcp.json").write_text(json.dumps({"mcpServers": {"s": entry}}))
+        (row,) = shell.json("gateway", "list")["servers"]
+        assert (row["target"], row["state"]) == (target, state)
+        assert ("https://" in row["problem"]) is (state == "unusable")
+
     def test_a_file_is_made_where_there_is_none(self, shell):
         shell("gateway", "add", "s", "s", "--config", "new.json")
         made = shell.folder / "new.json"

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from toolcrib.errors import QueryError, SourceError, did_you_mean, nearest
 from toolcrib.indexers.readers.base import Source, is_list
 from toolcrib.indexers.readers.mcp_config import (
+    URL_KEYS,
     is_entry_key,
     is_switched_off,
     parse_config,
@@ -235,12 +236,18 @@ def listed_servers(servers: Mapping[str, Any], env: Mapping[str, str]) -> list[C
     found: list[ConfiguredServer] = []
     for name, raw in servers.items():
         entry, problem = object_of(raw), problems.get(name, "")
-        # A whole URL may hold a secret.
-        target = entry.get("command") or urlsplit(str(entry.get("url"))).hostname or ""
+        target = entry.get("command") or _host_of(entry)
         state = "off" if name not in problems else "unusable" if problem else "on"
         variables = tuple(sorted(set(variables_of(entry))))
         found.append(ConfiguredServer(name, str(target), state, problem, variables))
     return found
+
+
+def _host_of(entry: Mapping[str, Any]) -> str:
+    """Host of an entry's URL, or its scheme if it has no host: a whole URL may hold a secret."""
+    url = next((str(entry[key]) for key in URL_KEYS if entry.get(key)), "")
+    parts = urlsplit(url if ":" in url else f"//{url}")
+    return parts.hostname or parts.scheme
 
 
 # -- servers of others, without their secrets ----------------------------------------------------
@@ -311,7 +318,7 @@ class ServerImport:
                     key: self._text(server, f"{group}.{key}", key, value)
                     for key, value in values.items()
                 }
-        for key in ("url", "httpUrl", "serverUrl"):
+        for key in URL_KEYS:
             if key in entry:
                 result[key] = self._text(server, key, "", entry[key])
         if is_list(args := entry.get("args")):

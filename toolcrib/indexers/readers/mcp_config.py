@@ -315,6 +315,10 @@ def is_switched_off(raw: Any) -> bool:
     return False
 
 
+URL_KEYS = ("httpUrl", "url", "serverUrl")
+"""Keys of a URL; Gemini reads `httpUrl` first."""
+
+
 class _Entry(_Switch):
     """The keys that say how a server is reached; what editors add for themselves is left aside."""
 
@@ -323,8 +327,7 @@ class _Entry(_Switch):
     args: list[Scalar] | None = None
     env: dict[str, Scalar | None] | None = None
     cwd: str | None = None
-    # Gemini reads `httpUrl` first.
-    url: str | None = Field(None, validation_alias=AliasChoices("httpUrl", "url", "serverUrl"))
+    url: str | None = Field(None, validation_alias=AliasChoices(*URL_KEYS))
     headers: dict[str, Scalar] | None = Field(
         None, validation_alias=AliasChoices("headers", AliasPath("requestOptions", "headers"))
     )
@@ -332,7 +335,7 @@ class _Entry(_Switch):
 
 
 ENTRY_KEYS = frozenset(
-    {"type", "transport", "command", "args", "env", "cwd", "url", "httpUrl", "serverUrl"}
+    {"type", "transport", "command", "args", "env", "cwd", *URL_KEYS}
     | {"headers", "requestOptions", "envFile", "disabled", "enabled", OVERLAY_KEY}
 )
 
@@ -348,8 +351,7 @@ def config_schema() -> dict[str, Any]:
     entry = _Entry.model_json_schema(by_alias=False)
     known = entry["properties"]
     del known["env_file"]
-    names = {"type": ("transport",), "url": ("httpUrl", "serverUrl")}
-    known |= {other: known[name] for name, others in names.items() for other in others}
+    known |= {"transport": known["type"]} | dict.fromkeys(URL_KEYS, known["url"])
     known |= dict.fromkeys((*INCLUDE_NAMES, *EXCLUDE_NAMES), TOOL_NAMES.json_schema())
     known[OVERLAY_KEY] = Overlay.model_json_schema()
     servers = {"type": "object", "additionalProperties": entry}
@@ -488,6 +490,10 @@ def _transport(entry: _Entry) -> _Transport | None:
     return "http" if entry.url else None
 
 
+URL_START = re.compile(r"https?://|\$", re.IGNORECASE)
+"""Begin of a URL, or a variable that may hold it."""
+
+
 def _contradictions(entry: _Entry, transport: _Transport | None) -> Iterator[str]:
     if transport is None and entry.type:
         yield f"'type' is {entry.type!r}; use stdio, http, streamable-http or sse"
@@ -497,6 +503,8 @@ def _contradictions(entry: _Entry, transport: _Transport | None) -> Iterator[str
         yield "is of type stdio but has no 'command'; add one"
     elif transport != "stdio" and not entry.url:
         yield f"is of type {entry.type} but has no 'url'; add one"
+    elif transport != "stdio" and not URL_START.match(entry.url or ""):
+        yield "'url' must begin with http:// or https://"
     if entry.env_file:
         # Starting it without would fail in a way that no one could trace to this.
         yield "'envFile' is not read; put its variables under 'env' or export them"
