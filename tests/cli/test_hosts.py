@@ -491,6 +491,28 @@ class TestImport:
         assert shell.json("import", "cursor")["added"] == ["s"]
         assert shell.json("import", "cursor")["added"] == []
 
+    def test_a_second_one_says_nothing_of_a_server_that_got_a_number(self, shell):
+        other = {"command": "other", "disabled": True}
+        file_of(shell, "cursor").write_text(json.dumps({"mcpServers": {"clock": other}}))
+        assert len(shell.json("import", "cursor")["notes"]) == 2
+        again = shell.json("import", "cursor")
+        assert (again["same"], again["notes"]) == (["clock-2"], [])
+
+    def test_what_a_server_lacks_here_is_named(self, shell):
+        servers = {
+            "files": {"command": "fs", "args": ["${workspaceFolder}", "${userHome}"]},
+            "post": {"command": "post", "env": {"PLACE": "${NOT_SET_1}"}},
+        }
+        file_of(shell, "cursor").write_text(json.dumps({"mcpServers": servers}))
+        files, post = shell.json("import", "cursor")["notes"]
+        assert files.startswith("files: ")
+        assert "${workspaceFolder}" in files
+        assert "${userHome}" in files
+        assert post.startswith("post needs NOT_SET_1")
+        (note,) = shell.json("install", "cursor", "--print")["notes"][:1]
+        assert "NOT_SET_1" in note
+        assert "workspaceFolder" not in note
+
     def test_comments_of_the_mcp_json_stay(self, shell):
         (shell.folder / "mcp.json").write_text('{\n  // mine\n  "mcpServers": {}\n}\n')
         file_of(shell, "cursor").write_text('{"mcpServers": {"s": {"command": "s"}}}')

@@ -298,13 +298,13 @@ class ServerImport:
         taken = {**self.known, **self.added}
         names = chain([name], (f"{name}-{number}" for number in count(2)))
         chosen = next(each for each in names if taken.get(each, entry) == entry)
+        if chosen in taken:
+            self.same.append(chosen)
+            return
         if chosen != name:
             self.notes.append(f"{name} of {origin} is another than the one here: now {chosen}")
         if is_off:
             self.notes.append(f"{chosen} is switched off in {origin}, and stays off")
-        if chosen in taken:
-            self.same.append(chosen)
-            return
         self.added[chosen] = entry
         settable = dict.fromkeys(variables_of(entry), "")
         found = server_entries({chosen: entry}, settable)

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Annotated, Any, TypeAlias
@@ -274,15 +274,23 @@ def import_servers(
     text = held.with_servers(found.added)
     if not show:
         held.write(text)
+    found.notes += _unset_variables(found)
     if json:
         gathered = {"added": list(found.added), "same": found.same, "variables": found.variables}
         print_json({"file": str(to), "written": not show, **gathered, "notes": found.notes})
         return
     summary = f"{to}: {', '.join(found.added) or 'nothing'} added, {len(found.same)} there already"
     typer.echo(text if show else summary)
-    unset = [f"{name} is to be set ({'; '.join(at)})" for name, at in found.variables.items()]
-    for note in [*found.notes, *unset]:
+    made = [f"{name} is to be set ({'; '.join(at)})" for name, at in found.variables.items()]
+    for note in [*found.notes, *made]:
         err.print(escape(note))
+
+
+def _unset_variables(found: ServerImport) -> Iterator[str]:
+    """Yield a note for each server with variables that have no value here."""
+    for name, entry in found.added.items():
+        if unset := sorted({*variables_of(entry)} - {*os.environ, *found.variables}):
+            yield f"{name} needs {', '.join(unset)}, not set here"
 
 
 def _servers_in(name: str) -> dict[str, Any]:

@@ -363,11 +363,14 @@ def config_schema() -> dict[str, Any]:
 
 
 def variables_of(value: Any) -> Iterator[str]:
-    """Yield the environment variables that the texts of a value need, defaults aside."""
+    """Yield the environment variables that the texts of a value need, without those with defaults.
+
+    `${workspaceFolder}` and its like, which only an editor knows, are none.
+    """
     if isinstance(value, str):
         for found in PLACEHOLDER.finditer(value):
             variable = VARIABLE.fullmatch(found[1] or "")
-            if variable and variable[2] is None:
+            if variable and variable[2] is None and not EDITOR_ONLY.fullmatch(found[1]):
                 yield variable[1]
     elif is_object(value) or is_list(value):
         for each in value.values() if is_object(value) else value:
