@@ -110,6 +110,14 @@ def test_the_text_of_a_key_revokes_it_and_is_not_printed(shell):
     assert text.split("_")[2] not in done.stderr
 
 
+def test_a_name_in_place_of_an_id_is_told_with_the_id(shell):
+    key_id = shell.json("keys", "create", "ann lee")["key"]["id"]
+    done = shell("keys", "revoke", "ann lee")
+    assert done.returncode == 2
+    assert key_id in done.stderr
+    assert "keys list" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -169,10 +169,14 @@ def revoke(
 ) -> None:
     """Let a key hold no longer; services that run turn it away within two seconds."""
     # Somebody pastes the whole text of a key: it is a secret, and the id is the first part.
-    key = key.removeprefix("tc_").partition("_")[0]
+    given, key = key, key.removeprefix("tc_").partition("_")[0]
     with _ring(context, store) as ring:
         if not ring.revoke(key):
-            raise QueryError(f"no key has the id {key!r}; `toolcrib keys list` shows all")
+            named = [each.id for each in ring.list() if each.name == given]
+            known = f", but this is the name of {', '.join(named)}" if named else ""
+            raise QueryError(
+                f"no key has the id {key!r}{known}; `toolcrib keys list` shows the ids"
+            )
     print_either({"revoked": key}, f"{escape(key)} revoked", json=json)
 
 
