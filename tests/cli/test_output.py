@@ -79,6 +79,14 @@ def test_a_mistyped_command_is_told_what_was_meant(shell, typed, meant):
     assert meant in done.stderr
 
 
+def test_a_word_before_a_file_is_a_mistyped_command(shell):
+    (shell.folder / "mcp.json").write_text("{}")
+    done = shell("gateway", "rnu", "mcp.json")
+    assert done.returncode == 2
+    assert "No such command 'rnu'" in done.stderr
+    assert "'run'" in done.stderr
+
+
 def test_a_data_set_whose_name_is_nearly_a_commands_is_one(shell):
     (shell.folder / "runs").mkdir()
     assert "No such command" not in shell("eval", "runs").stderr

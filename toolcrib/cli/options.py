@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import shutil
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from difflib import get_close_matches
@@ -40,14 +40,18 @@ class GroupWithRun(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put in the command that may be left out."""
         known = (*self.commands, *ctx.help_option_names)
-        # A name that is nearly a command's, and no file's, is a mistake in writing.
-        if args and args[0] not in known and not _is_mistyped(args[0], known):
+        if args and args[0] not in known and not _is_mistyped(args, known):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
 
-def _is_mistyped(name: str, known: Iterable[str]) -> bool:
-    return bool(get_close_matches(name, known, cutoff=0.75)) and not Path(name).exists()
+def _is_mistyped(args: Sequence[str], known: Iterable[str]) -> bool:
+    """True for a first word that is no file's, and nearly a command's or a word before a file."""
+    name, *others = args
+    if Path(name).exists():
+        return False
+    is_before_file = name.isalpha() and any(Path(each).is_file() for each in others[:1])
+    return is_before_file or bool(get_close_matches(name, known, cutoff=0.75))
 
 
 # -- completions: nobody reads an error while a key is pressed, so what fails offers nothing ---
