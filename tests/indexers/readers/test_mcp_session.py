@@ -61,6 +61,13 @@ def web_url() -> Generator[str]:
             StdioTarget("no-such-command"),
             "there is no command 'no-such-command': install it, or write its full path",
         ),
+        (
+            StdioTarget("no-such-command -y pkg"),
+            (
+                "there is no command 'no-such-command -y pkg': install it, or write its full "
+                "path, or put its arguments under 'args'"
+            ),
+        ),
         (StdioTarget("/tmp"), "the command '/tmp' cannot be started: Permission denied"),
         (StdioTarget("a\0b"), "the command 'a\\x00b' cannot be started: embedded null byte"),
         (

@@ -449,7 +449,8 @@ def _start_reason(state: SessionState, target: StdioTarget, cause: Exception) ->
     if isinstance(cause, OSError) and target.cwd is not None and cause.filename == target.cwd:
         return f"its folder {target.cwd!r} cannot be entered: {cause.strerror}; correct 'cwd'"
     if isinstance(cause, FileNotFoundError):
-        return f"there is no command {target.command!r}: install it, or write its full path"
+        hint = ", or put its arguments under 'args'" if len(target.command.split()) > 1 else ""
+        return f"there is no command {target.command!r}: install it, or write its full path{hint}"
     return f"the command {target.command!r} cannot be started: {_error_words(cause)}"
 
 
