@@ -35,6 +35,7 @@ from toolcrib.indexers.readers.mcp_config import (
     ServerEntry,
     StdioTarget,
     Target,
+    find_servers,
     server_entries,
     servers_of,
 )
@@ -331,7 +332,7 @@ class McpServersReader(_LiveReader):
         if source.path is None:
             return False
         try:
-            return servers_of(source) is not None
+            return find_servers(source) is not None
         except SourceError:
             return False
 

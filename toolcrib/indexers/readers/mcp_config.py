@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -378,7 +379,44 @@ def variables_of(value: Any) -> Iterator[str]:
 
 
 def servers_of(source: Source) -> dict[str, Any] | None:
-    """Give the servers by name, raw, of a host's file or of an entry of the MCP registry.
+    """Give the servers as `find_servers`, and refuse a file that names one twice.
+
+    Raises:
+        SourceError: as `find_servers`, or two servers have one name.
+    """
+    servers = find_servers(source)
+    if servers and (repeated := _repeated_servers(source)):
+        reason = "two servers have this name, and one would replace the other; rename one"
+        raise source.error(reason, repeated[0])
+    return servers
+
+
+class _Members(dict[str, Any]):
+    """Object of JSON that keeps the names which it has more than once."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.repeated = [name for name, count in Counter(n for n, _ in pairs).items() if count > 1]
+
+
+def _repeated_servers(source: Source) -> list[str]:
+    """Names that several servers of a JSON file have; TOML allows none."""
+    if source.path is None:
+        return []
+    try:
+        document = json.loads(without_comments(source.text), object_pairs_hook=_Members)
+    except (ValueError, RecursionError):
+        return []
+    under = map(document.get, SERVERS_KEYS) if is_object(document) else ()
+    return [name for each in under if isinstance(each, _Members) for name in each.repeated]
+
+
+SERVERS_KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers")
+"""Keys of servers in the files of hosts."""
+
+
+def find_servers(source: Source) -> dict[str, Any] | None:
+    """Find the servers by name, raw, of a host's file or of an entry of the MCP registry.
 
     They stand under `mcpServers`, `servers`, Zed's `context_servers` or Codex's `mcp_servers`.
     None when there are none.
