@@ -172,6 +172,28 @@ def test_a_key_that_may_be_meant_as_a_filter_is_a_warning() -> None:
     assert entry.warnings == ("'hideTools' is not known; write 'includeTools' or 'excludeTools'",)
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("arg", "args"), ("disable", "disabled"), ("transportType", None), ("autoApprove", None)],
+)
+def test_a_key_that_is_nearly_one_of_ours_is_told(key: str, meant: str | None) -> None:
+    [entry] = server_entries({"it": {"command": "npx", key: "x"}}, {})
+
+    assert [meant is not None and repr(meant) in each for each in entry.warnings] == (
+        [True] if meant else []
+    )
+
+
+@pytest.mark.parametrize("key", ["mcpServers", "servers"])
+def test_a_file_that_names_a_server_twice_is_refused(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "mcp.json"
+    entry = '"post": {"command": "%s"}, // mine\n'
+    path.write_text(f'{{"{key}": {{{entry % "a"}{entry % "b"}}}}}')
+
+    with pytest.raises(SourceError, match="post: two servers"):
+        servers_of(Source.named(str(path)))
+
+
 def test_patterns_that_fit_no_tool_are_found() -> None:
     tools = ToolFilter((("get_*", "raed"),), ("drop", "write"))
 

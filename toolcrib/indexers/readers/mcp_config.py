@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -21,7 +22,7 @@ from pydantic import (
     ValidationError,
 )
 
-from toolcrib.errors import SourceError
+from toolcrib.errors import SourceError, did_you_mean
 from toolcrib.indexers.readers.base import Source, is_list, is_object, kind_of
 from toolcrib.indexers.readers.parsing import parse_json
 from toolcrib.records import Sensitivity, ToolSpec
@@ -518,8 +519,22 @@ def _server_entry(name: str, raw: Any, env: Mapping[str, str]) -> ServerEntry:
     problems = [*_contradictions(entry, transport), *expander.problems]
     warnings: list[str] = []
     tools = _tool_filter(raw, problems, warnings)
+    (problems or warnings).extend(_misspelt_keys(raw))
     problem = "; ".join(problems)
     return ServerEntry(name, None if problem else target, problem, tools, tuple(warnings))
+
+
+MISSPELT_LIKENESS = 0.84
+"""Least likeness of a misspelt key: `arg` is like `args`; Cline's `transportType` means nothing."""
+
+
+def _misspelt_keys(raw: Mapping[str, Any]) -> Iterator[str]:
+    """Say of keys that are nearly one of ours what they may mean; hosts have keys of their own."""
+    for key in raw:
+        if not is_entry_key(key):
+            near = get_close_matches(key, ENTRY_KEYS - raw.keys(), n=1, cutoff=MISSPELT_LIKENESS)
+            if near:
+                yield f"{key!r} is not known{did_you_mean(near)}"
 
 
 def _transport(entry: _Entry) -> _Transport | None:
