@@ -594,6 +594,13 @@ class TestServers:
         assert (row["target"], row["state"]) == (target, state)
         assert ("https://" in row["problem"]) is (state == "unusable")
 
+    def test_a_file_is_listed_by_its_name_alone(self, shell):
+        (shell.folder / "other.json").write_text('{"mcpServers": {"s": {"comand": "s"}}}')
+        listed = shell.json("gateway", "list", "other.json")
+        assert listed["file"] == "other.json"
+        (row,) = listed["servers"]
+        assert "did you mean 'command'" in row["problem"]
+
     def test_a_file_is_made_where_there_is_none(self, shell):
         shell("gateway", "add", "s", "s", "--config", "new.json")
         made = shell.folder / "new.json"
@@ -608,6 +615,7 @@ class TestServers:
             (("remove", "clok"), "clock"),
             (("list", "--config", "none.json"), "none.json"),
             (("list", "--config", "none.json"), "toolcrib import"),
+            (("list", "none.json"), "none.json"),
             (("lst",), "list"),
         ],
     )

@@ -352,8 +352,15 @@ def remove_server(
     print_either({"file": str(config), "removed": name}, f"{escape(name)} removed", json=json)
 
 
-def list_servers(config: ConfigFile = Path("mcp.json"), json: Json = False) -> None:
+def list_servers(
+    file: Annotated[
+        Path | None, typer.Argument(help="The mcp.json, as for `toolcrib gateway run`.")
+    ] = None,
+    config: ConfigFile = Path("mcp.json"),
+    json: Json = False,
+) -> None:
     """List the servers of an mcp.json: how each is reached, and why one cannot be used."""
+    config = file or config
     servers = servers_of(Source.named(str(config))) or {}
     found = listed_servers(servers, os.environ)
     if json:
