@@ -191,6 +191,16 @@ def test_references_are_written_out_recursion_is_cut_and_a_lost_one_takes_any_va
     assert found["properties"]["far"] == {"description": "other.json", "title": "Far"}
 
 
+def test_what_stands_beside_a_reference_is_joined_with_its_target():
+    target = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    found = fit(
+        properties={"who": {"$ref": "#/$defs/T", "properties": {"more": {"type": "string"}}}},
+        **{"$defs": {"T": target}},
+    )
+    assert list(found["properties"]["who"]["properties"]) == ["name", "more"]
+    assert found["properties"]["who"]["required"] == ["name"]
+
+
 def test_a_schema_nested_beyond_all_bounds_is_named():
     schema: dict = {"type": "object"}
     for _ in range(2_000):

@@ -47,6 +47,28 @@ def test_what_stands_beside_a_reference_wins() -> None:
     }
 
 
+def test_target_and_siblings_of_a_reference_both_hold() -> None:
+    target = {"properties": {"name": STRING, "opt": STRING}, "required": ["name"]}
+    more = {"type": "integer"}
+    assert out(ref("T", properties={"more": more}, required=["opt", "name"]), T=target) == {
+        "properties": {"name": STRING, "opt": STRING, "more": more},
+        "required": ["name", "opt"],
+    }
+    long = {"maxLength": 9}
+    both = {"allOf": [STRING, long]}
+    chain = ref("U", properties={"name": long})
+    assert out(chain, T=target, U=ref("T", required=["opt"])) == {
+        "properties": {"name": both, "opt": STRING},
+        "required": ["name", "opt"],
+    }
+    part = {"not": {"const": "x"}}
+    target = {"allOf": [part], "oneOf": [STRING, more]}
+    assert out(ref("T", oneOf=[STRING], allOf=[long]), T=target) == {
+        "oneOf": [STRING],
+        "allOf": [part, long, {"oneOf": [STRING, more]}],
+    }
+
+
 def test_a_property_may_be_called_ref_and_data_may_look_like_one() -> None:
     schema = {"properties": {"$ref": STRING, "default": ref("S")}, "default": ref("S")}
     assert out(schema, S=STRING) == {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 from urllib.parse import unquote
 
 from toolcrib.indexers.readers.base import is_list, is_object
+from toolcrib.records.codec import list_of
 
 # -- schemas as trees ------------------------------------------------------------------------------
 
@@ -56,6 +57,9 @@ MAX_OWN_VALUES = 100_000
 
 MAX_NESTING = 100
 """Deeper schemas are refused, before the interpreter's stack refuses them."""
+
+CHOICES = ("anyOf", "oneOf")
+"""Keywords whose alternatives cannot be put into one list with other alternatives."""
 
 SELF_REFERENCES = ("$recursiveRef", "$dynamicRef")
 """References to the schema that they stand in, or to one around it."""
@@ -114,13 +118,13 @@ class References:
     def follow(self, value: Any) -> Any:
         """Give what `value` stands for: itself, unless it is a reference.
 
-        Keys beside the `$ref` (a description) win over what it leads to.
+        What stands beside a `$ref` holds too: see `_with_siblings`.
         """
-        siblings: dict[str, Any] = {}
+        siblings: list[dict[str, Any]] = []
         for _ in range(MAX_CHAIN):
             if not is_reference(value):
-                return {**value, **siblings} if siblings and is_object(value) else value
-            siblings = {**{k: v for k, v in value.items() if k != "$ref"}, **siblings}
+                return reduce(_with_siblings, reversed(siblings), value)
+            siblings.append({key: each for key, each in value.items() if key != "$ref"})
             value = self._look_up(value["$ref"])
         raise ValueError(f"$ref {value['$ref']!r} leads in a circle")
 
@@ -205,6 +209,32 @@ class References:
 def is_reference(value: Any) -> bool:
     """Tell whether `value` is a reference; a property may be called `$ref` too."""
     return is_object(value) and isinstance(value.get("$ref"), str)
+
+
+def _with_siblings(target: Any, siblings: dict[str, Any]) -> Any:
+    """Schema for which the target of a `$ref` and the keywords beside the `$ref` both hold.
+
+    Names, parts and choices of both are kept; of a keyword with one value, the sibling's.
+    """
+    if not (siblings and is_object(target)):
+        return target
+    both = {**target, **siblings}
+    parts = [*list_of(target.get("allOf")), *list_of(siblings.get("allOf"))]
+    for key in (key for key in target if key in siblings and key != "allOf"):
+        first, second = target[key], siblings[key]
+        if key in SCHEMA_MAPS and is_object(first) and is_object(second):
+            both[key] = _with_names(first, second)
+        elif key == "required" and is_list(first) and is_list(second):
+            both[key] = [*first, *(name for name in second if name not in first)]
+        elif key in CHOICES and first != second:
+            parts.append({key: first})
+    return {**both, "allOf": parts} if parts else both
+
+
+def _with_names(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Schemas by name, of two maps; both schemas hold for a name that both maps have."""
+    shared = {name for name in first.keys() & second.keys() if first[name] != second[name]}
+    return {**first, **second, **{n: {"allOf": [first[n], second[n]]} for n in sorted(shared)}}
 
 
 def _child_value(value: Any, key: str) -> Any:
