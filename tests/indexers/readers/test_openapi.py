@@ -296,6 +296,35 @@ def test_the_parts_of_an_all_of_are_one_body(tmp_path: Path) -> None:
     }
 
 
+def test_a_body_takes_the_properties_that_it_has_in_some_cases_alone(tmp_path: Path) -> None:
+    first = {"properties": {"k": {"maxLength": 9}, "z": STRING}, "required": ["z"]}
+    dependent = {"k": {"properties": {"d": INTEGER}}}
+    body = {
+        "type": "object",
+        "properties": {"k": STRING},
+        "if": {"properties": {"k": {"const": "a"}}},
+        "then": first,
+        "allOf": [{"if": True, "else": {"properties": {"z": INTEGER}}}],
+        "dependentSchemas": dependent,
+    }
+    assert takes(tmp_path, json_body(body, required=True)) == {
+        "type": "object",
+        "properties": {"k": STRING, "z": {"anyOf": [STRING, INTEGER]}, "d": INTEGER},
+    }
+
+
+@pytest.mark.parametrize("additional", [False, STRING])
+def test_a_body_says_what_other_properties_it_takes(tmp_path: Path, additional: Any) -> None:
+    own = {"type": "object", "properties": {"a": STRING}, "additionalProperties": additional}
+    assert takes(tmp_path, json_body(own)) == own
+    assert takes(tmp_path, json_body({"allOf": [own]})) == own
+
+
+def test_a_body_with_patterns_of_names_becomes_one_property(tmp_path: Path) -> None:
+    body = {"type": "object", "properties": {"a": STRING}, "patternProperties": {"^x-": INTEGER}}
+    assert takes(tmp_path, json_body(body)) == {"type": "object", "properties": {"body": body}}
+
+
 def test_two_parameters_of_one_name_in_two_places(tmp_path: Path) -> None:
     parameters = [{"name": "v", "in": place, "schema": STRING} for place in ("query", "header")]
     schema = takes(tmp_path, {"parameters": parameters})

@@ -471,8 +471,9 @@ def _input_schema(
 ) -> dict[str, Any]:
     """Merge path-level parameters (`shared`), the operation's own and its body.
 
-    A body's properties stand beside the parameters; a body that is no object, or that has
-    a property named like a parameter, becomes the property `body`.
+    A body's properties stand beside the parameters, those of `then`, `else` and
+    `dependentSchemas` too, none of which is required. A body that is no object, or that has
+    a property named like a parameter or `patternProperties`, becomes the property `body`.
     Raises ValueError for a reference that cannot be followed and a parameter without name or place.
     """
     form = _Form(schemas)
@@ -515,6 +516,7 @@ class _Form:
         self._schemas = schemas
         self._properties: dict[str, Any] = {}
         self._required: list[str] = []
+        self._additional: dict[str, Any] = {}
 
     def add(self, parameter: dict[str, Any]) -> None:
         """Add a parameter; one in another place of the same name gets the place before it."""
@@ -546,13 +548,14 @@ class _Form:
 
     def add_body(self, schema: dict[str, Any], *, required: bool) -> None:
         """Add a request body; a body that may be left out requires none of its properties."""
-        properties, needed = _fields_of(schema) if _has_properties(schema) else ({}, set[str]())
+        properties, needed = _body_fields(schema)
         if not properties or properties.keys() & self._properties.keys():
             name = "body" if "body" not in self._properties else "request_body"
             self._put(name, schema, required=required)
             return
         for name, field in properties.items():
             self._put(name, field, required=required and name in needed)
+        self._additional = _additional_properties(schema)
 
     def _put(self, name: str, schema: dict[str, Any], *, required: bool) -> None:
         self._properties[name] = schema
@@ -562,7 +565,35 @@ class _Form:
     def schema(self) -> dict[str, Any]:
         """Give everything gathered as the schema of one object."""
         required = {"required": self._required} if self._required else {}
-        return {"type": "object", "properties": self._properties, **required}
+        return {"type": "object", "properties": self._properties, **required, **self._additional}
+
+
+def _body_fields(schema: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """Properties and required names of a body that can stand beside parameters; else none.
+
+    A body with `patternProperties` cannot: the name of a parameter may fit a pattern too.
+    """
+    if not _has_properties(schema) or "patternProperties" in schema:
+        return {}, set()
+    properties, needed = _fields_of(schema)
+    for name, field in _conditional_fields(schema).items():
+        properties.setdefault(name, field)
+    return properties, needed
+
+
+def _conditional_fields(schema: dict[str, Any]) -> dict[str, Any]:
+    """Properties that an object has in some cases alone, each for any of its cases."""
+    dependent = object_of(schema.get("dependentSchemas")).values()
+    cases = [c for c in (schema.get("then"), schema.get("else"), *dependent) if is_object(c)]
+    inner = map(_conditional_fields, (*cases, *_parts_of(schema, *PARTS)))
+    return _fields_of_any([*(_fields_of(case)[0] for case in cases), *inner])
+
+
+def _additional_properties(schema: dict[str, Any]) -> dict[str, Any]:
+    """The keyword for properties without a name of their own, of an object or a part of it."""
+    key = "additionalProperties"
+    found = next((p for p in (schema, *_parts_of(schema, "allOf")) if key in p), None)
+    return {} if found is None else {key: found[key]}
 
 
 def _fields_of(schema: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
@@ -579,15 +610,16 @@ def _fields_of(schema: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
     _add_fields(properties, _properties_of(schema))
     for key in UNIONS:
         branches = [_fields_of(object_of(branch)) for branch in list_of(schema.get(key))]
-        names = dict.fromkeys(name for fields, _ in branches for name in fields)
-        either = {
-            name: _either([fields[name] for fields, _ in branches if name in fields])
-            for name in names
-        }
-        _add_fields(properties, either)
+        _add_fields(properties, _fields_of_any([fields for fields, _ in branches]))
         if branches:
             required |= set[str].intersection(*(needed for _, needed in branches))
     return properties, required
+
+
+def _fields_of_any(branches: list[dict[str, Any]]) -> dict[str, Any]:
+    """Fields of all branches, of which one holds."""
+    names = dict.fromkeys(name for fields in branches for name in fields)
+    return {name: _either([each[name] for each in branches if name in each]) for name in names}
 
 
 def _has_properties(schema: dict[str, Any]) -> bool:
