@@ -335,13 +335,12 @@ class Generations:
         """The live generation; None in a new folder.
 
         Raises:
-            StoreDamagedError: the folder is no store, or its pointer names no generation.
+            StoreDamagedError: the pointer cannot be read, or names no generation.
         """
         pointer = self.folder / POINTER_FILE
         try:
             name = pointer.read_text(encoding="ascii").strip()
         except FileNotFoundError:
-            self._require_ours()
             return self._only_complete()
         except (OSError, ValueError) as error:
             raise StoreDamagedError(
@@ -364,14 +363,24 @@ class Generations:
             self.make_current(whole[0])
         return whole[0] if whole else None
 
-    def _require_ours(self) -> None:
+    def require_ours(self) -> None:
+        """Check that the folder may become a store, before anything is written into it.
+
+        Raises:
+            StoreDamagedError: the folder is no store, and holds other files.
+        """
+        try:
+            names = sorted(path.name for path in self.folder.iterdir())
+        except OSError:
+            # There is no folder yet, or its lock tells why it cannot be used.
+            return
         ours = {LOCK_FILE, HOLDER_FILE, NEXT_FOLDER, f".{POINTER_FILE}.draft"}
         strangers = [
             name
-            for name in (path.name for path in self.folder.iterdir())
+            for name in names
             if name not in ours and not _is_generation(name) and not NEIGHBOUR_NAMES.fullmatch(name)
         ]
-        if strangers:
+        if strangers and POINTER_FILE not in names:
             raise StoreDamagedError(
                 f"{self.folder} is not a toolcrib store: it holds {strangers[0]!r} and no file "
                 f"named {POINTER_FILE!r}; choose an empty or new folder"

@@ -160,9 +160,10 @@ class EdgeStore(Store):
             StoreDamagedError: the folder holds no readable store, or has changed since it was
                 closed.
         """
+        generations = Generations(path)
+        generations.require_ours()
         lock = lock_folder(path)
         try:
-            generations = Generations(path)
             generation = generations.current()
             written = None
             if generation is None:
