@@ -497,6 +497,13 @@ def test_two_documents_of_one_name_keep_the_first_and_refuse_the_second(passage_
     assert [passage.text for passage in passage_bench.held().values()] == ["one"]
 
 
+def test_two_parts_of_one_position_are_refused_by_their_position(passage_bench):
+    first, second = (Passage("notes", "a.md", text) for text in ("one", "two"))
+    report = passage_bench.sync.run([("", first), ("", second)])
+    assert (report.added, len(report.refused)) == (("notes/a.md#0",), 1)
+    assert "position 0" in report.refused[0].reason
+
+
 def test_a_document_that_is_read_twice_is_named_as_a_copy(passage_bench):
     read = [(source, part) for source in ("a.md", "./a.md") for part in parts("a.md", "1", "2")]
     report = passage_bench.sync.run(read)

@@ -617,6 +617,12 @@ def _diff_passages(
         elif plan.items.get(item.id) == item:
             reason = f"a copy of the part of {item.document!r} from {first}"
             plan.copies.append(Refusal(source, f"part {item.position + 1}", reason))
+        elif source == first:
+            reason = (
+                f"{item.document!r} has another part with the position {item.position}; give each "
+                "part of a document its position, and each document its name"
+            )
+            plan.refused.append(Refusal(source, f"part {item.position + 1}", reason))
         else:
             reason = (
                 f"{item.document!r} already stands for another document, from {first}; "
