@@ -99,8 +99,9 @@ async def test_deferred_tools_are_found_by_the_crib(desk):
 
 
 def test_a_tool_can_be_indexed():
-    tool = Tool(act, name="send_mail", description="Send.").tool_def
-    assert tool_spec(tool).input_schema == tool.parameters_json_schema
+    tool = Tool(act, name="send_mail", description="Send.")
+    assert tool_spec(tool).input_schema == tool.tool_def.parameters_json_schema
+    assert tool_spec(tool) == tool_spec(tool.tool_def)
 
 
 async def test_a_step_brings_the_tools_of_the_models_last_words_behind_the_others(desk):

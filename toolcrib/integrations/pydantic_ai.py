@@ -20,7 +20,7 @@ try:
         ToolCallPart,
         UserPromptPart,
     )
-    from pydantic_ai.tools import AgentDepsT, RunContext, ToolDefinition
+    from pydantic_ai.tools import AgentDepsT, RunContext, Tool, ToolDefinition
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 except ImportError as missing:
     raise MissingExtraError("toolsets of Pydantic-AI", "pydantic-ai") from missing
@@ -46,11 +46,11 @@ from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import MAX_NEEDS
 
 
-def tool_spec(tool: ToolDefinition) -> ToolSpec:
-    """Convert a tool of Pydantic-AI to a specification."""
-    return ToolSpec(
-        name=tool.name, description=tool.description or "", input_schema=tool.parameters_json_schema
-    )
+def tool_spec(tool: Tool[Any] | ToolDefinition) -> ToolSpec:
+    """Convert a tool of Pydantic-AI, or its definition, to a specification."""
+    given = tool.tool_def if isinstance(tool, Tool) else tool
+    schema = given.parameters_json_schema
+    return ToolSpec(name=given.name, description=given.description or "", input_schema=schema)
 
 
 @dataclass

@@ -136,6 +136,11 @@ def test_what_is_not_there_is_refused(tmp_path, name):
     assert reasons(f"{tmp_path}/{name}") == ["there is no such file or folder"]
 
 
+def test_a_list_of_names_is_refused():
+    ((_, refusal),) = passages(["a.md"], collection="docs", max_tokens=200)
+    assert "list" in refusal.reason
+
+
 def test_a_folder_without_documents_is_refused(tmp_path):
     write(tmp_path, **{"x.png": "no text"})
     (reason,) = reasons(tmp_path)

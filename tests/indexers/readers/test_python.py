@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, ClassVar
 
 import docstring_parser
 import pytest
-from mcp.types import Tool, ToolAnnotations
+from mcp.types import ListToolsResult, Tool, ToolAnnotations
 
 from tests.indexers.readers.conformance import ReaderConformance, split
 from toolcrib.indexers.readers.base import Reader, Source
@@ -442,3 +443,50 @@ def test_a_wrong_definition_is_refused_alone() -> None:
     assert isinstance(items[0], ToolSpec)
     assert items[1] == Refusal("here", "[1]", items[1].reason)
     assert "not a shape that is known" in items[1].reason
+
+
+def water(bed: str, minutes: int = 10) -> None:
+    """Water a bed of the garden."""
+
+
+class Garden:
+    def mow(self, metres: int) -> None:
+        """Mow the lawn."""
+
+
+def test_a_partial_function_is_read_without_what_is_given() -> None:
+    (tool,) = read_objects("here", partial(water, "roses"), None)
+    assert isinstance(tool, ToolSpec)
+    assert (tool.name, tool.description) == ("water", "Water a bed of the garden.")
+    assert list(tool.input_schema["properties"]) == ["minutes"]
+
+
+def test_a_method_needs_its_object() -> None:
+    method, refusal = read_objects("here", [Garden().mow, Garden.mow], None)
+    assert isinstance(method, ToolSpec)
+    assert list(method.input_schema["properties"]) == ["metres"]
+    assert isinstance(refusal, Refusal)
+    assert "object" in refusal.reason
+
+
+def test_an_answer_of_the_mcp_sdk_is_a_list_of_tools() -> None:
+    listed = ListToolsResult(tools=[Tool(name=name, inputSchema={}) for name in ("a", "b")])
+    names = [tool.name for tool in read_objects("here", listed, None) if isinstance(tool, ToolSpec)]
+    assert names == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("package", "module"),
+    [
+        ("llama_index.core.tools", "llama_index"),
+        ("agents.tool", "openai_agents"),
+        ("pydantic_ai.tools", "pydantic_ai"),
+    ],
+)
+def test_a_tool_of_another_framework_is_refused_by_its_integration(
+    package: str, module: str
+) -> None:
+    tool = type("FunctionTool", (), {"__module__": package})()
+    (refusal,) = read_objects("here", tool, None)
+    assert isinstance(refusal, Refusal)
+    assert f"toolcrib.integrations.{module}" in refusal.reason

@@ -98,6 +98,10 @@ def passages(
             if isinstance(source, ReadSources):
                 yield from cast("Iterable[PassageEntry]", source.entries)
                 continue
+            if not isinstance(cast("object", source), str | os.PathLike):
+                reason = f"is a {type(source).__name__}; name each file, folder and URL by itself"
+                yield str(source), _refusal(str(source), reason)
+                continue
             for raw in _read_source(str(source)):
                 if isinstance(raw, Refusal):
                     yield raw.source, raw

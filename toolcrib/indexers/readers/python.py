@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -32,11 +33,18 @@ from toolcrib.records import Refusal
 
 NAME = re.compile(r"\A(?P<module>[^\W\d][\w.]*|.+\.py):(?P<attribute>[^\W\d][\w.]*)\Z")
 
+INTEGRATIONS = {
+    "agents": "openai_agents",
+    "llama_index": "llama_index",
+    "pydantic_ai": "pydantic_ai",
+}
+"""Our module for a framework, by the framework's package: it turns a tool into a specification."""
+
 
 class PythonReader:
     """Reads `module:attribute` and `path/to/file.py:ATTRIBUTE`, by importing it.
 
-    The attribute is a function, a tool of LangChain or of the MCP SDK, a definition as a file may
+    The attribute is a function, a tool of LangChain or the MCP SDK, a definition as a file may
     hold it, or a list or dict of these; in a dict, a function is named by its key. Importing runs
     the module, so this happens only to what a user names, never to files found in a folder.
     """
@@ -103,6 +111,9 @@ def _tool_objects(found: Any) -> Iterator[tuple[str, str | None, Any]]:
     elif isinstance(found, list | tuple):
         for index, tool in enumerate(list(cast("list[Any]", found))):
             yield f"[{index}]", None, tool
+    elif type(found).__name__ == "ListToolsResult":
+        # The answer of the MCP SDK, which is not imported to find out.
+        yield from _tool_objects(found.tools)
     else:
         yield "", None, found
 
@@ -113,14 +124,26 @@ def _fields(name: str | None, tool: Any) -> dict[str, Any]:
     # LangChain's `BaseTool` looks like this; it is not imported to find out.
     if all(hasattr(tool, each) for each in ("name", "description", "args_schema")):
         return _langchain_fields(tool)
-    if inspect.isroutine(tool):
-        if (name or tool.__name__) == "<lambda>":
+    function = _wrapped_function(tool)
+    if inspect.isroutine(function):
+        if (name or function.__name__) == "<lambda>":
             raise ValueError("a lambda has no name; write a function, or name it in a dict")
-        return _function_fields(tool, name or tool.__name__)
+        return _function_fields(tool, name or function.__name__)
     # A tool of the MCP SDK, whose own field has had both spellings.
     if (hasattr(tool, "input_schema") and hasattr(tool, "icons")) or hasattr(tool, "inputSchema"):
         return tool_fields(tool.model_dump(mode="json", by_alias=True, exclude_none=True), None)
-    raise ValueError(f"is a {type(tool).__name__}; expected a function, a tool or a definition")
+    kind = cast("type[Any]", type(tool))
+    if (home := INTEGRATIONS.get(kind.__module__.partition(".")[0])) is not None:
+        raise ValueError(
+            f"is a {kind.__name__} of {kind.__module__}; index `tool_spec(tool)` of "
+            f"toolcrib.integrations.{home}"
+        )
+    raise ValueError(f"is a {kind.__name__}; expected a function, a tool or a definition")
+
+
+def _wrapped_function(tool: Any) -> Any:
+    """The function of a `functools.partial`; any other object itself."""
+    return cast("Any", tool).func if isinstance(tool, partial) else tool
 
 
 def _attribute(source: Source, module: ModuleType, dotted: str) -> Any:
@@ -214,10 +237,12 @@ def _function_fields(function: Callable[..., Any], name: str) -> dict[str, Any]:
     schema = _self_contained(lambda: TypeAdapter[Any](taken).json_schema(schema_generator=_Schema))
     if schema.get("type") != "object":
         raise ValueError("takes positional-only parameters or *args; a tool is called by name")
+    if _is_method_without_object(function, schema):
+        raise ValueError("is a method of a class; name the method of an object made of it")
     # Slow to import, and only needed once there is a function.
     import docstring_parser
 
-    text = inspect.getdoc(function) or ""
+    text = inspect.getdoc(_wrapped_function(function)) or ""
     try:
         parsed = docstring_parser.parse(text)
     except docstring_parser.ParseError:
@@ -230,6 +255,11 @@ def _function_fields(function: Callable[..., Any], name: str) -> dict[str, Any]:
         if notes.get(parameter) and "description" not in field:
             field["description"] = notes[parameter]
     return {"name": name, "description": description.strip(), "input_schema": schema}
+
+
+def _is_method_without_object(function: Any, schema: dict[str, Any]) -> bool:
+    own_name = getattr(function, "__qualname__", "").rpartition("<locals>.")[2]
+    return "." in own_name and next(iter(schema.get("properties", {})), None) == "self"
 
 
 def _as_plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
