@@ -108,6 +108,15 @@ def test_a_field_that_cannot_be_filtered_on_is_refused(where: Filter, words: str
         validate(where)
 
 
+def test_what_is_refused_names_what_can_be_written() -> None:
+    with pytest.raises(QueryError, match="category") as unknown:
+        validate(Equals("name", "send"))
+    assert "name_key" not in str(unknown.value)
+    no_filter: Any = {"server": "mail"}
+    with pytest.raises(QueryError, match="Equals"):
+        validate(no_filter)
+
+
 @pytest.mark.parametrize(
     ("scope", "expected"),
     [

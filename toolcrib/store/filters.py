@@ -40,10 +40,12 @@ MAX_LIST_VALUES = 1_000
 MAX_CACHED_BYTES = 16 * 2**20
 """Size of a cache of filters: some two hundred filters of a thousand names each."""
 
+NAME_FIELD = "name_key"
+"""Spellings of a tool's name, by which clients look a tool up; no message offers it."""
+
 KEYWORD_FIELDS = frozenset(
     {
         "kind",
-        "name_key",
         "server",
         "category",
         "tags",
@@ -57,6 +59,7 @@ KEYWORD_FIELDS = frozenset(
         "sensitivity",
         "collection",
         "document",
+        NAME_FIELD,
     }
 )
 """Payload fields that can be compared; booleans are kept as "true" and "false" (the
@@ -255,7 +258,9 @@ def validate(where: Filter) -> None:
                     require_type(value, str | bool, f"value of {field}", "a text, true or false")
                 values += len(_values_of(part))
             case _:
-                require_type(part, HasId, "filter", "one of toolcrib.store.filters")
+                require_type(
+                    part, HasId, "filter", "an Equals, AnyOf, Range, And, Or or Not of toolcrib"
+                )
     if values > MAX_NAMES:
         raise QueryError(
             f"the filter has {values} values, and may have {MAX_NAMES}; filter by what they have "
@@ -296,9 +301,8 @@ def _values_of(part: Filter) -> Collection[object]:
 
 def _require(field: str, known: frozenset[str], what: str) -> None:
     if field not in known:
-        raise QueryError(
-            f"{what} filter cannot use the field {field!r}; it can use {', '.join(sorted(known))}"
-        )
+        shown = ", ".join(sorted(known - {NAME_FIELD}))
+        raise QueryError(f"{what} filter cannot use the field {field!r}; it can use {shown}")
 
 
 def matches(where: Filter, point_id: int, payload: Mapping[str, Any]) -> bool:  # noqa: PLR0911
