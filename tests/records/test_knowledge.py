@@ -57,6 +57,13 @@ def test_a_citation_without_headings_is_the_place_alone():
     assert Passage("a", "b.txt", "text").citation == "b.txt, part 1"
 
 
+def test_a_citation_names_the_collection_where_another_has_that_document():
+    hit = PassageHit.of(PART, 1, 0.5, is_shared_name=True)
+    assert hit.citation == "Leave › Holidays (handbook/teams/leave.md, part 3)"
+    assert as_json(hit)["citation"] == hit.citation
+    assert as_json(hit)["is_shared_name"] is True
+
+
 def test_a_hit_is_written_with_all_that_an_agent_quotes():
     assert as_json(PassageHit.of(PART, 1, 0.123456789)) == {
         "id": "handbook/teams/leave.md#2",

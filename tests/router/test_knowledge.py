@@ -24,11 +24,14 @@ from tests.router.knowledge_shelf import (
 from toolcrib.records import Collection, KnowledgeResult, Passage
 from toolcrib.records.definitions import estimated_tokens
 from toolcrib.retrieval.fusion import LegScores
+from toolcrib.retrieval.options import KnowledgeOptions
 from toolcrib.retrieval.passages import RankedPassage
 from toolcrib.router.knowledge import (
     ALL_COLLECTIONS,
     MIN_SHARE_OF_FIRST,
+    TIE_SCORE_DIFFERENCE,
     VERSION_WORD_SHARE,
+    likelier_first,
     passage_shares,
     select_passages,
 )
@@ -38,6 +41,7 @@ EGG = "how long should an egg cook?"
 BRAKES = "my bicycle brakes squeal, what now?"
 NOWHERE = "what is the capital of Mongolia?"
 COOKING = context("food", "cook")
+TWO = KnowledgeOptions(k=2)
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +126,31 @@ def test_one_text_in_two_collections_is_given_once(make_library):
     found = router(make_library(texts=both)).find(ask(EGG))
     told = [hit.passage.text for hit in found.passages]
     assert sorted(told) == sorted(TEXTS["kitchen"])
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("how many days of leave do I have in the United States?", "a_us"),
+        ("how many days of leave do I have in Germany?", "b_de"),
+    ],
+)
+def test_of_like_passages_the_one_of_the_likelier_collection_comes_first(
+    make_library, question, first
+):
+    subjects = {"a_us": ("the United States", 15), "b_de": ("Germany", 30)}
+    twins = [
+        Collection(name=name, description=f"Leave rules for staff in {country}")
+        for name, (country, _) in subjects.items()
+    ]
+    texts = [
+        Passage(name, "leave.md", f"Everybody has {days} days of leave a year.", ("Leave",))
+        for name, (_, days) in subjects.items()
+    ]
+    found = router(make_library(*twins, texts=texts)).find(ask(question), options=TWO)
+    assert found.passages[0].collection == hits(found)[0] == first
+    citations = {hit.collection: hit.citation for hit in found.passages}
+    assert citations == {name: f"Leave ({name}/leave.md, part 1)" for name in subjects}
 
 
 def test_of_collections_that_fit_alike_the_one_of_higher_priority_is_asked_first(make_library):
@@ -286,6 +315,23 @@ found_passages = st.lists(st.tuples(st.sampled_from(["x", "y"]), words), max_siz
         for n, (collection, text) in enumerate(pairs)
     ]
 )
+
+
+def test_passages_of_other_words_or_scores_keep_their_order():
+    likely = {"a": 0.1, "b": 0.9}
+    far, near = TIE_SCORE_DIFFERENCE * 2, TIE_SCORE_DIFFERENCE / 2
+
+    def ordered(other, difference):
+        pairs = [("a", "rest well at home", 0.5), ("b", other, 0.5 - difference)]
+        given = [
+            RankedPassage(Passage(name, "x.md", text), score, LegScores(score, 0.0))
+            for name, text, score in pairs
+        ]
+        return "".join(each.passage.collection for each in likelier_first(given, likely))
+
+    assert ordered("rest well at work", near) == "ba"
+    assert ordered("rest well at work", far) == "ab"
+    assert ordered("nothing in common", near) == "ab"
 
 
 @given(found_passages, st.integers(1, 5), st.integers(1, 20))

@@ -310,7 +310,7 @@ def print_decision(decision: Decision) -> None:
         table = table_of(figures=("score",))
         table.add_column(f"passages of {named}", overflow="fold")
         for hit in decision.knowledge.passages:
-            table.add_row(f"{hit.score:.2f}", escape(hit.passage.citation))
+            table.add_row(f"{hit.score:.2f}", escape(hit.citation))
         print_table(table)
     parts = [f"[yellow]without: {', '.join(decision.degraded)}[/]"] if decision.degraded else []
     if decision.signals:

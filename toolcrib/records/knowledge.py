@@ -78,8 +78,11 @@ class Passage:
     @property
     def citation(self) -> str:
         """Citation for people: headings, document and part."""
+        return self._cite(self.document)
+
+    def _cite(self, document: str) -> str:
         heading = " › ".join(self.title)
-        place = f"{self.document}, part {self.position + 1}"
+        place = f"{document}, part {self.position + 1}"
         return f"{heading} ({place})" if heading else place
 
 
@@ -87,22 +90,30 @@ class Passage:
 class PassageHit(Passage):
     """One ranked passage; `score` in [0, 1], comparable within one answer only.
 
-    JSON has the document as `source`.
+    Its citation names the collection too where `is_shared_name`: another collection of the answer
+    has a document of that name. JSON has the document as `source`.
     """
 
     document: Annotated[str, Field(alias="source")]
     rank: int = 1
     score: Score = 0.0
     legs: Annotated[dict[str, Score], UNLESS_EMPTY] = field(default_factory=dict[str, float])
+    is_shared_name: Annotated[bool, UNLESS_EMPTY] = False
 
     @classmethod
     def of(
-        cls, passage: Passage, rank: int, score: float, legs: dict[str, float] | None = None
+        cls,
+        passage: Passage,
+        rank: int,
+        score: float,
+        legs: dict[str, float] | None = None,
+        *,
+        is_shared_name: bool = False,
     ) -> Self:
         """A passage at this place of a ranking."""
         each = passage
         place = (each.collection, each.document, each.text, each.title, each.position, each.start)
-        return cls(*place, rank, score, legs or {})
+        return cls(*place, rank, score, legs or {}, is_shared_name)
 
     @property
     def passage(self) -> Passage:
@@ -119,8 +130,9 @@ class PassageHit(Passage):
     @computed_field
     @property
     def citation(self) -> str:
-        """Citation for people: headings, document and part."""
-        return self.passage.citation
+        """Citation for people: headings, collection where needed, document and part."""
+        named = f"{self.collection}/{self.document}" if self.is_shared_name else self.document
+        return self._cite(named)
 
 
 @dataclass(frozen=True, slots=True)

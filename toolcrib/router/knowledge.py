@@ -73,6 +73,40 @@ def _fit(weights: Sequence[float], *known: float) -> float:
     return sigmoid(odds)
 
 
+LIKE_WORD_SHARE = 0.6
+"""Share of common words from which passages of two collections are alike."""
+
+TIE_SCORE_DIFFERENCE = 0.02
+"""Difference of scores within which the likelier collection puts one of two like passages first."""
+
+
+def likelier_first(
+    found: Sequence[RankedPassage], likely: Mapping[str, float]
+) -> list[RankedPassage]:
+    """Order like passages of nearly the same score by how likely their collections are.
+
+    Passages that say the same of two subjects are told apart by their collections alone.
+    """
+    ordered: list[RankedPassage] = []
+    for each in found:
+        own = likely[each.passage.collection]
+        place = len(ordered)
+        for index, other in enumerate(ordered):
+            if (
+                own > likely[other.passage.collection]
+                and other.score - each.score <= TIE_SCORE_DIFFERENCE
+                and likeness(_words_of(each), _words_of(other)) >= LIKE_WORD_SHARE
+            ):
+                place = index
+                break
+        ordered.insert(place, each)
+    return ordered
+
+
+def _words_of(found: RankedPassage) -> frozenset[str]:
+    return frozenset(found.passage.text.casefold().split())
+
+
 VERSION_WORD_SHARE = 0.85
 """Share of common words from which a passage is a version of a higher one."""
 
@@ -96,7 +130,7 @@ def select_passages(
         cost = estimated_tokens(each.passage.text)
         if kept and cost > left:
             continue
-        own = frozenset(each.passage.text.casefold().split())
+        own = _words_of(each)
         if any(likeness(own, other) >= VERSION_WORD_SHARE for other in words):
             continue
         kept.append(each)
@@ -299,15 +333,23 @@ class KnowledgeRouter:
         if names and names[0] not in {each.passage.collection for each in found}:
             # The best passages have none of the first collection: search the chosen ones alone.
             found = self.retriever.find(query, 2 * MAX_SHARE_PASSAGES, AnyOf("collection", names))
+        found = likelier_first(found, {hit.id: hit.confidence for hit in choice.hits})
         degraded: tuple[str, ...] = ()
         if reranker is not None:
             found, degraded = reranker.rerank(query.text, found)
         budget = options.token_budget or self.settings.token_budget
         kept = select_passages(found, self.settings.passages, budget, options.k)
-        passages = tuple(
-            PassageHit.of(each.passage, rank, each.score) for rank, each in enumerate(kept, start=1)
-        )
-        return replace(choice.result, passages=passages, degraded=degraded)
+        return replace(choice.result, passages=_hits(kept), degraded=degraded)
+
+
+def _hits(kept: Sequence[RankedPassage]) -> tuple[PassageHit, ...]:
+    """Ranked passages of an answer, with names of documents that two collections share marked."""
+    documents = {(each.passage.collection, each.passage.document) for each in kept}
+    homes = Counter(document for _, document in documents)
+    return tuple(
+        PassageHit.of(p.passage, rank, p.score, is_shared_name=homes[p.passage.document] > 1)
+        for rank, p in enumerate(kept, start=1)
+    )
 
 
 def _by_map(mapped: Sequence[Collection], shares: Mapping[str, float], fits: float) -> _Choice:

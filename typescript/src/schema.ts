@@ -672,6 +672,7 @@ export interface PassageHit {
   rank: number;
   score: number;
   legs?: Readonly<Record<string, number>>;
+  is_shared_name?: boolean;
   id: string;
   citation: string;
 }
