@@ -208,6 +208,28 @@ def test_what_failed_before_in_the_turn_is_never_offered_again(shelves):
     assert len(gone) == 6
 
 
+def test_an_exported_name_is_reported_as_its_id(logged, caplog):
+    crib, records = logged
+    decision = crib.route(MAIL)
+    crib.report_outcome(decision.id, "post__send_parcel", "failure")
+    crib.feedback(decision.id, tools=["mail__send_mail"])
+    _, outcome, feedback = records()
+    assert (outcome["tool"], feedback["tools"]) == ("post/send_parcel", ["mail/send_mail"])
+    found = crib.alternates("mail__send_mail", MAIL, decision_id=decision.id)
+    assert found
+    assert {"mail/send_mail", "post/send_parcel"}.isdisjoint(ids(found))
+    assert not caplog.records
+
+
+def test_a_name_of_no_tool_is_kept_with_a_warning(logged, caplog):
+    crib, records = logged
+    decision = crib.route(MAIL)
+    crib.report_outcome(decision.id, "nope", "success")
+    crib.feedback(decision.id, tools=["nope"])
+    assert [record["tool"] for record in records() if record["kind"] == "outcome"] == ["nope"]
+    assert ["'nope'" in record.message for record in caplog.records] == [True, True]
+
+
 def test_ceilings_and_limits_hold_for_alternates(shelves):
     crib = shelves.crib()
     failed, text = "mail/read_mail", "read the file of a patient"

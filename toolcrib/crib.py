@@ -473,7 +473,7 @@ class Crib:
         `decision_id` is the turn's, if outcomes were reported for it.
 
         Raises:
-            UnknownToolError: no tool has the id `failed_tool`.
+            UnknownToolError: `failed_tool` is no tool's id, and no name of one tool alone.
             StoreError: the store does not answer.
         """
         return self.turns.alternates(failed_tool, Turn.of(turn), decision_id=decision_id, k=k)
@@ -490,6 +490,8 @@ class Crib:
         self, decision_id: str, tool: str, outcome: Outcome, *, took_ms: float | None = None
     ) -> None:
         """Log the outcome of a call; `alternates` then avoids tools that failed.
+
+        `tool` is an id, or a name that means one tool alone, as `export` gives it.
 
         Raises:
             QueryError: there is no such outcome.

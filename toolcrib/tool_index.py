@@ -36,7 +36,7 @@ from toolcrib.retrieval.rerank import ToolRerankers, tool_reranker
 from toolcrib.settings import Settings
 from toolcrib.store.base import Identity, Record, Store, StoreInfo, point_id
 from toolcrib.store.filters import Filter, all_of, from_scope, matches, parts_by_reason, validate
-from toolcrib.store.payload import FACET_FIELDS, count_facets, read_tool, tool_payload
+from toolcrib.store.payload import FACET_FIELDS, count_facets, only_tools, read_tool, tool_payload
 
 if TYPE_CHECKING:
     from toolcrib.indexers.copier import Copier
@@ -168,6 +168,11 @@ class ToolIndex:
                 return read_tool(record.payload)
         compared = islice(self.store.scroll(allowed, ("id",)), _MAX_COMPARED_IDS)
         raise UnknownToolError(tool_id, nearest(tool_id, (r.payload["id"] for r in compared)))
+
+    def named(self, name: str, *, scope: Scope | None = None) -> ToolSpec | None:
+        """Specification of the only tool in reach that a name means, in any of its spellings."""
+        found = only_tools((name,), lambda where: self.scroll(scope=scope, where=where))
+        return found.get(name)
 
     def readiness(
         self,

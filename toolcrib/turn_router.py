@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import uuid4
@@ -58,8 +59,6 @@ from toolcrib.router.decision_log import (
     open_log,
     outcome_record,
 )
-from toolcrib.store.filters import AnyOf
-from toolcrib.text import squeeze
 from toolcrib.tool_index import ToolIndex
 
 if TYPE_CHECKING:
@@ -251,11 +250,12 @@ class TurnRouter:
         from toolcrib.router.alternates import alternates
         from toolcrib.router.tools import compatible
 
+        require_text(failed_tool, "tool")
         if k < 1:
             raise QueryError(f"k is {k}; at least one tool must be asked for")
         found = alternates(
             self._tools.retriever.find,
-            self._tools.get(failed_tool),
+            self._tools.named(failed_tool) or self._tools.get(failed_tool),
             turn.text,
             excluded=self._failed_tools(decision_id) if decision_id else (),
             scope=turn.reach,
@@ -275,13 +275,17 @@ class TurnRouter:
         return guide_turn(turn, self._other_tools, given=given)
 
     def _other_tools(self, name: str, turn: Turn) -> tuple[ToolSpec, Sequence[ToolHit]] | None:
-        """The only tool in reach with this id or name, and its alternates."""
-        candidates = self._tools.scroll(
-            scope=turn.reach, where=AnyOf("name_key", (name.casefold(), squeeze(name)))
-        )
-        matching = [tool for tool in candidates if name in {tool.id, tool.name}]
-        found = [tool for tool in matching if tool.id == name] or matching
-        return (found[0], self.alternates(found[0].id, turn)) if len(found) == 1 else None
+        """The only tool in reach that a name means, and its alternates."""
+        tool = self._tools.named(name, scope=turn.reach)
+        return tool and (tool, self.alternates(tool.id, turn))
+
+    def _id_of(self, name: str) -> str:
+        """Id of the tool that a name means; a name that means none, or several, stays."""
+        with suppress(StoreError):
+            if tool := self._tools.named(name):
+                return tool.id
+            logger.warning("%r means no tool of the index, or several: its id is not known", name)
+        return name
 
     # -- outcomes and feedback ---------------------------------------------------------------
 
@@ -291,6 +295,8 @@ class TurnRouter:
         """Keep and log a call's outcome; raises if a log of failures cannot be written."""
         if outcome not in (known := get_args(Outcome)):
             raise QueryError(f"outcome is {outcome!r}; it must be one of {', '.join(known)}")
+        require_text(tool, "tool")
+        tool = self._id_of(tool)
         self._failures.report(decision_id, tool, outcome)
         if outcome == "success" and (learner := self.collector) is not None:
             _attempt(lambda: learner.record_success(decision_id, tool), UNLEARNED)
@@ -313,6 +319,9 @@ class TurnRouter:
             feedback = Feedback.model_validate(given)
         except ValidationError as error:
             raise FeedbackError(in_words(error, "feedback")) from error
+        if feedback.tools:
+            ids = tuple(map(self._id_of, feedback.tools))
+            feedback = feedback.model_copy(update={"tools": ids})
         logged = self._log is not None and self._log.find(decision_id) is not None
         if not logged and not self.is_pending(decision_id):
             raise UnknownDecisionError(f"there is no decision {decision_id!r}")

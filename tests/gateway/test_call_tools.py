@@ -7,7 +7,7 @@ import pytest
 from tests.gateway.conftest import Behind, found, names, said
 from toolcrib import ToolSpec
 from toolcrib.gateway.catalog import CALL_TOOLS, call_tool_of, may_call
-from toolcrib.integrations.formats import OwnTool
+from toolcrib.records.definitions import OwnTool
 from toolcrib.records.tools import Enrichment
 
 READ, WRITE, DESTROY = CALL_TOOLS

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.gateway.catalog import CatalogProvider, ToolCatalog, server_summary
-from toolcrib.integrations.formats import RESERVED_NAMES
 from toolcrib.records import Scope, ToolSpec
+from toolcrib.records.definitions import RESERVED_NAMES
 
 ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 

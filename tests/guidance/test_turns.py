@@ -49,6 +49,26 @@ def test_a_tool_by_its_plain_name_is_named_so(crib):
     assert "post/" not in hint.content
 
 
+def test_a_tool_by_its_exported_name_gets_other_tools_by_such_names(crib):
+    by_id, by_name = (
+        crib.route(Turn(text=TEXT, trajectory=({"name": name, "error": "550 refused"},) * 3))
+        for name in ("mail/send_mail", "mail__send_mail")
+    )
+    (hint,) = by_name.guidance
+
+    assert ids(by_name) == ids(by_id)
+    assert ids(by_id)[0].replace("/", "__") in hint.content
+    assert "stuck:mail/send_mail" in by_name.signals
+
+
+def test_an_exported_name_that_failed_before_is_no_alternate(crib):
+    first = crib.alternates("mail__send_mail", TEXT)[0].id
+    events = ({"name": first.replace("/", "__"), "error": "no"}, *FAILED)
+    decision = crib.route(Turn(text=TEXT, trajectory=events))
+
+    assert first not in [hit.id for hit in decision.tools.tools if hit.rule == "alternate"]
+
+
 def test_a_tool_that_failed_before_is_no_alternate(crib):
     first = crib.alternates("mail/send_mail", TEXT)[0].id
     events = ({"name": first, "error": "no"}, {"name": "mail/read_mail", "result": "x"}, *FAILED)

@@ -24,6 +24,14 @@ def test_a_decision_has_the_shape_that_is_asked_for(stocked):
     assert "input_schema" in tools["tools"][0]
 
 
+def test_alternates_of_an_exported_name_are_those_of_its_id(stocked):
+    by_id, by_name = (
+        stocked.post("/v1/alternates", json={"failed_tool": name, "turn": "send a mail"})
+        for name in ("mail/send_mail", "mail__send_mail")
+    )
+    assert (by_name.status_code, by_name.json()) == (200, by_id.json())
+
+
 def test_a_turn_that_says_nothing_is_decided(stocked):
     decision = stocked.post("/v1/route", json={}).json()
     assert (decision["route"]["kind"], decision["degraded"]) == ("none", ["no-words"])

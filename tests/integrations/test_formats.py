@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from toolcrib import ToolSpec
 from toolcrib.errors import QueryError
-from toolcrib.integrations.formats import FORMATS, export, named_ids, provider_name
-from toolcrib.records.definitions import FORMAT_NAMES
+from toolcrib.integrations.formats import FORMATS, export, named_ids
+from toolcrib.records.definitions import FORMAT_NAMES, provider_name
 
 TOOL = ToolSpec(
     name="send mail",

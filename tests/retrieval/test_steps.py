@@ -8,6 +8,7 @@ import pytest
 
 from toolcrib import Crib, Scope, ToolSpec
 from toolcrib.errors import QueryError
+from toolcrib.records.definitions import provider_name
 from toolcrib.retrieval.learned import NOTHING_LEARNED, LearnedFromUse
 from toolcrib.retrieval.options import MAX_CALLED
 from toolcrib.retrieval.steps import (
@@ -65,6 +66,21 @@ def test_called_tools_take_no_place_and_are_named_apart(crib):
 def test_a_name_stands_for_an_id_where_one_tool_has_it(crib):
     called = ["send_mail", "wait", "nobody"]
     assert crib.find_tools("Go on", called=called).called == ("mail/send_mail", "clock/wait")
+
+
+@pytest.mark.parametrize("spell", [provider_name, lambda tool: tool.id.replace("/", "_")])
+def test_a_name_that_was_exported_stands_for_its_id(spell):
+    tools = [
+        ToolSpec(name="send.fax", server="office", description="Send a fax to somebody."),
+        ToolSpec(name="send_mail", server="office", description="Send a mail to somebody."),
+        ToolSpec(name="send_mail", server="home", id="mine", description="Write a mail."),
+    ]
+    with Crib.open(":memory:") as crib:
+        crib.index_tools(*tools)
+        called = [spell(tool) for tool in (*tools[:2], tools[0])]
+        found = crib.find_tools("Write a mail", called=called, task=TASK)
+    assert found.called == ("office/send_mail", "office/send.fax")
+    assert ids(found) == ["mine"]
 
 
 def test_tools_of_a_server_in_use_come_before_others_like_them(crib):

@@ -25,8 +25,13 @@ from toolcrib.gateway.connection import TOOL_ERROR, error_name
 from toolcrib.gateway.guidance import outcome_of
 from toolcrib.gateway.index import GatewayIndex
 from toolcrib.gateway.upstream import Upstream, UpstreamPool
-from toolcrib.integrations.formats import RESERVED_NAMES, OwnTool
-from toolcrib.records.definitions import CHARS_A_MARK, definition_tokens, estimated_tokens
+from toolcrib.records.definitions import (
+    CHARS_A_MARK,
+    RESERVED_NAMES,
+    OwnTool,
+    definition_tokens,
+    estimated_tokens,
+)
 from toolcrib.records.history import GatewayCall, GatewayServer, ServerState
 from toolcrib.settings import ActivityMode
 from toolcrib.store.records_db import RecordsDb

@@ -26,9 +26,10 @@ from pydantic import PrivateAttr, ValidationError
 
 from toolcrib.caches import BoundedMap
 from toolcrib.gateway.auth import has_tool
-from toolcrib.integrations.formats import OwnTool, provider_meta, provider_name
+from toolcrib.integrations.formats import provider_meta
 from toolcrib.integrations.providers import fit_definition
 from toolcrib.records import Scope, ToolSpec
+from toolcrib.records.definitions import OwnTool, provider_name
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, from_scope, matches
 from toolcrib.store.payload import tool_payload

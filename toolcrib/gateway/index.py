@@ -26,8 +26,8 @@ from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp import tool_specs
 from toolcrib.indexers.sync import is_current
 from toolcrib.indexers.writer import ListenerScope
-from toolcrib.integrations.formats import provider_name
 from toolcrib.records import Refusal, Scope, ToolSpec
+from toolcrib.records.definitions import provider_name
 from toolcrib.records.reports import Unready
 from toolcrib.store.filters import And, Equals, Not, from_scope
 from toolcrib.store.payload import tool_payload

@@ -31,9 +31,9 @@ from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.downstream import conversation_key
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers, UpstreamPool
 from toolcrib.indexers.readers.base import build_spec
-from toolcrib.integrations.formats import provider_name
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import in_words
+from toolcrib.records.definitions import provider_name
 from toolcrib.records.tools import default_id
 
 if TYPE_CHECKING:

@@ -62,10 +62,9 @@ from toolcrib.integrations.fastmcp import (
     search_answer,
     structured_answer,
 )
-from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import FindResult, Scope, ToolHit
 from toolcrib.records.codec import as_json
-from toolcrib.records.definitions import DefinitionForm, in_short
+from toolcrib.records.definitions import DefinitionForm, OwnTool, in_short
 from toolcrib.records.reports import ToolReadiness
 from toolcrib.records.tools import default_id
 from toolcrib.retrieval.options import SearchOptions, text_to_search

@@ -50,9 +50,9 @@ from toolcrib.integrations.fastmcp import (
     structured_answer,
     unknown_name,
 )
-from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import Scope, ToolSpec
 from toolcrib.records.codec import in_words
+from toolcrib.records.definitions import OwnTool
 from toolcrib.retrieval.options import SearchOptions
 
 if TYPE_CHECKING:

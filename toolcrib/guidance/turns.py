@@ -13,6 +13,7 @@ from toolcrib.guidance.providers import collect_guidance, default_providers, stu
 from toolcrib.guidance.trajectory import analyse
 from toolcrib.records import Decision, Guidance, ToolHit, ToolSpec, Turn
 from toolcrib.records.answers import with_ranks
+from toolcrib.store.payload import named_tools, spelled_alike
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ def guide_turn(turn: Turn, other_tools: OtherTools, *, given: Sequence[str] = ()
     """
     trajectory = analyse(turn.trajectory[-MAX_EVENTS:])
     stuck = stuck_tool(trajectory)
-    failed, others, degraded = None, (), ()
+    failed, others, names, degraded = None, (), list[str](), ()
     if stuck is not None:
         try:
             goal = turn.model_copy(update={"text": stuck.goal or turn.text})
@@ -86,11 +87,11 @@ def guide_turn(turn: Turn, other_tools: OtherTools, *, given: Sequence[str] = ()
             logger.warning("alternates could not be looked for", exc_info=True)
             found, degraded = None, ("alternates",)
         if found is not None:
-            known = trajectory.failed_tools
-            failed = found[0].id
-            others = tuple(hit for hit in found[1] if known.isdisjoint({hit.id, hit.name}))
-    by_id = stuck is not None and stuck.name == failed
-    names = [hit.id if by_id else hit.name for hit in others]
+            failed, hits = found[0].id, found[1]
+            before = named_tools(trajectory.failed_tools, lambda _: [hit.tool for hit in hits])
+            known = {tool.id for tools in before.values() for tool in tools}
+            others = tuple(hit for hit in hits if hit.id not in known)
+            names = [spelled_alike(hit.tool, stuck.name, found[0]) for hit in others]
     hints = collect_guidance(
         default_providers(lambda _tool, _goal: names),
         GuidanceContext(trajectory, delivered=dict.fromkeys(given, 1)),

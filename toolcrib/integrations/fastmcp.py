@@ -29,10 +29,10 @@ from toolcrib.crib import Crib
 from toolcrib.indexers.readers.mcp import tool_specs
 from toolcrib.indexers.readers.parsing import parse_json
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
-from toolcrib.integrations.formats import OwnTool
 from toolcrib.integrations.providers import fit_definition
 from toolcrib.records import FindResult, ToolHit, ToolSpec
 from toolcrib.records.codec import as_json, is_object
+from toolcrib.records.definitions import OwnTool
 from toolcrib.retrieval.options import MAX_NEEDS, SearchOptions
 from toolcrib.settings import Settings
 from toolcrib.store.base import point_id

@@ -17,53 +17,35 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from toolcrib.errors import QueryError, UnknownToolError, nearest
 from toolcrib.integrations.providers import (
-    DIGEST_CHARS,
-    MAX_NAME_CHARS,
     UnfitSchemaError,
     fit_schema,
     is_closed,
     rename_arguments,
     rename_properties,
     safe_names,
-    with_digest,
 )
 from toolcrib.records import LeftOut, ToolSpec
 from toolcrib.records.codec import is_object, list_of, object_of
-from toolcrib.records.definitions import SchemaTypes, signature, summary
-from toolcrib.records.tools import ALWAYS_LOAD, INPUT_EXAMPLES, SEARCH_HINT, default_id
+from toolcrib.records.definitions import (
+    SchemaTypes,
+    name_in_namespace,
+    provider_name,
+    signature,
+    summary,
+    with_digest,
+)
+from toolcrib.records.tools import ALWAYS_LOAD, INPUT_EXAMPLES, SEARCH_HINT
 
 logger = logging.getLogger(__name__)
 
 
-class OwnTool(StrEnum):
-    """Tools of toolcrib's own, which a model gets beside those of an index."""
-
-    FIND_TOOLS = "find_tools"
-    DESCRIBE_TOOLS = "describe_tools"
-    CALL_TOOL = "call_tool"
-    CALL_TOOL_READ = "call_tool_read"
-    CALL_TOOL_WRITE = "call_tool_write"
-    CALL_TOOL_DESTRUCTIVE = "call_tool_destructive"
-    CHECK_TOOLS = "check_tools"
-    FIND_KNOWLEDGE = "find_knowledge"
-    FIND_SKILLS = "find_skills"
-    READ_SKILL = "read_skill"
-
-
-RESERVED_NAMES: frozenset[str] = frozenset(OwnTool)
-"""Names that no tool of an index gets."""
-
-_PLAIN = re.compile(r"(?!_)[a-zA-Z0-9_-]+(?<!_)")
 _MCP_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 """Names of tools by MCP (SEP-986)."""
-
-_DIGESTED = re.compile(rf"_[0-9a-f]{{{DIGEST_CHARS}}}\Z")
 
 
 class ToolNames(dict[str, str]):
@@ -227,42 +209,12 @@ def _log_once(tool_id: str, reason: str) -> None:
 # -- names -------------------------------------------------------------------------------------
 
 
-def provider_name(tool: ToolSpec) -> str:
-    """The tool's name for every provider: `server__name`, or the name alone without a server.
-
-    A digest of the id stands behind a name that is cut, holds what providers do not accept,
-    or could be another tool's.
-    """
-    return _exact_or_digest(tool, tool.server, tool.name)
-
-
 def _own_name(tool: ToolSpec) -> str:
     return tool.name
 
 
 def _mcp_name(tool: ToolSpec) -> str:
     return tool.name if _MCP_NAME.fullmatch(tool.name) else with_digest(tool.name, tool.id)
-
-
-def _name_in_namespace(tool: ToolSpec) -> str:
-    """`namespace.name`; the name alone without a server."""
-    name = _exact_or_digest(tool, tool.name)
-    return f"{_namespace(tool.server)}.{name}" if tool.server else name
-
-
-def _exact_or_digest(tool: ToolSpec, *parts: str) -> str:
-    given = [part for part in parts if part]
-    name = "__".join(given)
-    has_usual_id = tool.id == default_id(tool.server, tool.name)
-    return name if has_usual_id and _is_exact(given) else with_digest(name, tool.id)
-
-
-def _is_exact(parts: Sequence[str]) -> bool:
-    """True if providers accept the joined parts, and no others are joined or digested to them."""
-    name = "__".join(parts)
-    if len(name) > MAX_NAME_CHARS or name in RESERVED_NAMES or _DIGESTED.search(name):
-        return False
-    return all(_PLAIN.fullmatch(part) and "__" not in part for part in parts)
 
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -292,10 +244,6 @@ def _function_name(tool: ToolSpec) -> str:
         return name
     plain = name.replace("-", "_")
     return with_digest(plain if _is_function_name(plain) else f"tool_{plain}", tool.id)
-
-
-def _namespace(server: str) -> str:
-    return server if _is_exact([server]) else with_digest(server, server)
 
 
 # -- definitions -------------------------------------------------------------------------------
@@ -531,7 +479,7 @@ class _Format(NamedTuple):
 FORMATS: dict[str, _Format] = {
     "mcp": _Format(_mcp, _mcp_name, "own"),
     "openai": _Format(_openai, provider_name, "safe"),
-    "openai-namespaces": _Format(_openai_namespaces, _name_in_namespace, "safe"),
+    "openai-namespaces": _Format(_openai_namespaces, name_in_namespace, "safe"),
     "anthropic": _Format(_anthropic, provider_name, "safe"),
     "anthropic-deferred": _Format(_anthropic_deferred, provider_name, "safe"),
     "tool_reference": _Format(_tool_reference, provider_name, "safe"),

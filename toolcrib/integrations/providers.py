@@ -7,7 +7,6 @@ providers take: one object in JSON Schema 2020-12, without references.
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from toolcrib.caches import cached_texts
 from toolcrib.indexers.readers.base import is_list
 from toolcrib.indexers.readers.json_schema import References, is_reference, map_schemas
 from toolcrib.records.codec import is_object, list_of, object_of
+from toolcrib.records.definitions import with_digest
 
 # -- rules -----------------------------------------------------------------------------------------
 
@@ -500,17 +500,6 @@ def _form(option: Mapping[str, Any], common: Sequence[str]) -> str:
 
 # -- names of properties ---------------------------------------------------------------------------
 
-MAX_NAME_CHARS, DIGEST_CHARS = 64, 12
-
-
-def with_digest(name: str, of: str) -> str:
-    """Name of letters that providers take, and a digest that tells it from other names."""
-    digest = hashlib.blake2b(of.encode("utf-8", "surrogatepass"), digest_size=DIGEST_CHARS // 2)
-    accepted = _NOT_ALLOWED.sub("_", name).strip("_")[: MAX_NAME_CHARS - DIGEST_CHARS - 1]
-    return f"{accepted or 'tool'}_{digest.hexdigest()}"
-
-
-_NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]+")
 _NOT_ALLOWED_IN_PROPERTIES = re.compile(r"[^a-zA-Z0-9_.-]+")
 
 

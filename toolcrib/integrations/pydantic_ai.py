@@ -35,7 +35,6 @@ from toolcrib.integrations.selection import (
     ScopeOf,
     ShownTools,
     StepOptions,
-    any_of,
     known_tools,
     scope_in,
     turn_of_messages,
@@ -44,6 +43,7 @@ from toolcrib.records import Message, Scope, ToolSpec, Turn
 from toolcrib.records.codec import is_object
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import MAX_NEEDS
+from toolcrib.store.payload import has_key
 
 
 def tool_spec(tool: Tool[Any] | ToolDefinition) -> ToolSpec:
@@ -179,7 +179,7 @@ def tool_search(
     ) -> list[str]:
         known = known_tools(crib, [tool.name for tool in tools])
         named = {spec.id: name for name, specs in known.items() for spec in specs}
-        where = any_of({tool_id.casefold() for tool_id in named})
+        where = has_key(tool_id.casefold() for tool_id in named)
         needs = [query for query in queries if has_words(query)][:MAX_NEEDS]
         if where is None or not needs:
             return []

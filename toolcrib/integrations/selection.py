@@ -1,7 +1,6 @@
 """Tool selection: the tools, of all that an agent has, that its model gets for a turn and a step.
 
-An agent knows its tools by name, an index by id. A name matches a tool's id, its name, or the
-server's and the tool's names together (`mail__send`, `mail_send`).
+An agent knows its tools by name, an index by id: `named_tools` says which tool a name means.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from typing_extensions import TypedDict
 from toolcrib.client.crib import RemoteCrib
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError, ToolcribError, did_you_mean, nearest
-from toolcrib.integrations.formats import OwnTool
 from toolcrib.records import Decision, Message, PassageHit, Scope, ToolHit, ToolSpec, Turn
 from toolcrib.records.codec import as_json, is_object
-from toolcrib.records.definitions import definition_tokens, summary
+from toolcrib.records.definitions import OwnTool, definition_tokens, summary
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import MAX_NEEDS
 from toolcrib.router.tools import compatible
-from toolcrib.store.filters import MAX_LIST_VALUES, AnyOf, Filter, Or, all_of
+from toolcrib.store.filters import Filter, all_of
+from toolcrib.store.payload import has_key, name_keys, named_tools
 from toolcrib.text import squeeze
 
 logger = logging.getLogger(__name__)
@@ -150,40 +149,21 @@ def known_tools(
 
     A name may match tools of several servers; only the nearest matches count.
     """
-    keys = {name: squeeze(name) for name in names}
-    found: dict[str, list[ToolSpec]] = {}
-    if where := any_of(set(keys.values()) - {""}):
-        for spec in crib.list_tools(scope=scope, where=all_of(where, limits)):
-            for key in {squeeze(spec.id), squeeze(spec.name)}:
-                found.setdefault(key, []).append(spec)
-    return {name: _nearest(name, found[key]) for name, key in keys.items() if key in found}
-
-
-def _nearest(name: str, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-    same = [s for s in specs if s.id == name] or [s for s in specs if s.name == name]
-    return tuple(same or specs)
+    return named_tools(
+        names, lambda where: crib.list_tools(scope=scope, where=all_of(where, limits))
+    )
 
 
 def _rank_own_tools(
     crib: AnyCrib, turn: Turn, decision: Decision, ids: Iterable[str], k: int
 ) -> Sequence[ToolHit]:
-    where = all_of(any_of({tool_id.casefold() for tool_id in ids}), _limits(crib))
+    where = all_of(has_key(tool_id.casefold() for tool_id in ids), _limits(crib))
     asks = decision.route.kind in {"tools", "both", "general"}
     if not asks or where is None or not has_words(decision.search_text):
         return ()
     needs = turn.needs or None
     found = crib.find_tools(decision.search_text, k, scope=turn.reach, where=where, needs=needs)
     return [hit for hit in found.tools if hit.id in ids]
-
-
-def any_of(keys: set[str]) -> Filter | None:
-    """Filter by names or ids as in `name_key`; None without keys."""
-    listed = sorted(keys)
-    parts = [
-        AnyOf("name_key", listed[at : at + MAX_LIST_VALUES])
-        for at in range(0, len(listed), MAX_LIST_VALUES)
-    ]
-    return Or(*parts) if len(parts) > 1 else next(iter(parts), None)
 
 
 def _limits(crib: AnyCrib) -> Filter | None:
@@ -379,12 +359,12 @@ class AgentTools:
 
     def _own(self, shown: ShownTools) -> Filter | None:
         """Filter of the agent's own tools within the limits of the settings."""
-        keys = {squeeze(name) for name in (*shown["names"], *shown["hidden"])} - {""}
-        return all_of(any_of(keys), _limits(self.crib))
+        names = (*shown["names"], *shown["hidden"])
+        return all_of(has_key(map(squeeze, names)), _limits(self.crib))
 
     def _by_own_names(self, shown: ShownTools, specs: Sequence[ToolSpec]) -> dict[str, ToolSpec]:
         """Found tools by the agent's names, in their order."""
-        keys = {key for spec in specs for key in (squeeze(spec.id), squeeze(spec.name))}
+        keys = {key for spec in specs for key in name_keys(spec)}
         names = [name for name in (*shown["names"], *shown["hidden"]) if squeeze(name) in keys]
         known = known_tools(self.crib, names)
         named = {spec.id: name for name, of in reversed(known.items()) for spec in of}

@@ -1,15 +1,17 @@
-"""Definition of a tool for a model: whole or in one line, and its estimated tokens."""
+"""Definition of a tool for a model: its name, whole or in one line, and its estimated tokens."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from itertools import islice
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from toolcrib.records.codec import is_object, list_of, object_of
-from toolcrib.records.tools import ToolSpec
+from toolcrib.records.tools import ToolSpec, default_id
 
 DefinitionForm: TypeAlias = Literal["schema", "signature"]
 """Form of a tool for a model: the whole schema, or a signature in one line."""
@@ -278,3 +280,74 @@ def _short(value: Any) -> str:
 
 def _literal(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+# -- names of tools at providers ---------------------------------------------------------------
+
+
+class OwnTool(StrEnum):
+    """Tools of toolcrib's own, which a model gets beside those of an index."""
+
+    FIND_TOOLS = "find_tools"
+    DESCRIBE_TOOLS = "describe_tools"
+    CALL_TOOL = "call_tool"
+    CALL_TOOL_READ = "call_tool_read"
+    CALL_TOOL_WRITE = "call_tool_write"
+    CALL_TOOL_DESTRUCTIVE = "call_tool_destructive"
+    CHECK_TOOLS = "check_tools"
+    FIND_KNOWLEDGE = "find_knowledge"
+    FIND_SKILLS = "find_skills"
+    READ_SKILL = "read_skill"
+
+
+RESERVED_NAMES: frozenset[str] = frozenset(OwnTool)
+"""Names that no tool of an index gets."""
+
+MAX_NAME_CHARS, DIGEST_CHARS = 64, 12
+
+
+def with_digest(name: str, of: str) -> str:
+    """Name of letters that providers take, and a digest that tells it from other names."""
+    digest = hashlib.blake2b(of.encode("utf-8", "surrogatepass"), digest_size=DIGEST_CHARS // 2)
+    accepted = _NOT_ALLOWED.sub("_", name).strip("_")[: MAX_NAME_CHARS - DIGEST_CHARS - 1]
+    return f"{accepted or 'tool'}_{digest.hexdigest()}"
+
+
+_NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]+")
+_PLAIN = re.compile(r"(?!_)[a-zA-Z0-9_-]+(?<!_)")
+_DIGESTED = re.compile(rf"_[0-9a-f]{{{DIGEST_CHARS}}}\Z")
+
+
+def provider_name(tool: ToolSpec) -> str:
+    """The tool's name for every provider: `server__name`, or the name alone without a server.
+
+    A digest of the id stands behind a name that is cut, holds what providers do not accept,
+    or could be another tool's.
+    """
+    return _exact_or_digest(tool, tool.server, tool.name)
+
+
+def name_in_namespace(tool: ToolSpec) -> str:
+    """`namespace.name`; the name alone without a server."""
+    name = _exact_or_digest(tool, tool.name)
+    return f"{namespace_of(tool.server)}.{name}" if tool.server else name
+
+
+def _exact_or_digest(tool: ToolSpec, *parts: str) -> str:
+    given = [part for part in parts if part]
+    name = "__".join(given)
+    has_usual_id = tool.id == default_id(tool.server, tool.name)
+    return name if has_usual_id and _is_exact(given) else with_digest(name, tool.id)
+
+
+def _is_exact(parts: Sequence[str]) -> bool:
+    """True if providers accept the joined parts, and no others are joined or digested to them."""
+    name = "__".join(parts)
+    if len(name) > MAX_NAME_CHARS or name in RESERVED_NAMES or _DIGESTED.search(name):
+        return False
+    return all(_PLAIN.fullmatch(part) and "__" not in part for part in parts)
+
+
+def namespace_of(server: str) -> str:
+    """Namespace of a server's tools: its name, with a digest where providers refuse the name."""
+    return server if _is_exact([server]) else with_digest(server, server)

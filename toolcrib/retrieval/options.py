@@ -42,10 +42,11 @@ class SearchOptions:
     in. In the `order` of ids the same tools always stand alike, which a provider's prompt cache
     needs; `rank` of each still says how well it fits.
 
-    `history`: earlier messages, which count beside the query. `called`: ids of the tools that an
-    agent's run has called, in its order; the answer leaves them out and gives the next ones. With
-    the `task`, the text that the run began with, the query is what the agent wrote before its next
-    call, and tools of servers in use come first; without a query the task is searched.
+    `history`: earlier messages, which count beside the query. `called`: tools that an agent's
+    run has called, in its order, by ids or by names that mean one tool alone; the answer leaves
+    them out and gives the next ones. With the `task`, the text that the run began with, the query
+    is what the agent wrote before its next call, and tools of servers in use come first; without a
+    query the task is searched.
     """
 
     k: int | Literal["auto"] = 5

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from toolcrib.caches import cached_texts
+from toolcrib.records import ToolSpec
 from toolcrib.retrieval.legs import MAX_NAME_CHARS
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
+from toolcrib.store.payload import only_tools, read_tool
 from toolcrib.text import split_identifier
 
 MAX_SENTENCES, SENTENCE_SHARE = 4, 0.9
@@ -116,20 +116,23 @@ class RunState:
     def read(cls, store: Store, options: SearchOptions, allowed: Filter | None) -> RunState:
         """State of the options; tools that are not `allowed`, or unknown, count for nothing.
 
-        A name stands for an id where one tool alone has it.
+        A name stands for an id where it means one tool alone.
         """
-        named = list(reversed(dict.fromkeys(reversed(options.called or ()))))
+        named = options.called or ()
         only = HasId(frozenset(map(point_id, named)))
-        by_name = _payloads(store, all_of(only, allowed)) if named else {}
-        if unknown := [name for name in named if name not in by_name]:
-            keys = AnyOf("name_key", sorted({name.casefold() for name in unknown}))
-            others = _payloads(store, all_of(keys, allowed)).values()
-            counts = Counter(each["name"] for each in others)
-            by_name |= {each["name"]: each for each in others if counts[each["name"]] == 1}
-        found = [by_name[name] for name in named if name in by_name]
-        called = {point_id(each["id"]): each["id"] for each in found}
-        servers = frozenset(each["server"] for each in found) - {""}
-        return cls(called, servers, options.task is not None)
+        known = store.scroll(all_of(only, allowed), ("id", "server")) if named else ()
+        servers = {record.payload["id"]: record.payload["server"] for record in known}
+
+        def list_tools(where: Filter) -> Iterator[ToolSpec]:
+            records = store.scroll(all_of(where, allowed), ("spec",))
+            return (read_tool(record.payload) for record in records)
+
+        others = only_tools((name for name in named if name not in servers), list_tools)
+        servers |= {tool.id: tool.server for tool in others.values()}
+        ids = [others[name].id if name in others else name for name in named]
+        called = {point_id(each): each for each in reversed(ids) if each in servers}
+        in_use = frozenset(servers.values()) - {""}
+        return cls(dict(reversed(called.items())), in_use, options.task is not None)
 
     def points(self, store: Store, limits: Filter | None, use: ToolUse | None) -> set[int]:
         """Points to score in any case: tools of servers in use, and what most runs called."""
@@ -161,12 +164,6 @@ class RunState:
 
 
 NOTHING_CALLED = RunState()
-
-
-def _payloads(store: Store, where: Filter | None) -> dict[str, Mapping[str, Any]]:
-    """Names and servers of tools, by id."""
-    found = store.scroll(where, ("id", "name", "server"))
-    return {record.payload["id"]: record.payload for record in found}
 
 
 def with_gains(

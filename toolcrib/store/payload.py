@@ -1,9 +1,9 @@
-"""Payloads: fields of tools and passages beside their vectors, counts of values, links of tools."""
+"""Payloads: fields of tools and passages beside their vectors, names, counts of values, links."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ from pydantic_core import PydanticSerializationError
 
 from toolcrib.errors import SpecError
 from toolcrib.records import Passage, ToolSpec
-from toolcrib.store.filters import YIELDS_FIELD
+from toolcrib.records.definitions import provider_name
+from toolcrib.store.filters import MAX_LIST_VALUES, YIELDS_FIELD, AnyOf, Filter, Or
 from toolcrib.text import squeeze
 
 if TYPE_CHECKING:
@@ -39,9 +40,7 @@ def tool_payload(spec: ToolSpec) -> dict[str, Any]:
         "id": spec.id,
         "kind": spec.kind,
         "name": spec.name,
-        "name_key": sorted(
-            {squeeze(spec.name), squeeze(spec.id), spec.name.casefold(), spec.id.casefold()}
-        ),
+        "name_key": name_keys(spec),
         "server": spec.server,
         "category": spec.category,
         "tags": list(spec.tags),
@@ -70,6 +69,61 @@ def tool_payload(spec: ToolSpec) -> dict[str, Any]:
 def read_tool(payload: Mapping[str, Any]) -> ToolSpec:
     """The specification that a payload holds."""
     return ToolSpec.model_validate_json(payload["spec"])
+
+
+def name_keys(tool: ToolSpec) -> list[str]:
+    """Keys of a tool: its id and its name, and the letters of both and of providers' name."""
+    whole = {tool.name.casefold(), tool.id.casefold()}
+    return sorted(whole | set(map(squeeze, (tool.name, tool.id, provider_name(tool)))))
+
+
+def has_key(keys: Iterable[str]) -> Filter | None:
+    """Filter of the tools that have any of these keys; None without keys."""
+    listed = sorted({*keys} - {""})
+    parts = [
+        AnyOf("name_key", listed[at : at + MAX_LIST_VALUES])
+        for at in range(0, len(listed), MAX_LIST_VALUES)
+    ]
+    return Or(*parts) if len(parts) > 1 else next(iter(parts), None)
+
+
+def named_tools(
+    names: Iterable[str], list_tools: Callable[[Filter], Iterable[ToolSpec]]
+) -> dict[str, tuple[ToolSpec, ...]]:
+    """Tools that each name may mean, of those that `list_tools` gives; unknown names are absent.
+
+    The tool of this id comes first, then that of this name in providers' definitions, then those
+    of this own name. Else the tools whose id or names have the same letters and digits:
+    `mail/send`, `mail__send`, `mail_send` and `send` all mean the tool `send` of the server `mail`.
+    """
+    keys = {name: squeeze(name) for name in names}
+    where = has_key(keys.values())
+    found: dict[str, list[ToolSpec]] = {}
+    for tool in list_tools(where) if where else ():
+        for key in name_keys(tool):
+            found.setdefault(key, []).append(tool)
+    return {name: _nearest(name, found[key]) for name, key in keys.items() if key in found}
+
+
+def only_tools(
+    names: Iterable[str], list_tools: Callable[[Filter], Iterable[ToolSpec]]
+) -> dict[str, ToolSpec]:
+    """The tool that each name means, as `named_tools`, for names that mean one tool alone."""
+    named = named_tools(names, list_tools)
+    return {name: tools[0] for name, tools in named.items() if len(tools) == 1}
+
+
+def spelled_alike(tool: ToolSpec, name: str, named: ToolSpec) -> str:
+    """Name of a tool in the spelling in which `name` means the tool `named`."""
+    if name in {named.id, named.name}:
+        return tool.id if name == named.id else tool.name
+    return provider_name(tool)
+
+
+def _nearest(name: str, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+    spelt = [(tool, (tool.id, provider_name(tool), tool.name)) for tool in tools]
+    exact = ([tool for tool, names in spelt if names[place] == name] for place in range(3))
+    return tuple(next(filter(None, exact), tools))
 
 
 def passage_payload(passage: Passage, digest: str) -> dict[str, Any]:

@@ -23,9 +23,10 @@ from toolcrib.build import MEMORY
 from toolcrib.crib import Crib
 from toolcrib.indexers.readers.registry import tool_entries
 from toolcrib.integrations.langgraph.state import append_new
-from toolcrib.integrations.selection import AnyCrib, any_of, known_tools
+from toolcrib.integrations.selection import AnyCrib, known_tools
 from toolcrib.records import Scope, ToolSpec
 from toolcrib.retrieval.legs import has_words
+from toolcrib.store.payload import has_key
 
 Registry: TypeAlias = Mapping[str, BaseTool | Callable[..., Any]]
 Retrieve: TypeAlias = Callable[..., list[str]]
@@ -90,7 +91,7 @@ def retrieval_functions(
     """
     index = crib if crib is not None else _index_in_memory(tool_registry)
     keys = _keys(index, tool_registry)
-    where = any_of({tool_id.casefold() for tool_id in keys})
+    where = has_key(tool_id.casefold() for tool_id in keys)
 
     def retrieve_tools(query: str) -> list[str]:
         """Retrieve tools to use, by what they should be able to do."""
