@@ -84,7 +84,11 @@ def test_the_examples_of_a_page_run(name, tmp_path, monkeypatch):
 def test_the_loop_of_the_readme_keeps_what_was_said_and_knows_renamed_tools(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with Crib.open(".toolcrib") as crib:
-        crib.index_tools(ToolSpec(name="send.mail", server="mail", description="Send a mail."))
+        schema = {"type": "object", "properties": {"$to": {"type": "string"}}}
+        sent = ToolSpec(
+            name="send.mail", server="mail", description="Send a mail.", input_schema=schema
+        )
+        crib.index_tools(sent)
     given: dict = {}
     (loop, *_) = (b.body for b in blocks(ROOT / "README.md") if "def run(" in b.body)
     exec(compile(loop, "README.md", "exec"), given)
@@ -94,15 +98,16 @@ def test_the_loop_of_the_readme_keeps_what_was_said_and_knows_renamed_tools(tmp_
         asked.append([message["role"] for message in messages])
         if len(asked) > 1:
             return {"role": "assistant", "content": "done"}
-        call = {"function": {"name": tools[0]["function"]["name"], "arguments": "{}"}, "id": "1"}
+        name = tools[0]["function"]["name"]
+        call = {"function": {"name": name, "arguments": '{"to": "Ana"}'}, "id": "1"}
         return {"role": "assistant", "content": None, "tool_calls": [call]}
 
-    def call_tool(tool, _arguments):
-        called.append(tool)
+    def call_tool(tool, arguments):
+        called.append((tool, arguments))
         return "sent"
 
     assert given["run"]("send a mail to Ana", ask_model, call_tool) == "done"
-    assert called == ["mail/send.mail"]
+    assert called == [("mail/send.mail", {"$to": "Ana"})]
     assert asked == [["user"], ["user", "assistant", "tool"]]
 
 

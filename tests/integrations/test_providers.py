@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from tests.conftest import rounds
 from tests.integrations.schemas import any_schema
 from toolcrib import ToolSpec
+from toolcrib.errors import QueryError
 from toolcrib.integrations.formats import Definitions, export, restore_arguments
 from toolcrib.integrations.providers import (
     Definition,
@@ -245,6 +248,26 @@ def test_names_are_replaced_at_every_depth_and_restored(format):
         "free": {"since": 1},
     }
     assert restore_arguments(ORDERS, restored) == restored
+    assert restore_arguments(ORDERS, json.dumps(arguments)) == restored
+
+
+TOP = ToolSpec(
+    name="lo", server="s", input_schema={"type": "object", "properties": {"$top": COUNT}}
+)
+
+
+@pytest.mark.parametrize(
+    ("sent", "own"), [('{"top": 5}', {"$top": 5}), ("", {}), ({"top": 5}, {"$top": 5})]
+)
+def test_arguments_of_a_call_may_be_json(sent, own):
+    assert Definitions.of([TOP], "openai").names.call("s__lo", sent) == ("s/lo", own)
+
+
+@pytest.mark.parametrize("tool", [TOP, ToolSpec(name="lo", server="s")])
+@pytest.mark.parametrize("sent", ['{"top": 5', "[5]", "5", [5], None])
+def test_arguments_that_are_no_object_are_refused(tool, sent):
+    with pytest.raises(QueryError, match="s/lo"):
+        Definitions.of([tool], "openai").names.call("s__lo", sent)
 
 
 def test_a_definition_of_mcp_has_the_names_of_its_server():

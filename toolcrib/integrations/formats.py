@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from toolcrib.errors import QueryError, UnknownToolError, nearest
+from toolcrib.errors import QueryError, UnknownToolError, nearest, require_type
 from toolcrib.integrations.providers import (
     UnfitSchemaError,
     fit_schema,
@@ -60,11 +60,12 @@ class ToolNames(dict[str, str]):
         self._tools = {name: tool for name, tool in named if count[name] == 1}
         super().__init__({name: tool.id for name, tool in self._tools.items()})
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    def call(self, name: str, arguments: Mapping[str, Any] | str) -> tuple[str, dict[str, Any]]:
         """Id of the called tool, and its arguments by their own names.
 
         Raises:
             UnknownToolError: no tool of these definitions has the name.
+            QueryError: the arguments are no object, and no JSON of one.
         """
         if name not in self._tools:
             raise UnknownToolError(name, nearest(name, self))
@@ -145,17 +146,34 @@ def named_ids(tools: Iterable[ToolSpec], format: str) -> ToolNames:
     return Definitions.of(tools, format).names
 
 
-def restore_arguments(tool: ToolSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def restore_arguments(tool: ToolSpec, arguments: Mapping[str, Any] | str) -> dict[str, Any]:
     """Arguments with the names of the tool's own schema, which a definition may have replaced.
 
-    Own names stay, so that arguments may be restored twice.
+    Arguments may be JSON, as OpenAI sends them; an empty text has none. Own names stay, so that
+    arguments may be restored twice.
+
+    Raises:
+        QueryError: the arguments are no object, and no JSON of one.
     """
+    if isinstance(arguments, str):
+        arguments = _parse_arguments(tool, arguments)
+    require_type(arguments, Mapping, f"arguments of {tool.id!r}", "an object, or JSON of one")
     try:
         schema = fit_schema(tool.input_schema).schema
     except UnfitSchemaError:
         return dict(arguments)
     own = {safe: name for name, safe in safe_names(schema).items()}
     return rename_arguments([schema], arguments, own) if own else dict(arguments)
+
+
+def _parse_arguments(tool: ToolSpec, text: str) -> Any:
+    try:
+        return json.loads(text.strip() or "{}")
+    except (ValueError, RecursionError) as error:
+        raise QueryError(
+            f"the arguments of {tool.id!r} are no JSON ({error}): answer the call with this error, "
+            "so that the model writes them anew"
+        ) from error
 
 
 def _named_tools(tools: Iterable[ToolSpec], format: str) -> list[_NamedTool]:
