@@ -133,6 +133,15 @@ def test_an_outcome_that_there_is_not_is_an_error_and_is_not_logged(logged):
     assert len(records()) == 1
 
 
+@pytest.mark.parametrize("took_ms", [-1, float("nan"), "12"])
+def test_a_time_that_there_is_not_is_an_error_and_is_not_logged(logged, took_ms):
+    crib, records = logged
+    decision = crib.route(MAIL)
+    with pytest.raises(QueryError, match="took_ms"):
+        crib.report_outcome(decision.id, "mail/send_mail", "success", took_ms=took_ms)
+    assert len(records()) == 1
+
+
 def test_without_a_log_decisions_are_made_and_outcomes_taken_but_feedback_has_no_place(unlogged):
     decision = unlogged.route(MAIL)
     unlogged.report_outcome(decision.id, "mail/send_mail", "success")

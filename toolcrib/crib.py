@@ -494,7 +494,7 @@ class Crib:
         `tool` is an id, or a name that means one tool alone, as `export` gives it.
 
         Raises:
-            QueryError: there is no such outcome.
+            QueryError: there is no such outcome, or `took_ms` is below 0.
         """
         self.turns.report_outcome(decision_id, tool, outcome, took_ms=took_ms)
 

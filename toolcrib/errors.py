@@ -45,8 +45,9 @@ ToolcribError
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -292,6 +293,14 @@ class BadPointError(StoreError, ValueError):
 def require_text(value: object, name: str) -> None:
     """Require a text."""
     require_type(value, str, name, "a text")
+
+
+def require_texts(values: object, name: str) -> None:
+    """Require a list of texts, which a single text is not."""
+    if isinstance(values, str) or not isinstance(values, Collection):
+        raise QueryError(f"{name} must be a list of texts, not {values!r:.80}")
+    for each in cast("Collection[object]", values):
+        require_text(each, f"entry of {name}")
 
 
 def require_type(value: object, kind: type | UnionType, name: str, expected: str) -> None:

@@ -23,6 +23,7 @@ from toolcrib.errors import (
     StoreError,
     UnknownDecisionError,
     require_text,
+    require_type,
 )
 from toolcrib.knowledge_base import KnowledgeBase
 from toolcrib.language_models import count_usage
@@ -296,6 +297,9 @@ class TurnRouter:
         if outcome not in (known := get_args(Outcome)):
             raise QueryError(f"outcome is {outcome!r}; it must be one of {', '.join(known)}")
         require_text(tool, "tool")
+        require_type(took_ms, float | int | None, "took_ms", "a number of milliseconds")
+        if took_ms is not None and not took_ms >= 0:
+            raise QueryError(f"took_ms is {took_ms}; no call takes less than 0 milliseconds")
         tool = self._id_of(tool)
         self._failures.report(decision_id, tool, outcome)
         if outcome == "success" and (learner := self.collector) is not None:

@@ -192,7 +192,8 @@ def step_blocks(
         StoreError: the store does not answer.
     """
     called = state.ids(state.called)
-    found = crib.find_tools(said, steps.added, scope=scope, called=called, task=state.task)
+    task = state.task.strip() or said
+    found = crib.find_tools(said, steps.added, scope=scope, called=called, task=task)
     tools = [hit.tool for hit in found.tools]
     offered = set(state.ids(state.offered))
     is_shown = all(tool.id in offered for tool in tools[: steps.first])

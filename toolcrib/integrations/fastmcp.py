@@ -132,10 +132,11 @@ class ToolcribSearchTransform(BaseSearchTransform):
             # By default there is room for the first tool of every need.
             k = given.get("k") or max(self._max_results, len(needs))
             budget = self._token_budget if given.get("k") is None else None
+            budget = given.get("token_budget", budget)
             options = SearchOptions(
                 min(int(k), MAX_FOUND_TOOLS),
                 needs=needs,
-                token_budget=given.get("token_budget", budget),
+                token_budget=None if budget is None else int(budget),
                 history=given.get("history"),
                 task=given.get("task"),
             )

@@ -337,7 +337,7 @@ class AgentTools:
             scope=scope,
             where=self._own(shown),
             called=_ids(shown, step.called),
-            task=shown["task"],
+            task=shown["task"].strip() or text,
         )
         ids, ahead = set(shown["ids"].values()), found.tools[: self.steps.first]
         if all(hit.id in ids for hit in ahead):

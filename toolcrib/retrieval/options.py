@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias, TypedDict
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict, get_args
 
 from pydantic import Field
 
-from toolcrib.errors import QueryError, SettingsError, did_you_mean, nearest
+from toolcrib.errors import (
+    QueryError,
+    SettingsError,
+    did_you_mean,
+    nearest,
+    require_text,
+    require_texts,
+    require_type,
+)
 from toolcrib.records import Scope
 from toolcrib.records.definitions import DefinitionForm
 from toolcrib.records.turns import Message
@@ -71,7 +79,7 @@ class SearchOptions:
 
 
 def search_options(k: int | Literal["auto"], options: Mapping[str, Any]) -> SearchOptions:
-    """Options of a search from keywords; an unknown keyword is an error."""
+    """Options of a search from keywords; an unknown keyword, or an empty task, is an error."""
     known = SearchOptions.__dataclass_fields__
     for name in options:
         if name not in known:
@@ -80,6 +88,10 @@ def search_options(k: int | Literal["auto"], options: Mapping[str, Any]) -> Sear
             )
     if k != "auto" and type(k) is not int:
         raise QueryError(f"k is {k!r}; it must be a whole number or 'auto'")
+    if (task := options.get("task")) is not None:
+        require_text(task, "task")
+        if not task.strip():
+            raise QueryError("the task is empty: give the text that the run began with, or none")
     return SearchOptions(k, **options)
 
 
@@ -107,17 +119,18 @@ def check_search(query: str | None, options: SearchOptions) -> None:
 
     Raises:
         QueryError: an empty query or need, too many needs or calls, an impossible `k`, an entry of
-            the history that is no message, or a filter on an unknown field.
+            the history that is no message, a filter on an unknown field, or an option of another
+            type.
     """
+    _check_types(options)
     query, needs = text_to_search(query, options), options.needs or ()
-    if isinstance(needs, str):
-        raise QueryError("needs are a list of texts, one a need")
     if len(needs) > MAX_NEEDS:
         raise QueryError(f"{len(needs)} needs; at most {MAX_NEEDS} are searched at once")
     if options.token_budget is not None and options.token_budget < 1:
         raise QueryError(f"a token budget of {options.token_budget}; it must be at least 1")
     read_messages(options.history or ())
-    _check_called(options.called or ())
+    if len(called := options.called or ()) > MAX_CALLED:
+        raise QueryError(f"{len(called)} calls; send the last {MAX_CALLED} of the run")
     if query is None and not needs:
         raise QueryError("there is neither a query nor a need: say what the tool must do")
     if query is not None:
@@ -128,11 +141,15 @@ def check_search(query: str | None, options: SearchOptions) -> None:
         check_query(need, options.k, options.where, options.least)
 
 
-def _check_called(called: Sequence[str]) -> None:
-    if isinstance(called, str):
-        raise QueryError("called is a list of tools' ids, in the order of the run")
-    if len(called) > MAX_CALLED:
-        raise QueryError(f"{len(called)} calls; send the last {MAX_CALLED} of the run")
+def _check_types(options: SearchOptions) -> None:
+    require_texts(options.needs or (), "needs")
+    require_texts(options.called or (), "called")
+    require_type(options.token_budget, int | None, "option token_budget", "a whole number")
+    for name in ("least", "coverage"):
+        require_type(getattr(options, name), float | int | None, f"option {name}", "a number")
+    for name, known in (("form", get_args(DefinitionForm)), ("order", get_args(AnswerOrder))):
+        if (given := getattr(options, name)) not in known:
+            raise QueryError(f"{name} is {given!r}; it must be one of {', '.join(known)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +197,7 @@ class KnowledgeOptions:
     `collections` of these names are asked.
 
     Raises:
-        QueryError: no passage, or no token, is asked for.
+        QueryError: no passage, or no token, is asked for, or an option is of another type.
     """
 
     k: int | None = None
@@ -188,6 +205,9 @@ class KnowledgeOptions:
     token_budget: int | None = None
 
     def __post_init__(self) -> None:
+        require_type(self.k, int | None, "option k", "a whole number")
+        require_type(self.token_budget, int | None, "option token_budget", "a whole number")
+        require_texts(self.collections or (), "collections")
         if self.k is not None and self.k < 1:
             raise QueryError(f"{self.k} passages are asked for; at least one must be")
         if self.token_budget is not None and self.token_budget < 1:

@@ -92,16 +92,25 @@ def tool_entries(source: ToolSource, server: str | None, format: str | None) -> 
             yield name, item
     elif isinstance(source, ReadSources):
         yield from cast("Iterable[Entry]", source.entries)
-    elif isinstance(source, ToolSpec):
-        yield "a ToolSpec", source if server is None else source.on_server(server)
     elif isinstance(source, COLLECTION_TYPES):
         for each in cast("Iterable[Any]", source):
             yield from tool_entries(each, server, format)
     else:
+        yield from _object_entries(source, server, format)
+
+
+def _object_entries(source: Any, server: str | None, format: str | None) -> Iterator[Entry]:
+    """Entries of an object; its kind has one reader, so that a format is only checked."""
+    name = "a ToolSpec" if isinstance(source, ToolSpec) else "a Python object"
+    if format is not None and format not in formats():
+        yield name, Refusal(name, "", _unknown_format(format))
+    elif isinstance(source, ToolSpec):
+        yield name, source if server is None else source.on_server(server)
+    else:
         from toolcrib.indexers.readers.python import read_objects
 
-        for item in read_objects("a Python object", source, server):
-            yield "a Python object", item
+        for item in read_objects(name, source, server):
+            yield name, item
 
 
 def read_data(
@@ -141,13 +150,17 @@ def read_source(name: str, *, format: str | None = None, server: str | None = No
     be read, or that holds no tools, yields a refusal that says so.
     """
     if format is not None and format not in formats():
-        yield Refusal(name, "", f"there is no format {format!r}; known are {', '.join(formats())}")
+        yield Refusal(name, "", _unknown_format(format))
         return
     # Unlike pathlib, this says no to names that nothing can have, instead of raising.
     if os.path.isdir(name):  # noqa: PTH112
         yield from _read_folder(Path(name), format, server)
     else:
         yield from _read(Source.named(name), readers(), format, server, _unknown_format_reason)
+
+
+def _unknown_format(name: str) -> str:
+    return f"there is no format {name!r}; known are {', '.join(formats())}"
 
 
 def _read_folder(folder: Path, format_name: str | None, server: str | None) -> Reading:
