@@ -133,6 +133,21 @@ def test_an_outcome_that_there_is_not_is_an_error_and_is_not_logged(logged):
     assert len(records()) == 1
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda crib: crib.route(MAIL, k="all"),
+        lambda crib: crib.route(MAIL, budget_ms="5"),
+        lambda crib: crib.alternates("mail/send_mail", MAIL, k="auto"),
+        lambda crib: crib.alternates(5, MAIL),
+        lambda crib: crib.report_outcome("d-1", 5, "success"),
+    ],
+)
+def test_a_value_of_another_type_is_an_error(unlogged, ask):
+    with pytest.raises(QueryError):
+        ask(unlogged)
+
+
 @pytest.mark.parametrize("took_ms", [-1, float("nan"), "12"])
 def test_a_time_that_there_is_not_is_an_error_and_is_not_logged(logged, took_ms):
     crib, records = logged

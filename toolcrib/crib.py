@@ -13,7 +13,13 @@ from toolcrib import build
 from toolcrib.awaitable import in_thread, run_in_thread
 from toolcrib.clock import Clock
 from toolcrib.encoders.base import DenseEncoder
-from toolcrib.errors import UnknownQuestionError, nearest, require_text, require_type
+from toolcrib.errors import (
+    UnknownQuestionError,
+    nearest,
+    require_all,
+    require_text,
+    require_type,
+)
 from toolcrib.records import (
     Collection,
     Context,
@@ -318,8 +324,13 @@ class Crib:
     def index_passages(
         self, passages: Iterable[Passage], *, progress: Listener | None = None
     ) -> IndexReport:
-        """Bring the knowledge base up to date with passages that the caller has split."""
-        return self.knowledge.put([("", passage) for passage in passages], progress=progress)
+        """Bring the knowledge base up to date with passages that the caller has split.
+
+        Raises:
+            QueryError: something is no `Passage`.
+        """
+        given = require_all(passages, Passage, "passages")
+        return self.knowledge.put([("", passage) for passage in given], progress=progress)
 
     def remove_docs(self, collection: str, *documents: str) -> int:
         """Remove documents of a collection; without any, the collection itself. Counts passages.
@@ -330,8 +341,12 @@ class Crib:
         return self.knowledge.remove(collection, documents)
 
     def add_collections(self, *collections: Collection) -> None:
-        """Add collections, or replace their descriptions."""
-        self.knowledge.define(collections)
+        """Add collections, or replace their descriptions.
+
+        Raises:
+            QueryError: something is no `Collection`.
+        """
+        self.knowledge.define(require_all(collections, Collection, "collections"))
 
     def list_collections(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
         """Collections in reach by name, each with its number of passages."""

@@ -45,13 +45,16 @@ ToolcribError
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from types import UnionType
+
+
+T = TypeVar("T")
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -301,6 +304,15 @@ def require_texts(values: object, name: str) -> None:
         raise QueryError(f"{name} must be a list of texts, not {values!r:.80}")
     for each in cast("Collection[object]", values):
         require_text(each, f"entry of {name}")
+
+
+def require_all(values: Iterable[Any], kind: type[T], name: str) -> list[T]:
+    """Require values of a type, and give them as a list."""
+    require_type(values, Iterable, name, f"a list of {kind.__name__}")
+    found = list(values)
+    for each in found:
+        require_type(each, kind, f"entry of {name}", f"a {kind.__name__}")
+    return found
 
 
 def require_type(value: object, kind: type | UnionType, name: str, expected: str) -> None:

@@ -161,6 +161,9 @@ class TurnRouter:
         by: str | None = None,
     ) -> Decision:
         """Decide a turn and log the decision, as `Crib.route`; `by` names the caller in the log."""
+        if k != "auto":
+            require_type(k, int | None, "option k", "a whole number or 'auto'")
+        require_type(budget_ms, float | int | None, "option budget_ms", "a number of milliseconds")
         if not self._is_warm and (budget_ms or self._settings.limits.has_times):
             self.warm_up()
         with count_usage() as meter:
@@ -252,6 +255,7 @@ class TurnRouter:
         from toolcrib.router.tools import compatible
 
         require_text(failed_tool, "tool")
+        require_type(k, int, "option k", "a whole number")
         if k < 1:
             raise QueryError(f"k is {k}; at least one tool must be asked for")
         found = alternates(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib import ToolSpec
+from toolcrib import ToolHit, ToolSpec
 from toolcrib.errors import QueryError
 from toolcrib.integrations.formats import FORMATS, export, named_ids
 from toolcrib.records.definitions import FORMAT_NAMES, provider_name
@@ -196,6 +196,14 @@ def test_the_names_in_definitions_are_those_that_lead_back(tools):
     }
     alone = {each["name"] for each in export(tools, "openai-namespaces") if "tools" not in each}
     assert inside | alone == set(named_ids(tools, "openai-namespaces"))
+
+
+def test_tools_of_an_answer_are_exported_as_they_are():
+    hit = ToolHit(rank=1, score=0.5, tool=MAIL)
+    assert export([hit], "openai") == export([MAIL], "openai")
+    assert named_ids([hit], "openai") == named_ids([MAIL], "openai")
+    with pytest.raises(QueryError, match="ToolSpec"):
+        export([MAIL.id], "openai")
 
 
 def test_each_named_format_has_a_writer():

@@ -19,6 +19,7 @@ from toolcrib.errors import (
     UnknownCollectionError,
     UnknownToolError,
     nearest,
+    require_all,
     require_text,
 )
 from toolcrib.extras import import_extra
@@ -241,7 +242,7 @@ class RemoteCrib:
         self, passages: Iterable[Passage], *, progress: Listener | None = None
     ) -> IndexReport:
         """As `Crib.index_passages`."""
-        found = [("", passage) for passage in passages]
+        found = [("", passage) for passage in require_all(passages, Passage, "passages")]
         for name in {passage.collection for _, passage in found}:
             preset(name)
         return self._transport.upload("/v1/documents", found, {}, progress)
@@ -265,7 +266,8 @@ class RemoteCrib:
 
     def add_collections(self, *collections: Collection) -> None:
         """As `Crib.add_collections`."""
-        body = {"collections": [each.model_dump(mode="json") for each in collections]}
+        given = require_all(collections, Collection, "collections")
+        body = {"collections": [each.model_dump(mode="json") for each in given]}
         self._transport.ask(CollectionList, "POST", "/v1/collections", body)
 
     def list_collections(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:

@@ -29,7 +29,7 @@ from toolcrib.integrations.providers import (
     rename_properties,
     safe_names,
 )
-from toolcrib.records import LeftOut, ToolSpec
+from toolcrib.records import LeftOut, ToolHit, ToolSpec
 from toolcrib.records.codec import is_object, list_of, object_of
 from toolcrib.records.definitions import (
     SchemaTypes,
@@ -84,8 +84,10 @@ class Definitions:
     left_out: tuple[LeftOut, ...] = ()
 
     @classmethod
-    def of(cls, tools: Iterable[ToolSpec], format: str, *, enriched: bool = False) -> Definitions:
-        """Write the definitions of tools.
+    def of(
+        cls, tools: Iterable[ToolSpec | ToolHit], format: str, *, enriched: bool = False
+    ) -> Definitions:
+        """Write the definitions of tools, or of the tools that a search found.
 
         A description is what the tool's author wrote; if `enriched`, followed by the purpose
         that an enrichment has. A schema has the form that every provider takes; where its root
@@ -96,9 +98,10 @@ class Definitions:
         provider's format.
 
         Raises:
-            QueryError: there is no such format, or two tools would have one name in it.
+            QueryError: there is no such format, two tools would have one name in it, or something
+                is no tool.
         """
-        named = _named_tools(tools, format)
+        named = _named_tools(map(_specification, tools), format)
         chosen, left_out = FORMATS[format], list[LeftOut]()
         shown: list[_NamedTool] = []
         for name, tool in named:
@@ -118,7 +121,7 @@ class Definitions:
 
 
 def export(
-    tools: Iterable[ToolSpec], format: str, *, enriched: bool = False
+    tools: Iterable[ToolSpec | ToolHit], format: str, *, enriched: bool = False
 ) -> list[dict[str, Any]]:
     """Definitions of tools in a format, without those that cannot be expressed in it.
 
@@ -137,7 +140,7 @@ def fitting_definition(tool: ToolSpec) -> dict[str, Any] | None:
     return shown if shown is not None and shown["input_schema"] != tool.input_schema else None
 
 
-def named_ids(tools: Iterable[ToolSpec], format: str) -> ToolNames:
+def named_ids(tools: Iterable[ToolSpec | ToolHit], format: str) -> ToolNames:
     """Ids of tools by the names that `export` gives them.
 
     Raises:
@@ -155,15 +158,14 @@ def restore_arguments(tool: ToolSpec, arguments: Mapping[str, Any] | str) -> dic
     Raises:
         QueryError: the arguments are no object, and no JSON of one.
     """
-    if isinstance(arguments, str):
-        arguments = _parse_arguments(tool, arguments)
-    require_type(arguments, Mapping, f"arguments of {tool.id!r}", "an object, or JSON of one")
+    given = _parse_arguments(tool, arguments) if isinstance(arguments, str) else arguments
+    require_type(given, Mapping, f"arguments of {tool.id!r}", "an object, or JSON of one")
     try:
         schema = fit_schema(tool.input_schema).schema
     except UnfitSchemaError:
-        return dict(arguments)
+        return dict(given)
     own = {safe: name for name, safe in safe_names(schema).items()}
-    return rename_arguments([schema], arguments, own) if own else dict(arguments)
+    return rename_arguments([schema], given, own) if own else dict(given)
 
 
 def _parse_arguments(tool: ToolSpec, text: str) -> Any:
@@ -174,6 +176,11 @@ def _parse_arguments(tool: ToolSpec, text: str) -> Any:
             f"the arguments of {tool.id!r} are no JSON ({error}): answer the call with this error, "
             "so that the model writes them anew"
         ) from error
+
+
+def _specification(tool: ToolSpec | ToolHit) -> ToolSpec:
+    require_type(tool, ToolSpec | ToolHit, "tool", "a ToolSpec or a ToolHit")
+    return tool.tool if isinstance(tool, ToolHit) else tool
 
 
 def _named_tools(tools: Iterable[ToolSpec], format: str) -> list[_NamedTool]:
