@@ -506,7 +506,8 @@ class Crib:
     ) -> None:
         """Log the outcome of a call; `alternates` then avoids tools that failed.
 
-        `tool` is an id, or a name that means one tool alone, as `export` gives it.
+        `tool` is an id, or a name that means one tool alone, as `export` gives it; any other name
+        is logged as it is, with a warning. The decision's id is not looked up, as a service does.
 
         Raises:
             QueryError: there is no such outcome, or `took_ms` is below 0.
