@@ -282,6 +282,65 @@ def test_a_verb_of_its_own_asks_for_another_tool_of_what_it_leans_on(subjects):
     assert first_after(subjects, "list the branches of web", "then delete it")[0] == "delete_branch"
 
 
+def after_question(crib, question, now):
+    asked = "list the invoices of March"
+    history = Message(content=asked), Message(role="assistant", content=question)
+    return crib.route(Turn(text=now, history=history))
+
+
+OFFER = "I can help with that. Shall I do it?"
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        *("ok", "ok do it", "great, do it", "thanks, do it", "sounds good", "perfect", "confirm"),
+        *("yes, thanks", "Hi, do it", "👍", "👌🏽", "ok at noon", "no, of Acme", "danke, mach das"),
+    ],
+)
+def test_a_confirmation_gets_the_tools_of_the_question(subjects, now):
+    decision = after_question(subjects, OFFER, now)
+    assert decision.tools.tools[0].name == "list_invoices"
+    assert (decision.route.kind, decision.context.smalltalk) == ("tools", None)
+    assert decision.signals[0] == "follow-up:1"
+
+
+@pytest.mark.parametrize(
+    ("question", "now", "kind"),
+    [
+        (OFFER, "no, don't", "refusal"),
+        (OFFER, "no", "refusal"),
+        (OFFER, "nein, danke", "refusal"),
+        (OFFER, "👎", "refusal"),
+        ("Done. Anything else?", "no", "refusal"),
+        ("Done. Anything else?", "ok", "thanks"),
+        ("Done.", "great", "thanks"),
+        ("Done.", "ok", "thanks"),
+        (OFFER, "good night", "farewell"),
+    ],
+)
+def test_a_refusal_and_small_talk_get_no_tools(subjects, question, now, kind):
+    decision = after_question(subjects, question, now)
+    assert (decision.context.smalltalk, decision.tools.tools) == (kind, ())
+    assert decision.route.kind == "none"
+
+
+def test_a_no_to_a_question_of_facts_is_information(subjects):
+    decision = after_question(subjects, "Are they paid?", "no")
+    assert decision.tools.tools[0].name == "list_invoices"
+
+
+def test_a_sign_without_a_question_holds_no_words(subjects):
+    assert after_question(subjects, "Done.", "👍").degraded == ("no-words",)
+
+
+@pytest.mark.parametrize("now", ["👍", "no"])
+def test_a_reply_without_an_encoder_is_told_by_cues(shelves, now):
+    history = Message(content=MAIL), Message(role="assistant", content="Shall I?")
+    decision = shelves.crib().route(Turn(text=now, history=history))
+    assert (decision.route.kind == "none") == (now == "no")
+
+
 def test_a_decision_of_k_tools_counts_neither_the_active_nor_the_required(crib):
     assert ids(crib.route(MAIL, k=1)) == ["agent/think", "mail/send_mail"]
     assert len(ids(crib.route(MAIL, k=3))) == 4

@@ -5,6 +5,7 @@ References are resolved by words and vectors, or by a language model that the se
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -18,6 +19,7 @@ from toolcrib.language_models.turns import both_ends, prompt, show_turn, shown_m
 from toolcrib.records import Turn
 from toolcrib.records.turns import MAX_ATTACHMENTS
 from toolcrib.retrieval.legs import has_words
+from toolcrib.router.context.rules import Answer, HeuristicDetector
 from toolcrib.router.probes import file_kind, find_sql
 from toolcrib.text import split_words
 
@@ -41,7 +43,9 @@ SURE_FOLLOW_UP = 0.9
 
 MAX_ANSWER_WORDS = 12
 OFFER_WORDS = frozenset(["else", "more", "further", "help", "assist"])
-"""Words of a question that only offers more: it asks for no answer."""
+"""Words of a question that only offers more: it may be refused, and asks for no other answer."""
+
+SENTENCE_END = re.compile(r"[.!?]\s+(?=\S)")
 
 Leans = Callable[[str], float]
 Encode = Callable[[Sequence[str]], FloatArray]
@@ -76,20 +80,23 @@ def by_itself(turn: Turn) -> SearchText:
     return SearchText(_with_files(turn, _without_sql(own)), "first", signals)
 
 
-def answers(turn: Turn, orders: Callable[[str], bool]) -> bool:
-    """True if a turn answers a question of the assistant, so it belongs to the turn before.
-
-    `orders` tells a text that orders something.
-    """
+def answer_of(turn: Turn, detector: HeuristicDetector) -> Answer | None:
+    """Answer to a question of the assistant; the turn belongs to the turn before, then."""
     last = turn.history[-1] if turn.history else None
     if last is None or last.role != "assistant" or not last.content.rstrip().endswith("?"):
-        return False
-    asked = split_words(last.content[-MAX_JOINED_CHARS:]).bare
-    own = split_words(gist(turn.text)).bare
-    is_short = len(own) <= MAX_ANSWER_WORDS and "?" not in own
+        return None
+    asked, own = last.content[-MAX_JOINED_CHARS:], split_words(gist(turn.text)).bare
+    if not own or len(own) > MAX_ANSWER_WORDS or "?" in own:
+        return None
+    reply, question = detector.reply(turn.text), SENTENCE_END.split(asked)[-1]
+    is_offer = not OFFER_WORDS.isdisjoint(split_words(question).bare)
+    may_be_refused = is_offer or detector.may_be_refused(question)
+    if reply == "refusal" or (reply == "denial" and may_be_refused):
+        return "refusal"
     # `Order 8812.` after `Which order is it?` orders nothing.
-    is_order = orders(turn.text) and own[0] not in asked
-    return is_short and not OFFER_WORDS & set(asked) and not is_order
+    is_echo = own[0] in split_words(asked).bare
+    is_order = reply is None and not is_echo and detector.orders(turn.text)
+    return None if is_offer or is_order else "answer"
 
 
 def _without_sql(text: str) -> str:

@@ -41,12 +41,12 @@ from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
 from toolcrib.router.budget import Budget, Costs
 from toolcrib.router.choices.agents import AgentRouter, Pending
 from toolcrib.router.context.by_model import ContextReader
-from toolcrib.router.context.rules import HeuristicDetector
+from toolcrib.router.context.rules import REFUSAL, Answer, HeuristicDetector
 from toolcrib.router.conversation import (
     CONVERSATION_BY_MODEL,
     ConversationReader,
     SearchText,
-    answers,
+    answer_of,
     by_itself,
     gist,
     search_text,
@@ -72,6 +72,7 @@ SMALLTALK = {
     "thanks": "thanks",
     "farewell": "a farewell",
     "assistant": "a question about the assistant itself",
+    REFUSAL: "a refusal",
 }
 
 MIN_CLAUSE_WORDS = 4
@@ -96,7 +97,10 @@ history with every turn."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """Turn to decide, its budget, its collections in reach, and the caller's options."""
+    """Turn to decide, its budget, its collections in reach, and the caller's options.
+
+    `answer` is the kind of a turn that answers a question of the assistant.
+    """
 
     id: str
     turn: Turn
@@ -106,6 +110,7 @@ class _Request:
     passages: KnowledgeOptions = BY_SETTINGS
     k: int | Literal["auto"] | None = None
     shown: Sequence[str] = ()
+    answer: Answer | None = None
 
 
 @dataclass(eq=False)
@@ -191,8 +196,12 @@ class Router:
         _check(k, budget_ms)
         turn, reach, detector = _with_words(turn), self._reach(turn, passages), self._detector(turn)
         budget = Budget(self.limits, self.costs, self.clock, budget_ms)
-        request = _Request(uuid.uuid4().hex, turn, detector, budget, reach, passages, k, shown)
-        if not has_words(turn.text):
+        answer = answer_of(turn, detector)
+        request = _Request(
+            uuid.uuid4().hex, turn, detector, budget, reach, passages, k, shown, answer
+        )
+        # A thumb that is raised to a question is an answer.
+        if not (has_words(turn.text) or (answer and detector.has_reply(turn.text))):
             return self._wordless(request)
         searched = self._search_text(request)
         query, for_tools, own = budget.measure("encode", lambda: self._encode(request, searched))
@@ -333,7 +342,9 @@ class Router:
         entities = budget.admit("entities")
         known = budget.run(
             "context",
-            lambda: request.detector.detect(turn.text, query, own=own, entities=entities),
+            lambda: request.detector.detect(
+                turn.text, query, own=own, entities=entities, answer=request.answer
+            ),
             Context(turn.text),
         )
         known = _with_metadata(known, turn.metadata)
@@ -388,7 +399,7 @@ class Router:
             return alone
 
         def leans(text: str) -> float:
-            return 1.0 if answers(turn, detector.orders) else detector.leans(text)
+            return 1.0 if request.answer else detector.leans(text)
 
         def join() -> SearchText:
             try:
@@ -444,7 +455,7 @@ class Router:
             own = self.tools.encode(alone)
             return own, self.tools.encode(searched.text), own
         query, joins = self.tools.encode(searched.text), searched.follow_up == "joined"
-        if searched.follow_up == "first" or answers(turn, request.detector.orders):
+        if searched.follow_up == "first" or request.answer:
             return query, query, query
         own = self.tools.encode(alone) if joins else query
         if CONVERSATION_BY_MODEL in searched.signals:

@@ -88,6 +88,19 @@ class NeedCues(_CueModel):
     know: Phrases = ()
 
 
+class ReplyCues(_CueModel):
+    """Phrases that answer a question of the assistant.
+
+    `denials` refuse only where a phrase of `consents` stands in the question: after `is it urgent?`
+    a `no` is information.
+    """
+
+    confirmations: Phrases = ()
+    denials: Phrases = ()
+    refusals: Phrases = ()
+    consents: Phrases = ()
+
+
 class FollowUpCues(_CueModel):
     """Phrases that lean on what was said before: at the start of a turn, and anywhere in it."""
 
@@ -107,7 +120,7 @@ class Cues(_CueModel):
 
     `grounds` name rules that are written down. `entities` are types of entities and the intents
     and domains that they speak for. `others` are cues of other languages with the same labels:
-    they are looked up beside these, and no fitted model depends on them.
+    they are looked up beside these. No fitted model depends on `others` and `replies`.
     """
 
     politeness: Phrases = ()
@@ -123,6 +136,7 @@ class Cues(_CueModel):
     follow_ups: FollowUpCues = FollowUpCues()
     meta: MetaCues = MetaCues()
     grounds: Phrases = ()
+    replies: ReplyCues = Field(default=ReplyCues(), exclude=True)
     others: tuple[Cues, ...] = Field(default=(), exclude=True)
 
     @cached_property
@@ -151,6 +165,12 @@ class CueIndexes:
         self.sensitivity = _index((part.sensitivity for part in parts), inside=True)
         self.smalltalk = _index(part.smalltalk.labels for part in parts)
         self.fillers = _index({"": part.smalltalk.fillers} for part in parts)
+        replies = [part.replies for part in parts]
+        self.replies = _index(
+            {"confirmation": each.confirmations, "denial": each.denials, "refusal": each.refusals}
+            for each in replies
+        )
+        self.consents = _index(({"": each.consents} for each in replies), inside=True)
         self.need = _index((_by_label(part.need) for part in parts), inside=True)
         self.openers = _index({"": part.follow_ups.openers} for part in parts)
         self.references = _index(({"": part.follow_ups.references} for part in parts), inside=True)

@@ -40,6 +40,7 @@ from toolcrib.router.context.pii import PERSONAL, grade_of
 from toolcrib.router.context.rules import (
     ASSISTANT,
     STATED_CONFIDENCE,
+    Answer,
     HeuristicDetector,
     remainder_of,
     smalltalk_of,
@@ -410,10 +411,11 @@ class SemanticDetector(HeuristicDetector):
         *,
         own: EncodedQuery | None = None,
         entities: bool = True,
+        answer: Answer | None = None,
     ) -> Context:
         """Detect the context of a turn."""
         if query is None or query.dense is None:
-            return super().detect(text, query, entities=entities)
+            return super().detect(text, query, entities=entities, answer=answer)
         found = self._finder.find(head_of(text)) if entities else ()
         try:
             reading = self._reading(text, query.text, found)
@@ -422,18 +424,19 @@ class SemanticDetector(HeuristicDetector):
                 told["smalltalk"] = self._smalltalk_alone(own, own.dense, found)
         except EncoderError as error:
             logger.warning("the classifier of turns failed; cues are read instead: %s", error)
-            return super().detect(text, query, entities=entities)
+            return super().detect(text, query, entities=entities, answer=answer)
         said = {name: each.label for name, each in told.items()}
         confidences = {name: each.confidence for name, each in told.items()}
         held, holds, _ = grade_of(found, ())
-        confidences["smalltalk"] = sum(told["smalltalk"].shares)
+        shares = told["smalltalk"].shares
+        confidences["smalltalk"] = sum(shares)
         is_alone = (own or query).text == text
         words = reading.words if query.text == text else split_words(head_of(text))
         is_shown = is_alone and UNSUPPORTED_LANGUAGE not in (own or query).degraded
-        said["smalltalk"] = self._smalltalk(words, told["smalltalk"].shares, is_shown=is_shown)
+        said["smalltalk"] = self._smalltalk(words, shares, is_shown=is_shown, answer=answer)
         if said["smalltalk"] is not None:
             # It asks for nothing: what it contains is all that can matter.
-            level, signals = held, holds
+            level, signals, needs = held, holds, dict[str, float]()
             said |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
         else:
             stated = stated_intent(words, self._cues.indexes)
@@ -442,6 +445,7 @@ class SemanticDetector(HeuristicDetector):
                 said["intent"] = stated.labels[0]
                 confidences["intent"] = max(confidence, STATED_CONFIDENCE)
             level = _level(told["sensitivity"])
+            needs = dict(zip(self._needs, told["need"].shares, strict=True))
             signals = tuple(f"out-of-scope:{n}" for n in ("intent", "domain") if said[n] is None)
             if held == "pii" and is_above(held, level):
                 # A card number is one, whatever the words around it sound like.
@@ -456,9 +460,7 @@ class SemanticDetector(HeuristicDetector):
             language=language_of(head_of(text)),
             smalltalk=said["smalltalk"],
             need=said["need"],
-            needs=dict(zip(self._needs, told["need"].shares, strict=True))
-            if said["smalltalk"] is None
-            else {},
+            needs=needs,
             confidences=confidences,
             confidence=min(confidences["intent"], confidences["domain"]),
             signals=signals,
@@ -482,17 +484,17 @@ class SemanticDetector(HeuristicDetector):
         return own | {field: told[field] for field in fields}
 
     def _smalltalk(
-        self, words: TextWords, shares: Sequence[float], *, is_shown: bool
+        self, words: TextWords, shares: Sequence[float], *, is_shown: bool, answer: Answer | None
     ) -> str | None:
         """Likeliest kind of small talk; None where a request is likelier than any.
 
-        Words alone decide where the vector does not show the turn: it was encoded with earlier
-        turns, or its language is not the encoder's.
+        Words alone decide in answers, and where the vector does not show the turn: it was encoded
+        with earlier turns, or its language is not the encoder's.
         """
         indexes = self._cues.indexes
         rest = remainder_of(words, indexes)
-        if not is_shown or (rest.smalltalk and not rest.count):
-            return smalltalk_of(words, indexes).label
+        if answer is not None or not is_shown or (rest.smalltalk and not rest.count):
+            return smalltalk_of(words, indexes, answer).label
         least = EVEN_BESIDE if rest.smalltalk and rest.apart >= A_REQUEST else EVEN
         kinds = self._model.classifiers["smalltalk"].labels
         kind = kinds[int(np.argmax(shares))] if sum(shares) >= least else None

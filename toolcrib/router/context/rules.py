@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 from unicodedata import category
 
 from toolcrib.encoders.language import language_of, spoken_words
@@ -19,7 +19,7 @@ from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.router.alternates import EFFECT_OF
 from toolcrib.router.context.cues import CueIndexes, Cues, load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.phrases import Match
+from toolcrib.router.context.phrases import Match, PhraseIndex
 from toolcrib.router.context.pii import grade_of
 from toolcrib.text import TextWords, split_words
 
@@ -216,11 +216,57 @@ def _quoted_places(words: TextWords) -> set[int]:
     return quoted
 
 
-def smalltalk_of(words: TextWords, indexes: CueIndexes) -> Estimate:
+REFUSAL = "refusal"
+"""The kind of small talk that refuses what the assistant asked."""
+
+Answer: TypeAlias = Literal["refusal", "answer"]
+"""Answer to a question of the assistant: a refusal, or any other."""
+
+Reply: TypeAlias = Literal["refusal", "denial", "confirmation"]
+_REPLIES: tuple[Reply, ...] = ("refusal", "denial", "confirmation")
+
+
+def reply_of(words: TextWords, indexes: CueIndexes) -> Reply | None:
+    """Reply to a question; None for a text without one, or that says more than the reply."""
+    found = _reply_phrases(words, indexes)
+    kinds = {label for match in found for label in match.labels}
+    says_more = not all(match.labels for match in found)
+    return None if says_more else next((kind for kind in _REPLIES if kind in kinds), None)
+
+
+def has_reply(words: TextWords, indexes: CueIndexes) -> bool:
+    """True if a text holds words or signs of a reply, whatever else it says."""
+    found = _reply_phrases(words, indexes)
+    return any(label in _REPLIES for match in found for label in match.labels)
+
+
+def _reply_phrases(words: TextWords, indexes: CueIndexes) -> list[Match]:
+    # `good` is a confirmation, `good night` is none.
+    return list(_phrases(words, (indexes.replies, indexes.smalltalk, indexes.politeness)))
+
+
+def _phrases(words: TextWords, lists: Sequence[PhraseIndex]) -> Iterator[Match]:
+    """The longest phrases of any list from left to right; a word of none has no labels."""
+    at = 0
+    while at < len(words.bare):
+        found = [match for index in lists if (match := index.at(words, at)) is not None]
+        alone = Match(words.bare[at], (), at, at + 1)
+        longest = max(found, key=lambda match: match.last, default=alone)
+        if found or words.bare[at][0].isalnum():
+            yield longest
+        at = longest.last
+
+
+def smalltalk_of(words: TextWords, indexes: CueIndexes, answer: Answer | None = None) -> Estimate:
     """The kind of small talk where its phrases and fillers are nearly all that the turn says.
 
     `thanks!` is, `thanks, now deploy it` is not: no word that is left may ask for something.
+    In an answer to a question `great` is no thanks.
     """
+    if answer == REFUSAL:
+        return Estimate(REFUSAL, _SURE)
+    if answer is not None and has_reply(words, indexes):
+        return Estimate(None, _SURE)
     rest = remainder_of(words, indexes)
     if not rest.smalltalk:
         return Estimate(None, _SURE)
@@ -311,19 +357,21 @@ class HeuristicDetector:
         *,
         own: EncodedQuery | None = None,
         entities: bool = True,
+        answer: Answer | None = None,
     ) -> Context:
         """Detect the context of a turn; calls no tool and writes nothing.
 
         `query` is the encoded text, if there is one. If it was joined with an earlier message,
         `own` is the turn alone, by which small talk is judged. Cues alone need neither. Of a long
         text the head is searched for entities, its beginning and its end for cues. Without
-        `entities` none are looked for, and neither is personal data.
+        `entities` none are looked for, and neither is personal data. `answer` is the kind of a
+        turn that answers a question of the assistant.
         """
         del query, own
         words = _words(text)
         found = self._finder.find(text) if entities else ()
         sensitivity, sensitive = self._sensitivity(words, found)
-        estimates = {"smalltalk": smalltalk_of(words, self._cues.indexes)}
+        estimates = {"smalltalk": smalltalk_of(words, self._cues.indexes, answer)}
         if estimates["smalltalk"].label is None:
             estimates |= self._request(words, found)
         confidences = {name: one.confidence for name, one in estimates.items()}
@@ -360,6 +408,18 @@ class HeuristicDetector:
     def orders(self, text: str) -> bool:
         """True if a text begins with an order, past openers and politeness."""
         return begins_with_order(_words(text), self._cues)
+
+    def reply(self, text: str) -> Reply | None:
+        """Reply to a question, if a text says nothing else."""
+        return reply_of(_words(text), self._cues.indexes)
+
+    def has_reply(self, text: str) -> bool:
+        """True if a text holds words or signs of a reply, whatever else it says."""
+        return has_reply(_words(text), self._cues.indexes)
+
+    def may_be_refused(self, question: str) -> bool:
+        """True if a question asks for consent."""
+        return bool(self._cues.indexes.consents.find(_words(question)))
 
     def _request(self, words: TextWords, entities: tuple[Entity, ...]) -> dict[str, Estimate]:
         spoken = [
