@@ -282,6 +282,13 @@ def test_a_verb_of_its_own_asks_for_another_tool_of_what_it_leans_on(subjects):
     assert first_after(subjects, "list the branches of web", "then delete it")[0] == "delete_branch"
 
 
+@pytest.mark.parametrize("opener", ["", "great! ", "ok ", "hello, "])
+def test_a_question_of_fillers_behind_small_talk_is_a_request(subjects, opener):
+    decision = subjects.route(f"{opener}what is on today?")
+    assert decision.context.smalltalk is None
+    assert decision.tools.tools
+
+
 def after_question(crib, question, now):
     asked = "list the invoices of March"
     history = Message(content=asked), Message(role="assistant", content=question)

@@ -242,6 +242,19 @@ def told(text):
     return smalltalk_of(split_words(text), CUES.indexes)
 
 
+FILLERS_THAT_ASK = [
+    "great! what is on today?",
+    "ok what is on today",
+    "hi, is it on today? thank you",
+]
+FILLERS_THAT_CHAT = ["ok what now?", "thanks, and you?", "hey, how did you spend the day?"]
+
+
+@pytest.mark.parametrize("text", [*FILLERS_THAT_ASK, *FILLERS_THAT_CHAT])
+def test_fillers_behind_small_talk_ask_by_a_question_word_or_mark(text):
+    assert (told(text).label is None) == (text in FILLERS_THAT_ASK)
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [

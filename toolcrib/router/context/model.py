@@ -39,6 +39,7 @@ from toolcrib.router.context.phrases import PhraseIndex
 from toolcrib.router.context.pii import PERSONAL, grade_of
 from toolcrib.router.context.rules import (
     ASSISTANT,
+    ASSISTANT_WORDS,
     STATED_CONFIDENCE,
     Answer,
     HeuristicDetector,
@@ -369,8 +370,7 @@ EVEN_BESIDE, A_REQUEST = 0.75, 2
 
 
 USER_WORDS = frozenset(["i", "me", "my", "mine", "we", "us", "our", "ours"])
-ASSISTANT_WORDS = frozenset(["you", "your", "yours", "yourself", "u", "ur"])
-"""Words by which a text speaks of its user, and of the assistant."""
+"""Words by which a text speaks of its user."""
 
 
 class SemanticDetector(HeuristicDetector):
@@ -493,11 +493,14 @@ class SemanticDetector(HeuristicDetector):
         """
         indexes = self._cues.indexes
         rest = remainder_of(words, indexes)
-        if answer is not None or not is_shown or (rest.smalltalk and not rest.count):
+        is_talk = rest.smalltalk and not rest.count and not rest.is_question
+        if answer is not None or not is_shown or is_talk:
             return smalltalk_of(words, indexes, answer).label
         least = EVEN_BESIDE if rest.smalltalk and rest.apart >= A_REQUEST else EVEN
         kinds = self._model.classifiers["smalltalk"].labels
         kind = kinds[int(np.argmax(shares))] if sum(shares) >= least else None
+        if rest.is_question and kind != ASSISTANT:
+            return None
         # A question about the user's own affairs is none about the assistant.
         said = set(words.bare)
         is_theirs = not rest.smalltalk and said & USER_WORDS and not said & ASSISTANT_WORDS

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import dropwhile
 from typing import Literal, TypeAlias
 from unicodedata import category
 
@@ -140,6 +141,18 @@ def _is_led(words: TextWords, start: int, indexes: CueIndexes, *, alone: bool) -
 ASSISTANT = "assistant"
 """The kind of small talk that asks about the assistant itself."""
 
+ASSISTANT_WORDS = frozenset(["you", "your", "yours", "yourself", "u", "ur"])
+"""Words by which a text speaks of the assistant."""
+
+_QUESTION_WORDS = frozenset(
+    ["what", "which", "who", "whom", "whose", "when", "where", "why", "how"]
+)
+_AUXILIARIES = frozenset(
+    ["is", "are", "was", "were", "am", "do", "does", "did", "has", "have", "can", "could", "will"]
+)
+_LEAST_QUESTION_WORDS = 3
+"""Fewer words ask nothing by themselves: `ok what now?`."""
+
 _SURE, _LEAST_SURE, _A_WORD = 0.95, 0.5, 0.15
 _WORDS_AN_ASIDE = 6
 """In that many words one more may be a name or an aside: `thanks, Corinna`."""
@@ -151,7 +164,8 @@ class Remainder:
 
     `count` of them. `apart` are the most in one clause without small talk, names left out.
     `before` stand before the small talk of their own clause, as in `text Ann good night`.
-    `asks`: whether a cue of a request is among them.
+    `asks`: whether a cue of a request is among them. `is_question`: whether fillers behind small
+    talk are a question, as in `ok what is on today`.
     """
 
     smalltalk: tuple[Match, ...]
@@ -159,6 +173,7 @@ class Remainder:
     apart: int
     before: int
     asks: bool
+    is_question: bool
 
 
 @lru_cache(maxsize=32)
@@ -169,8 +184,12 @@ def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
     covered = {at for match in found for at in range(match.first, match.last)}
     rest: list[int] = []
     apart = before = 0
+    is_question = False
+    first = min(covered, default=len(words.bare))
     for clause in _clauses(words, covered):
-        own = [at for at in clause if at not in covered and indexes.fillers.at(words, at) is None]
+        beside = [at for at in clause if at not in covered]
+        is_question |= _is_question(words, [at for at in beside if at > first], indexes)
+        own = [at for at in beside if indexes.fillers.at(words, at) is None]
         rest += own
         said = next((at for at in clause if at in covered), None)
         if said is None:
@@ -179,7 +198,18 @@ def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
             before += sum(at < said for at in own)
     asking = indexes.leads, indexes.intents, indexes.domains, indexes.need
     asks = any(index.at(words, at) for at in rest for index in asking)
-    return Remainder(found, sum(spoken_words(words.bare[at]) for at in rest), apart, before, asks)
+    count = sum(spoken_words(words.bare[at]) for at in rest)
+    return Remainder(found, count, apart, before, asks, is_question)
+
+
+def _is_question(words: TextWords, places: Sequence[int], indexes: CueIndexes) -> bool:
+    """True if words at these places ask something, and nothing about the assistant."""
+    asked = list(dropwhile(lambda at: indexes.politeness.at(words, at) is not None, places))
+    if len(asked) < _LEAST_QUESTION_WORDS:
+        return False
+    first, whole = words.bare[asked[0]], words.bare[asked[0] : asked[-1] + 2]
+    is_led = first in _QUESTION_WORDS or (first in _AUXILIARIES and "?" in whole)
+    return is_led and ASSISTANT_WORDS.isdisjoint(whole)
 
 
 def _weight(words: TextWords, at: int) -> int:
@@ -271,7 +301,7 @@ def smalltalk_of(words: TextWords, indexes: CueIndexes, answer: Answer | None = 
     if not rest.smalltalk:
         return Estimate(None, _SURE)
     allowed = 1 + len(words.bare) // _WORDS_AN_ASIDE
-    if rest.asks or rest.before > 1 or rest.apart or rest.count > allowed:
+    if rest.asks or rest.is_question or rest.before > 1 or rest.apart or rest.count > allowed:
         return Estimate(None, _SURE - _A_WORD)
     votes = Counter[str]()
     for match in rest.smalltalk:
