@@ -207,10 +207,10 @@ def test_earlier_messages_are_encoded_once_in_a_conversation(shelves):
     dense = CountingEncoder()
     crib = shelves.crib(dense=dense)
     said = tuple(Message(content=text) for text in ("a parcel to Graz", "a mail to Ana"))
-    crib.route(Turn(text="and that one?", history=said))
+    crib.route(Turn(text="and to Linz?", history=said))
     first = list(dense.documents)
-    crib.route(Turn(text="and that one?", history=said))
-    assert set(first) == {"and that one?", "a parcel to Graz", "a mail to Ana"}
+    crib.route(Turn(text="and to Linz?", history=said))
+    assert set(first) == {"and to Linz?", "a parcel to Graz", "a mail to Ana"}
     assert dense.documents == first
 
 
@@ -515,15 +515,26 @@ def test_a_turn_that_is_more_sensitive_than_its_destination_is_warned_of(shelves
     assert not any("above" in s for s in crib.route(Turn(text=said)).signals)
 
 
-LEANS = HeuristicDetector().leans
+DETECTOR = HeuristicDetector()
 
 
 def said(*messages, now, role="user"):
     return Turn(text=now, history=tuple(Message(role=role, content=text) for text in messages))
 
 
-def searched(turn, leans=LEANS):
-    return search_text(turn, leans, DeterministicEncoder().encode_documents)
+def searched(turn, detector=DETECTOR):
+    return search_text(turn, detector, DeterministicEncoder().encode_documents)
+
+
+class Leaning(HeuristicDetector):
+    """Detector to which every text leans alike."""
+
+    def __init__(self, leaning):
+        super().__init__()
+        self.leaning = leaning
+
+    def leans(self, text):
+        return self.leaning
 
 
 def never(_texts):
@@ -531,24 +542,24 @@ def never(_texts):
 
 
 def test_without_history_it_is_the_text_alone():
-    found = search_text(Turn(text="and for staging?"), LEANS, never)
+    found = search_text(Turn(text="and for staging?"), DETECTOR, never)
     assert (found.text, found.follow_up, found.signals) == ("and for staging?", "first", ())
 
 
 def test_only_what_the_user_said_is_leant_on():
     turn = said("I found three trains", now="and on Monday?", role="assistant")
-    assert search_text(turn, LEANS, never).follow_up == "first"
+    assert search_text(turn, DETECTOR, never).follow_up == "first"
 
 
 def test_what_says_nothing_alone_is_joined_with_what_was_said_before():
-    found = search_text(said("trains from Graz to Vienna", now="and on Monday?"), LEANS, never)
+    found = search_text(said("trains from Graz to Vienna", now="and on Monday?"), DETECTOR, never)
     assert found.text == "trains from Graz to Vienna\nand on Monday?"
     assert (found.follow_up, found.signals) == ("joined", ("follow-up:1",))
 
 
 def test_a_whole_request_stands_alone_and_says_that_the_topic_shifted():
     turn = said("trains from Graz to Vienna", now="translate the contract into French please")
-    found = search_text(turn, LEANS, never)
+    found = search_text(turn, DETECTOR, never)
     assert found.text == turn.text
     assert (found.follow_up, found.signals) == ("shifted", ("topic-shift",))
 
@@ -560,10 +571,53 @@ def test_an_older_message_that_is_clearly_nearer_is_leant_on():
     assert found.signals == ("follow-up:2",)
 
 
+REQUESTS = (
+    *("will it rain in Oslo?", "where is the parcel of order 8812?"),
+    *("put the dentist into my calendar for Monday", "Hi!"),
+)
+
+
+@pytest.mark.parametrize(
+    ("messages", "now", "back"),
+    [
+        (REQUESTS[:3], "try again", 1),
+        (REQUESTS[:3], "yes", 1),
+        (REQUESTS, "once more", 2),
+        (REQUESTS[::-1], "go ahead", 1),
+        ((*REQUESTS[:3], "yes", "retry"), "undo", 3),
+        (("Hi!", "thanks a lot"), "once more", 1),
+        ((REQUESTS[1], "and who must I ask?"), "and 8813?", 2),
+        (REQUESTS[:3], "and the other parcel?", 2),
+    ],
+)
+def test_a_follow_up_leans_on_the_last_request_or_one_that_shares_words(messages, now, back):
+    found = search_text(said(*messages, now=now), DETECTOR, never)
+    assert found.text == f"{messages[-back]}\n{now}"
+    assert found.signals == (f"follow-up:{back}",)
+
+
+def test_a_confirmation_leans_on_the_request_behind_earlier_answers():
+    talk = [
+        *(("user", REQUESTS[2]), ("assistant", "For which hour?"), ("user", "at nine")),
+        ("assistant", "Shall I do it?"),
+    ]
+    history = tuple(Message(role=role, content=text) for role, text in talk)
+    found = search_text(Turn(text="ok", history=history), DETECTOR, never)
+    assert found.text == f"{REQUESTS[2]}\nok"
+
+
+@pytest.mark.parametrize("now", ["retry", "undo, please", "confirm", "proceed", "Continue!"])
+def test_a_command_leans_on_the_message_before(subjects, now):
+    turn = said("what is the weather in Rome", "list the invoices of March", now=now)
+    decision = subjects.route(turn)
+    assert decision.signals[0] == "follow-up:1"
+    assert decision.tools.tools[0].name == "list_invoices"
+
+
 def test_what_may_lean_but_is_near_to_nothing_is_a_new_topic():
     apart = np.eye(2, dtype=np.float32)
     turn = said("trains", now="send it to Ana")
-    found = search_text(turn, lambda _text: 0.7, lambda texts: apart[: len(texts)])
+    found = search_text(turn, Leaning(0.7), lambda texts: apart[: len(texts)])
     assert (found.follow_up, found.text) == ("shifted", turn.text)
 
 
@@ -575,7 +629,7 @@ def test_a_long_message_that_is_leant_on_does_not_drown_the_new_words():
 
 def test_a_pasted_log_is_searched_by_its_two_ends():
     log = "why does this fail? " + "10:00 worker handled it\n" * 10_000 + "please fix the importer"
-    found = search_text(Turn(text=log), LEANS, never)
+    found = search_text(Turn(text=log), DETECTOR, never)
     assert len(found.text) == SEARCHED_HEAD_CHARS + SEARCHED_TAIL_CHARS + 1
     assert found.text.startswith("why does this fail?")
     assert found.text.endswith("please fix the importer")
@@ -589,7 +643,7 @@ def test_a_pasted_log_is_searched_by_its_two_ends():
 )
 def test_the_turns_own_words_are_always_searched_with(now, history, leaning):
     turn = Turn(text=now, history=tuple(Message(role=r, content=c) for r, c in history))
-    found = search_text(turn, lambda _text: leaning, DeterministicEncoder().encode_documents)
+    found = searched(turn, Leaning(leaning))
     assert found.text.endswith(gist(now))
     assert (found.text == gist(now)) == (found.follow_up != "joined")
     assert ("topic-shift" in found.signals) == (found.follow_up == "shifted")

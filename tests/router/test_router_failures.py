@@ -117,12 +117,12 @@ def test_an_encoder_that_fails_on_earlier_messages_costs_only_what_leans_on_them
     dense = CountingEncoder()
     crib = shelves.crib(dense=dense)
     dense.fails = True
-    decision = crib.route(Turn(text="and that one?", history=HISTORY))
+    decision = crib.route(Turn(text="and to Linz?", history=HISTORY))
     assert {"follow_up", "dense"} <= set(decision.degraded)
 
 
 def test_without_a_limit_everything_is_done_and_timed(shelves):
-    decision = SlowHouse(shelves).route("and that one?")
+    decision = SlowHouse(shelves).route("and to Linz?")
     assert decision.degraded == ()
     assert decision.took_ms == pytest.approx(
         {"follow_up": 5, "encode": 3, "context": 0, "tools": 10, "knowledge": 20, "total": 38}
@@ -142,8 +142,8 @@ def test_what_does_not_fit_is_left_out_cheapest_loss_first_and_named(
     shelves, budget_ms, lost, done
 ):
     house = SlowHouse(shelves)
-    house.route("and that one?")
-    decision = house.route("and that one?", budget_ms)
+    house.route("and to Linz?")
+    decision = house.route("and to Linz?", budget_ms)
     assert lost <= set(decision.degraded)
     assert done <= decision.took_ms.keys()
     assert decision.took_ms.keys().isdisjoint(decision.degraded)

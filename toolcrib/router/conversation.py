@@ -47,7 +47,6 @@ OFFER_WORDS = frozenset(["else", "more", "further", "help", "assist"])
 
 SENTENCE_END = re.compile(r"[.!?]\s+(?=\S)")
 
-Leans = Callable[[str], float]
 Encode = Callable[[Sequence[str]], FloatArray]
 
 
@@ -116,33 +115,73 @@ def _with_files(turn: Turn, text: str) -> str:
     return f"{text} ({ATTACHED} {words})" if words else text
 
 
-def search_text(turn: Turn, leans: Leans, encode: Encode) -> SearchText:
+def search_text(turn: Turn, detector: HeuristicDetector, encode: Encode) -> SearchText:
     """Build the text to search with.
 
-    `leans` gives the probability that a text refers to earlier messages. `encode` gives unit
-    vectors of texts, float32 [n, d]; it is called only if there is a choice between messages.
+    `encode` gives unit vectors of texts, float32 [n, d]; it is called only if there is a choice
+    between messages that words do not make.
     """
     alone = by_itself(turn)
     own, signals = alone.text, alone.signals
     earlier = [m.content for m in turn.history if m.role == "user" and m.content.strip()]
     if not earlier:
         return alone
-    leaning = leans(gist(turn.text))
-    if leaning < 0.5:  # noqa: PLR2004 -- more likely than not
+    is_answer = answer_of(turn, detector) is not None
+    leaning = 1.0 if is_answer else detector.leans(gist(turn.text))
+    chosen = None
+    if leaning >= 0.5:  # noqa: PLR2004 -- more likely than not
+        places = _request_places(turn, detector) or range(len(earlier))
+        if is_answer or not detector.says_something(gist(turn.text)):
+            chosen = places[-1]
+        else:
+            chosen = _nearest(own, earlier, places, leaning, detector, encode)
+    if chosen is None:
         return SearchText(own, "shifted", (*signals, "topic-shift"))
-    if leaning < SURE_FOLLOW_UP or len(earlier) > 1:
-        vectors = encode([own, *earlier])
-        near = vectors[1:] @ vectors[0]
-        best = int(np.argmax(near))
-        if leaning < SURE_FOLLOW_UP and near[best] < NEW_TOPIC_BELOW_COSINE:
-            return SearchText(own, "shifted", (*signals, "topic-shift"))
-        is_ahead = near[best] > near[-1] + OLDER_MESSAGE_COSINE_LEAD
-        chosen = best if is_ahead else len(earlier) - 1
-    else:
-        chosen = 0
     ground = " ".join(gist(earlier[chosen])[:MAX_JOINED_CHARS].split())
     signals = (*signals, f"follow-up:{len(earlier) - chosen}")
     return SearchText(f"{ground}\n{own}", "joined", signals)
+
+
+def _request_places(turn: Turn, detector: HeuristicDetector) -> list[int]:
+    """Places of requests among the user's messages: no small talk, no reply and no answer."""
+    messages = [
+        turn.model_copy(update={"text": each.content, "history": turn.history[:at]})
+        for at, each in enumerate(turn.history)
+        if each.role == "user" and each.content.strip()
+    ]
+    return [
+        place
+        for place, each in enumerate(messages)
+        if detector.says_something(each.text) and answer_of(each, detector) is None
+    ]
+
+
+def _nearest(
+    own: str,
+    earlier: Sequence[str],
+    places: Sequence[int],
+    leaning: float,
+    detector: HeuristicDetector,
+    encode: Encode,
+) -> int | None:
+    """Place of the message that a text refers to; None if it is near to none of them.
+
+    The message that shares most words, or kinds of identifiers; then one that is clearly nearer
+    than the last message, by vectors; then the last message.
+    """
+    content = detector.content(own)
+    shared = [len(content & detector.content(earlier[place])) for place in places]
+    if max(shared) > 0:
+        return max(zip(shared, places, strict=True))[1]
+    if leaning >= SURE_FOLLOW_UP and len(places) == 1:
+        return places[0]
+    vectors = encode([own, *(earlier[place] for place in places)])
+    near = vectors[1:] @ vectors[0]
+    best = int(np.argmax(near))
+    if leaning < SURE_FOLLOW_UP and near[best] < NEW_TOPIC_BELOW_COSINE:
+        return None
+    is_ahead = near[best] > near[-1] + OLDER_MESSAGE_COSINE_LEAD
+    return places[best] if is_ahead else places[-1]
 
 
 # -- by a language model -----------------------------------------------------------------------

@@ -398,12 +398,9 @@ class Router:
             budget.skip("follow_up")
             return alone
 
-        def leans(text: str) -> float:
-            return 1.0 if request.answer else detector.leans(text)
-
         def join() -> SearchText:
             try:
-                return search_text(turn, leans, self._vectors)
+                return search_text(turn, detector, self._vectors)
             except ToolcribError:
                 logger.warning("the history could not be encoded", exc_info=True)
                 budget.degraded.append("follow_up")
@@ -458,7 +455,8 @@ class Router:
         if searched.follow_up == "first" or request.answer:
             return query, query, query
         own = self.tools.encode(alone) if joins else query
-        if CONVERSATION_BY_MODEL in searched.signals:
+        is_whole = joins and not request.detector.says_something(gist(turn.text))
+        if is_whole or CONVERSATION_BY_MODEL in searched.signals:
             return query, query, own
         share = OWN_SHARE if joins else SHIFTED_OWN_SHARE
         return query, self.tools.encode(alone, turn.history, share, (query, own)), own

@@ -102,10 +102,14 @@ class ReplyCues(_CueModel):
 
 
 class FollowUpCues(_CueModel):
-    """Phrases that lean on what was said before: at the start of a turn, and anywhere in it."""
+    """Phrases that lean on what was said before: at the start of a turn, and anywhere in it.
+
+    `commands` lean where a turn says nothing else: `retry`.
+    """
 
     openers: Phrases = ()
     references: Phrases = ()
+    commands: Phrases = Field(default=(), exclude=True)
 
 
 class MetaCues(_CueModel):
@@ -120,7 +124,8 @@ class Cues(_CueModel):
 
     `grounds` name rules that are written down. `entities` are types of entities and the intents
     and domains that they speak for. `others` are cues of other languages with the same labels:
-    they are looked up beside these. No fitted model depends on `others` and `replies`.
+    they are looked up beside these. No fitted model depends on `others`, `replies` and
+    `follow_ups.commands`.
     """
 
     politeness: Phrases = ()
@@ -174,6 +179,7 @@ class CueIndexes:
         self.need = _index((_by_label(part.need) for part in parts), inside=True)
         self.openers = _index({"": part.follow_ups.openers} for part in parts)
         self.references = _index(({"": part.follow_ups.references} for part in parts), inside=True)
+        self.commands = _index({"": part.follow_ups.commands} for part in parts)
         self.meta = _index((_by_label(part.meta) for part in parts), inside=True)
         self.grounds = _index(({"": part.grounds} for part in parts), inside=True)
 

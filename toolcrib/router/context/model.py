@@ -43,6 +43,7 @@ from toolcrib.router.context.rules import (
     STATED_CONFIDENCE,
     Answer,
     HeuristicDetector,
+    is_command,
     remainder_of,
     smalltalk_of,
     stated_intent,
@@ -499,7 +500,7 @@ class SemanticDetector(HeuristicDetector):
         least = EVEN_BESIDE if rest.smalltalk and rest.apart >= A_REQUEST else EVEN
         kinds = self._model.classifiers["smalltalk"].labels
         kind = kinds[int(np.argmax(shares))] if sum(shares) >= least else None
-        if rest.is_question and kind != ASSISTANT:
+        if is_command(words, indexes) or (rest.is_question and kind != ASSISTANT):
             return None
         # A question about the user's own affairs is none about the assistant.
         said = set(words.bare)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from toolcrib.router.context.cues import CueIndexes, Cues, load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.phrases import Match, PhraseIndex
 from toolcrib.router.context.pii import grade_of
-from toolcrib.text import TextWords, split_words
+from toolcrib.text import STOPWORDS, TextWords, singular, split_words
 
 _UNKNOWN = 0.3
 _MAX_SIGNALS = 3
@@ -95,6 +96,8 @@ def follow_up_score(words: TextWords, cues: Cues) -> float:
     count = sum(spoken_words(word) for word in words.bare if word[0].isalnum())
     if count == 0:
         return 0.0
+    if is_command(words, indexes):
+        return 1.0
     opener = indexes.openers.at(words, 0)
     start = opener.last if opener is not None else 0
     references = [match for match in indexes.references.find(words) if match.first >= start]
@@ -111,6 +114,31 @@ def follow_up_score(words: TextWords, cues: Cues) -> float:
     if count <= _SHORT_WORDS:
         score += _SHORT
     return min(score, _MOST_PARTLY)
+
+
+def is_command(words: TextWords, indexes: CueIndexes) -> bool:
+    """True if a text is a command of the turn before, such as `retry`, and says nothing else."""
+    found = _phrases(words, (indexes.commands, indexes.smalltalk, indexes.politeness))
+    return bool(indexes.commands.find(words)) and all(match.labels for match in found)
+
+
+def says_something(words: TextWords, indexes: CueIndexes) -> bool:
+    """True if a text is no small talk and holds more than replies and references."""
+    lists = (indexes.smalltalk, indexes.replies, indexes.commands, indexes.openers)
+    found = _phrases(words, (*lists, indexes.references, indexes.politeness))
+    return not all(match.labels for match in found) and smalltalk_of(words, indexes).label is None
+
+
+_DIGITS = re.compile(r"\d")
+
+
+def content_of(words: TextWords, indexes: CueIndexes) -> frozenset[str]:
+    """Words that are no cues, fillers or verbs; identifiers by their kind: `8812` is `0000`."""
+    lists = (indexes.smalltalk, indexes.replies, indexes.commands, indexes.openers)
+    cues = (*lists, indexes.references, indexes.politeness, indexes.fillers)
+    found = _phrases(words, (*cues, indexes.leads, indexes.weak_leads))
+    bare = (singular(match.phrase) for match in found if not match.labels)
+    return frozenset(_DIGITS.sub("0", word) for word in bare if word not in STOPWORDS)
 
 
 def begins_with_order(words: TextWords, cues: Cues) -> bool:
@@ -446,6 +474,14 @@ class HeuristicDetector:
     def has_reply(self, text: str) -> bool:
         """True if a text holds words or signs of a reply, whatever else it says."""
         return has_reply(_words(text), self._cues.indexes)
+
+    def says_something(self, text: str) -> bool:
+        """True if a text is no small talk and holds more than replies and references."""
+        return says_something(_words(text), self._cues.indexes)
+
+    def content(self, text: str) -> frozenset[str]:
+        """Words that are no cues, fillers or verbs; identifiers by their kind: `8812` is `0000`."""
+        return content_of(_words(text), self._cues.indexes)
 
     def may_be_refused(self, question: str) -> bool:
         """True if a question asks for consent."""
