@@ -15,7 +15,11 @@ from toolcrib.problems import (
     slug_of,
 )
 
-KINDS = [each for each in vars(errors).values() if isinstance(each, type)]
+KINDS = [
+    each
+    for each in vars(errors).values()
+    if isinstance(each, type) and issubclass(each, errors.ToolcribError)
+]
 
 ROWS = [
     (errors.UnauthenticatedError, "unauthenticated", 401, 2),

@@ -26,7 +26,11 @@ from toolcrib.http.errors import problem_response
 from toolcrib.problems import slug_of
 
 PLACE = "https://example.org"
-ALL = [each for each in vars(errors).values() if isinstance(each, type)]
+ALL = [
+    each
+    for each in vars(errors).values()
+    if isinstance(each, type) and issubclass(each, errors.ToolcribError)
+]
 NAMED = {UnknownToolError, UnknownCollectionError}
 
 
