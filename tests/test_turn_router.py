@@ -125,16 +125,6 @@ def test_feedback_that_cannot_be_understood_is_an_error_that_names_the_field(log
     assert len(records()) == 1
 
 
-@pytest.mark.parametrize("said", [{"intent": "zzz"}, {"domain": "prodct"}])
-def test_feedback_of_a_label_that_no_turn_has_is_an_error_and_is_not_logged(logged, said):
-    crib, records = logged
-    decision = crib.route(MAIL)
-    with pytest.raises(FeedbackError, match=next(iter(said.values()))):
-        crib.feedback(decision.id, **said)
-    crib.feedback(decision.id, intent="", domain="product")
-    assert [record["kind"] for record in records()] == ["decision", "feedback"]
-
-
 def test_an_outcome_that_there_is_not_is_an_error_and_is_not_logged(logged):
     crib, records = logged
     decision = crib.route(MAIL)

@@ -522,7 +522,7 @@ class Crib:
         Raises:
             SettingsError: no log is kept (`telemetry.path`), and nothing learned.
             UnknownDecisionError: there is no such decision.
-            FeedbackError: a field, an intent or a domain is unknown, or no field is given.
+            FeedbackError: a field is unknown, or no field is given.
         """
         self.turns.feedback(decision_id, given)
 

@@ -327,7 +327,6 @@ class TurnRouter:
             feedback = Feedback.model_validate(given)
         except ValidationError as error:
             raise FeedbackError(in_words(error, "feedback")) from error
-        self._check_labels(feedback)
         if feedback.tools:
             ids = tuple(map(self._id_of, feedback.tools))
             feedback = feedback.model_copy(update={"tools": ids})
@@ -340,17 +339,6 @@ class TurnRouter:
         if learner is not None:
             right = right_options(feedback.model_dump())
             _attempt(lambda: learner.record_right(decision_id, right), UNLEARNED)
-
-    def _check_labels(self, feedback: Feedback) -> None:
-        """Refuse an intent or a domain that no turn can have."""
-        named = feedback.domain or None, feedback.intent or None
-        if named == (None, None):
-            return
-        from toolcrib.router.context.labels import map_labels, unknown_labels
-
-        labels = map_labels(self._settings.context.labels, self._settings.context.cues)
-        if wrong := [what for what, _ in unknown_labels([("feedback", named)], labels)]:
-            raise FeedbackError("; ".join(wrong))
 
     def _failed_tools(self, decision_id: str) -> tuple[str, ...]:
         """Tools that failed for a decision, those reported to other processes too."""

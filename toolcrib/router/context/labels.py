@@ -110,7 +110,7 @@ def map_labels(
 
 
 def unknown_labels(
-    pairs: Iterable[tuple[str, tuple[str | None, str | None]]], known: Mapping[str, Sequence[str]]
+    pairs: Iterable[tuple[str, tuple[str, str | None]]], known: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, str]]:
     """Find unknown domains and intents in places of the settings; with each error its field."""
     for where, pair in dict.fromkeys(pairs):
