@@ -146,7 +146,7 @@ def test_a_wrong_text_is_told_in_words(tenant, path, body, reason):
         ("GET", "/v1/tools?limt=3", "limit"),
         ("GET", "/v1/tools/a?limit=3", ""),
         ("POST", "/v1/tools/search?k=3", ""),
-        ("POST", "/v1/tools?prune=true", "body"),
+        ("POST", "/v1/tools?prunes=true", "prune"),
     ],
 )
 def test_an_unknown_parameter_is_refused(tenant, method, path, meant):

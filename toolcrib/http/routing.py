@@ -218,7 +218,8 @@ async def _arguments(endpoint: Endpoint, context: RequestContext, request: Reque
     if endpoint.query is not None:
         found.append(_query(endpoint.query, request))
     elif endpoint.upload_query is not None:
-        _refuse_parameters(request, {}, of_uploads=get_type_hints(endpoint.upload_query))
+        # A body of JSON does not use the query, but an invalid one is still refused.
+        _query(endpoint.upload_query, request)
     else:
         _refuse_parameters(request, {})
     if endpoint.body is not None:
@@ -226,9 +227,7 @@ async def _arguments(endpoint: Endpoint, context: RequestContext, request: Reque
     return found
 
 
-def _refuse_parameters(
-    request: Request, known: Collection[str], of_uploads: Collection[str] = ()
-) -> None:
+def _refuse_parameters(request: Request, known: Collection[str]) -> None:
     """Refuse query parameters that the endpoint does not read: a misspelt filter would not filter.
 
     Raises:
@@ -236,11 +235,9 @@ def _refuse_parameters(
     """
     unknown = sorted(request.query_params.keys() - known)
     if unknown:
-        in_body = "a parameter of uploads: a body of JSON has it as a field"
-        reasons = {
-            name: f"unknown{did_you_mean(nearest(name, known))}" for name in unknown
-        } | dict.fromkeys({*unknown} & {*of_uploads}, in_body)
-        raise InvalidRequestError([*reasons.items()])
+        raise InvalidRequestError(
+            [(name, f"unknown{did_you_mean(nearest(name, known))}") for name in unknown]
+        )
 
 
 def _query(kind: Any, request: Request) -> Any:
