@@ -45,7 +45,11 @@ def table(heading: str, page: str = PAGE) -> list[list[str]]:
     ]
 
 
-KINDS = [name for name, each in vars(errors).items() if isinstance(each, type)]
+KINDS = [
+    name
+    for name, each in vars(errors).items()
+    if isinstance(each, type) and issubclass(each, errors.ToolcribError)
+]
 ROWS = {row[0].lstrip("| ").strip("`"): row[1:] for row in table("problem", ERRORS)}
 
 
