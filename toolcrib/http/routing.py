@@ -5,6 +5,7 @@ JSON bodies are read once and strictly: no NaN, no half characters, no bottomles
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,15 +71,17 @@ Identifier = Annotated[str, Field(min_length=1, max_length=1100)]
 
 Words = Annotated[
     str,
-    spelled(r"[^\W_]", "no letter and no digit"),
+    spelled(re.compile(r"[^\W_]"), "no letter and no digit"),
     WithJsonSchema({"type": "string", "pattern": r"[\p{L}\p{N}]"}),
 ]
 """Text with at least one letter or digit; the documented pattern is the same in JavaScript."""
 
-_NOT_BLANK = r"[^\s\x1c-\x1f\x85\ufeff]"
+_NOT_BLANK = re.compile(r"[^\s\x1c-\x1f\x85\ufeff]")
 
 QueryText = Annotated[
-    str, spelled(_NOT_BLANK, "is empty"), WithJsonSchema({"type": "string", "pattern": _NOT_BLANK})
+    str,
+    spelled(_NOT_BLANK, "is empty"),
+    WithJsonSchema({"type": "string", "pattern": _NOT_BLANK.pattern}),
 ]
 """Text with more than white space, by the definitions of Python and of JavaScript."""
 

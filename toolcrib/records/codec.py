@@ -38,12 +38,11 @@ UNLESS_NONE = Field(exclude_if=lambda value: value is None)
 """Field that JSON omits when its value is None."""
 
 
-def spelled(pattern: str, reason: str) -> AfterValidator:
+def spelled(pattern: re.Pattern[str], reason: str) -> AfterValidator:
     """Validator of texts that match a pattern; it refuses others for this reason."""
-    compiled = re.compile(pattern)
 
     def check(text: str) -> str:
-        if compiled.search(text) is None:
+        if pattern.search(text) is None:
             raise ValueError(reason)
         return text
 

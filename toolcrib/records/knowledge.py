@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Annotated, Self
 
@@ -15,7 +16,7 @@ from toolcrib.records.tools import Text, Texts, none_as
 CollectionName = Annotated[
     str,
     Field(max_length=200),
-    spelled(r"^[\w.-]+\Z", "a name has letters, digits, `_`, `.` and `-` alone"),
+    spelled(re.compile(r"^[\w.-]+\Z"), "a name has letters, digits, `_`, `.` and `-` alone"),
     WithJsonSchema({"type": "string", "maxLength": 200, "pattern": r"^[\p{L}\p{N}_.-]+$"}),
 ]
 """Name of a collection; its schema has a pattern that ECMAScript reads alike."""
