@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -95,6 +96,22 @@ def test_the_words_of_a_scope_are_counted_once_for_a_query(
     assert {point: scores.lexical for point, scores in found.items()} == pytest.approx(
         {point: alone[point].lexical for point in found}
     )
+
+
+def test_every_cosine_has_the_factor_of_the_query_and_no_other_score(indexed: Store) -> None:
+    rows = DENSE.encode_documents([MAIL, PARCEL])
+    query = EncodedQuery(WHOLE, DENSE.encode_query(WHOLE), LEXICAL.encode_query(WHOLE), (), rows)
+    plain = Legs(indexed, query, None, None).candidates()
+    half = Legs(indexed, replace(query, cosine_factor=0.5), None, None).candidates()
+    assert half.keys() == plain.keys()
+    for point, scores in plain.items():
+        assert scores.clauses is not None
+        halves = {"dense": scores.dense / 2, "clauses": scores.clauses / 2}
+        if scores.examples is not None:
+            halves["examples"] = scores.examples / 2
+        if scores.anti_patterns is not None:
+            halves["anti_patterns"] = scores.anti_patterns / 2
+        assert half[point] == scores._replace(**halves)
 
 
 def sparse(*pairs):

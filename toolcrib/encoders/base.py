@@ -86,8 +86,8 @@ class LanguageBound(DenseEncoder, Protocol):
 class Translating(DenseEncoder, Protocol):
     """A dense encoder that knows English words for the words of other languages."""
 
-    def translate(self, text: str) -> str:
-        """English words for a text in another language; none for an English text."""
+    def translate(self, text: str) -> str | None:
+        """English words for a text in another language; None for an English text."""
         ...
 
 

@@ -215,9 +215,9 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translatin
     def reads(self, text: str) -> bool:
         return self._encoder_of(text).reads(text)
 
-    def translate(self, text: str) -> str:
+    def translate(self, text: str) -> str | None:
         encoder = self._encoder_of(text)
-        return "" if encoder is self._english else self._lexicon.english(readable(text))
+        return None if encoder is self._english else self._lexicon.english(readable(text))
 
     def encode_query(self, text: str) -> FloatArray:
         return self._encoder_of(text).encode_query(text)

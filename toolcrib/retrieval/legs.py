@@ -51,7 +51,7 @@ class EncodedQuery:
 
     `dense`: float32 [d], or None when the dense encoder failed. `clauses`: float32 [n, d], empty
     or None for a query of one clause. `naming`: words that may call a tool by name; empty for the
-    whole text.
+    whole text. `cosine_factor`: factor of the cosines to its vectors.
     """
 
     text: str
@@ -60,6 +60,7 @@ class EncodedQuery:
     degraded: tuple[str, ...] = ()
     clauses: FloatArray | None = None
     naming: str = ""
+    cosine_factor: float = 1.0
 
     def led_by(self, own: EncodedQuery, own_share: float) -> EncodedQuery:
         """Query of a dialogue, blended with the last message's `own` words by their share.
@@ -74,7 +75,8 @@ class EncodedQuery:
             dense = (mixed / max(float(np.linalg.norm(mixed)), TINY)).astype(np.float32)
             degraded = self.degraded
         lexical = _weighted_sum((own.lexical, own_share), (self.lexical, 1 - own_share))
-        return EncodedQuery(self.text, dense, lexical, degraded, own.clauses, own.text)
+        more = own.clauses, own.text, own.cosine_factor
+        return EncodedQuery(self.text, dense, lexical, degraded, *more)
 
 
 def _weighted_sum(*parts: tuple[SparseVector, float]) -> SparseVector:
@@ -196,6 +198,7 @@ class Legs:
         # Within a scope each search counts words anew: a folder is slow to count them twice.
         self._counts_apart = idf_corpus is not None and not store.is_remote
         self._words = query.lexical
+        self._cosine_factor = query.cosine_factor
         self._questions = {
             name: LegQuery(name, query.dense, depth, where)
             for name in (("dense", "examples") if hints else ("dense",))
@@ -251,6 +254,9 @@ class Legs:
             points |= scores["lexical"].keys()
         for leg, hits in self._complete(questions, points, scores).items():
             scores.setdefault(leg, {}).update(hits)
+        if self._cosine_factor != 1:
+            for leg in scores.keys() - {"lexical"}:
+                scores[leg] = {p: self._cosine_factor * cosine for p, cosine in scores[leg].items()}
         dense, lexical, examples, anti_patterns = (
             scores.get(leg, {}) for leg in ("dense", "lexical", "examples", "anti_patterns")
         )
