@@ -8,7 +8,9 @@ the extra `train`. First it is trained on each half of the texts, to learn from 
 sure it may be; then on all. `--bug-titles` names titles of public bug reports, one a line, as turns
 of intent `debug` (those that ship: 375 of four repositories of the NLBSE 2024 issue reports).
 With `--folder` the encoder in there stays as it is: its tokens are pooled, by queries that are
-learned together with the heads, also from the training turns of data/multilingual.
+learned together with the heads, also from the training lines of data/multilingual. A line has the
+labels of its English line, if that has any, and the shares that the classifier that ships gives it
+(knowledge distillation, Hinton et al. 2015).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
 from toolcrib.encoders.onnx import DEFAULT_MODEL, BundledEncoder
-from toolcrib.router.context.classifier import HEAD, STRETCH, TURNS
+from toolcrib.router.context.classifier import HEAD, STRETCH, TURNS, shipped_turns
 from toolcrib.router.context.labels import CONTEXT_FIELDS, LabelSet, label_sets
 from toolcrib.router.context.model import with_others
 from toolcrib.training.export import export
@@ -47,13 +49,12 @@ languages better; small talk is left to a classifier that depends more on what e
 
 QUERIES, WIDTH, DROPOUT = 8, 128, 0.2
 POOLED_BATCH, POOLED_EPOCHS, POOLED_RATE = 64, 7, 2e-3
+TAUGHT_EPOCHS = 4
+UNLABELLED_EVERY = 3
+"""Of training lines without labels, one in so many is taught."""
+
 TOKENS_SCALE = 8.0
 """What the encoder's vectors are stretched by, so that the first weights are of use."""
-
-NEED_SCALE = 0.3
-"""Share of its temperature that the need has beside an encoder: the route's constants were fitted
-to needs of the classifier that ships, which is surer. Of 0.3 to 1.2, development turns in other
-languages are routed best with 0.3."""
 
 LABELLED = ("said", "turn", "everyday")
 """Kinds of the lines in other languages whose English line has labels of a turn."""
@@ -141,14 +142,23 @@ class PooledNetwork:
         vector, tokens = self._encoded[text]
         return vector.float() * TOKENS_SCALE, tokens.float() * TOKENS_SCALE
 
-    def train(self, texts: Sequence[str], right: Mapping[str, Sequence[int]]) -> None:
-        """Train on texts with the class of each in each field, -1 where it is not known."""
+    def train(
+        self,
+        texts: Sequence[str],
+        right: Mapping[str, Sequence[int]],
+        shares: Mapping[str, Any],
+        epochs: int,
+    ) -> None:
+        """Train on texts with the class of each in each field, -1 where it is not known.
+
+        `shares`: shares of the classes that another classifier gives: float32 [texts, classes].
+        """
         weights = [weight for layer in self._layers for weight in layer.parameters()]
         optimizer = torch.optim.AdamW(weights, lr=POOLED_RATE, weight_decay=0.05)
         rng, step = np.random.default_rng(0), 0
-        steps = POOLED_EPOCHS * -(-len(texts) // POOLED_BATCH)
+        steps = epochs * -(-len(texts) // POOLED_BATCH)
         self._drop.train()
-        for _ in range(POOLED_EPOCHS):
+        for _ in range(epochs):
             sizes = [len(text) + 30 * rng.random() for text in texts]
             order = np.argsort(sizes)
             batches = [order[at : at + POOLED_BATCH] for at in range(0, len(order), POOLED_BATCH)]
@@ -165,6 +175,8 @@ class PooledNetwork:
                             logits, classes, ignore_index=-1, label_smoothing=0.05, reduction="sum"
                         )
                     )
+                    if name in shares:
+                        losses.append(-(shares[name][batch] * logits.log_softmax(1)).sum())
                 loss = torch.stack(losses).sum() / len(batch)
                 optimizer.zero_grad()
                 loss.backward()
@@ -210,44 +222,64 @@ def translations(sets: Mapping[str, LabelSet]) -> dict[str, dict[str, str | None
     return {row["text"]: known[row["id"]] for row in training_lines() if known.get(row["id"])}
 
 
+def unlabelled(labelled: Collection[str]) -> dict[str, str]:
+    """Training lines whose English lines have no labels, and those: some of all."""
+    return {
+        line["text"]: line["en"]
+        for line in training_lines()
+        if line["text"] not in labelled and not zlib.crc32(line["text"].encode()) % UNLABELLED_EVERY
+    }
+
+
+def taught_shares(sets: Mapping[str, LabelSet], english: Sequence[str]) -> dict[str, Any]:
+    """Shares of the classes by the classifier that ships: float32 [texts, classes] by field."""
+    told = {text: shipped_turns().tell(text) for text in dict.fromkeys(english)}
+    found: dict[str, Any] = {}
+    for field in KEPT:
+        shares = np.array([told[text][field].shares for text in english], dtype=np.float32)
+        if sets[field].outside:
+            shares = np.column_stack([shares, np.maximum(0, 1 - shares.sum(1))])
+        found[field] = torch.from_numpy(shares)
+    return found
+
+
 def fit_beside(folder: Path, sets: Mapping[str, LabelSet]) -> None:
     """Fit heads over the tokens of the encoder in a folder, and write them beside it."""
     encoder, others = BundledEncoder(folder), translations(sets)
     # What is no small talk: requests, also with small talk beside them.
     smalltalk = dict(with_others("smalltalk", sets))
     texts = list(dict.fromkeys([*_texts_of(sets), *smalltalk, *others]))
-    right = wanted(sets, texts)
+    english = {line["text"]: line["en"] for line in training_lines()}
+    more = unlabelled({*texts})
+    all_texts = [*texts, *more]
+    right = wanted(sets, all_texts)
     for field, chosen in sets.items():
         known = {label: at for at, label in enumerate(classes(chosen))}
         own = {text: labels[field] for text, labels in others.items() if field in labels}
         own = (smalltalk if field == "smalltalk" else {}) | own
-        for row, text in enumerate(texts):
+        for row, text in enumerate(all_texts):
             right[field][row] = known.get(own[text], -1) if text in own else right[field][row]
-    english = {line["text"]: line["en"] for line in training_lines()}
     # A text is in one half in all languages.
     half = [half_of(english.get(text, text)) for text in texts]
     halves = [np.flatnonzero(np.array(half) == each).tolist() for each in (0, 1)]
     widths = {field: len(classes(chosen)) for field, chosen in sets.items()}
-
-    def fitted(rows: Sequence[int]) -> PooledNetwork:
+    told: list[dict[str, Any]] = []
+    for rows, other in zip(halves, halves[::-1], strict=True):
         network = PooledNetwork(encoder, widths)
         chosen = {field: [each[row] for row in rows] for field, each in right.items()}
-        network.train([texts[row] for row in rows], chosen)
-        return network
-
-    unseen = [*halves[1], *halves[0]]
-    told = [
-        fitted(half).told([texts[row] for row in other])
-        for half, other in zip(halves, halves[::-1], strict=True)
-    ]
-    scales: dict[str, float] = {}
-    for field in sets:
+        network.train([texts[row] for row in rows], chosen, {}, POOLED_EPOCHS)
+        told.append(network.told([texts[row] for row in other]))
+    # What is taught by shares is as sure as its teacher.
+    scales = dict.fromkeys(sets, 1.0)
+    for field in sets.keys() - {*KEPT}:
         logits = np.concatenate([part[field] for part in told])
-        classes_of = [right[field][row] for row in unseen]
+        classes_of = [right[field][row] for row in (*halves[1], *halves[0])]
         scales[field] = temperature(logits, classes_of)
         report(field, logits, classes_of, scales[field])
-    scales["need"] *= NEED_SCALE
-    arrays = fitted(range(len(texts))).arrays(scales)
+    network = PooledNetwork(encoder, widths)
+    shares = taught_shares(sets, [english.get(text, text) for text in all_texts])
+    network.train(all_texts, right, shares, TAUGHT_EPOCHS)
+    arrays = network.arrays(scales)
     write_head(folder, sets, {name: np.float16(each) for name, each in arrays.items()})
 
 
