@@ -78,7 +78,7 @@ UNREAD_LEXICAL_WEIGHT = 0.9
 DEPTH_GROWTH_FACTOR, MAX_DEPTH_FACTOR = 4, 64
 """Growth and limit of the legs' depth where copies of few tools fill them."""
 
-TRANSLATED_COSINE_FACTOR = 0.85
+TRANSLATED_COSINE_FACTOR = 0.8
 """Factor of the cosines of a query in another language, whose vectors are nearer to every tool
 than those of the English encoder. Chosen on the development split of `data/multilingual`."""
 
