@@ -211,7 +211,9 @@ def _of(weights: Any) -> Any:
     return weights.detach().numpy()
 
 
-def translations(sets: Mapping[str, LabelSet]) -> dict[str, dict[str, str | None]]:
+def translations(
+    lines: Sequence[Mapping[str, str]], sets: Mapping[str, LabelSet]
+) -> dict[str, dict[str, str | None]]:
     """Training turns in other languages, with the labels that they have in English."""
     known: dict[str, dict[str, str | None]] = {}
     for name, row in english_rows().items():
@@ -221,16 +223,13 @@ def translations(sets: Mapping[str, LabelSet]) -> dict[str, dict[str, str | None
             labels = {"need": need, "smalltalk": None, **row["labels"]}
         if kind in LABELLED:
             known[name] = {field: told for field, told in labels.items() if field in sets}
-    return {row["text"]: known[row["id"]] for row in training_lines() if known.get(row["id"])}
+    return {line["text"]: known[line["id"]] for line in lines if known.get(line["id"])}
 
 
-def unlabelled(labelled: Collection[str]) -> dict[str, str]:
-    """Training lines whose English lines have no labels, and those: some of all."""
-    return {
-        line["text"]: line["en"]
-        for line in training_lines()
-        if line["text"] not in labelled and not zlib.crc32(line["text"].encode()) % UNLABELLED_EVERY
-    }
+def some_others(texts: Collection[str], labelled: Collection[str]) -> list[str]:
+    """One in `UNLABELLED_EVERY` of the texts without labels."""
+    others = (text for text in texts if text not in labelled)
+    return [text for text in others if not zlib.crc32(text.encode()) % UNLABELLED_EVERY]
 
 
 def taught_shares(sets: Mapping[str, LabelSet], english: Sequence[str]) -> dict[str, Any]:
@@ -258,13 +257,13 @@ def encode(encoder: BundledEncoder, texts: Sequence[str]) -> dict[str, tuple[Any
 
 def fit_beside(folder: Path, sets: Mapping[str, LabelSet]) -> None:
     """Fit heads over the tokens of the encoder in a folder, and write them beside it."""
-    others = translations(sets)
+    lines = list(training_lines())
+    english = {line["text"]: line["en"] for line in lines}
+    others = translations(lines, sets)
     # What is no small talk: requests, also with small talk beside them.
     smalltalk = dict(with_others("smalltalk", sets))
     texts = list(dict.fromkeys([*_texts_of(sets), *smalltalk, *others]))
-    english = {line["text"]: line["en"] for line in training_lines()}
-    more = unlabelled({*texts})
-    all_texts = [*texts, *more]
+    all_texts = [*texts, *some_others(english, {*texts})]
     right = wanted(sets, all_texts)
     for field, chosen in sets.items():
         known = {label: at for at, label in enumerate(classes(chosen))}
@@ -297,11 +296,11 @@ def fit_beside(folder: Path, sets: Mapping[str, LabelSet]) -> None:
     by_shares = PooledNetwork(encoded, {field: widths[field] for field in KEPT})
     shares = taught_shares(sets, [english.get(text, text) for text in all_texts])
     by_shares.train(all_texts, right, shares)
-    arrays = joined(by_labels.arrays(scales), by_shares.arrays(scales))
+    arrays = join_arrays(by_labels.arrays(scales), by_shares.arrays(scales))
     write_head(folder, sets, {name: np.float16(each) for name, each in arrays.items()})
 
 
-def joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+def join_arrays(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Arrays of two networks as those of one, whose heads leave the other's pooling aside."""
     found: dict[str, Any] = {
         part: np.hstack([first[part], second[part]]) for part in ("queries", "values", "whole")

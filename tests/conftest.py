@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import settings as hypothesis_settings
 
-from toolcrib import Crib, Settings
+from toolcrib import Crib, Settings, errors
 from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.onnx import BundledEncoder
 from toolcrib.settings import EncoderSettings
@@ -68,6 +68,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(ROOT / "tests").parts[0] in END_TO_END:
             item.add_marker("e2e")
+
+
+def error_kinds() -> list[type[errors.ToolcribError]]:
+    """All classes of errors, the root first."""
+    return [
+        each
+        for each in vars(errors).values()
+        if isinstance(each, type) and issubclass(each, errors.ToolcribError)
+    ]
 
 
 def rounds(few: int, many: int) -> int:

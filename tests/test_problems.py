@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conftest import error_kinds
 from toolcrib import errors
 from toolcrib.problems import (
     INTERNAL,
@@ -15,11 +16,7 @@ from toolcrib.problems import (
     slug_of,
 )
 
-KINDS = [
-    each
-    for each in vars(errors).values()
-    if isinstance(each, type) and issubclass(each, errors.ToolcribError)
-]
+KINDS = error_kinds()
 
 ROWS = [
     (errors.UnauthenticatedError, "unauthenticated", 401, 2),

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from types import UnionType
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -306,7 +306,7 @@ def require_texts(values: object, name: str) -> None:
         require_text(each, f"entry of {name}")
 
 
-def require_all(values: Iterable[Any], kind: type[T], name: str) -> list[T]:
+def require_all(values: Iterable[Any], kind: type[_T], name: str) -> list[_T]:
     """Require values of a type, and give them as a list."""
     require_type(values, Iterable, name, f"a list of {kind.__name__}")
     found = list(values)

@@ -169,7 +169,15 @@ class ToolIndex:
         compared = islice(self.store.scroll(allowed, ("id",)), _MAX_COMPARED_IDS)
         raise UnknownToolError(tool_id, nearest(tool_id, (r.payload["id"] for r in compared)))
 
-    def named(self, name: str, *, scope: Scope | None = None) -> ToolSpec | None:
+    def get_by_name(self, name: str, *, scope: Scope | None = None) -> ToolSpec:
+        """Specification of the only tool in reach that a name means, as `by_name`.
+
+        Raises:
+            UnknownToolError: the name means no tool, or several.
+        """
+        return self.by_name(name, scope=scope) or self.get(name, scope=scope)
+
+    def by_name(self, name: str, *, scope: Scope | None = None) -> ToolSpec | None:
         """Specification of the only tool in reach that a name means, in any of its spellings."""
         found = only_tools((name,), lambda where: self.scroll(scope=scope, where=where))
         return found.get(name)

@@ -260,7 +260,7 @@ class TurnRouter:
             raise QueryError(f"k is {k}; at least one tool must be asked for")
         found = alternates(
             self._tools.retriever.find,
-            self._tools.named(failed_tool) or self._tools.get(failed_tool),
+            self._tools.get_by_name(failed_tool),
             turn.text,
             excluded=self._failed_tools(decision_id) if decision_id else (),
             scope=turn.reach,
@@ -281,13 +281,13 @@ class TurnRouter:
 
     def _other_tools(self, name: str, turn: Turn) -> tuple[ToolSpec, Sequence[ToolHit]] | None:
         """The only tool in reach that a name means, and its alternates."""
-        tool = self._tools.named(name, scope=turn.reach)
+        tool = self._tools.by_name(name, scope=turn.reach)
         return tool and (tool, self.alternates(tool.id, turn))
 
     def _id_of(self, name: str) -> str:
         """Id of the tool that a name means; a name that means none, or several, stays."""
         with suppress(StoreError):
-            if tool := self._tools.named(name):
+            if tool := self._tools.by_name(name):
                 return tool.id
             logger.warning("%r means no tool of the index, or several: its id is not known", name)
         return name

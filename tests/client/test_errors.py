@@ -7,6 +7,7 @@ import json
 import httpx2
 import pytest
 
+from tests.conftest import error_kinds
 from toolcrib import errors
 from toolcrib.client.transport import LOCAL_ERRORS, Reply, error_class, refusal, silence
 from toolcrib.errors import (
@@ -26,11 +27,7 @@ from toolcrib.http.errors import problem_response
 from toolcrib.problems import slug_of
 
 PLACE = "https://example.org"
-ALL = [
-    each
-    for each in vars(errors).values()
-    if isinstance(each, type) and issubclass(each, errors.ToolcribError)
-]
+ALL = error_kinds()
 NAMED = {UnknownToolError, UnknownCollectionError}
 
 

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
+from tests.conftest import error_kinds
 from toolcrib import errors
 from toolcrib.cli.app import app
 from toolcrib.http.errors import HTTP_PROBLEMS
@@ -45,11 +46,7 @@ def table(heading: str, page: str = PAGE) -> list[list[str]]:
     ]
 
 
-KINDS = [
-    name
-    for name, each in vars(errors).items()
-    if isinstance(each, type) and issubclass(each, errors.ToolcribError)
-]
+KINDS = [kind.__name__ for kind in error_kinds()]
 ROWS = {row[0].lstrip("| ").strip("`"): row[1:] for row in table("problem", ERRORS)}
 
 

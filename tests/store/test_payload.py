@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib import ToolSpec
-from toolcrib.store.payload import LinkFacts, name_keys, named_tools, only_tools, spelled_alike
+from toolcrib.store.payload import LinkFacts, name_keys, named_tools, only_tools, respell
 
 WORDS = st.text("abc ", min_size=1).filter(str.strip)
 FACTS = st.builds(
@@ -59,7 +59,7 @@ def test_every_spelling_means_the_tool(name):
         ("mail__send", (SEND,)),
         ("mail_send", (FLAT,)),
         ("mail-send", (SEND, FLAT)),
-        (spelled_alike(LONG, "mail__send", SEND), (LONG,)),
+        (respell(LONG, "mail__send", SEND), (LONG,)),
     ],
 )
 def test_the_nearest_spelling_wins(name, meant):
@@ -74,5 +74,5 @@ def test_an_unknown_name_means_nothing(name):
 
 
 def test_another_tool_is_spelled_alike():
-    spelt = [spelled_alike(CHAT, name, SEND) for name in ("mail/send", "send", "mail__send")]
+    spelt = [respell(CHAT, name, SEND) for name in ("mail/send", "send", "mail__send")]
     assert spelt == ["chat/send", "send", "chat__send"]

@@ -267,8 +267,8 @@ def run(
     _write_files(found, run_out, report)
 
 
-UNMEASURED_SETTINGS = (
-    *("url", "api_key", "namespace", "service", "server", "gateway", "telemetry", "tokens"),
+UNMEASURED_SETTINGS = frozenset(
+    {"url", "api_key", "namespace", "service", "server", "gateway", "telemetry", "tokens"}
 )
 """Settings that change no measure."""
 

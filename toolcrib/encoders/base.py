@@ -84,7 +84,12 @@ class LanguageBound(DenseEncoder, Protocol):
 
 @runtime_checkable
 class Translating(DenseEncoder, Protocol):
-    """A dense encoder that knows English words for the words of other languages."""
+    """A dense encoder that knows English words for the words of other languages.
+
+    The cosines of a text in another language count `cosine_factor` times.
+    """
+
+    cosine_factor: float
 
     def translate(self, text: str) -> str | None:
         """English words for a text in another language; None for an English text."""

@@ -116,8 +116,8 @@ class Upstream:
     """Keeps a connection to a server of a pool; `run` never ends by itself and raises nothing.
 
     `settled` is set once it was connected to, or tried. `is_removed`: the configuration has its
-    entry no more, or another one. `login` is the command line that logs in,
-    empty for a server that takes no login.
+    entry no more, or another one. `login` is the command line that logs in, empty for a server
+    that takes no login.
     """
 
     def __init__(self, config: ServerConfig, pool: UpstreamPool) -> None:

@@ -13,7 +13,7 @@ from toolcrib.guidance.providers import collect_guidance, default_providers, stu
 from toolcrib.guidance.trajectory import analyse
 from toolcrib.records import Decision, Guidance, ToolHit, ToolSpec, Turn
 from toolcrib.records.answers import with_ranks
-from toolcrib.store.payload import named_tools, spelled_alike
+from toolcrib.store.payload import named_tools, respell
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ def guide_turn(turn: Turn, other_tools: OtherTools, *, given: Sequence[str] = ()
             before = named_tools(trajectory.failed_tools, lambda _: [hit.tool for hit in hits])
             known = {tool.id for tools in before.values() for tool in tools}
             others = tuple(hit for hit in hits if hit.id not in known)
-            names = [spelled_alike(hit.tool, stuck.name, found[0]) for hit in others]
+            names = [respell(hit.tool, stuck.name, found[0]) for hit in others]
     hints = collect_guidance(
         default_providers(lambda _tool, _goal: names),
         GuidanceContext(trajectory, delivered=dict.fromkeys(given, 1)),

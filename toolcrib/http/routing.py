@@ -22,7 +22,7 @@ from starlette.types import Scope
 from toolcrib.errors import ToolcribError, did_you_mean, nearest
 from toolcrib.http.context import RequestContext, context_of, header, is_upload, media_type
 from toolcrib.http.errors import PROBLEM_TYPE, InvalidRequestError
-from toolcrib.records.codec import adapter, dump, faults, spelled
+from toolcrib.records.codec import adapter, dump, faults, pattern_validator
 
 JSON = "application/json"
 JSON_LINES = "application/jsonl"
@@ -71,7 +71,7 @@ Identifier = Annotated[str, Field(min_length=1, max_length=1100)]
 
 Words = Annotated[
     str,
-    spelled(re.compile(r"[^\W_]"), "no letter and no digit"),
+    pattern_validator(re.compile(r"[^\W_]"), "no letter and no digit"),
     WithJsonSchema({"type": "string", "pattern": r"[\p{L}\p{N}]"}),
 ]
 """Text with at least one letter or digit; the documented pattern is the same in JavaScript."""
@@ -80,7 +80,7 @@ _NOT_BLANK = re.compile(r"[^\s\x1c-\x1f\x85\ufeff]")
 
 QueryText = Annotated[
     str,
-    spelled(_NOT_BLANK, "is empty"),
+    pattern_validator(_NOT_BLANK, "is empty"),
     WithJsonSchema({"type": "string", "pattern": _NOT_BLANK.pattern}),
 ]
 """Text with more than white space, by the definitions of Python and of JavaScript."""

@@ -39,8 +39,8 @@ class ServiceState:
 
     `under_way` counts the admitted requests. While `draining` no request is admitted; if
     `hurried` the end waits for none. `ending` is set when requests under way have a moment for
-    their last line. `places` and `bytes` are the shares of owners. `activity`
-    reads the calls of a gateway.
+    their last line. `places` and `bytes` are the shares of owners. `activity` reads the calls of
+    a gateway.
     """
 
     def __init__(self, namespaces: Tenants, settings: Settings, telemetry: Telemetry) -> None:

@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from toolcrib.errors import QueryError, UnknownToolError, nearest, require_type
+from toolcrib.indexers.readers.parsing import parse_json
 from toolcrib.integrations.providers import (
     UnfitSchemaError,
     fit_schema,
@@ -170,11 +171,11 @@ def restore_arguments(tool: ToolSpec, arguments: Mapping[str, Any] | str) -> dic
 
 def _parse_arguments(tool: ToolSpec, text: str) -> Any:
     try:
-        return json.loads(text.strip() or "{}")
-    except (ValueError, RecursionError) as error:
+        return parse_json(text.strip() or "{}")
+    except ValueError as error:
         raise QueryError(
-            f"the arguments of {tool.id!r} are no JSON ({error}): answer the call with this error, "
-            "so that the model writes them anew"
+            f"the arguments of {tool.id!r} are {error}: answer the call with this error, so that "
+            "the model writes them anew"
         ) from error
 
 

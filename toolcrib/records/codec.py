@@ -38,7 +38,7 @@ UNLESS_NONE = Field(exclude_if=lambda value: value is None)
 """Field that JSON omits when its value is None."""
 
 
-def spelled(pattern: re.Pattern[str], reason: str) -> AfterValidator:
+def pattern_validator(pattern: re.Pattern[str], reason: str) -> AfterValidator:
     """Validator of texts that match a pattern; it refuses others for this reason."""
 
     def check(text: str) -> str:

@@ -303,13 +303,13 @@ class OwnTool(StrEnum):
 RESERVED_NAMES: frozenset[str] = frozenset(OwnTool)
 """Names that no tool of an index gets."""
 
-MAX_NAME_CHARS, DIGEST_CHARS = 64, 12
+MAX_PROVIDER_NAME_CHARS, DIGEST_CHARS = 64, 12
 
 
 def with_digest(name: str, of: str) -> str:
     """Name of letters that providers take, and a digest that tells it from other names."""
     digest = hashlib.blake2b(of.encode("utf-8", "surrogatepass"), digest_size=DIGEST_CHARS // 2)
-    accepted = _NOT_ALLOWED.sub("_", name).strip("_")[: MAX_NAME_CHARS - DIGEST_CHARS - 1]
+    accepted = _NOT_ALLOWED.sub("_", name).strip("_")[: MAX_PROVIDER_NAME_CHARS - DIGEST_CHARS - 1]
     return f"{accepted or 'tool'}_{digest.hexdigest()}"
 
 
@@ -343,7 +343,7 @@ def _exact_or_digest(tool: ToolSpec, *parts: str) -> str:
 def _is_exact(parts: Sequence[str]) -> bool:
     """True if providers accept the joined parts, and no others are joined or digested to them."""
     name = "__".join(parts)
-    if len(name) > MAX_NAME_CHARS or name in RESERVED_NAMES or _DIGESTED.search(name):
+    if len(name) > MAX_PROVIDER_NAME_CHARS or name in RESERVED_NAMES or _DIGESTED.search(name):
         return False
     return all(_PLAIN.fullmatch(part) and "__" not in part for part in parts)
 

@@ -9,14 +9,16 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, WithJsonSchema, computed_field
 
 from toolcrib.records.answers import Verdict
-from toolcrib.records.codec import UNLESS_EMPTY, Score, spelled
+from toolcrib.records.codec import UNLESS_EMPTY, Score, pattern_validator
 from toolcrib.records.scope import Sensitivity
 from toolcrib.records.tools import Text, Texts, none_as
 
 CollectionName = Annotated[
     str,
     Field(max_length=200),
-    spelled(re.compile(r"^[\w.-]+\Z"), "a name has letters, digits, `_`, `.` and `-` alone"),
+    pattern_validator(
+        re.compile(r"^[\w.-]+\Z"), "a name has letters, digits, `_`, `.` and `-` alone"
+    ),
     WithJsonSchema({"type": "string", "maxLength": 200, "pattern": r"^[\p{L}\p{N}_.-]+$"}),
 ]
 """Name of a collection; its schema has a pattern that ECMAScript reads alike."""

@@ -78,10 +78,6 @@ UNREAD_LEXICAL_WEIGHT = 0.9
 DEPTH_GROWTH_FACTOR, MAX_DEPTH_FACTOR = 4, 64
 """Growth and limit of the legs' depth where copies of few tools fill them."""
 
-TRANSLATED_COSINE_FACTOR = 0.8
-"""Factor of the cosines of a query in another language, whose vectors are nearer to every tool
-than those of the English encoder. Chosen on the development split of `data/multilingual`."""
-
 
 class Stopwatch:
     """Stopwatch that collects milliseconds by stage."""
@@ -310,11 +306,11 @@ class HybridRetriever:
         return replace(encoded, dense=vectors[0], degraded=degraded, clauses=vectors[1:])
 
     def _by_words(self, text: str) -> EncodedQuery:
-        english = self._translator.translate(text) if self._translator else None
-        if english is None:
+        translator = self._translator
+        if translator is None or (english := translator.translate(text)) is None:
             return EncodedQuery(text, None, self._lexical.encode_query(text))
         terms = self._lexical.encode_query(f"{text} {english}")
-        return EncodedQuery(text, None, terms, cosine_factor=TRANSLATED_COSINE_FACTOR)
+        return EncodedQuery(text, None, terms, cosine_factor=translator.cosine_factor)
 
     def _vectors(self, text: str, *, clauses: bool) -> FloatArray:
         """Vectors of the query and of its clauses: float32 [1 + n, d]."""

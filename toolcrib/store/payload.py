@@ -113,7 +113,7 @@ def only_tools(
     return {name: tools[0] for name, tools in named.items() if len(tools) == 1}
 
 
-def spelled_alike(tool: ToolSpec, name: str, named: ToolSpec) -> str:
+def respell(tool: ToolSpec, name: str, named: ToolSpec) -> str:
     """Name of a tool in the spelling in which `name` means the tool `named`."""
     if name in {named.id, named.name}:
         return tool.id if name == named.id else tool.name

@@ -286,8 +286,7 @@ async def find_alternates(context: RequestContext, body: AlternatesBody) -> Resp
 
     def work(crib: Crib) -> tuple[ToolHit, ...]:
         turn = given.as_turn(context)
-        name, scope = body.failed_tool, turn.scope
-        failed = crib.tools.named(name, scope=scope) or crib.get_tool(name, scope=scope)
+        failed = crib.tools.get_by_name(body.failed_tool, scope=turn.scope)
         return crib.alternates(failed.id, turn, decision_id=body.decision_id, k=body.k)
 
     return answer(Alternates(await context.read(work)), full=body.shape == "full")

@@ -58,8 +58,8 @@ MAX_OWN_VALUES = 100_000
 MAX_NESTING = 100
 """Deeper schemas are refused, before the interpreter's stack refuses them."""
 
-CHOICES = ("anyOf", "oneOf")
-"""Keywords whose alternatives cannot be put into one list with other alternatives."""
+UNIONS = ("oneOf", "anyOf")
+"""Keywords of alternatives, which cannot be put into one list with other alternatives."""
 
 SELF_REFERENCES = ("$recursiveRef", "$dynamicRef")
 """References to the schema that they stand in, or to one around it."""
@@ -226,7 +226,7 @@ def _with_siblings(target: Any, siblings: dict[str, Any]) -> Any:
             both[key] = _with_names(first, second)
         elif key == "required" and is_list(first) and is_list(second):
             both[key] = [*first, *(name for name in second if name not in first)]
-        elif key in CHOICES and first != second:
+        elif key in UNIONS and first != second:
             parts.append({key: first})
     return {**both, "allOf": parts} if parts else both
 

@@ -16,7 +16,7 @@ from toolcrib.indexers.readers.base import (
     kind_of,
     own_fields,
 )
-from toolcrib.indexers.readers.json_schema import References, is_reference, map_schemas
+from toolcrib.indexers.readers.json_schema import UNIONS, References, is_reference, map_schemas
 from toolcrib.records.codec import list_of, object_of
 from toolcrib.records.tools import MCP_DEFAULTS
 
@@ -215,7 +215,6 @@ NOT_JSON_SCHEMA = frozenset(
 BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 HIDDEN_KEYS = ("readOnly", "writeOnly")
-UNIONS = ("oneOf", "anyOf")
 PARTS = ("allOf", *UNIONS)
 
 

@@ -122,10 +122,15 @@ def is_command(words: TextWords, indexes: CueIndexes) -> bool:
     return bool(indexes.commands.find(words)) and all(match.labels for match in found)
 
 
+def _talk_of(indexes: CueIndexes) -> tuple[PhraseIndex, ...]:
+    """Lists of phrases that say nothing without the turns before."""
+    talk = indexes.smalltalk, indexes.replies, indexes.commands
+    return *talk, indexes.openers, indexes.references, indexes.politeness
+
+
 def says_something(words: TextWords, indexes: CueIndexes) -> bool:
     """True if a text is no small talk and holds more than replies and references."""
-    lists = (indexes.smalltalk, indexes.replies, indexes.commands, indexes.openers)
-    found = _phrases(words, (*lists, indexes.references, indexes.politeness))
+    found = _phrases(words, _talk_of(indexes))
     return not all(match.labels for match in found) and smalltalk_of(words, indexes).label is None
 
 
@@ -134,9 +139,8 @@ _DIGITS = re.compile(r"\d")
 
 def content_of(words: TextWords, indexes: CueIndexes) -> frozenset[str]:
     """Words that are no cues, fillers or verbs; identifiers by their kind: `8812` is `0000`."""
-    lists = (indexes.smalltalk, indexes.replies, indexes.commands, indexes.openers)
-    cues = (*lists, indexes.references, indexes.politeness, indexes.fillers)
-    found = _phrases(words, (*cues, indexes.leads, indexes.weak_leads))
+    verbs = indexes.leads, indexes.weak_leads
+    found = _phrases(words, (*_talk_of(indexes), indexes.fillers, *verbs))
     bare = (singular(match.phrase) for match in found if not match.labels)
     return frozenset(_DIGITS.sub("0", word) for word in bare if word not in STOPWORDS)
 
