@@ -394,6 +394,27 @@ def test_swagger_2_body(tmp_path: Path) -> None:
     assert schema == pet
 
 
+def test_swagger_2_extension_allows_null(tmp_path: Path) -> None:
+    note = {"type": "string", "x-nullable": True, "enum": ["x"]}
+    owner = {"$ref": "#/definitions/Owner", "x-nullable": True}
+    pet = {"type": "object", "properties": {"note": note, "owner": owner, "x-nullable": STRING}}
+    parameters = [
+        {"name": "page", "in": "query", "type": "integer", "x-nullable": True},
+        {"name": "size", "in": "query", "type": "integer", "x-nullable": False},
+        {"name": "pet", "in": "body", "schema": pet},
+    ]
+    schema = takes(
+        tmp_path, {"parameters": parameters}, "2.0", definitions={"Owner": {"type": "object"}}
+    )
+    assert schema["properties"] == {
+        "page": {"type": ["integer", "null"]},
+        "size": INTEGER,
+        "note": {"type": ["string", "null"], "enum": ["x", None]},
+        "owner": {"type": ["object", "null"]},
+        "x-nullable": STRING,
+    }
+
+
 def valid(schema: Any, *bodies: Any) -> list[bool]:
     """Tell of each body whether the schema takes it."""
     checker = Draft202012Validator(schema)

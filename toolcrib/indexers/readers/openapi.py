@@ -206,8 +206,11 @@ def _description(operation: dict[str, Any]) -> Any:
 
 # -- schemas ---------------------------------------------------------------------------------------
 
+NULLABLE = ("nullable", "x-nullable")
+"""Keywords that allow null: of OpenAPI 3.0, and the extension of Swagger 2, which has none."""
+
 NOT_JSON_SCHEMA = frozenset(
-    {"nullable", "discriminator", "xml", "externalDocs", "$schema", "$id", "$anchor"}
+    {*NULLABLE, "discriminator", "xml", "externalDocs", "$schema", "$id", "$anchor"}
     | {"$recursiveAnchor", "$dynamicAnchor"}
 )
 """Keywords that only OpenAPI knows, or that point at what is no longer there."""
@@ -288,7 +291,7 @@ def as_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
             del plain[exclusive]
             if marked and bound in plain:
                 plain[exclusive] = plain.pop(bound)
-    return _with_null(plain) if schema.get("nullable") is True else plain
+    return _with_null(plain) if any(schema.get(key) is True for key in NULLABLE) else plain
 
 
 def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
