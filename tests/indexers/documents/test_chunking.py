@@ -124,6 +124,16 @@ def test_a_text_that_is_no_markdown_has_no_headings():
     ]
 
 
+def test_the_page_on_which_a_part_begins_is_in_its_title():
+    pages = "One. \f\fThree, which\fgoes on."
+    parts = list(split(pages, "pages", 6, title="policy"))
+    assert [(part.title, part.text) for part in parts] == [
+        (("policy", "page 1"), "One."),
+        (("policy", "page 3"), "Three, which\ngoes on."),
+    ]
+    assert all(pages[part.start :].startswith(part.text[:4]) for part in parts)
+
+
 def test_a_capacity_without_a_token_is_refused():
     with pytest.raises(ValueError, match="at least one token, not 0"):
         list(split("text", "text", 0))
@@ -160,7 +170,7 @@ def test_every_word_of_a_plain_text_is_in_some_part_and_in_its_order(words, capa
     assert " ".join(part.text for part in parts).split() == words
 
 
-@given(markdown, st.sampled_from(["markdown", "text"]), st.integers(10, 200))
+@given(markdown, st.sampled_from(["markdown", "text", "pages"]), st.integers(10, 200))
 def test_parts_are_slices_in_their_order_that_are_never_too_large(text, kind, capacity):
     end = 0
     for part in split(text, kind, capacity, title="t"):

@@ -236,7 +236,7 @@ def test_the_lines_of_a_pdf_are_text():
     page = load(pdf("Rotate every key", "within ninety days."), "policy.pdf", "pdf")
     assert (page.text.split(), page.kind, page.title) == (
         ["Rotate", "every", "key", "within", "ninety", "days."],
-        "text",
+        "pages",
         "policy",
     )
 

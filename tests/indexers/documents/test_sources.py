@@ -91,11 +91,20 @@ def test_documents_of_every_kind_are_read_from_one_folder(tmp_path):
         ("b.rst", ("Words of b",), "keys"),
         ("c.html", ("Words of c",), "keys"),
         ("d.txt", ("d",), "keys"),
-        ("e.pdf", ("e",), "keys"),
+        ("e.pdf", ("e", "page 1"), "keys"),
         ("f.docx", ("Words of f",), "keys"),
         ("g.ipynb", ("Words of g",), "keys"),
         ("h.py", ("h.py",), "keys"),
     ]
+
+
+def test_the_citation_of_a_passage_of_a_pdf_names_the_page_on_which_it_begins(tmp_path):
+    lines = ["Cover", "\f", "\f", *["Rotate every key within ninety days."] * 30, "\f", "Revoke."]
+    write(tmp_path, **{"keys.pdf": pdf(*lines)})
+    found, _ = read(tmp_path)
+    assert [passage.title for passage in found] == [("keys", "page 1"), *[("keys", "page 3")] * 2]
+    assert "keys › page 3 (" in found[-1].citation
+    assert found[-1].text.endswith("Revoke.")
 
 
 def test_a_folder_is_walked_in_order_and_without_what_is_no_document(tmp_path):

@@ -24,10 +24,14 @@ from markdown_it.token import Token
 
 from toolcrib.extras import import_extra
 
-TextKind: TypeAlias = Literal["markdown", "text"]
+TextKind: TypeAlias = Literal["markdown", "text", "pages"]
+"""Kind of a text; each page of `pages` ends with a form feed."""
 
 CUTTING_LEVEL = 3
 """Headings down to this level begin a new part; deeper ones only name what is below them."""
+
+PAGE_LEVEL = CUTTING_LEVEL + 1
+"""Level of a page's number as a heading: sentences go on on the next page."""
 
 MAX_HEADING_CHARS = 300
 """A longer heading is a paragraph that happens to stand above a line of dashes."""
@@ -58,7 +62,7 @@ def approximate_tokens(text: str) -> int:
 class Part:
     """A slice of a text: `source[start : start + len(text)] == text`.
 
-    `title` holds the headings above it, outermost first.
+    `title` holds the headings above it, outermost first, and the number of its page.
     """
 
     text: str
@@ -97,7 +101,8 @@ def split(text: str, kind: TextKind, capacity: int, *, title: str = "") -> Itera
 
     `text` has no line ends but `\n`. `title` is the document's own; the first heading of level
     1 takes its place. A heading of level 1 to 3 is in the title of what is below it and not in
-    its text; what has neither letters nor digits, or only headings, is left out.
+    its text; so is the number of the page on which a part begins. What has neither letters nor
+    digits, or only headings, is left out. Form feeds of pages become line ends.
 
     Raises:
         MissingExtraError: the extra `docs` is not installed.
@@ -111,7 +116,8 @@ def split(text: str, kind: TextKind, capacity: int, *, title: str = "") -> Itera
     chunks = splitter.from_callback(approximate_tokens, capacity).chunk_indices
     path: list[_Heading] = []
     # As though the document began with its own title.
-    headings = [_Heading(1, title, 0, 0), *(_headings(text) if markdown else ())]
+    headings = [_Heading(1, title, 0, 0), *_headings(text, kind)]
+    text = text.replace("\f", "\n") if kind == "pages" else text
     for section in _sections(headings, len(text)):
         deeper = deque(section.deeper)
         path = _path_to(path, section.head)
@@ -157,7 +163,13 @@ def _has_words(chunk: str, begin: int, headings: Iterable[_Heading]) -> bool:
     return any(character.isalnum() for character in kept + chunk[last:])
 
 
-def _headings(text: str) -> list[_Heading]:
+def _headings(text: str, kind: TextKind) -> list[_Heading]:
+    if kind == "markdown":
+        return _markdown_headings(text)
+    return _page_numbers(text) if kind == "pages" else []
+
+
+def _markdown_headings(text: str) -> list[_Heading]:
     parser = MarkdownIt("commonmark")
     lines = [0, *(found.end() for found in re.finditer("\n", text)), len(text)]
     # The texts of paragraphs are not needed, and parsing them takes three quarters of the time.
@@ -170,6 +182,12 @@ def _headings(text: str) -> list[_Heading]:
             first, last = opening.map
             found.append(_Heading(int(opening.tag[1:]), title, lines[first], lines[last]))
     return found
+
+
+def _page_numbers(text: str) -> list[_Heading]:
+    """Give the number of each page as a heading that stands on the form feed before the page."""
+    ends = [-1, *(found.start() for found in re.finditer("\f", text))]
+    return [_Heading(PAGE_LEVEL, f"page {n}", end, end) for n, end in enumerate(ends, start=1)]
 
 
 def _plain(tokens: Iterable[Token]) -> str:

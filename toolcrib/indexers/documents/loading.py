@@ -135,7 +135,8 @@ def load(content: bytes, name: str, kind: Kind, charset: str | None = None) -> D
         raise SourceError(name, "", str(error)) from error
     text = _in_lines(text.replace("\0", "").encode(errors="replace").decode())
     if kind in {"text", "pdf", "source"}:
-        return Document(text, "text", path.name if kind == "source" else path.stem)
+        title = path.name if kind == "source" else path.stem
+        return Document(text, "pages" if kind == "pdf" else "text", title)
     return Document(text, "markdown", title or path.stem)
 
 
@@ -431,11 +432,10 @@ def _latex(element: ET.Element) -> str:
 
 
 def _pdf_to_text(content: bytes) -> str:
-    """Give the text of a PDF, page after page; a scanned one has none."""
+    """Give the text of a PDF, a form feed after each page; a scanned one has no words."""
     with _converting("PDF"):
         # markitdown takes the prose of many PDFs for tables, and runs the words together.
-        text: str = _import_docs("pdfminer.high_level").extract_text(BytesIO(content))
-        return text.replace("\f", "\n")
+        return _import_docs("pdfminer.high_level").extract_text(BytesIO(content))
 
 
 @contextmanager
