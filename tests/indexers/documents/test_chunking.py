@@ -105,6 +105,28 @@ def test_headings_below_the_third_level_stay_in_the_text_and_name_what_follows()
     assert parts[-1][1].endswith("#### Second\n\nLast words.")
 
 
+def test_the_first_row_of_a_table_names_its_later_rows_and_nothing_behind_it():
+    rows = "".join(f"| Land {n} | {n}0 EUR |\n" for n in range(12))
+    text = f"# A\n\n| Country | *Per* day |\n| --- | ---: |\n{rows}- Meals are {'not ' * 60}paid."
+    *table, behind = titles(text, capacity=60)
+    assert [title for title, _ in table] == [
+        ("A",),
+        *[("A", "Country | Per day")] * (len(table) - 1),
+    ]
+    assert "".join(words for _, words in table).count("Country") == 1
+    assert len(table) > 1
+    assert behind[0] == ("A",)
+
+
+@pytest.mark.parametrize("text", ["a | b\nno rule\n", "|  |  |\n| --- | --- |\n"])
+def test_a_paragraph_without_a_first_row_names_nothing(text):
+    assert {title for title, _ in titles(text + "| c | d |\n" * 40, capacity=50)} == {()}
+
+
+def test_a_table_without_rows_is_a_part():
+    assert titles("| a | b |\n| --- | --- |") == [((), "| a | b |\n| --- | --- |")]
+
+
 def test_headings_with_nothing_below_them_are_no_parts():
     assert titles("# A\n\n## B\n\n#### C\n\n---\n\n## D\n\nText.") == [(("A", "D"), "Text.")]
     assert titles("# A\n\n## B") == []

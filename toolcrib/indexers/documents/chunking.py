@@ -33,6 +33,9 @@ CUTTING_LEVEL = 3
 PAGE_LEVEL = CUTTING_LEVEL + 1
 """Level of a page's number as a heading: sentences go on on the next page."""
 
+TABLE_LEVEL = 7
+"""Level of the first row of a table as a heading: below all headings of Markdown."""
+
 MAX_HEADING_CHARS = 300
 """A longer heading is a paragraph that happens to stand above a line of dashes."""
 
@@ -62,7 +65,8 @@ def approximate_tokens(text: str) -> int:
 class Part:
     """A slice of a text: `source[start : start + len(text)] == text`.
 
-    `title` holds the headings above it, outermost first, and the number of its page.
+    `title` holds the headings above it, outermost first, then the number of its page, or the
+    first row of the table in which it begins.
     """
 
     text: str
@@ -101,8 +105,9 @@ def split(text: str, kind: TextKind, capacity: int, *, title: str = "") -> Itera
 
     `text` has no line ends but `\n`. `title` is the document's own; the first heading of level
     1 takes its place. A heading of level 1 to 3 is in the title of what is below it and not in
-    its text; so is the number of the page on which a part begins. What has neither letters nor
-    digits, or only headings, is left out. Form feeds of pages become line ends.
+    its text; so is the number of the page on which a part begins, or the first row of a table
+    whose later rows it begins with. What has neither letters nor digits, or only headings, is
+    left out. Form feeds of pages become line ends.
 
     Raises:
         MissingExtraError: the extra `docs` is not installed.
@@ -176,12 +181,27 @@ def _markdown_headings(text: str) -> list[_Heading]:
     tokens = MarkdownIt("commonmark").disable("inline").parse(text)
     found: list[_Heading] = []
     for opening, content in pairwise(tokens):
-        is_heading = opening.type == "heading_open" and opening.level == 0
-        if is_heading and opening.map and len(content.content) <= MAX_HEADING_CHARS:
+        if opening.level or not opening.map:
+            continue
+        start, end = (lines[line] for line in opening.map)
+        if opening.type == "heading_open" and len(content.content) <= MAX_HEADING_CHARS:
             title = _plain(parser.parseInline(content.content))
-            first, last = opening.map
-            found.append(_Heading(int(opening.tag[1:]), title, lines[first], lines[last]))
+            found.append(_Heading(int(opening.tag[1:]), title, start, end))
+        elif opening.type == "paragraph_open" and (row := _first_row(content.content)):
+            # The row stays in the text, and names nothing behind the table.
+            title = _plain(parser.parseInline(row))
+            found.append(_Heading(TABLE_LEVEL, title, start, start))
+            found.append(_Heading(TABLE_LEVEL, "", end - 1, end - 1))
     return found
+
+
+def _first_row(paragraph: str) -> str:
+    """Give the first row of a table, without its outer bars; nothing for any other paragraph."""
+    row, _, rest = paragraph.partition("\n")
+    rule = rest.partition("\n")[0]
+    is_table = "|" in row and "-" in rule and not rule.strip("|:- \t")
+    cells = " ".join(row.split()).strip("| ")
+    return cells if is_table and len(cells) <= MAX_HEADING_CHARS else ""
 
 
 def _page_numbers(text: str) -> list[_Heading]:

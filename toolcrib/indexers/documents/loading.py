@@ -250,8 +250,11 @@ def _import_docs(module: str) -> Any:
     return import_extra(module, FEATURE, EXTRA)
 
 
-def _html_to_markdown(html: str) -> tuple[str, str]:
-    """Give the Markdown of a page's main part, and the page's title."""
+def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[str, str]:
+    """Give the Markdown of a page's main part, and the page's title.
+
+    `first_row_is_head` holds for tables in which no row is marked as the head.
+    """
     with _converting("HTML"):
         library = _import_docs("bs4")
         soup = library.BeautifulSoup(html, "html.parser")
@@ -271,16 +274,16 @@ def _html_to_markdown(html: str) -> tuple[str, str]:
                 string.replace_with(
                     _SPACED.sub(lambda run: "\n" if "\n" in run[0] else " ", string)
                 )
-        return _markdown(body), title.strip()
+        return _markdown(body, first_row_is_head=first_row_is_head), title.strip()
 
 
-def _markdown(element: Any) -> str:
+def _markdown(element: Any, *, first_row_is_head: bool) -> str:
     """Give the Markdown of parsed HTML; nested too deep for that, its words."""
     library = _import_docs("markdownify")
     # `get_user` is to be found and quoted as `get_user`.
     as_written = {"escape_asterisks": False, "escape_underscores": False}
     converter = _markdown_converter(library.MarkdownConverter)(
-        heading_style=library.ATX, **as_written
+        heading_style=library.ATX, table_infer_header=first_row_is_head, **as_written
     )
     try:
         return converter.convert_soup(element).strip()
@@ -339,7 +342,8 @@ def _docx_to_markdown(content: bytes) -> str:
             # Pictures are no text; what stands for them is.
             convert_image=mammoth.images.img_element(_without_picture),
         ).value
-        return _html_to_markdown(html)[0]
+        # Word marks a head only where it is to be printed on each page.
+        return _html_to_markdown(html, first_row_is_head=True)[0]
 
 
 def _without_picture(_image: object) -> dict[str, str]:
