@@ -69,7 +69,8 @@ def audit(spec: ToolSpec) -> list[Finding]:
     if is_suspect(everything):
         found += ((t, sign) for t in texts for sign in hidden_signs(t.text, is_name=t.is_name))
     if may_be_coded(everything):
-        found += ((text, sign) for text in texts for sign in _in_code(text.text, topic))
+        order = any(sign.rule == DECODE_RUN and sign.group for _, sign in found)
+        found += ((t, sign) for t in texts for sign in _in_code(t.text, topic, has_order=order))
     if "<" in everything or "]:" in everything:
         found += ((text, sign) for text in texts for sign in _out_of_sight(text.text, topic))
     found += _in_statements(spec, topic, quotes=bool(quotes))
@@ -201,8 +202,16 @@ def _in_parameters(spec: ToolSpec, texts: list[ToolText]) -> Iterator[tuple[Tool
                     yield text, Sign("context/parameter", "warning", shown, why, "harvest")
 
 
-def _in_code(text: str, topic: str) -> Iterator[Sign]:
+DECODE_RUN = "role/decode-run"
+"""Rule about the order to decode something and to run it: beside it, any encoded text counts."""
+
+
+def _in_code(text: str, topic: str, *, has_order: bool) -> Iterator[Sign]:
+    """Find what a text says in code; the code itself where the tool `has_order` to decode it."""
     for kind, said in decodings(text):
+        if has_order:
+            why = f"it holds a text in {kind}, beside the order to decode it"
+            yield Sign("encoded/text", "warning", visible(said[:120]), why, "encoded")
         for _, sign in _word_signs(said.replace(SEPARATOR, " "), topic, [False]):
             if sign.severity != "info":
                 why = f"{sign.why}; it is written in {kind}, so that nobody sees it"
