@@ -197,7 +197,7 @@ def read_rows(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT] | Refusal]:
     Raises:
         SourceError: the file cannot be read (on).
     """
-    for entry in entries(Source.named(str(path))):
+    for entry in entries(Source.by_name(str(path))):
         if isinstance(entry, Refusal):
             yield entry
             continue
@@ -234,7 +234,7 @@ def without_refusals(path: Path, items: Iterable[_Item | Refusal]) -> list[_Item
 
 def read_queries(path: Path) -> Iterator[LocatedQuery | Refusal]:
     """Yield every query of a file and every refusal; raises SourceError as `read_rows` does."""
-    for entry in entries(Source.named(str(path))):
+    for entry in entries(Source.by_name(str(path))):
         yield entry if isinstance(entry, Refusal) else locate_query(str(path), *entry, path.name)
 
 

@@ -349,7 +349,7 @@ def _judged_queries(
 ) -> Iterator[LocatedQuery | Refusal]:
     """Yield the queries that one file of judgements names, with its split."""
     grades: dict[str, dict[str, float]] = defaultdict(dict)
-    for number, line in Source.named(str(qrels)).lines():
+    for number, line in Source.by_name(str(qrels)).lines():
         judgement = _judgement(line)
         if judgement is None and number > 1:
             reason = f"must be {', '.join(COLUMNS)}, separated by tabs"

@@ -95,7 +95,7 @@ class Enrichments:
         Raises:
             SourceError: it cannot be read.
         """
-        source = Source.named(str(path))
+        source = Source.by_name(str(path))
         lines: dict[str, list[EnrichmentLine]] = {}
         refused: list[Refusal] = []
         for number, text in source.lines():

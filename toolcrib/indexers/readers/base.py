@@ -109,8 +109,8 @@ class Source:
     path: Path | None = None
 
     @classmethod
-    def named(cls, name: str) -> Source:
-        """Give the source that `name` stands for, with its path when that is a file."""
+    def by_name(cls, name: str) -> Source:
+        """Return the source of a name, with its path if that is a file."""
         # Unlike pathlib, this says no to names that no file can have, instead of raising.
         return cls(name, Path(name) if os.path.isfile(name) else None)  # noqa: PTH113
 
