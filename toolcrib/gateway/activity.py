@@ -94,7 +94,7 @@ class GatewayRecorder(Middleware):
         about: Mapping[str, Any],
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
-        entry, token = self._index.catalog.named(name), get_access_token()
+        entry, token = self._index.catalog.find(name), get_access_token()
         client = session.client_params and session.client_params.client_info
         agent = f"{client.name} {client.version}".strip() if client else ""
         self._log.record(
@@ -117,7 +117,7 @@ class GatewayRecorder(Middleware):
         if not left_out or not self._is_on:
             return
         saved = await asyncio.to_thread(self._saved_tokens, left_out)
-        own = [tool for name, tool in shown.items() if self._index.catalog.named(name) is None]
+        own = [tool for name, tool in shown.items() if self._index.catalog.find(name) is None]
         saved[""] = -sum(
             estimated_tokens(tool.model_dump_json(by_alias=True, exclude_none=True), CHARS_A_MARK)
             for tool in own

@@ -161,7 +161,7 @@ class Alternatives:
 
         `goal` is the search that led to the tool's call, empty if there was none.
         """
-        failed = self._index.catalog.named(name)
+        failed = self._index.catalog.find(name)
         if failed is None or not self._index.is_open.is_set():
             return []
         return [each.name for each in await self._find(failed, self._budgets.of(key), goal)]

@@ -89,7 +89,7 @@ class ToolCatalog:
         """The tool with this id."""
         return self._entries.get(tool_id)
 
-    def named(self, name: str) -> CatalogEntry | None:
+    def find(self, name: str) -> CatalogEntry | None:
         """The tool with this name, this id, or this own name if only one tool has it."""
         return self._by_name.get(name) or self._entries.get(name) or self._only.get(name)
 
@@ -231,7 +231,7 @@ class CatalogProvider(Provider):
     async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
         # Tools of servers have no versions.
         del version
-        entry = self._index.catalog.named(name)
+        entry = self._index.catalog.find(name)
         if entry is None or not entry.fits(from_scope(self._index.scope)):
             return None
         return self._tool(entry)[2]

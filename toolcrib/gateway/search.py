@@ -499,7 +499,7 @@ class GatewaySearch(ToolcribSearchTransform):
 
     def _readiness(self, name: str, visible: Collection[str]) -> dict[str, Any]:
         """Readiness of a tool, with the command line that would help."""
-        entry = self._tools.catalog.named(name)
+        entry = self._tools.catalog.find(name)
         if entry is not None and entry.name in visible:
             server, unready = entry.spec.server, self._pool.unready(entry.spec.server)
         else:
@@ -545,7 +545,7 @@ class GatewaySearch(ToolcribSearchTransform):
         """Give the whole schemas of tools; tools out of scope are unknown."""
         await self.wait()
         visible = await self._visible(ctx)
-        named = {name: self._tools.catalog.named(name) for name in names}
+        named = {name: self._tools.catalog.find(name) for name in names}
         here = {name: each for name, each in named.items() if each and each.name in visible}
         once = {each.name: self._definition(each, "schema") for each in here.values()}
         lengths = accumulate(len(json.dumps(each)) for each in once.values())
@@ -565,7 +565,7 @@ class GatewaySearch(ToolcribSearchTransform):
         """Call a tool by a call tool; a milder one than its own is refused."""
         for is_last in (False, True):
             names = await self._visible(ctx)
-            entry = self._tools.catalog.named(name)
+            entry = self._tools.catalog.find(name)
             if entry is not None and entry.name in names:
                 if self._by_risk and not may_call(call_tool, entry.spec):
                     own = call_tool_of(entry.spec)
