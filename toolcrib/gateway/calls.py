@@ -79,7 +79,7 @@ class CallBudgets:
     def __init__(self, max_calls: int | None) -> None:
         self.max_calls = max_calls
         self._of: BoundedMap[str, CallBudget] = BoundedMap(MAX_CONVERSATIONS)
-        self._called: BoundedMap[str, dict[str, None]] = BoundedMap(MAX_CONVERSATIONS)
+        self._called_tools: BoundedMap[str, dict[str, None]] = BoundedMap(MAX_CONVERSATIONS)
 
     def begin(self, key: str, query: str) -> CallBudget:
         """Begin a conversation's next budget, at a search."""
@@ -94,20 +94,20 @@ class CallBudgets:
 
     def record_call(self, key: str, tool_id: str) -> None:
         """Record the id of a called tool, for the next searches of the conversation."""
-        called = self._called.get_or_make(key, dict[str, None])
+        called = self._called_tools.get_or_make(key, dict[str, None])
         called.pop(tool_id, None)
         called[tool_id] = None
         if len(called) > MAX_CALLED:
             del called[next(iter(called))]
 
-    def called(self, key: str) -> tuple[str, ...]:
+    def called_tools(self, key: str) -> tuple[str, ...]:
         """Ids of the tools that a conversation has called, the last one at the end."""
-        return tuple(self._called.get(key, ()))
+        return tuple(self._called_tools.get(key, ()))
 
     def leave(self, key: str) -> None:
         """Forget an ended conversation."""
         self._of.pop(key, None)
-        self._called.pop(key, None)
+        self._called_tools.pop(key, None)
 
 
 class Alternatives:

@@ -375,7 +375,7 @@ class GatewaySearch(ToolcribSearchTransform):
         missing, here = self._missing(), await self._here(ctx)
         scope, needs = self.scope(), options.needs or ()
         key = conversation_key(ctx)
-        called = self._budgets.called(key) if self._pool.is_of_one_client(key) else ()
+        called = self._budgets.called_tools(key) if self._pool.is_of_one_client(key) else ()
         options = replace(options, scope=scope, form=self._form)
         if options.task is not None:
             options = replace(options, called=called)
