@@ -156,7 +156,7 @@ class GatewayRecorder(Middleware):
         state: ServerState = health.state
         if state == "down" and health.unready in ("needs_authorisation", "authorisation_expired"):
             state = health.unready
-        tools, held = len(self._index.catalog.of(name)), self._index.held_of(name)
+        tools, held = len(self._index.catalog.of(name)), self._index.held_count_of(name)
         return GatewayServer(name, state, health.reason, tools, held)
 
     def close(self) -> None:

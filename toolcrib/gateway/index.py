@@ -140,11 +140,11 @@ class GatewayIndex:
         return self._crib
 
     @property
-    def held(self) -> int:
+    def held_count(self) -> int:
         """Number of specs that are held back."""
         return sum(len(each.held) for each in self._screened.values())
 
-    def held_of(self, server: str) -> int:
+    def held_count_of(self, server: str) -> int:
         """Number of a server's tools that are held back."""
         screened = self._screened.get(server)
         return sum(is_tool(each.spec) for each in screened.held) if screened else 0

@@ -272,7 +272,7 @@ def _monitor(gateway: Gateway) -> None:
     watch(
         "toolcrib_gateway_tools_held",
         "Tools held back until they are approved.",
-        lambda: index.held,
+        lambda: index.held_count,
     )
     watch("toolcrib_gateway_servers", "Servers behind the gateway.", lambda: len(list(pool)))
     watch(
