@@ -144,9 +144,9 @@ Verbose: TypeAlias = Annotated[
 def _shared_options() -> Any:
     """A command with the options that all have; what they do, their callbacks have done."""
 
-    def shared(quiet: Quiet = False, verbose: Verbose = 0) -> None: ...
+    def accept_shared_options(quiet: Quiet = False, verbose: Verbose = 0) -> None: ...
 
-    made = get_command(_alone("shared", shared))
+    made = get_command(_alone("shared", accept_shared_options))
     for param in made.params:
         param.expose_value = False
     return made

@@ -350,14 +350,14 @@ class Transport:
     def _retry(self, attempt: Callable[[], _Made], *, repeatable: bool = True) -> _Made:
         http_errors = self._httpx.HTTPError, self._httpx.InvalidURL, self._httpx.StreamError
 
-        def guarded() -> _Made:
+        def attempt_once() -> _Made:
             try:
                 return attempt()
             except http_errors as error:
                 raise silence(error, self._httpx, self.url, self._timeout_s) from error
 
         try:
-            return self._retries(guarded, partial(_wait, repeatable=repeatable))
+            return self._retries(attempt_once, partial(_wait, repeatable=repeatable))
         except FailedError as failed:
             raise failed.error from failed.__cause__
 

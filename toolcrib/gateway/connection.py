@@ -455,11 +455,11 @@ class UpstreamConnection:
 
         progress = report_progress if request.wants_progress else None
 
-        async def checked() -> types.CallToolResult:
+        async def check_and_call() -> types.CallToolResult:
             await check(call)
             return await self._call(name, arguments, meta, progress)
 
-        task = asyncio.create_task(checked())
+        task = asyncio.create_task(check_and_call())
         task.add_done_callback(remove)
         self._calls.append(call)
         self.used_at = monotonic()

@@ -346,7 +346,7 @@ class _Admission:
             take(int(declared[:20]))
         received, waited_s, is_whole = 0, 0.0, False
 
-        async def bounded() -> Message:
+        async def receive_bounded() -> Message:
             nonlocal received, waited_s, is_whole
             if is_whole:
                 return await receive()
@@ -368,7 +368,7 @@ class _Admission:
             take(received)
             return message
 
-        return bounded
+        return receive_bounded
 
 
 class _Sender:

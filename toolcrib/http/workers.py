@@ -83,11 +83,11 @@ class _Pool:
         await self._turn(owner)
         job = self._executor.submit(work)
 
-        def done(_job: Future[_Made]) -> None:
+        def end_job(_job: Future[_Made]) -> None:
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._end, owner.namespace)
 
-        job.add_done_callback(done)
+        job.add_done_callback(end_job)
         try:
             return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
@@ -152,15 +152,15 @@ class _Pool:
                 del self._tenants[name]
 
     def _abandon(self, loop: asyncio.AbstractEventLoop, job: Future[_Made]) -> None:
-        def finished() -> None:
+        def count_down() -> None:
             self.abandoned -= 1
 
-        def done(_job: Future[_Made]) -> None:
+        def end_job(_job: Future[_Made]) -> None:
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(finished)
+                loop.call_soon_threadsafe(count_down)
 
         self.abandoned += 1
-        job.add_done_callback(done)
+        job.add_done_callback(end_job)
 
 
 class Workers:

@@ -93,21 +93,21 @@ class OwnSystems:
         settings = self._settings
         plain = settings.without_reranker()
 
-        def fused(base: Settings = settings, **weights: float) -> Settings:
+        def with_fusion(base: Settings = settings, **weights: float) -> Settings:
             return base.model_copy(update={"fusion": replace(base.fusion, **weights)})
 
         variants = {
             "toolcrib": _Variant(settings),
-            "lexical": _Variant(fused(plain, dense=0.0, lexical=1.0)),
+            "lexical": _Variant(with_fusion(plain, dense=0.0, lexical=1.0)),
             "dense": _Variant(
-                fused(plain, dense=1.0, lexical=0.0, examples=0.0, anti_patterns=0.0)
+                with_fusion(plain, dense=1.0, lexical=0.0, examples=0.0, anti_patterns=0.0)
             ),
             "fusion": _Variant(plain),
             "fusion+rerank": _Variant(settings),
             "without-examples": _Variant(settings, with_examples=False),
-            "without-anti-patterns": _Variant(fused(anti_patterns=0.0)),
-            "without-prerequisites": _Variant(fused(prerequisites=0.0)),
-            "without-companions": _Variant(fused(companions=0.0)),
+            "without-anti-patterns": _Variant(with_fusion(anti_patterns=0.0)),
+            "without-prerequisites": _Variant(with_fusion(prerequisites=0.0)),
+            "without-companions": _Variant(with_fusion(companions=0.0)),
         }
         if name not in variants:
             raise SettingsError(f"there is no system {name!r}; known are {', '.join(variants)}")

@@ -104,12 +104,12 @@ _MAX_REPETITIONS = 200
 def _bounded_regex(regex: str) -> str:
     """The same, but nothing repeats more than `_MAX_REPETITIONS` times."""
 
-    def bound(element: re.Match[str]) -> str:
+    def bound_repetition(element: re.Match[str]) -> str:
         what, times, least = element.groups()
         least = least or {"*": "0", "+": "1"}.get(times)
         return what if least is None else f"{what}{{{least},{_MAX_REPETITIONS}}}"
 
-    return _REPEATED.sub(bound, regex)
+    return _REPEATED.sub(bound_repetition, regex)
 
 
 @dataclass(slots=True)

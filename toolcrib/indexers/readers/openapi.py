@@ -429,14 +429,14 @@ def _with_branch_tags(schema: dict[str, Any]) -> dict[str, Any]:
     for value, target in _mapping_of(schema).items():
         values.setdefault(_target_name(target), []).append(value)
 
-    def marked(branch: Any) -> Any:
+    def mark_branch(branch: Any) -> Any:
         if not is_object(branch):
             return branch
         name = _target_name(branch["$ref"]) if is_reference(branch) else ""
         its_values = values.get(name.removesuffix(BASE_SUFFIX), [])
         return {**branch, BRANCH_TAG: [tag, its_values]}
 
-    return schema | {k: list(map(marked, schema[k])) for k in UNIONS if is_list(schema.get(k))}
+    return schema | {k: [*map(mark_branch, schema[k])] for k in UNIONS if is_list(schema.get(k))}
 
 
 def _with_tag(branch: dict[str, Any], tag: str, values: list[str]) -> dict[str, Any]:
