@@ -49,13 +49,13 @@ class Quarantine:
         beside: Iterable[ToolSpec] = (),
         *,
         written_by: str = "",
-        served: Callable[[str], ToolSpec | None] = lambda _: None,
+        find_served: Callable[[str], ToolSpec | None] = lambda _: None,
     ) -> tuple[list[ToolSpec], list[Held]]:
         """Pass tools that no finding blocks, or that are approved as they are; hold the rest.
 
         Tools are also compared with the tools `beside` them, of other servers, which are not
-        screened themselves. A tool that passes releases what was held under its id. `served` gives
-        the served tool of an id, which a held tool replaces.
+        screened themselves. A tool that passes releases what was held under its id. By
+        `find_served` the served tool is found that a held tool of the same id replaces.
         """
         given = list(specs)
         found: dict[str, list[Finding]] = {}
@@ -67,7 +67,7 @@ class Quarantine:
         for spec in given:
             findings, by = found.get(spec.id, []), written_by
             if blocks(findings) and not self._is_approved(spec, findings):
-                old = served(spec.id)
+                old = find_served(spec.id)
                 held.append(self.hold(spec, _DANGEROUS, findings, written_by=by, replaces=old))
                 continue
             passed.append(spec)

@@ -325,7 +325,7 @@ def write_tools(
     kept, refused = _allowed_and_refused(crib, entries, scope)
     held: list[Held] = []
 
-    def served(tool_id: str) -> ToolSpec | None:
+    def find_served(tool_id: str) -> ToolSpec | None:
         with suppress(UnknownToolError):
             return crib.get_tool(tool_id)
         return None
@@ -334,7 +334,7 @@ def write_tools(
         given = list(entries)
         if quarantine is not None:
             specs = [item for _, item in given if isinstance(item, ToolSpec)]
-            held.extend(quarantine.screen(specs, written_by=written_by, served=served)[1])
+            held.extend(quarantine.screen(specs, written_by=written_by, find_served=find_served)[1])
         back = {(each.tool_id, each.digest) for each in held}
         return [
             (source, item)
