@@ -72,9 +72,9 @@ class ServiceState:
         # Weak: a lock is dropped after its last use.
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 
-    def dropped(self) -> int:
+    def dropped_decisions(self) -> int:
         """Number of decisions that open logs had to drop."""
-        return sum(log.dropped for log in list(self.logs))
+        return sum(log.dropped_decisions for log in list(self.logs))
 
     def lock(self, namespace: str) -> AbstractContextManager[Any]:
         """Lock of a namespace, for a read that is followed by a write."""

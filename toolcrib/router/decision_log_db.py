@@ -84,14 +84,14 @@ class DatabaseLog:
         self._queue = WriteBehind(self._put_decisions)
         self._pruning: threading.Thread | None = None
         self._counting = threading.Lock()
-        self._dropped = 0
+        self._dropped_decisions = 0
         self._last_stamp = 0
         self._next_warning = self._clock()
 
     @property
-    def dropped(self) -> int:
+    def dropped_decisions(self) -> int:
         """Number of decisions that could not be kept."""
-        return self._dropped
+        return self._dropped_decisions
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -242,12 +242,14 @@ class DatabaseLog:
 
     def _drop(self, count: int, why: str) -> None:
         with self._counting:
-            self._dropped += count
+            self._dropped_decisions += count
             quiet = self._clock() < self._next_warning
             if not quiet:
                 self._next_warning = self._clock() + WARN_EVERY_S
         if not quiet:
-            logger.warning("decisions were not logged, %d until now: %s", self._dropped, why)
+            logger.warning(
+                "decisions were not logged, %d until now: %s", self._dropped_decisions, why
+            )
 
 
 class WriteBehind:

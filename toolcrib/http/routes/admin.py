@@ -72,7 +72,9 @@ def watch(state: ServiceState) -> None:
     metrics.watch(
         "toolcrib_abandoned_work", "Work that nobody waits for.", lambda: state.workers.abandoned
     )
-    metrics.watch("toolcrib_decisions_dropped", "Decisions that were not logged.", state.dropped)
+    metrics.watch(
+        "toolcrib_decisions_dropped", "Decisions that were not logged.", state.dropped_decisions
+    )
     metrics.watch("toolcrib_tools", "Tools of the default namespace.", state.readiness.tools)
 
 
