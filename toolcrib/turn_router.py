@@ -344,7 +344,7 @@ class TurnRouter:
         """Tools that failed for a decision, those reported to other processes too."""
         failed = self._failures.of(decision_id)
         if isinstance(self._log, FailureLog):
-            failed += self._log.failed(decision_id)
+            failed += self._log.failed_tools(decision_id)
         return failed
 
     # -- labels ------------------------------------------------------------------------------

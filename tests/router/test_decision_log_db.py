@@ -60,7 +60,7 @@ def test_a_log_that_was_never_written_to_is_empty(log, db):
     assert list(log.read()) == log.recent() == []
     assert log.find("d1") is None
     assert log.about("d1") == ([], [])
-    assert log.failed("d1") == ()
+    assert log.failed_tools("d1") == ()
     log.close()
     assert db.tables() == []
 
@@ -145,8 +145,8 @@ def test_a_tool_has_failed_if_its_last_outcome_is_a_failure(log):
         log.write(outcome(tool=tool, ended=ended))
     log.write(outcome(tool="c", ended="failure"))
     log.write(outcome("d2", tool="d"))
-    assert log.failed("d1") == ("b", "c")
-    assert log.failed("d3") == ()
+    assert log.failed_tools("d1") == ("b", "c")
+    assert log.failed_tools("d3") == ()
 
 
 def test_an_outcome_that_comes_before_its_decision_is_written_is_found(db, monkeypatch):
@@ -156,7 +156,7 @@ def test_an_outcome_that_comes_before_its_decision_is_written_is_found(db, monke
     here.write(record(id="d1"))
     there.write(outcome(at=MARCH + 0.02))
     here.close()
-    assert there.failed("d1") == ("mail/send",)
+    assert there.failed_tools("d1") == ("mail/send",)
     there.close()
 
 

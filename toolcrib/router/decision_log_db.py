@@ -180,7 +180,7 @@ class DatabaseLog:
                     yield row.body, decision
             mark = page[-1].at, page[-1].id
 
-    def failed(self, decision_id: str) -> tuple[str, ...]:
+    def failed_tools(self, decision_id: str) -> tuple[str, ...]:
         found = self._find(decision_id)
         outcomes = self._reports("outcome", found) if found else []
         last = {outcome["tool"]: outcome["outcome"] for outcome in outcomes}
