@@ -278,7 +278,7 @@ class _Admission:
         if state.draining:
             context.turned_away = "stopping"
             raise ServiceUnavailableError("the service is stopping; ask another one, or again")
-        if state.under_way + state.workers.abandoned >= self._service.concurrent:
+        if state.under_way + state.workers.abandoned_jobs >= self._service.concurrent:
             context.turned_away = "overload"
             sys.setswitchinterval(SHORT_SWITCH_S)
             raise OverloadedError(

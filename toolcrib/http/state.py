@@ -91,7 +91,7 @@ class ServiceState:
     @property
     def is_busy(self) -> bool:
         """True while any work is under way."""
-        return bool(self.under_way or self.workers.abandoned)
+        return bool(self.under_way or self.workers.abandoned_jobs)
 
 
 class Readiness:

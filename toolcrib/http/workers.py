@@ -65,8 +65,8 @@ class _Tenant:
 class _Pool:
     """Threads for one kind of work; for one event loop.
 
-    At most `threads` jobs run at once, `per_tenant` of one tenant. `abandoned` jobs go on though
-    nobody waits for them.
+    At most `threads` jobs run at once, `per_tenant` of one tenant. Of the
+    `abandoned_jobs` nobody awaits the result.
     """
 
     def __init__(self, name: str, threads: int, *, per_tenant: int, paused: int = 0) -> None:
@@ -75,7 +75,7 @@ class _Pool:
         self._per_tenant = per_tenant
         self._tenants: dict[str, _Tenant] = {}
         self._closing = False
-        self.abandoned = 0
+        self.abandoned_jobs = 0
 
     async def run(self, work: Callable[[], _Made], owner: Owner = SERVICE) -> _Made:
         """Run work when its turn has come; raises the work's error."""
@@ -153,13 +153,13 @@ class _Pool:
 
     def _abandon(self, loop: asyncio.AbstractEventLoop, job: Future[_Made]) -> None:
         def count_down() -> None:
-            self.abandoned -= 1
+            self.abandoned_jobs -= 1
 
         def end_job(_job: Future[_Made]) -> None:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(count_down)
 
-        self.abandoned += 1
+        self.abandoned_jobs += 1
         job.add_done_callback(end_job)
 
 
@@ -179,9 +179,9 @@ class Workers:
         self.give_way = writing.give_way
 
     @property
-    def abandoned(self) -> int:
+    def abandoned_jobs(self) -> int:
         """Number of jobs that nobody waits for."""
-        return sum(each.abandoned for each in self._pools)
+        return sum(each.abandoned_jobs for each in self._pools)
 
     def close(self) -> None:
         """Wait until all begun work is done."""

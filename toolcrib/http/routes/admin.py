@@ -70,7 +70,9 @@ def watch(state: ServiceState) -> None:
     metrics = state.telemetry.metrics
     metrics.watch("toolcrib_requests_under_way", "Requests under way.", lambda: state.under_way)
     metrics.watch(
-        "toolcrib_abandoned_work", "Work that nobody waits for.", lambda: state.workers.abandoned
+        "toolcrib_abandoned_work",
+        "Work that nobody waits for.",
+        lambda: state.workers.abandoned_jobs,
     )
     metrics.watch(
         "toolcrib_decisions_dropped", "Decisions that were not logged.", state.dropped_decisions
