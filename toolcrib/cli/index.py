@@ -104,8 +104,8 @@ def index(
     with index_progress(is_rebuilt=rebuild) as listener:
         # Before anything is opened: sources that cannot be read make no empty index.
         read = ReadSources(read_tools(sources or (), server, format))
-        if read.refused is not None:
-            report = IndexReport(refused=read.refused)
+        if read.only_refusals is not None:
+            report = IndexReport(refused=read.only_refusals)
         else:
             how: dict[str, Any] = {"create": not rebuild, "rebuild": rebuild, "progress": listener}
             with (
@@ -210,8 +210,8 @@ def index_docs(
         # Before anything is opened: documents that cannot be read make no empty collection.
         settings = load_settings(context.obj)
         read = _read_documents(settings, sources, collection)
-        if read.refused is not None:
-            report = IndexReport(refused=read.refused)
+        if read.only_refusals is not None:
+            report = IndexReport(refused=read.only_refusals)
         else:
             with any_crib(context, store, url, writes=True, create=True) as crib:
                 _describe(crib, wanted, said)

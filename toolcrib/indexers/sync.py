@@ -128,7 +128,7 @@ class ReadSources:
     entries: Sequence[tuple[str, ToolSpec | Passage | Refusal]]
 
     @property
-    def refused(self) -> tuple[Refusal, ...] | None:
+    def only_refusals(self) -> tuple[Refusal, ...] | None:
         """All refusals if there is no other entry; else None."""
         refused = tuple(item for _, item in self.entries if isinstance(item, Refusal))
         return refused if refused and len(refused) == len(self.entries) else None
@@ -140,7 +140,7 @@ def require_entries(entries: Sequence[_Made]) -> Sequence[_Made]:
     Raises:
         SourceError: all are refused; the first says why.
     """
-    refused = ReadSources(cast("Any", entries)).refused
+    refused = ReadSources(cast("Any", entries)).only_refusals
     if refused is None:
         return entries
     first, *more = refused
