@@ -225,7 +225,7 @@ class TurnRouter:
         return self.learner is not None and self.learner.is_pending(decision_id, by)
 
     @property
-    def learned(self) -> LearnedChoices:
+    def learned_choices(self) -> LearnedChoices:
         """Learned examples of choices; none without a learner."""
         return LearnedChoices() if self.learner is None else self.learner.choices
 
@@ -427,13 +427,13 @@ class TurnRouter:
             agents=self._agent_router(),
             reader=self._reader,
             conversation=self._conversation,
-            learned=self.learned,
+            learned_choices=self.learned_choices,
         )
 
     def _agent_router(self) -> AgentRouter | None:
         """Router of agents, made once; None if no targets are configured."""
         if self._agents is None and self._make_agents is not None:
-            self._agents = replace(self._make_agents(), learned=self.learned)
+            self._agents = replace(self._make_agents(), learned_choices=self.learned_choices)
         return self._agents
 
     def _knowledge_router(self, detector: HeuristicDetector) -> KnowledgeRouter | None:
@@ -452,7 +452,7 @@ class TurnRouter:
             settings.knowledge,
             detector.aliases,
             second,
-            self.learned,
+            self.learned_choices,
         )
 
     def _model(self) -> ContextModel | None:

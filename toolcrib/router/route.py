@@ -73,7 +73,7 @@ class RouteEvidence:
     With `gate_decides` tools that the gate doubts are not enough alone; if the gate `withholds`
     them, there are none. `unasked`: stages that were left out or failed. `grounds`: phrases of the
     turn that name written rules. `orders_and_asks`: one clause orders something, another asks.
-    `learned`: shares of the routes by learned examples (`retrieval.learned`).
+    `learned_shares`: probabilities of the routes by learned examples (`retrieval.learned`).
     """
 
     context: Context
@@ -84,7 +84,7 @@ class RouteEvidence:
     withholds: bool = False
     grounds: int = 0
     orders_and_asks: bool = False
-    learned: Mapping[str, float] = field(default_factory=dict[str, float])
+    learned_shares: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
     def saw_tools(self) -> bool:
@@ -210,7 +210,7 @@ def _need_probabilities(evidence: RouteEvidence) -> tuple[float, float]:
         sigmoid(sum(weight * value for weight, value in zip(weights, features, strict=True)))
         for weights in (TOOL_WEIGHTS, TEXT_WEIGHTS)
     )
-    shares = evidence.learned
+    shares = evidence.learned_shares
     left, both = 1 - sum(shares.values()), shares.get("both", 0.0)
     tool = left * tool + shares.get("tools", 0.0) + both
     text = left * text + shares.get("knowledge", 0.0) + both
