@@ -210,7 +210,7 @@ def _retry_after(reply: Reply, problem: Mapping[str, Any]) -> float | None:
 
 
 _Record = TypeVar("_Record")
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 FEATURE = "a crib at a URL"
 EXTRA = "client"
@@ -347,10 +347,10 @@ class Transport:
                 )
             return self._pool
 
-    def _retry(self, attempt: Callable[[], _Made], *, repeatable: bool = True) -> _Made:
+    def _retry(self, attempt: Callable[[], _Result], *, repeatable: bool = True) -> _Result:
         http_errors = self._httpx.HTTPError, self._httpx.InvalidURL, self._httpx.StreamError
 
-        def attempt_once() -> _Made:
+        def attempt_once() -> _Result:
             try:
                 return attempt()
             except http_errors as error:

@@ -75,20 +75,20 @@ def _open(setting: str, classes: Mapping[str, str], spelled: str, threads: int) 
 # -- loading ---------------------------------------------------------------------------------
 
 
-Loaded = TypeVar("Loaded")
+Resource = TypeVar("Resource")
 
 DIGEST_DIGITS = 12
 
 
-class LoadOnce(Generic[Loaded]):
+class LoadOnce(Generic[Resource]):
     """A costly object, made at its first use by one thread; after a failure, made anew."""
 
-    def __init__(self, make: Callable[[], Loaded]) -> None:
+    def __init__(self, make: Callable[[], Resource]) -> None:
         self._make = make
         self._lock = threading.Lock()
-        self._made: list[Loaded] = []
+        self._made: list[Resource] = []
 
-    def __call__(self) -> Loaded:
+    def __call__(self) -> Resource:
         """The object, or the exception of making it."""
         if not self._made:
             with self._lock:

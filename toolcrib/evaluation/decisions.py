@@ -270,7 +270,7 @@ def _iso(at: datetime) -> str:
 FEEDBACK_SPLIT = "train"
 """Queries that people labelled in use are learned from, never measured on."""
 
-_Kept: TypeAlias = Annotated[
+_LogRecord: TypeAlias = Annotated[
     DecisionRecord | FeedbackRecord | OutcomeRecord, Field(discriminator="kind")
 ]
 KINDS = ("decision", "feedback", "outcome")
@@ -278,7 +278,7 @@ KINDS = ("decision", "feedback", "outcome")
 
 @cache
 def _reader() -> TypeAdapter[DecisionRecord | FeedbackRecord | OutcomeRecord]:
-    return TypeAdapter(_Kept, config=ConfigDict(allow_inf_nan=False))
+    return TypeAdapter(_LogRecord, config=ConfigDict(allow_inf_nan=False))
 
 
 @dataclass(frozen=True, slots=True)

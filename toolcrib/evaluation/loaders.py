@@ -24,9 +24,9 @@ from toolcrib.errors import SourceError, UnknownFormatError
 from toolcrib.evaluation.dataset import (
     DataSet,
     FileRow,
-    Filled,
     IntentRow,
     LocatedQuery,
+    NonEmpty,
     checked_data_set,
     intent_tool,
     locate_query,
@@ -284,7 +284,7 @@ COLUMNS = ("query-id", "corpus-id", "score")
 class _CorpusRow(FileRow):
     """A document; it becomes a tool whose name is the title, or the id where there is none."""
 
-    id: Filled = Field(alias="_id")
+    id: NonEmpty = Field(alias="_id")
     title: str = ""
     text: str = ""
 
@@ -292,7 +292,7 @@ class _CorpusRow(FileRow):
 class _TopicRow(FileRow):
     """A query, which belongs to the splits whose judgements name it."""
 
-    id: Filled = Field(alias="_id")
+    id: NonEmpty = Field(alias="_id")
     text: str
 
 

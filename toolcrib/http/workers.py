@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 MAX_CONVERSIONS = 2
 """Documents converted at once, one of each tenant: each may take much memory and time."""
@@ -77,13 +77,13 @@ class _Pool:
         self._closing = False
         self.abandoned_jobs = 0
 
-    async def run(self, work: Callable[[], _Made], owner: Owner = SERVICE) -> _Made:
+    async def run(self, work: Callable[[], _Result], owner: Owner = SERVICE) -> _Result:
         """Run work when its turn has come; raises the work's error."""
         loop = asyncio.get_running_loop()
         await self._turn(owner)
         job = self._executor.submit(work)
 
-        def end_job(_job: Future[_Made]) -> None:
+        def end_job(_job: Future[_Result]) -> None:
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._end, owner.namespace)
 
@@ -151,11 +151,11 @@ class _Pool:
             elif not tenant.begun:
                 del self._tenants[name]
 
-    def _abandon(self, loop: asyncio.AbstractEventLoop, job: Future[_Made]) -> None:
+    def _abandon(self, loop: asyncio.AbstractEventLoop, job: Future[_Result]) -> None:
         def count_down() -> None:
             self.abandoned_jobs -= 1
 
-        def end_job(_job: Future[_Made]) -> None:
+        def end_job(_job: Future[_Result]) -> None:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(count_down)
 

@@ -37,7 +37,7 @@ from toolcrib.store.payload import ENRICHED_FIELD, read_tool
 # -- the difference --------------------------------------------------------------------------------
 
 _Item = TypeVar("_Item")
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 _WHY_KEPT = {
     "tools": "entries were refused and may stand for them",
@@ -81,10 +81,10 @@ class _Plan(Generic[_Item]):
                 self.unchanged.append(item_id)
 
     def prepare_all(
-        self, prepare: Callable[[_Item], _Made], refusal: Callable[[_Item, SpecError], Refusal]
-    ) -> list[_Made]:
+        self, prepare: Callable[[_Item], _Result], refusal: Callable[[_Item, SpecError], Refusal]
+    ) -> list[_Result]:
         """Prepare the items to write; refuse a text that no store can keep."""
-        made: list[_Made] = []
+        made: list[_Result] = []
         for ids in (self.added, self.changed):
             for item_id in list(ids):
                 try:
@@ -134,7 +134,7 @@ class ReadSources:
         return refused if refused and len(refused) == len(self.entries) else None
 
 
-def require_entries(entries: Sequence[_Made]) -> Sequence[_Made]:
+def require_entries(entries: Sequence[_Result]) -> Sequence[_Result]:
     """Return the entries, unless all of them are refusals.
 
     Raises:

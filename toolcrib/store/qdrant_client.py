@@ -70,7 +70,7 @@ _MAX_MESSAGE_CHARS = 300
 
 _Answer = TypeVar("_Answer")
 _Item = TypeVar("_Item")
-_Given = ParamSpec("_Given")
+_Parameters = ParamSpec("_Parameters")
 
 
 def connect(url: str, api_key: str | None, timeout_s: float) -> QdrantConnection:
@@ -146,9 +146,9 @@ class QdrantConnection:
     def ask(
         self,
         what: str,
-        call: Callable[_Given, _Answer],
-        *args: _Given.args,
-        **kwargs: _Given.kwargs,
+        call: Callable[_Parameters, _Answer],
+        *args: _Parameters.args,
+        **kwargs: _Parameters.kwargs,
     ) -> _Answer:
         """Make the call, up to three times; `what` says in messages what was being done.
 
@@ -168,9 +168,9 @@ class QdrantConnection:
     def write(
         self,
         what: str,
-        call: Callable[_Given, models.UpdateResult],
-        *args: _Given.args,
-        **kwargs: _Given.kwargs,
+        call: Callable[_Parameters, models.UpdateResult],
+        *args: _Parameters.args,
+        **kwargs: _Parameters.kwargs,
     ) -> None:
         """Make a call that writes, and see that it was finished.
 

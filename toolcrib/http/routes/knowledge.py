@@ -160,10 +160,10 @@ def _require_in_scope(scope: Scope, collection: Collection) -> None:
 
 # -- documents -------------------------------------------------------------------------------
 
-_Given = TypeVar("_Given", bound=Body)
+_Body = TypeVar("_Body", bound=Body)
 
 
-def _with_one_of(body: _Given, first: str, second: str) -> _Given:
+def _with_one_of(body: _Body, first: str, second: str) -> _Body:
     if len(body.model_fields_set & {first, second}) != 1:
         raise ValueError(f"give one of {first} and {second}")
     return body

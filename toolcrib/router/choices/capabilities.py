@@ -45,7 +45,7 @@ from toolcrib.router.settings import CapabilitySettings, OrchestrationMode, Reco
 ENTRY_POINTS = "toolcrib.capabilities"
 """Group of entry points of packages; each names a capability, a registry, or a list of both."""
 
-_Filled = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+_NonEmpty = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _Work = TypeVar("_Work", bound=Callable[..., Any])
 
 
@@ -54,7 +54,7 @@ class CapabilityExample(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    query: _Filled
+    query: _NonEmpty
     use: StrictBool
     reason: str = ""
 
@@ -77,8 +77,8 @@ class Capability(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: _Filled
-    description: _Filled
+    name: _NonEmpty
+    description: _NonEmpty
     instructions: str = ""
     examples: tuple[CapabilityExample, ...] = ()
     requires: tuple[str, ...] = ()
