@@ -22,7 +22,7 @@ from toolcrib.store.folder import write_atomically
 from toolcrib.store.records_db import DbRow, RecordsDb
 
 _FINDINGS = adapter(list[Finding])
-_DANGEROUS = "its text is dangerous to a model"
+DANGEROUS_REASON = "its text is dangerous to a model"
 
 
 class Quarantine:
@@ -68,7 +68,9 @@ class Quarantine:
             findings, by = found.get(spec.id, []), written_by
             if blocks(findings) and not self._is_approved(spec, findings):
                 old = find_served(spec.id)
-                held.append(self.hold(spec, _DANGEROUS, findings, written_by=by, replaces=old))
+                held.append(
+                    self.hold(spec, DANGEROUS_REASON, findings, written_by=by, replaces=old)
+                )
                 continue
             passed.append(spec)
             if spec.id in before:

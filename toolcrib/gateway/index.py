@@ -15,7 +15,7 @@ from fastmcp.server.auth import AccessToken
 from toolcrib.access.logins import Logins
 from toolcrib.crib import Crib
 from toolcrib.errors import StoreError, ToolcribError
-from toolcrib.gateway.approval import MARK, Approval, Screening, Specs, is_tool
+from toolcrib.gateway.approval import NON_TOOL_ID_MARK, Approval, Screening, Specs, is_tool
 from toolcrib.gateway.auth import granted_scope, has_tool
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog
 from toolcrib.gateway.config import ServerConfig
@@ -42,7 +42,7 @@ OPENING = "The index of tools is still being opened. Search again in a moment."
 LISTINGS = "listings/default"
 """Space of records: the last listing of each server, served until the server is connected."""
 
-INSTRUCTIONS = f"{MARK}instructions"
+INSTRUCTIONS = f"{NON_TOOL_ID_MARK}instructions"
 """Suffix of the id under which a server's instructions are screened, as a tool's text is."""
 
 MAX_INSTRUCTIONS_CHARS = 4_000
