@@ -56,7 +56,7 @@ TAIL_BYTES = 8192
 READ_BYTES = 65_536
 MAX_QUOTE_CHARS = 200
 
-RELAYED = (types.LoggingMessageNotification, types.ElicitCompleteNotification)
+RELAYED_TYPES = (types.LoggingMessageNotification, types.ElicitCompleteNotification)
 """Notifications forwarded to clients unchanged. Progress goes to its caller, under the caller's own
 token. All others concern requests to the gateway, or features that it does not serve."""
 
@@ -374,7 +374,7 @@ class UpstreamConnection:
     async def _receive(self, message: IncomingMessage) -> None:
         if isinstance(message, CHANGES):
             self.changed.set()
-        elif isinstance(message, RELAYED) and (call := self._addressed_call) is not None:
+        elif isinstance(message, RELAYED_TYPES) and (call := self._addressed_call) is not None:
             await call.request.notify(message)
 
     @property

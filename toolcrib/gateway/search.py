@@ -182,7 +182,7 @@ class GatewaySearch(ToolcribSearchTransform):
             ]
         self._form: DefinitionForm = "schema" if settings.schemas else "signature"
         self._tools, self._pool, self._budgets, self._guidance = index, pool, budgets, guidance
-        self._pinned, self._pass_through = pinned, settings.pass_through
+        self._pinned_ids, self._pass_through = pinned, settings.pass_through
         self.is_idle, self._under_way = asyncio.Event(), 0
         self.is_idle.set()
         self._crib: Crib | None = None
@@ -214,7 +214,7 @@ class GatewaySearch(ToolcribSearchTransform):
         return [
             f"there is no tool {tool_id!r} to pin"
             + did_you_mean(nearest(tool_id, (entry.spec.id for entry in catalog)))
-            for tool_id in self._pinned
+            for tool_id in self._pinned_ids
             if catalog.get(tool_id) is None and not tool_id.startswith(not_up)
         ]
 
@@ -280,7 +280,7 @@ class GatewaySearch(ToolcribSearchTransform):
         if len(offered) <= pass_through and is_complete:
             return [*offered, *others]
         by_id = {tool.entry.spec.id: tool for tool in offered}
-        ids = self._pinned if profile.pinned is None else profile.pinned
+        ids = self._pinned_ids if profile.pinned is None else profile.pinned
         pinned = [by_id[tool_id] for tool_id in ids if tool_id in by_id]
         active = [tool for tool in offered if tool.entry.spec.always_active and tool not in pinned]
         behind = server_summary(each.entry.spec for each in offered)

@@ -138,7 +138,7 @@ class GatewaySkills:
 
     def __init__(self, index: GatewayIndex) -> None:
         self._index, self._skills = index, ToolCatalog()
-        self._published: dict[str, PublishedSkill] = {}
+        self._published_skills: dict[str, PublishedSkill] = {}
         find, read = OwnTool.FIND_SKILLS, OwnTool.READ_SKILL
         self._tools: dict[str, Tool] = {
             find: SearchTool.of(
@@ -154,7 +154,7 @@ class GatewaySkills:
         self._skills = ToolCatalog(crib.list_tools(where=IS_SKILL))
         for spec in (each.spec for each in self._skills):
             try:
-                self._published[spec.id] = PublishedSkill.of(spec)
+                self._published_skills[spec.id] = PublishedSkill.of(spec)
             except ValidationError as error:
                 why = in_words(error, "front matter")
                 logger.warning("%s is found, but not among MCP's skills: %s", spec.id, why)
@@ -170,7 +170,7 @@ class GatewaySkills:
 
     def published_by_uri(self, token: AccessToken | None) -> dict[str, PublishedSkill]:
         """The skills of a key's holder that the extension lists, by URI."""
-        here = (self._published.get(each.spec.id) for each in self._within_scope(token))
+        here = (self._published_skills.get(each.spec.id) for each in self._within_scope(token))
         return {each.entry.uri: each for each in here if each is not None}
 
     def _within_scope(self, token: AccessToken | None) -> tuple[CatalogEntry, ...]:

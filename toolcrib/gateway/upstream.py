@@ -123,7 +123,7 @@ class Upstream:
     def __init__(self, config: ServerConfig, pool: UpstreamPool) -> None:
         self.config = config
         self.settled = asyncio.Event()
-        self._tried = asyncio.Event()
+        self._first_attempt = asyncio.Event()
         self._pool, self._intervals, logins = pool, pool.intervals, pool.logins
         self._auth = logins and logins.auth(config.target)
         self.login = logins.command(self.name) if logins and self._auth else ""
@@ -135,7 +135,7 @@ class Upstream:
         if config.target is None:
             self.health = UpstreamHealth("unusable", config.problem, monotonic())
             self.settled.set()
-            self._tried.set()
+            self._first_attempt.set()
 
     @property
     def is_up(self) -> bool:
@@ -256,7 +256,7 @@ class Upstream:
         changed = (state, unready) != (self.health.state, self.health.unready)
         since = monotonic() if changed else self.health.since
         self.health = UpstreamHealth(state, reason, since, unready)
-        self._tried.set()
+        self._first_attempt.set()
         if changed:
             self._pool.changed(self)
 
@@ -269,9 +269,9 @@ class Upstream:
             ServiceUnavailableError: the server is dead, or refuses a further connection.
             OverloadedError: too many conversations use the server.
         """
-        if not self._tried.is_set():
+        if not self._first_attempt.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._tried.wait(), self._intervals.connect_s)
+                await asyncio.wait_for(self._first_attempt.wait(), self._intervals.connect_s)
         if self._main is None or self._main.is_over:
             raise ServiceUnavailableError(self.health.reason or "the server does not answer")
         if self._pool.is_shared or key == SHARED:
@@ -367,7 +367,7 @@ class UpstreamPool:
         self.connecting = asyncio.Semaphore(MAX_CONNECTING)
         self.observe_call: ObservedCall = observe_nothing
         self._upstreams = {each.name: Upstream(each, self) for each in configs}
-        self._removed: BoundedMap[str, Upstream] = BoundedMap(MAX_REMOVED)
+        self._removed_upstreams: BoundedMap[str, Upstream] = BoundedMap(MAX_REMOVED)
 
     def add(self, config: ServerConfig) -> Upstream:
         """Add a server."""
@@ -377,12 +377,12 @@ class UpstreamPool:
     def remove(self, name: str) -> None:
         """Remove a server, whose run is to end; its last calls still find it, as it is down."""
         kept = dict(self._upstreams)
-        self._removed[name] = removed = kept.pop(name)
+        self._removed_upstreams[name] = removed = kept.pop(name)
         removed.is_removed = True
         self._upstreams = kept
 
     def __getitem__(self, name: str) -> Upstream:
-        return self._upstreams.get(name) or self._removed[name]
+        return self._upstreams.get(name) or self._removed_upstreams[name]
 
     def __iter__(self) -> Iterator[Upstream]:
         return iter(self._upstreams.values())
