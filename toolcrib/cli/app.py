@@ -78,7 +78,7 @@ def load(name: str) -> Any:
     made = get_command(found if isinstance(found, typer.Typer) else _alone(name, found))
     made.name, made.epilog = name, MORE
     for each in command_leaves(made):
-        each.params += [param for param in _shared_options().params if param.name in SHARED]
+        each.params += [param for param in _shared_options().params if param.name in SHARED_OPTIONS]
         each.epilog = MORE
     return made
 
@@ -104,7 +104,7 @@ MORE = "More: toolcrib docs commands"
 
 # -- how much is said ------------------------------------------------------------------------
 
-SHARED = ("quiet", "verbose")
+SHARED_OPTIONS = ("quiet", "verbose")
 """Options that may stand before a command and behind it."""
 
 

@@ -20,7 +20,7 @@ from toolcrib.caches import BoundedMap
 from toolcrib.errors import OverloadedError, ServiceUnavailableError
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.connection import ObservedCall, UpstreamConnection, first_of, observe_nothing
-from toolcrib.gateway.downstream import SHARED
+from toolcrib.gateway.downstream import SHARED_KEY
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.indexers.readers.mcp_session import is_closed
 from toolcrib.records.reports import Unready
@@ -274,7 +274,7 @@ class Upstream:
                 await asyncio.wait_for(self._first_attempt.wait(), self._intervals.connect_s)
         if self._main is None or self._main.is_over:
             raise ServiceUnavailableError(self.health.reason or "the server does not answer")
-        if self._pool.is_shared or key == SHARED:
+        if self._pool.is_shared or key == SHARED_KEY:
             return self._main
         known = self._own.get(key)
         if known is not None and not known.is_over:
@@ -389,7 +389,7 @@ class UpstreamPool:
 
     def is_of_one_client(self, key: str) -> bool:
         """False if several clients may share a key: nobody knows what each of them did."""
-        return key != SHARED or self.is_shared
+        return key != SHARED_KEY or self.is_shared
 
     def not_up(self) -> tuple[str, ...]:
         """The servers whose tools cannot be called."""

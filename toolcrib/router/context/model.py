@@ -197,7 +197,7 @@ OPEN = {
 
 BORROWED_EVERY = 3
 
-SHARED = ("format", "encoder", "cues")
+SHARED_IDENTITY = ("format", "encoder", "cues")
 """What all classifiers of a model have in common."""
 
 
@@ -246,7 +246,7 @@ def fit_context(
     """
     identity = identity_of(sets, cues, dense)
     shared = {**identity, "encoder": space_of(dense)}
-    base = known if known and all(known.identity[n] == shared[n] for n in SHARED) else None
+    base = known if known and all(known.identity[n] == shared[n] for n in SHARED_IDENTITY) else None
     wanted = [field for field in sets if told.get(field) != identity[field]]
     classifiers: dict[str, Classifier] = {}
     if base is not None:
