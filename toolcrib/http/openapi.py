@@ -48,7 +48,7 @@ TAGS = {
     "health": "Whether the service answers; without a key.",
 }
 
-GUARDED: tuple[type[errors.ToolcribError], ...] = (
+KEY_ERRORS: tuple[type[errors.ToolcribError], ...] = (
     errors.UnauthenticatedError,
     errors.ForbiddenError,
     errors.TooLargeError,
@@ -103,7 +103,11 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         "servers": [{"url": "/", "description": "The service that this document is from."}],
         "security": [{name: []} for name in SECURITY],
         "paths": paths,
-        "components": {"schemas": schemas.shared, "securitySchemes": SECURITY, "responses": shared},
+        "components": {
+            "schemas": schemas.components,
+            "securitySchemes": SECURITY,
+            "responses": shared,
+        },
         "tags": [{"name": name, "description": says} for name, says in TAGS.items()],
     }
 
@@ -123,13 +127,13 @@ class _Schemas:
                 kinds[each.answer, "serialization"] = None
         made, shared = schemas(list(kinds), TEMPLATE)
         self.of = dict(zip(kinds, made, strict=True))
-        self.shared = dict(shared)
+        self.components = dict(shared)
 
     def fields(self, kind: Any) -> dict[str, Any]:
         """Schemas of the parameters of a query."""
         found = self.of[kind, "validation"]
         if "$ref" in found:
-            found = self.of[kind, "validation"] = self.shared.pop(_name(found["$ref"]))
+            found = self.of[kind, "validation"] = self.components.pop(_name(found["$ref"]))
         return found["properties"]
 
 
@@ -202,7 +206,7 @@ def _responses(endpoint: Endpoint, schemas: _Schemas, shared: dict[str, Any]) ->
 def _problems(endpoint: Endpoint) -> Iterator[ProblemBody]:
     """Examples of all problems that an endpoint can answer."""
     known: set[int] = set()
-    common = GUARDED if endpoint.is_guarded else ()
+    common = KEY_ERRORS if endpoint.is_guarded else ()
     for kind in dict.fromkeys((*common, *endpoint.errors)):
         row = PROBLEMS[kind]
         known.add(row.status)

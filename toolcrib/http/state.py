@@ -38,7 +38,7 @@ class ServiceState:
     """Tenants, threads, processes, telemetry and readiness of one service.
 
     `under_way` counts the admitted requests. While `draining` no request is admitted; if
-    `hurried` the end waits for none. `ending` is set when requests under way have a moment for
+    `is_hurried` the end waits for none. `ending` is set when requests under way have a moment for
     their last line. `places` and `bytes` are the shares of owners. `activity` reads the calls of
     a gateway.
     """
@@ -66,7 +66,7 @@ class ServiceState:
         self.activity = ActivityReader(self._gateway_db or namespaces.records_db)
         self.under_way = 0
         self.draining = False
-        self.hurried = False
+        self.is_hurried = False
         self.ending = asyncio.Event()
         self.logs: WeakSet[DatabaseLog] = WeakSet()
         # Weak: a lock is dropped after its last use.

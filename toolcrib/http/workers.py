@@ -40,24 +40,24 @@ _Turn: TypeAlias = asyncio.Future[None] | Future[None]
 
 @dataclass(slots=True)
 class _Tenant:
-    """A tenant's work in a pool: the number begun, paused turns, and waiting turns by key."""
+    """A tenant's work in a pool: jobs begun and not ended, paused turns, and waiting turns by key."""
 
-    begun: int = 0
-    paused: deque[_Turn] = field(default_factory=deque["_Turn"])
+    begun_jobs: int = 0
+    paused_turns: deque[_Turn] = field(default_factory=deque["_Turn"])
     waiting: dict[str, deque[_Turn]] = field(default_factory=dict[str, "deque[_Turn]"])
 
     def next(self, max_begun: int) -> _Turn | None:
-        """The next turn to run, with at most `max_begun` begun; None without one."""
-        if self.paused:
-            return self.paused.popleft()
-        while self.waiting and self.begun < max_begun:
+        """The next turn to run, with at most `max_begun` begun jobs; None without one."""
+        if self.paused_turns:
+            return self.paused_turns.popleft()
+        while self.waiting and self.begun_jobs < max_begun:
             key_id, turns = next(iter(self.waiting.items()))
             del self.waiting[key_id]
             turn = turns.popleft()
             if turns:
                 self.waiting[key_id] = turns
             if not turn.cancelled():
-                self.begun += 1
+                self.begun_jobs += 1
                 return turn
         return None
 
@@ -131,12 +131,12 @@ class _Pool:
         self._free += 1
         # Put the tenant last.
         tenant = self._tenants[namespace] = self._tenants.pop(namespace)
-        tenant.paused.append(turn)
+        tenant.paused_turns.append(turn)
         self._dispatch()
 
     def _end(self, namespace: str) -> None:
         self._free += 1
-        self._tenants[namespace].begun -= 1
+        self._tenants[namespace].begun_jobs -= 1
         self._dispatch()
 
     def _dispatch(self) -> None:
@@ -148,7 +148,7 @@ class _Pool:
                 self._tenants[name] = self._tenants.pop(name)
                 self._free -= 1
                 turn.set_result(None)
-            elif not tenant.begun:
+            elif not tenant.begun_jobs:
                 del self._tenants[name]
 
     def _abandon(self, loop: asyncio.AbstractEventLoop, job: Future[_Result]) -> None:
@@ -200,7 +200,7 @@ class Shares:
     def __init__(self, total: int, share: float) -> None:
         self._total = total
         self._share = share
-        self._held: dict[str | Owner, int] = {}
+        self._amounts: dict[str | Owner, int] = {}
         self._all = 0
 
     def has_room(self, owner: Owner, amount: int) -> bool:
@@ -209,7 +209,7 @@ class Shares:
             return False
         free = self._total - self._all
         for each in (owner.namespace, owner):
-            own = self._held.get(each, 0)
+            own = self._amounts.get(each, 0)
             bound = math.ceil(self._share * (free + own))
             if own and own + amount > bound:
                 return False
@@ -220,6 +220,6 @@ class Shares:
         """Add an amount to an owner's share, or take it away if negative."""
         self._all += amount
         for each in (owner, owner.namespace):
-            self._held[each] = self._held.get(each, 0) + amount
-            if not self._held[each]:
-                del self._held[each]
+            self._amounts[each] = self._amounts.get(each, 0) + amount
+            if not self._amounts[each]:
+                del self._amounts[each]
