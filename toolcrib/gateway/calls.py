@@ -64,13 +64,13 @@ class CallBudget:
 
     query: str
     limit: int | None
-    made: int = 0
+    calls: int = 0
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def take(self) -> bool:
         """Count one call; False if the budget is used up."""
-        self.made += 1
-        return self.limit is None or self.made <= self.limit
+        self.calls += 1
+        return self.limit is None or self.calls <= self.limit
 
 
 class CallBudgets:

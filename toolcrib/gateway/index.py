@@ -83,8 +83,8 @@ class GatewayIndex:
     tool joins once it can be found, server by server. Until then the server is `pending`, as is a
     server that has not listed its tools. `offers` are prompts and resources by kind, since names
     are unique within a kind only. `instructions` are those that passed, by server. `scope` is that
-    of the tools to serve. `changed` is called after every change. `problem` is the error of the
-    last screening, None without one.
+    of the tools to serve. `notify_change` is called after every change. `problem` is the error of
+    the last screening, None without one.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class GatewayIndex:
         scope: Scope,
         storage: Storage,
         report: Reporter,
-        changed: Callable[[], None],
+        notify_change: Callable[[], None],
         progress: ListenerScope,
     ) -> None:
         self.scope = scope
@@ -105,7 +105,7 @@ class GatewayIndex:
         self.problem: str | None = None
         self._configs = {config.name: config for config in configs}
         self._storage = storage
-        self._report, self._changed, self._progress = report, changed, progress
+        self._report, self._notify_change, self._progress = report, notify_change, progress
         self._crib: Crib | None = None
         self._listings: dict[str, Specs] = {}
         self._screened_listings: Mapping[str, Specs] = {}
@@ -232,7 +232,7 @@ class GatewayIndex:
                 self._removed_servers.append(server)
             else:
                 await self.work(self._forget, server)
-        self._changed()
+        self._notify_change()
 
     async def open(self, crib: Crib) -> None:
         """Search with this crib from now on."""
@@ -246,7 +246,7 @@ class GatewayIndex:
             for server in self._removed_servers:
                 await self.work(self._forget, server)
         self.is_open.set()
-        self._changed()
+        self._notify_change()
 
     async def receive(
         self, server: str, tools: Sequence[Any], instructions: str, offers: Offers
@@ -287,7 +287,7 @@ class GatewayIndex:
             self._screened_listings = dict(self._listings)
             await self._serve(await self.work(self._screen, self._screened_listings))
             self._reviews_done = newest
-        self._changed()
+        self._notify_change()
 
     async def _serve(self, screened: Mapping[str, Screening]) -> None:
         """Offer and index what passed; what may no longer be served is removed first."""
@@ -312,7 +312,7 @@ class GatewayIndex:
         passed = filter(_is_instructions, screened.served)
         self.instructions.update((spec.server, spec.description) for spec in passed)
         self._not_offered = await self.work(self._withheld)
-        self._changed()
+        self._notify_change()
 
     def _settle(self, server: str) -> None:
         """End the waiting for a server, if its last listing is in the index."""

@@ -32,7 +32,7 @@ OFFER_KINDS: tuple[OfferKind, ...] = get_args(OfferKind)
 Offers: TypeAlias = dict[OfferKind, list[dict[str, Any]]]
 """Listed prompts and resources, by kind; a kind whose listing failed is missing."""
 
-Listed: TypeAlias = Callable[[str, list[Any], str, Offers], Awaitable[None]]
+TakeListing: TypeAlias = Callable[[str, list[Any], str, Offers], Awaitable[None]]
 
 MAX_CONNECTING = 8
 """Servers that are being connected at the same time."""
@@ -183,7 +183,7 @@ class Upstream:
                 listed = await self._listing(connection)
             self._main, up_at = connection, monotonic()
             self._set_health("up", "")
-            await self._pool.listed(self.name, *listed)
+            await self._pool.take_listing(self.name, *listed)
             self.settled.set()
             await self._watch(connection, listed[-1])
         except Exception as error:
@@ -224,7 +224,7 @@ class Upstream:
             if connection.changed.is_set() or (is_due and not is_complete):
                 listed_at = monotonic()
                 tools, instructions, offers = await self._listing(connection)
-                await self._pool.listed(self.name, tools, instructions, offers)
+                await self._pool.take_listing(self.name, tools, instructions, offers)
             elif not connection.ended.is_set():
                 await self._check(connection)
             await self._close_idle()
@@ -258,7 +258,7 @@ class Upstream:
         self.health = UpstreamHealth(state, reason, since, unready)
         self._first_attempt.set()
         if changed:
-            self._pool.changed(self)
+            self._pool.report_health(self)
 
     # -- connections of conversations ------------------------------------------------------------
 
@@ -346,8 +346,8 @@ class Upstream:
 class UpstreamPool:
     """All servers behind the gateway. Its texts contain none of the servers' own words.
 
-    `listed` gets a server's name, its tools as they came, its instructions, and its prompts and
-    resources, whenever they may have changed. `changed` is called when a server's health has.
+    `take_listing` gets a server's name, its tools as they came, its instructions, and its prompts
+    and resources, whenever they may have changed; `report_health` gets a server whose health has.
     `is_shared`: there is but one client, so that all calls may go over one connection.
     `observe_call` is called after each call of a server's tool.
     """
@@ -355,14 +355,18 @@ class UpstreamPool:
     def __init__(
         self,
         configs: Iterable[ServerConfig],
-        listed: Listed,
-        changed: Callable[[Upstream], None],
+        take_listing: TakeListing,
+        report_health: Callable[[Upstream], None],
         intervals: Intervals,
         *,
         is_shared: bool = False,
         logins: Logins | None = None,
     ) -> None:
-        self.listed, self.changed, self.intervals = listed, changed, intervals
+        self.take_listing, self.report_health, self.intervals = (
+            take_listing,
+            report_health,
+            intervals,
+        )
         self.is_shared, self.logins = is_shared, logins
         self.connecting = asyncio.Semaphore(MAX_CONNECTING)
         self.observe_call: ObservedCall = observe_nothing
