@@ -40,7 +40,7 @@ _Turn: TypeAlias = asyncio.Future[None] | Future[None]
 
 @dataclass(slots=True)
 class _Tenant:
-    """A tenant's work in a pool: jobs begun and not ended, paused turns, and waiting turns by key."""
+    """A tenant's work in a pool: jobs not yet ended, paused turns, and waiting turns by key."""
 
     begun_jobs: int = 0
     paused_turns: deque[_Turn] = field(default_factory=deque["_Turn"])
