@@ -29,7 +29,7 @@ from toolcrib.gateway.downstream import ClientRequest, InputAnswer
 from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
 from toolcrib.indexers.readers.mcp_session import (
-    UNAUTHORISED,
+    UNAUTHORISED_STATUSES,
     SessionState,
     Tap,
     explain,
@@ -298,7 +298,7 @@ class UpstreamConnection:
     @property
     def lacks_authorisation(self) -> bool:
         """True if the server refused the connection without a token."""
-        return self._state.status in UNAUTHORISED
+        return self._state.status in UNAUTHORISED_STATUSES
 
     async def _live(self) -> None:
         try:

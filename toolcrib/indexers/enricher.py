@@ -273,7 +273,7 @@ class Enricher:
     def __init__(
         self, specs: Sequence[ToolSpec], kept: KeptEnrichments, model: LanguageModel
     ) -> None:
-        self._kept = kept
+        self._kept_enrichments = kept
         self._model = model
         self._names = NamesOfTools.of(specs)
         self._failures_in_a_row = 0
@@ -315,7 +315,7 @@ class Enricher:
             return
         self._failures_in_a_row = 0
         line = self._screen(spec, answer)
-        self._kept.add(line)
+        self._kept_enrichments.add(line)
         self.report.written[spec.id] = line
 
     async def _answer(self, question: Question) -> EnrichmentAnswer:
@@ -341,7 +341,9 @@ class Enricher:
         about = {"digest": spec.digest, "model": self._model.name, "prompt": PROMPT_VERSION}
         line = EnrichmentLine.model_validate({"id": spec.id, **answer.model_dump(), **about})
         kept, reasons = screen_line(spec, line, self._names)
-        self.report.dropped += (Refusal(self._kept.source, spec.id, each) for each in reasons)
+        self.report.dropped += (
+            Refusal(self._kept_enrichments.source, spec.id, each) for each in reasons
+        )
         return EnrichmentLine.model_validate({"id": spec.id, **kept.model_dump()})
 
 

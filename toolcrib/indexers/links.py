@@ -249,12 +249,12 @@ def _schema_entities(schema: Mapping[str, Any], parent: str = "", depth: int = 4
 # -- names of other tools ------------------------------------------------------------------------
 
 _NAME = re.compile(r"[A-Za-z]\w*+(?:[-./]\w++)*+")
-_JOINED = re.compile(r"\w[-./_]\w|\A[a-z]+[A-Z]")
-_DISCOURAGED = re.compile(
+_IDENTIFIER_SHAPE = re.compile(r"\w[-./_]\w|\A[a-z]+[A-Z]")
+_DISCOURAGEMENT = re.compile(
     r"instead|deprecat|prefer|rather|alternativ|similar|unlike|see also|not use", re.IGNORECASE
 )
 _LEAD_CHARS = 60
-_RECOMMENDED = re.compile(
+_RECOMMENDATION = re.compile(
     r"\b(?:use|call|run|from|via|by|first|obtain\w*|return\w*|get|got|after|requires?|find"
     r"|output|using|with|result\w*)\b[^.]{0,40}$",
     re.IGNORECASE,
@@ -275,15 +275,15 @@ def _recommended_tools(spec: ToolSpec, parameters: Iterable[_Parameter]) -> list
     found: dict[str, str] = {}
     for each in parameters:
         text = each.description[:MAX_SEARCHED_CHARS]
-        if not _DISCOURAGED.search(text):
+        if not _DISCOURAGEMENT.search(text):
             for name in _identifiers(text):
                 found.setdefault(name.group().casefold(), each.name)
     for sentence in _SENTENCE.split(spec.description[:MAX_SEARCHED_CHARS]):
-        if _DISCOURAGED.search(sentence):
+        if _DISCOURAGEMENT.search(sentence):
             continue
         for name in _identifiers(sentence):
             lead = sentence[max(0, name.start() - _LEAD_CHARS) : name.start()]
-            if _RECOMMENDED.search(lead) and not _FOLLOWS.search(lead):
+            if _RECOMMENDATION.search(lead) and not _FOLLOWS.search(lead):
                 found.setdefault(name.group().casefold(), "")
     return [(n, parameter) for n, parameter in found.items() if n != spec.name.casefold()][
         :MAX_NAMES
@@ -292,10 +292,10 @@ def _recommended_tools(spec: ToolSpec, parameters: Iterable[_Parameter]) -> list
 
 def _identifiers(text: str) -> Iterator[re.Match[str]]:
     """Yield words that are written as identifiers: `list_users`, `files.list`, `getUser`."""
-    return (word for word in _NAME.finditer(text) if _JOINED.search(word.group()))
+    return (word for word in _NAME.finditer(text) if _IDENTIFIER_SHAPE.search(word.group()))
 
 
-_DEPRECATED = re.compile(
+_DEPRECATION = re.compile(
     r"\A\W*(?:\w+\W+){0,8}?(?:deprecat\w+|obsolete|superseded)"
     r"|\b(?:tool|endpoint|method|operation|action|function|api|route|call)\b[^.]{0,40}"
     r"\b(?:deprecated|obsolete|superseded|replaced)\b",
@@ -315,7 +315,7 @@ def _successors(spec: ToolSpec) -> list[str]:
     Running text does not mark the end of a name: each beginning of the text counts as a name.
     """
     text = spec.description[:MAX_SEARCHED_CHARS]
-    if not (spec.annotations.get("deprecated") or _DEPRECATED.search(text[:500])):
+    if not (spec.annotations.get("deprecated") or _DEPRECATION.search(text[:500])):
         return []
     found: dict[str, None] = {}
     for found_name in _SUCCESSOR.finditer(text):

@@ -81,9 +81,9 @@ class _Expansion:
     """Counts, event by event, the nodes a document has once its aliases are written out."""
 
     def __init__(self) -> None:
-        self._open: list[tuple[str | None, int]] = []
+        self._open_nodes: list[tuple[str | None, int]] = []
         self._sizes: dict[str, int] = {}
-        self._aliased = 0
+        self._aliased_nodes = 0
         self._size = 0
 
     def measure(self, text: str) -> None:
@@ -102,28 +102,28 @@ class _Expansion:
                     self._sizes[event.anchor] = 1
 
     def _enter(self, event: yaml.CollectionStartEvent) -> None:
-        if len(self._open) == MAX_DEPTH:
+        if len(self._open_nodes) == MAX_DEPTH:
             line = event.start_mark.line + 1
             raise ValueError(f"nested deeper than {MAX_DEPTH} levels at line {line}")
-        self._open.append((event.anchor, self._size))
+        self._open_nodes.append((event.anchor, self._size))
         if event.anchor:
             self._sizes.pop(event.anchor, None)
         self._size += 1
 
     def _leave(self) -> None:
-        anchor, before = self._open.pop()
+        anchor, before = self._open_nodes.pop()
         if anchor:
             self._sizes[anchor] = self._size - before
 
     def _follow(self, event: yaml.AliasEvent) -> None:
         line, name = event.start_mark.line + 1, event.anchor
-        if any(anchor == name for anchor, _ in self._open):
+        if any(anchor == name for anchor, _ in self._open_nodes):
             raise ValueError(f"alias *{name} at line {line} contains itself")
         # An alias without an anchor is left to the loader, which says so.
         size = self._sizes.get(name, 0)
         self._size += size
-        self._aliased += size
-        if self._aliased > MAX_ALIASED_NODES:
+        self._aliased_nodes += size
+        if self._aliased_nodes > MAX_ALIASED_NODES:
             raise ValueError(
                 f"aliases up to *{name} at line {line} stand for more than "
                 f"{MAX_ALIASED_NODES:,} values; write them out or remove them"
