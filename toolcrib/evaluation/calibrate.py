@@ -633,7 +633,7 @@ def least_probabilities(
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class CalibrationFit:
     """A calibration that was fitted, and what the one in use is worth on the same queries."""
 
     calibration: Calibration
@@ -664,7 +664,7 @@ def learn(
     *,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Learned:
+) -> CalibrationFit:
     """Fit a calibration to the tools of an index; it is neither used nor kept by this.
 
     The head is fitted on the tools' examples and the calibration on the queries, so the queries
@@ -702,7 +702,7 @@ def learn(
         if lexical is not None and any(not one.hidden for one in by_words):
             lexical = lexical.model_copy(update={"figures": figures_of(lexical, by_words)})
     made = fitted.model_copy(update={"head": head, "by_examples": by_examples, "lexical": lexical})
-    return Learned(made, _current_figures(crib, queries, evidence, made))
+    return CalibrationFit(made, _current_figures(crib, queries, evidence, made))
 
 
 def _current_figures(
