@@ -140,7 +140,7 @@ def select_passages(
     return kept
 
 
-MAPPED = "mapped"
+MAPPED_SIGNAL = "mapped"
 """Signal of collections chosen by the map."""
 
 ALL_COLLECTIONS = "all"
@@ -217,7 +217,7 @@ class KnowledgeRouter:
         if mapped:
             answer = answer_of(_by_map(mapped, shares, fits))
             if answer.passages:
-                return replace(answer, signals=(*signals, MAPPED))
+                return replace(answer, signals=(*signals, MAPPED_SIGNAL))
             signals = (*signals, *(f"map-empty:{each.name}" for each in mapped))
         stands = self.settings.threshold / fits
         shares = self.learned_choices.mix(COLLECTIONS, shares, query.dense, stands)

@@ -71,8 +71,8 @@ class RouteEvidence:
     """Evidence for the route of a turn.
 
     With `gate_decides` tools that the gate doubts are not enough alone; if the gate `withholds`
-    them, there are none. `unasked`: stages that were left out or failed. `grounds`: phrases of the
-    turn that name written rules. `orders_and_asks`: one clause orders something, another asks.
+    them, there are none. `skipped_stages` were left out or failed. `grounds`: phrases of the turn
+    that name written rules. `orders_and_asks`: one clause orders something, another asks.
     `learned_shares`: probabilities of the routes by learned examples (`retrieval.learned`).
     """
 
@@ -80,7 +80,7 @@ class RouteEvidence:
     tools: FindResult
     knowledge: KnowledgeResult
     gate_decides: bool = False
-    unasked: frozenset[str] = frozenset()
+    skipped_stages: frozenset[str] = frozenset()
     withholds: bool = False
     grounds: int = 0
     orders_and_asks: bool = False
@@ -89,7 +89,7 @@ class RouteEvidence:
     @property
     def saw_tools(self) -> bool:
         """True if a search for tools found any, fit or not."""
-        return "tools" not in self.unasked and bool(self.tools.tools)
+        return "tools" not in self.skipped_stages and bool(self.tools.tools)
 
     @property
     def saw_passages(self) -> bool:
@@ -230,8 +230,8 @@ def route_probabilities(evidence: RouteEvidence) -> dict[RouteKind, float]:
     "nothing fits" is never certain.
     """
     tool, text = _need_probabilities(evidence)
-    tools = evidence.has_tools or "tools" in evidence.unasked
-    passages = bool(evidence.knowledge.passages) or "knowledge" in evidence.unasked
+    tools = evidence.has_tools or "tools" in evidence.skipped_stages
+    passages = bool(evidence.knowledge.passages) or "knowledge" in evidence.skipped_stages
     if not (tools or passages):
         tools, passages = evidence.saw_tools, evidence.saw_passages
     tool, text = tool * tools, text * passages

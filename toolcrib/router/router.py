@@ -278,7 +278,7 @@ class Router:
             found,
             knowledge,
             gate_decides=self.gate_decides,
-            unasked=frozenset(request.budget.degraded),
+            skipped_stages=frozenset(request.budget.degraded),
             withholds=self.tools.retriever.assessor.withholds,
             grounds=request.detector.grounds(request.turn.text),
             orders_and_asks={"act", "know"} <= set(needs),
