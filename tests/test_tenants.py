@@ -161,7 +161,7 @@ class TestReplicas:
     @staticmethod
     def a_while_later(many):
         for opened in many._opened.values():
-            opened.checked = time.monotonic() - 60
+            opened.checked_at = time.monotonic() - 60
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", [DEFAULT_NAMESPACE, "acme"])

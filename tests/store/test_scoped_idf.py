@@ -190,7 +190,7 @@ def test_wide_scopes_take_no_more_memory_however_many_there_are(store: EdgeStore
         where = from_scope(Scope(servers=frozenset(["mail", *names])))
         (hits,) = store.search([sparse_leg({1: 1.0}, where=where, idf_corpus=where)])
         assert [hit.id for hit in hits] == [point_id("a")]
-    for cache in (store._open_search()._idf, filters._SORTED, edge_query._CONDITIONS):
+    for cache in (store._open_search()._idf, filters._SORTED_NAMES, edge_query._CONDITIONS):
         assert 0 < len(cache) < 50
         assert cache.size <= MAX_CACHED_BYTES
 

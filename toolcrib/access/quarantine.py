@@ -260,7 +260,7 @@ class LockFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._stamp: tuple[int, int, int] | None = None
         self._content: Mapping[str, Mapping[str, str]] = {}
 
     def read(self) -> Mapping[str, Mapping[str, str]]:
@@ -272,10 +272,10 @@ class LockFile:
         try:
             stat = self.path.stat()
             seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-            if seen != self._seen:
-                self._content, self._seen = self._parse(), seen
+            if seen != self._stamp:
+                self._content, self._stamp = self._parse(), seen
         except FileNotFoundError:
-            self._content, self._seen = {}, None
+            self._content, self._stamp = {}, None
         except OSError as error:
             raise SourceError(str(self.path), "", f"cannot be read: {error.strerror}") from error
         return self._content

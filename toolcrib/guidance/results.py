@@ -64,7 +64,7 @@ _TRUNCATION = re.compile(
     r"|\bshowing \d{1,9} of \d{1,9}\b",
     re.IGNORECASE,
 )
-_SHOWN = re.compile(r"\b(?:first|showing) (\d{1,9})\b", re.IGNORECASE)
+_SHOWN_COUNT = re.compile(r"\b(?:first|showing) (\d{1,9})\b", re.IGNORECASE)
 _TOTAL = re.compile(r"\b(?:total(?: \w{1,20})?:?|\d{1,9} of) (\d{1,9})\b", re.IGNORECASE)
 
 
@@ -190,7 +190,7 @@ def truncation(text: str) -> str:
     ends = f"{text[:TAIL_CHARS]}\n{text[-TAIL_CHARS:]}"
     if not _TRUNCATION.search(ends):
         return ""
-    shown, total = _SHOWN.search(ends), _TOTAL.search(ends)
+    shown, total = _SHOWN_COUNT.search(ends), _TOTAL.search(ends)
     if not shown or not total:
         return "a part"
     return f"{shown[1]} of {total[1]}" if int(shown[1]) < int(total[1]) else ""

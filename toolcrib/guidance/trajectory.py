@@ -80,11 +80,11 @@ class TrajectoryBuilder:
         self._known: Counter[str] = Counter()
         self._tools: Counter[str] = Counter()
         self._failed_tools: dict[str, None] = {}
-        self._started: float | None = None
+        self._started_at: float | None = None
         self._last = 0.0
         self._goal = ""
         self._events = self._turns = self._tool_calls = self._search_count = 0
-        self._failed = self._in_a_row = self._idle = 0
+        self._failure_count = self._in_a_row = self._idle = 0
 
     def tool_invoked(
         self,
@@ -156,12 +156,12 @@ class TrajectoryBuilder:
         return TrajectoryAnalysis(
             turn_count=self._turns,
             tool_call_count=self._tool_calls,
-            error_count=self._failed,
+            error_count=self._failure_count,
             consecutive_errors=self._in_a_row,
             calls_without_progress=self._idle,
             unique_tools_used=len(self._tools),
             search_count=self._search_count,
-            duration=self._last - self._started if self._started is not None else 0.0,
+            duration=self._last - self._started_at if self._started_at is not None else 0.0,
             calls=tuple(self._calls),
             failed_tools=frozenset(self._failed_tools),
             found=MappingProxyType(self._patterns()),
@@ -182,8 +182,8 @@ class TrajectoryBuilder:
         """Moment of an event; time never goes back."""
         now, before = self._clock() if at is None else at, self._last
         if math.isfinite(now):
-            if self._started is None:
-                self._started = before = now
+            if self._started_at is None:
+                self._started_at = before = now
             self._last = max(before, now)
         has_waited = self._last - before >= PAUSE_S
         return Moment(self._last, self._events, self._turns, self._goal, has_waited)
@@ -201,7 +201,7 @@ class TrajectoryBuilder:
             self._tools[call.tool_name] += 1
             if not call.success:
                 self._failed_tools[call.tool_name] = None
-        self._failed += not call.success
+        self._failure_count += not call.success
         if call.is_thought:
             return
         if call.success:

@@ -43,7 +43,7 @@ from toolcrib.http.state import UPLOAD_FACTOR, ServiceState
 from toolcrib.language_models import count_usage
 from toolcrib.settings import Settings
 from toolcrib.store.namespaced import check_name
-from toolcrib.telemetry import UNMATCHED, Telemetry
+from toolcrib.telemetry import UNMATCHED_ROUTE, Telemetry
 from toolcrib.tenants import Tenants
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -232,9 +232,9 @@ class _Admission:
             context.took_ms = (time.perf_counter() - started) * 1000
             context.key_id, context.usage = context.caller.key_id, context.meter.usage
             context.model_requests = context.meter.requests
-            if context.route == UNMATCHED:
+            if context.route == UNMATCHED_ROUTE:
                 # Refused before routing, but its address may be known.
-                context.route = template_of(self._routes, scope) or UNMATCHED
+                context.route = template_of(self._routes, scope) or UNMATCHED_ROUTE
             self._state.telemetry.record(context)
 
     async def _guard(

@@ -246,7 +246,7 @@ def _mcp_name(tool: ToolSpec) -> str:
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Reserved words of ECMAScript 2025, in modules too, that Python does not reserve as well.
-_RESERVED = re.compile(
+_RESERVED_WORD = re.compile(
     r"arguments|case|catch|const|debugger|default|delete|do|enum|eval|export|extends|"
     r"false|function|implements|instanceof|interface|let|new|none|null|package|private|"
     r"protected|public|static|super|switch|this|throw|true|typeof|undefined|var|void",
@@ -259,7 +259,7 @@ def _is_function_name(name: str) -> bool:
     return (
         _IDENTIFIER.fullmatch(name) is not None
         and not keyword.iskeyword(name)
-        and _RESERVED.fullmatch(name) is None
+        and _RESERVED_WORD.fullmatch(name) is None
     )
 
 

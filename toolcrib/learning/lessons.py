@@ -354,7 +354,7 @@ class _LessonArrays:
     def __init__(self, lessons: Sequence[Lesson]) -> None:
         self._lessons = lessons
         self.places = {lesson.tool: place for place, lesson in enumerate(lessons)}
-        self.learned = LearnedTools.of(
+        self.tools = LearnedTools.of(
             {place: (each.support, each.vectors) for place, each in enumerate(lessons)}
         )
         requests = {each.decision: each for lesson in lessons for each in lesson.examples}
@@ -382,7 +382,7 @@ class _Request:
         self.by, self._session, self._ranking = first.by, first.session, first.ranking
         self._right = {call.tool for call in calls}
         self._is_choice = bool(first.choice)
-        self._lessons, learned = lessons, lessons.learned
+        self._lessons, learned = lessons, lessons.tools
         self._own = lessons.of_session.get(first.session, {})
         self._tools = [tool for tool, _ in first.ranking if tool in lessons.places]
         self._rows = np.array([lessons.places[tool] for tool in self._tools], dtype=np.int64)
@@ -399,7 +399,7 @@ class _Request:
         for place, tool in enumerate(self._tools):
             if tool in self._own:
                 strengths[place] = self._own[tool].support_without(self._session, without_key)
-        lifts = self._lessons.learned.lift_shares(self._rows, kernels, strengths)
+        lifts = self._lessons.tools.lift_shares(self._rows, kernels, strengths)
         return dict(zip(self._tools, lifts.tolist(), strict=True))
 
     def _ndcg(self, shares: Mapping[str, float]) -> float:

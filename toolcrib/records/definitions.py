@@ -120,7 +120,7 @@ class SchemaTypes:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._root = schema
         self._chars, self._nodes = self.max_chars, MAX_NODES
-        self._referred: dict[tuple[str, int], str] = {}
+        self._reference_types: dict[tuple[str, int], str] = {}
 
     def parameters(self) -> str:
         """Parameters of the schema; of a root with alternatives, their union, never empty."""
@@ -192,10 +192,10 @@ class SchemaTypes:
 
     def _reference(self, reference: str, depth: int) -> str:
         """Type that a reference names, computed once per depth."""
-        known = self._referred.get((reference, depth))
+        known = self._reference_types.get((reference, depth))
         if known is not None:
             return self._fit(known)
-        found = self._referred[reference, depth] = self.type(self._resolve(reference), depth)
+        found = self._reference_types[reference, depth] = self.type(self._resolve(reference), depth)
         return found
 
     def _merge(self, schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
@@ -315,7 +315,7 @@ def with_digest(name: str, of: str) -> str:
 
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]+")
 _PLAIN = re.compile(r"(?!_)[a-zA-Z0-9_-]+(?<!_)")
-_DIGESTED = re.compile(rf"_[0-9a-f]{{{DIGEST_CHARS}}}\Z")
+_DIGEST_SUFFIX = re.compile(rf"_[0-9a-f]{{{DIGEST_CHARS}}}\Z")
 
 
 def provider_name(tool: ToolSpec) -> str:
@@ -343,7 +343,7 @@ def _exact_or_digest(tool: ToolSpec, *parts: str) -> str:
 def _is_exact(parts: Sequence[str]) -> bool:
     """True if providers accept the joined parts, and no others are joined or digested to them."""
     name = "__".join(parts)
-    if len(name) > MAX_PROVIDER_NAME_CHARS or name in RESERVED_NAMES or _DIGESTED.search(name):
+    if len(name) > MAX_PROVIDER_NAME_CHARS or name in RESERVED_NAMES or _DIGEST_SUFFIX.search(name):
         return False
     return all(_PLAIN.fullmatch(part) and "__" not in part for part in parts)
 

@@ -52,7 +52,7 @@ MCP_DEFAULTS = {
 }
 """Value of a hint that is not given, by MCP; a read-only tool destroys nothing."""
 
-_UNDERSCORED = {
+_SNAKE_CASE_HINTS = {
     name: "".join(f"_{c.lower()}" if c.isupper() else c for c in name) for name in MCP_DEFAULTS
 }
 """Spelling of each hint in the Python SDK and in hand-written files."""
@@ -81,7 +81,7 @@ def hinted_tags(annotations: dict[str, Any]) -> tuple[str, ...]:
 
 def _hint(annotations: dict[str, Any], name: str) -> bool | None:
     """Value of a hint in either spelling; None for a hint that is not given."""
-    value = annotations.get(name, annotations.get(_UNDERSCORED[name]))
+    value = annotations.get(name, annotations.get(_SNAKE_CASE_HINTS[name]))
     if isinstance(value, str):
         return {"true": True, "false": False}.get(value.strip().lower())
     return value if isinstance(value, bool) else None

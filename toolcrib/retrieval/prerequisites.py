@@ -482,8 +482,8 @@ class _Ranking:
         self._hits = hits
         self._siblings = {each.id: each for each in siblings}
         self._first = hits[0].id
-        self._named = sum(hit.score >= 1 for hit in hits)
-        self._brought = 0
+        self._named_count = sum(hit.score >= 1 for hit in hits)
+        self._brought_count = 0
 
     def succeed(self, deprecated: ToolHit, successor: str | None) -> None:
         """Put the successor in the place of the deprecated hit, unless it stands before."""
@@ -505,9 +505,9 @@ class _Ranking:
         is_needed = demand.link == "needed_for"
         user, other = self._place(demand.consumer.id), self._place(provider)
         if other == len(self._hits) and is_needed:
-            if self._brought == MAX_BROUGHT_TOOLS:
+            if self._brought_count == MAX_BROUGHT_TOOLS:
                 return
-            self._brought += 1
+            self._brought_count += 1
         elif other < user:
             # In a circle only one of the two tools is a provider.
             if is_needed and provider not in self._hits[user].needed_for:
@@ -526,7 +526,7 @@ class _Ranking:
         """First `k` hits, or all; the last unnamed hits give way to providers of the first tool."""
         hits = self._hits
         if cut:
-            room = max(0, k - max(1, self._named))
+            room = max(0, k - max(1, self._named_count))
             late = [hit for hit in hits[k:] if self._first in hit.needed_for][:room]
             hits = [*hits[: k - len(late)], *late]
         return list(with_ranks(hits))

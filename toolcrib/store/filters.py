@@ -220,13 +220,13 @@ def from_scope(scope: Scope | None) -> Filter | None:
 
 
 # Every query of a caller asks for the same, at several places.
-_SORTED: BoundedMap[frozenset[str], tuple[str, ...]] = BoundedMap(
+_SORTED_NAMES: BoundedMap[frozenset[str], tuple[str, ...]] = BoundedMap(
     MAX_CACHED_BYTES, lambda names, _: bytes_of(names)
 )
 
 
 def _sorted_names(names: frozenset[str]) -> tuple[str, ...]:
-    return _SORTED.get_or_make(names, lambda: tuple(sorted(names)))
+    return _SORTED_NAMES.get_or_make(names, lambda: tuple(sorted(names)))
 
 
 def up_to(ceiling: Sensitivity | None) -> Filter | None:

@@ -280,7 +280,7 @@ def _dealt(
 MIN_WORDS, MAX_WORDS = 2, 40
 """Shorter purposes say nothing, longer ones are no sentence."""
 
-HIDDEN = 0.5
+HIDDEN_SERVER_SHARE = 0.5
 """Share of the pairs whose tool text loses what the query was made from: without them the model
 would learn no more than to match words."""
 
@@ -297,7 +297,7 @@ PLACED, PLACED_IF_SHORT, SHORT = 0.12, 0.5, 4
 """Shares of the queries that name the server; `Get suggestions` and other purposes of up to four
 words say little without."""
 
-SERVED = 0.85
+NAMED_SERVER_SHARE = 0.85
 """Share of the tool texts that name it."""
 
 _SENTENCE = re.compile(r"(?<=[.!?。])\s+|\n+")
@@ -369,9 +369,9 @@ def _latin(text: str) -> bool:
 
 def _tool_text(spec: ToolSpec, purpose: str, rng: random.Random) -> tuple[str, bool]:
     """Text that the encoder reads, and True if the purpose was taken out."""
-    server = spec.server if rng.random() < SERVED else ""
+    server = spec.server if rng.random() < NAMED_SERVER_SHARE else ""
     words = " ".join(split_identifier(spec.name))
-    if rng.random() < HIDDEN:
+    if rng.random() < HIDDEN_SERVER_SHARE:
         rest = clean(spec.description[:MAX_ENCODED_CHARS]).replace(purpose, "", 1).strip(" .")
         parameters = ", ".join(_parameters(spec))
         # Nothing but a name is left of many tools; their parameters say what they do.
