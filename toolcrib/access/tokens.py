@@ -39,7 +39,7 @@ FETCH_TIMEOUT_S = 5
 RETRY_S = 5.0
 """Time after a failed look-up of the issuer's keys until the next one."""
 
-MAX_NAME_CHARS = 100
+MAX_CALLER_NAME_CHARS = 100
 
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 
@@ -72,7 +72,7 @@ class IssuedTokens:
             )
         subject = str(claims["sub"])
         name = claims.get("client_id") or claims.get("azp") or subject
-        return Caller(f"sub:{subject}", str(name)[:MAX_NAME_CHARS], grant)
+        return Caller(f"sub:{subject}", str(name)[:MAX_CALLER_NAME_CHARS], grant)
 
     def _claims(self, text: str) -> Mapping[str, Any]:
         try:

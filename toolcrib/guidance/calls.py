@@ -12,7 +12,7 @@ from typing import Any, cast
 from toolcrib.guidance.results import as_json, has_failed, is_acknowledgement, is_empty, text_of
 from toolcrib.text import LETTERS_OR_DIGITS, likeness, name_words, tokenise
 
-MAX_NAME_CHARS, MAX_PARAMETERS, MAX_KEPT_CHARS = 200, 100, 1_000
+MAX_CALL_NAME_CHARS, MAX_PARAMETERS, MAX_KEPT_CHARS = 200, 100, 1_000
 """Parts of a call that are kept."""
 
 MAX_VALUES, MAX_PARAMETER_CHARS, MAX_MESSAGE_CHARS = 1_000, 8_000, 4_000
@@ -159,7 +159,7 @@ def make_call(
     error_text = text_of(error)
     text = text_of(result) or error_text
     message = text[:MAX_MESSAGE_CHARS]
-    tool_name = text_of(name)[:MAX_NAME_CHARS]
+    tool_name = text_of(name)[:MAX_CALL_NAME_CHARS]
     words, names, places = _read_parameters(given)
     answer = _words(message)
     new_words = sum(word not in known for word in answer)
@@ -244,5 +244,7 @@ def _keep(parameters: Mapping[Any, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for key, value in islice(parameters.items(), MAX_PARAMETERS):
         is_plain = value is None or isinstance(value, bool | int | float)
-        kept[str(key)[:MAX_NAME_CHARS]] = value if is_plain else text_of(value)[:MAX_KEPT_CHARS]
+        kept[str(key)[:MAX_CALL_NAME_CHARS]] = (
+            value if is_plain else text_of(value)[:MAX_KEPT_CHARS]
+        )
     return kept

@@ -22,7 +22,7 @@ from toolcrib.records.scope import Sensitivity
 MAX_DESCRIPTION_CHARS = 200_000
 """Longest accepted description; no encoder reads further."""
 
-MAX_NAME_CHARS = 512
+MAX_TOOL_NAME_CHARS = 512
 
 
 def none_as(empty: type) -> BeforeValidator:
@@ -164,7 +164,7 @@ class ToolSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
+    name: str = Field(min_length=1, max_length=MAX_TOOL_NAME_CHARS)
     description: Text = ""
     server: Text = ""
     id: Text = ""

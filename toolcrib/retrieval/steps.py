@@ -15,7 +15,7 @@ from pathlib import Path
 
 from toolcrib.caches import cached_texts
 from toolcrib.records import ToolSpec
-from toolcrib.retrieval.legs import MAX_NAME_CHARS
+from toolcrib.retrieval.legs import MAX_NAME_QUERY_CHARS
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
@@ -66,7 +66,7 @@ def verb_ratios() -> Mapping[str, float]:
     return {verb: float(ratio) for verb, ratio in rows}
 
 
-@cached_texts(4_096, MAX_NAME_CHARS)
+@cached_texts(4_096, MAX_NAME_QUERY_CHARS)
 def verb_ratio(name: str) -> float:
     """Log ratio of the first verb of a tool's name."""
     ratios = verb_ratios()
