@@ -49,10 +49,10 @@ HOP_KEYS = frozenset({"progressToken", "progress_token", "fastmcp"})
 
 MAX_PENDING_CALLS = 1_000
 MAX_ALTERNATIVES = 3
-MAX_DESCRIPTION_CHARS = 100
+MAX_ALTERNATIVE_CHARS = 100
 """Length of an alternative's description in an answer."""
 
-MAX_SCHEMA_CHARS = 8_000
+MAX_QUOTED_SCHEMA_CHARS = 8_000
 """Longer schemas are described in words."""
 
 logger = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ class Alternatives:
             return " No other tool is like it; try again later, or go on without it."
         lines = ["\nOther tools that may do it:"]
         for each in entries:
-            about = shorten(" ".join(each.spec.description.split()), MAX_DESCRIPTION_CHARS)
+            about = shorten(" ".join(each.spec.description.split()), MAX_ALTERNATIVE_CHARS)
             lines.append(f"- {each.name}: {about}" if about else f"- {each.name}")
         return "\n".join(lines)
 
@@ -379,7 +379,7 @@ class CallRunner:
 def _parameters(entry: CatalogEntry) -> str:
     """The parameters of a tool: its schema, which a search omits, or a description if too long."""
     schema = json.dumps(parameters_schema(entry.spec), ensure_ascii=False, separators=(",", ":"))
-    if len(schema) <= MAX_SCHEMA_CHARS:
+    if len(schema) <= MAX_QUOTED_SCHEMA_CHARS:
         return f"Its inputSchema: {schema}"
     return f"It takes: {describe_parameters(entry.spec.input_schema)}."
 

@@ -40,7 +40,7 @@ from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog, by_unique_name
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
 from toolcrib.indexers.readers.mcp_skills import SKILLS_EXTENSION, file_digest
-from toolcrib.indexers.readers.skills import FENCE, MAX_DESCRIPTION_CHARS, SKILL_FILE
+from toolcrib.indexers.readers.skills import FENCE, MAX_SKILL_DESCRIPTION_CHARS, SKILL_FILE
 from toolcrib.integrations.fastmcp import (
     NOT_SURE,
     READS_ONLY,
@@ -201,7 +201,7 @@ class GatewaySkills:
         skills = [
             {
                 "name": hit.name if hit.name in visible else hit.id,
-                "description": hit.description[:MAX_DESCRIPTION_CHARS],
+                "description": hit.description[:MAX_SKILL_DESCRIPTION_CHARS],
             }
             for hit in result.tools
             if hit.id in visible

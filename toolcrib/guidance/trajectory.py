@@ -23,7 +23,7 @@ WINDOW = 30
 _MAX_COUNTED_TOOLS = 1_000
 """Tools that have a count of their own; calls of further tools are in the total alone."""
 
-MAX_TEXT_CHARS, MAX_FOUND = 1_000, 100
+MAX_KEPT_TEXT_CHARS, MAX_FOUND = 1_000, 100
 """Characters kept of a message or query, and names kept of a search's result."""
 
 PAUSE_S = 60.0
@@ -118,14 +118,14 @@ class TrajectoryBuilder:
         """Add a message to the model."""
         self._moment(at)
         self._turns, self._events = self._turns + 1, self._events + 1
-        self._goal = text.strip()[:MAX_TEXT_CHARS] or self._goal
+        self._goal = text.strip()[:MAX_KEPT_TEXT_CHARS] or self._goal
         return self
 
     def search_asked(
         self, text: str, *, found: Sequence[str] = (), at: float | None = None
     ) -> Self:
         """Add a search for tools; `found` are the names of the found tools."""
-        text, names = text[:MAX_TEXT_CHARS], tuple(found[:MAX_FOUND])
+        text, names = text[:MAX_KEPT_TEXT_CHARS], tuple(found[:MAX_FOUND])
         self._searches.append(make_search(text, names, self._moment(at)))
         self._search_count, self._events = self._search_count + 1, self._events + 1
         self._goal = text.strip() or self._goal

@@ -43,7 +43,7 @@ SERVER_TOOLS_PER_PROMPT = 40
 SIBLING_SEARCH_ROWS = 64
 """Tools whose siblings are computed at once: rows of a matrix as wide as the registry."""
 
-MAX_SIBLING_CHARS, MAX_TEXT_CHARS, MAX_SCHEMA_CHARS = 300, 4_000, 4_000
+MAX_SIBLING_CHARS, MAX_PROMPT_DESCRIPTION_CHARS, MAX_PROMPT_SCHEMA_CHARS = 300, 4_000, 4_000
 MAX_SERVER_TOOL_CHARS = 120
 
 PROMPT = """You write for a search index over the tools of AI agents. For one tool you say what its
@@ -101,8 +101,10 @@ class Question:
         tool = {
             "server": spec.server,
             "name": spec.name,
-            "description": spec.description[:MAX_TEXT_CHARS],
-            "input_schema": json.dumps(spec.input_schema, ensure_ascii=False)[:MAX_SCHEMA_CHARS],
+            "description": spec.description[:MAX_PROMPT_DESCRIPTION_CHARS],
+            "input_schema": json.dumps(spec.input_schema, ensure_ascii=False)[
+                :MAX_PROMPT_SCHEMA_CHARS
+            ],
         }
         siblings = [
             {"name": each.name, "description": each.description[:MAX_SIBLING_CHARS]}

@@ -28,7 +28,7 @@ from toolcrib.text import shorten
 CHECK_TIMEOUT_S = 0.25
 """Longest check of a call: a schema can keep a checker busy for ever. Then the server decides."""
 
-MAX_SCHEMA_CHARS = 200_000
+MAX_CHECKED_SCHEMA_CHARS = 200_000
 MAX_CACHED_SCHEMA_CHARS, SCHEMA_CHARS = 2_000_000, 2_000
 """Size of all cached checkers, and of one beside its schema's text; a unit is ten bytes."""
 
@@ -80,7 +80,7 @@ def argument_errors(
 
 def _checker(text: str) -> Validator | None:
     """Validator of a schema; None for a schema that cannot be used."""
-    if len(text) > MAX_SCHEMA_CHARS:
+    if len(text) > MAX_CHECKED_SCHEMA_CHARS:
         return None
     try:
         schema = map_schemas(json.loads(text), _without_unchecked)
@@ -134,7 +134,7 @@ def _check_time_first(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 # -- patterns ------------------------------------------------------------------------------------
 
-MAX_TEXT_CHARS = 2_000
+MAX_PATTERN_TEXT_CHARS = 2_000
 MAX_PATTERN_BYTES = 1 << 18
 """Size of a compiled pattern: RE2 works at most text length times this, a tenth of a second."""
 
@@ -154,14 +154,14 @@ def matches_pattern(pattern: str, text: str) -> bool:
     which has a timeout, compiles `((a*){5000}){5000}` for a minute.
     """
     compiled = _compile(pattern)
-    if compiled is None or len(text) > MAX_TEXT_CHARS:
+    if compiled is None or len(text) > MAX_PATTERN_TEXT_CHARS:
         return True
     if not text.isascii() and _CHARACTER_CLASS.search(pattern):
         return True
     return compiled.search(text) is not None
 
 
-@cached_texts(256, MAX_TEXT_CHARS)
+@cached_texts(256, MAX_PATTERN_TEXT_CHARS)
 def _compile(pattern: str) -> Any:
     engine = cast("Any", re2)
     options = engine.Options()

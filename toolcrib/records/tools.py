@@ -19,7 +19,7 @@ from pydantic import (
 from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE
 from toolcrib.records.scope import Sensitivity
 
-MAX_DESCRIPTION_CHARS = 200_000
+MAX_TOOL_DESCRIPTION_CHARS = 200_000
 """Longest accepted description; no encoder reads further."""
 
 MAX_TOOL_NAME_CHARS = 512
@@ -198,9 +198,9 @@ class ToolSpec(BaseModel):
     @field_validator("description")
     @classmethod
     def _description_fits(cls, value: str) -> str:
-        if len(value) > MAX_DESCRIPTION_CHARS:
+        if len(value) > MAX_TOOL_DESCRIPTION_CHARS:
             raise ValueError(
-                f"{len(value):,} characters; at most {MAX_DESCRIPTION_CHARS:,} are accepted"
+                f"{len(value):,} characters; at most {MAX_TOOL_DESCRIPTION_CHARS:,} are accepted"
             )
         return value
 

@@ -148,7 +148,7 @@ def test_a_folder_without_documents_is_refused(tmp_path):
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "MAX_FILE_BYTES", 1_000)
+    monkeypatch.setattr(sources, "MAX_DOCUMENT_BYTES", 1_000)
     write(tmp_path, **{"a.md": "x" * 1_001})
     assert reasons(tmp_path) == ["larger than 1,000 bytes, the most that is read"]
 

@@ -20,7 +20,7 @@ from toolcrib.indexers.documents.loading import Kind, is_binary, kind_of_name, k
 from toolcrib.indexers.sync import PassageEntry, ReadSources
 from toolcrib.records import Passage, Refusal
 
-MAX_FILE_BYTES = 50_000_000
+MAX_DOCUMENT_BYTES = 50_000_000
 
 _READ_KINDS = "documents (.md .rst .html .txt .pdf .docx .ipynb) and source files are read"
 
@@ -162,11 +162,11 @@ def _read_file(path: Path) -> RawDocument | Refusal:
         if kind is None:
             return _refusal(path, f"a file of no known kind; {_READ_KINDS}")
         with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
+            content = file.read(MAX_DOCUMENT_BYTES + 1)
     except OSError as error:
         return _refusal(path, f"cannot be read: {error.strerror or error}")
-    if len(content) > MAX_FILE_BYTES:
-        return _refusal(path, f"larger than {MAX_FILE_BYTES:,} bytes, the most that is read")
+    if len(content) > MAX_DOCUMENT_BYTES:
+        return _refusal(path, f"larger than {MAX_DOCUMENT_BYTES:,} bytes, the most that is read")
     document = _printable_path(Path(os.path.normpath(path)).as_posix())
     return RawDocument(_printable_path(path), document, document, content, kind)
 
