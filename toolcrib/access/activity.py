@@ -21,7 +21,7 @@ from toolcrib.store.records_db import DbRow, RecordsDb
 CALLS, GATEWAYS = "gateway/calls", "gateway/running"
 """Tables: calls, and one row for each gateway with the state of its servers."""
 
-MAX_CALLS = 10_000
+MAX_KEPT_CALLS = 10_000
 """Calls that are kept; some 8 MB."""
 
 PRUNE_EVERY_CALLS = 500
@@ -39,7 +39,7 @@ MAX_READ_CHARS = 20_000
 class ActivityLog:
     """Log of one gateway's calls and servers; a call is written a moment later.
 
-    The newest `MAX_CALLS` calls of all gateways of a database are kept.
+    The newest `MAX_KEPT_CALLS` calls of all gateways of a database are kept.
     """
 
     def __init__(self, db: RecordsDb, now: Callable[[], float] = time.time) -> None:
@@ -70,8 +70,8 @@ class ActivityLog:
         if self._unpruned < PRUNE_EVERY_CALLS:
             return
         self._unpruned = 0
-        kept = self._db.newest(CALLS, limit=MAX_CALLS)
-        if len(kept) == MAX_CALLS:
+        kept = self._db.newest(CALLS, limit=MAX_KEPT_CALLS)
+        if len(kept) == MAX_KEPT_CALLS:
             self._db.prune(CALLS, before=kept[-1].at)
         self._db.prune(GATEWAYS, before=self._now() - MAX_STATE_AGE_S)
 
@@ -117,11 +117,11 @@ class ActivityReader:
         while page := self._db.newest(CALLS, limit=PAGE_CALLS, before=mark):
             new = [row for row in page if row.id not in self._calls]
             found.update((row.id, read(row.body)) for row in new)
-            if len(new) < len(page) or len(found) >= MAX_CALLS:
+            if len(new) < len(page) or len(found) >= MAX_KEPT_CALLS:
                 break
             mark = page[-1].at, page[-1].id
         if found:
-            both = sorted((self._calls | found).items())[-MAX_CALLS:]
+            both = sorted((self._calls | found).items())[-MAX_KEPT_CALLS:]
             self._calls = dict(both)
 
 

@@ -155,9 +155,9 @@ def _hiding(crib: Crib) -> Callable[[LabelledQuery], Filter]:
 
 # -- the head --------------------------------------------------------------------------------
 
-MIN_EXAMPLES = 5
+MIN_HEAD_TOOL_EXAMPLES = 5
 MIN_TOOLS_WITH_EXAMPLES_SHARE = 0.95
-MIN_TOOLS, MAX_TOOLS = 2, 1000
+MIN_HEAD_TOOLS, MAX_HEAD_TOOLS = 2, 1000
 """A head is for registries where all but 5 % of the tools have 5 examples or more."""
 
 INVERSE_REGULARISATION = 10.0
@@ -167,9 +167,9 @@ INVERSE_REGULARISATION = 10.0
 def fit_head(crib: Crib) -> Head | None:
     """A head for the tools of an index; None where too few have examples enough."""
     tools = [tool for tool in crib.list_tools() if tool.enabled]
-    with_examples = [tool for tool in tools if len(tool.success_examples) >= MIN_EXAMPLES]
+    with_examples = [tool for tool in tools if len(tool.success_examples) >= MIN_HEAD_TOOL_EXAMPLES]
     with_examples.sort(key=attrgetter("id"))
-    if not MIN_TOOLS <= len(with_examples) <= MAX_TOOLS or len(
+    if not MIN_HEAD_TOOLS <= len(with_examples) <= MAX_HEAD_TOOLS or len(
         with_examples
     ) < MIN_TOOLS_WITH_EXAMPLES_SHARE * len(tools):
         return None

@@ -41,8 +41,8 @@ CALLING = frozenset({OwnTool.CALL_TOOL, *CALL_TOOLS})
 """Tools of the gateway that call a server's tool, which is recorded in their place."""
 
 MAX_AGENT_CHARS = 100
-MAX_TOOL_CHARS = 200
-MAX_COUNTED_TOOLS = 20_000
+MAX_UNKNOWN_NAME_CHARS = 200
+MAX_CACHED_TOKEN_COUNTS = 20_000
 """Tools whose tokens are cached."""
 
 _CALLS_WITHIN: ContextVar[list[str]] = ContextVar("calls_within")
@@ -59,7 +59,7 @@ class GatewayRecorder(Middleware):
     ) -> None:
         self._log, self._index, self._pool = ActivityLog(records_db), index, pool
         self._is_on, self._keeps_arguments = mode != "off", mode == "arguments"
-        self._tokens: BoundedMap[str, int] = BoundedMap(MAX_COUNTED_TOOLS)
+        self._tokens: BoundedMap[str, int] = BoundedMap(MAX_CACHED_TOKEN_COUNTS)
 
     async def on_call_tool(
         self,
@@ -102,7 +102,7 @@ class GatewayRecorder(Middleware):
                 at="",
                 agent=agent[:MAX_AGENT_CHARS],
                 server=entry.spec.server if entry else "",
-                tool=entry.spec.id if entry else name[:MAX_TOOL_CHARS],
+                tool=entry.spec.id if entry else name[:MAX_UNKNOWN_NAME_CHARS],
                 by=(token and token.client_id) or None,
                 arguments=shown_arguments(arguments or {}) if self._keeps_arguments else None,
                 **about,

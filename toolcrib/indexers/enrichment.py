@@ -209,7 +209,7 @@ _NOT_EVERYDAY = re.compile(r"[_/:]|\w\.\w|[a-z][A-Z]|-.*-|\w{3}-\w{3}|\w \w*[A-Z
 MAX_NAMED_TOOL_WORDS = 5
 """Most words of a tool's name that is searched for in texts."""
 
-MAX_COMPANIONS = 4
+MAX_WRITTEN_COMPANIONS = 4
 """Most companions that are taken of a tool."""
 
 
@@ -236,7 +236,7 @@ class NamesOfTools:
                 reasons.append(f"goes_with: no tool has the id {name[:80]!r}")
             elif known != spec.id:
                 found[known] = None
-        return tuple(found)[:MAX_COMPANIONS]
+        return tuple(found)[:MAX_WRITTEN_COMPANIONS]
 
 
 def screen_line(

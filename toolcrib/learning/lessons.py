@@ -36,7 +36,7 @@ CHANGED_TOOL_WEIGHT = 0.5
 FULL_SUPPORT_OBSERVATIONS = 5.0
 """Fresh observations, each of another session, that give the full strength."""
 
-MAX_CANDIDATES = 400
+MAX_CANDIDATE_OBSERVATIONS = 400
 """Newest observations of a tool, among which its examples are chosen."""
 
 
@@ -180,7 +180,9 @@ def _lesson(
     tool: str, seen: Sequence[Observation], digest: str, now: float, left_out: Sequence[str]
 ) -> Lesson:
     believed = (each for each in seen if each.by not in left_out)
-    newest = sorted(believed, key=lambda each: (-each.at, each.decision))[:MAX_CANDIDATES]
+    newest = sorted(believed, key=lambda each: (-each.at, each.decision))[
+        :MAX_CANDIDATE_OBSERVATIONS
+    ]
     worths = np.array(
         [age_weight((now - each.at) / DAY_S, changed=each.digest != digest) for each in newest]
     )

@@ -119,7 +119,7 @@ NO_COMPANIONS: Companions = MappingProxyType({})
 COMPANION_CONSUMERS = 6
 """First tools that bring companions; 3 and 10 changed nothing on a development split."""
 
-MAX_COMPANIONS = 8
+MAX_BROUGHT_COMPANIONS = 8
 """Most companions that one tool brings, so that no author fills an answer."""
 
 CONSUMERS = 3
@@ -138,7 +138,7 @@ MIN_SHARED_NEED_HITS = 4
 MAX_TIED_PROVIDERS = 3
 """Largest number of tied providers that are brought; more bring none."""
 
-MAX_SERVER_TOOLS = 1_000
+MAX_CONSUMER_CANDIDATES = 1_000
 """Tools of a server that are searched for users of one of them."""
 
 MAX_PROVIDERS = 200
@@ -285,7 +285,7 @@ def _demands(consumer: _LinkedTool, *, authors: bool = True) -> Iterator[_Demand
 def _companions(consumer: _LinkedTool, learned: Companions) -> Iterator[_Demand]:
     """Demands for companions: stated by the author or the enrichment, then learned."""
     named = dict.fromkeys((*consumer.links.goes_with, *learned.get(consumer.id, ())))
-    for name in islice(named, MAX_COMPANIONS):
+    for name in islice(named, MAX_BROUGHT_COMPANIONS):
         yield _Demand(consumer, names=(name,), link="goes_with", is_stated=True)
 
 
@@ -457,7 +457,7 @@ def links_of(
         if (best := _provider(demand, found)) is not None
     ]
     here = all_of(Equals("server", own.server), ENABLED, limits)
-    records = islice(store.scroll(here, _LINKS), MAX_SERVER_TOOLS)
+    records = islice(store.scroll(here, _LINKS), MAX_CONSUMER_CANDIDATES)
     siblings = [*map(_LinkedTool.from_record, records)]
     candidates = [
         demand for each in siblings for demand in _demands(each) if _effort(demand, own) is not None

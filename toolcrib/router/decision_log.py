@@ -69,7 +69,7 @@ class FailureLog(Protocol):
         ...
 
 
-MAX_DECISIONS = 10_000
+MAX_FAILURE_DECISIONS = 10_000
 MAX_FAILED_TOOLS = 100
 
 
@@ -79,7 +79,7 @@ class Failures:
     The last `decisions` with a failure are kept, and the last `MAX_FAILED_TOOLS` of each.
     """
 
-    def __init__(self, decisions: int = MAX_DECISIONS) -> None:
+    def __init__(self, decisions: int = MAX_FAILURE_DECISIONS) -> None:
         self._failed_tools: BoundedMap[str, tuple[str, ...]] = BoundedMap(decisions)
         self._lock = threading.Lock()
 

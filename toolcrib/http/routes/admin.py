@@ -263,14 +263,14 @@ class SwitchBody(Body):
 
 ServerId = Annotated[Identifier, Field(description="Name of a server, slashes and all.")]
 
-MAX_CALLS = 1_000
+MAX_LISTED_CALLS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class ActivityQuery:
     """Number of calls in the answer."""
 
-    limit: Annotated[int, Field(ge=1, le=MAX_CALLS)] = 50
+    limit: Annotated[int, Field(ge=1, le=MAX_LISTED_CALLS)] = 50
 
 
 async def get_activity(context: RequestContext, query: ActivityQuery) -> Response:
