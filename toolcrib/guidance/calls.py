@@ -15,7 +15,7 @@ from toolcrib.text import LETTERS_OR_DIGITS, likeness, name_words, tokenise
 MAX_CALL_NAME_CHARS, MAX_PARAMETERS, MAX_KEPT_CHARS = 200, 100, 1_000
 """Parts of a call that are kept."""
 
-MAX_VALUES, MAX_PARAMETER_CHARS, MAX_MESSAGE_CHARS = 1_000, 8_000, 4_000
+MAX_COMPARED_VALUES, MAX_PARAMETER_CHARS, MAX_MESSAGE_CHARS = 1_000, 8_000, 4_000
 """Parts of a call that are compared."""
 
 MIN_REQUEST_LIKENESS, MIN_ANSWER_LIKENESS, MIN_ERROR_LIKENESS = 0.6, 0.8, 0.8
@@ -226,7 +226,7 @@ def _read_parameters(
 def _values(parameters: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
     """Texts and numbers within the parameters, each with its key."""
     waiting: list[tuple[str, Any]] = [("", parameters)]
-    for _ in range(MAX_VALUES):
+    for _ in range(MAX_COMPARED_VALUES):
         if not waiting:
             return
         key, value = waiting.pop()

@@ -368,7 +368,7 @@ def _json(_name: str, tool: ToolSpec) -> dict[str, Any]:
 MAX_TYPE_CHARS = 20_000
 """Characters of the types of one schema."""
 
-MAX_OPTIONAL = 1_000
+MAX_OPTIONAL_PROPERTIES = 1_000
 
 
 def _typescript(name: str, tool: ToolSpec) -> dict[str, Any]:
@@ -395,7 +395,7 @@ def _python_stub(name: str, tool: ToolSpec) -> dict[str, Any]:
 
 class _TypeScript(SchemaTypes):
     cut, rest = "any", "[more: string]: any"
-    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL
+    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL_PROPERTIES
 
     def arguments(self) -> str:
         """Parameters of a function, without the brackets."""
@@ -420,7 +420,7 @@ class _TypeScript(SchemaTypes):
 class _Python(SchemaTypes):
     any = cut = "Any"
     null, rest = "None", "**more: Any"
-    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL
+    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL_PROPERTIES
 
     def arguments(self) -> str:
         """Parameters of a function, without the brackets."""

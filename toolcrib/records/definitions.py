@@ -66,11 +66,11 @@ def parameters_schema(tool: ToolSpec) -> dict[str, Any]:
 
 # -- signatures --------------------------------------------------------------------------------
 
-MAX_OPTIONAL = 12
+MAX_OPTIONAL_PARAMETERS = 12
 """Optional parameters that a signature names; required parameters all are named."""
 
-MAX_VALUES, MAX_VALUE_CHARS = 6, 24
-MAX_DEPTH = 3
+MAX_SIGNATURE_VALUES, MAX_SIGNATURE_VALUE_CHARS = 6, 24
+MAX_SIGNATURE_DEPTH = 3
 """Depth to which objects, lists, alternatives and references are followed."""
 
 MAX_CHARS, MAX_NODES = 2_000, 10_000
@@ -115,7 +115,7 @@ class SchemaTypes:
     cut = rest = _MORE
     """Mark of an omitted type, and of omitted parameters."""
 
-    max_chars, max_optional = MAX_CHARS, MAX_OPTIONAL
+    max_chars, max_optional = MAX_CHARS, MAX_OPTIONAL_PARAMETERS
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._root = schema
@@ -169,14 +169,14 @@ class SchemaTypes:
         if not is_object(schema) or not schema:
             return self._fit(self.any)
         for word in ("enum", "const"):
-            if word in schema and depth <= MAX_DEPTH:
+            if word in schema and depth <= MAX_SIGNATURE_DEPTH:
                 values = list_of(schema[word]) if word == "enum" else [schema[word]]
                 return self._fit(self.values(values) if values else self.any)
         return self._composite(schema, depth)
 
     def _composite(self, schema: Mapping[str, Any], depth: int) -> str:
         """Type of a schema with references, alternatives or parts."""
-        if depth <= MAX_DEPTH:
+        if depth <= MAX_SIGNATURE_DEPTH:
             if list_of(schema.get("allOf")):
                 merged, size = self._merge(schema)
                 self._nodes -= size
@@ -225,9 +225,9 @@ class SchemaTypes:
         return merged | {"required": required}, len(parts) + len(properties) + len(required)
 
     def _plain(self, kind: str, schema: Mapping[str, Any], depth: int) -> str:
-        if depth <= MAX_DEPTH and kind == "array":
+        if depth <= MAX_SIGNATURE_DEPTH and kind == "array":
             return self.array(self.type(schema.get("items"), depth + 1))
-        if depth <= MAX_DEPTH and kind == "object" and schema.get("properties"):
+        if depth <= MAX_SIGNATURE_DEPTH and kind == "object" and schema.get("properties"):
             return self.object(schema, depth + 1)
         return self._fit(self.kind(kind))
 
@@ -249,8 +249,8 @@ class SchemaTypes:
 
     def values(self, values: Sequence[Any]) -> str:
         """One of several values."""
-        shown = [_short(value) for value in values[:MAX_VALUES]]
-        return self.union([*shown, *([_MORE] if len(values) > MAX_VALUES else [])])
+        shown = [_short(value) for value in values[:MAX_SIGNATURE_VALUES]]
+        return self.union([*shown, *([_MORE] if len(values) > MAX_SIGNATURE_VALUES else [])])
 
     def union(self, types: Sequence[str]) -> str:
         """Union of types without null, which only says that a parameter may be left out."""
@@ -273,9 +273,12 @@ def _options(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, str | list | dict) and len(cast("list[Any]", value)) > MAX_VALUE_CHARS:
+    if (
+        isinstance(value, str | list | dict)
+        and len(cast("list[Any]", value)) > MAX_SIGNATURE_VALUE_CHARS
+    ):
         return _MORE
-    return text if len(text := _literal(value)) <= MAX_VALUE_CHARS else _MORE
+    return text if len(text := _literal(value)) <= MAX_SIGNATURE_VALUE_CHARS else _MORE
 
 
 def _literal(value: Any) -> str:
