@@ -32,7 +32,7 @@ MAX_STATE_AGE_S = 45.0
 """Age of a state whose gateway was killed, or cannot write."""
 
 MAX_ARGUMENTS_CHARS = 2_000
-MAX_READ_CHARS = 20_000
+MAX_SCANNED_ARGUMENTS_CHARS = 20_000
 """Length of arguments that is searched for secrets; the rest is not kept."""
 
 
@@ -152,7 +152,7 @@ def _figures(
 def shown_arguments(arguments: Mapping[str, Any]) -> str:
     """Arguments as JSON, without the secrets in them, cut."""
     text = json.dumps(_without_named(arguments), ensure_ascii=False, default=str)
-    return without_secrets(text[:MAX_READ_CHARS])[:MAX_ARGUMENTS_CHARS]
+    return without_secrets(text[:MAX_SCANNED_ARGUMENTS_CHARS])[:MAX_ARGUMENTS_CHARS]
 
 
 def _without_named(value: Any, name: str = "") -> Any:

@@ -45,7 +45,7 @@ LISTINGS = "listings/default"
 INSTRUCTIONS = f"{NON_TOOL_ID_MARK}instructions"
 """Suffix of the id under which a server's instructions are screened, as a tool's text is."""
 
-MAX_INSTRUCTIONS_CHARS = 4_000
+MAX_SERVER_INSTRUCTIONS_CHARS = 4_000
 
 MAX_REPORTED_WARNINGS = 5
 """Warnings about one server that the operator is told of one by one."""
@@ -260,7 +260,7 @@ class GatewayIndex:
         if server not in self._configs:
             return
         specs = (*self._tool_specs(server, tools), *self._offer_specs(server, offers))
-        if text := instructions.strip()[:MAX_INSTRUCTIONS_CHARS]:
+        if text := instructions.strip()[:MAX_SERVER_INSTRUCTIONS_CHARS]:
             specs = (*specs, _instructions(server, text))
         if self._listings.get(server) == specs:
             return

@@ -82,7 +82,7 @@ LISTING = (
     "that something cannot be done."
 )
 
-MAX_INSTRUCTIONS_CHARS = 16_000
+MAX_GREETING_INSTRUCTIONS_CHARS = 16_000
 """Servers' own instructions at the start of a conversation; more come with found tools."""
 
 MAX_COLLECTION_CHARS = 120
@@ -103,7 +103,7 @@ BY_WORDS = (
 INDEXING, UNINDEXED = "is still being indexed", "could not be indexed"
 """States of a server that is up and whose current tools cannot be found."""
 
-MAX_NAMES = 200
+MAX_DESCRIBED_TOOLS = 200
 MAX_DESCRIBED_CHARS = 200_000
 """Length of an answer of describe_tools; the first tool is given at any length."""
 
@@ -229,7 +229,7 @@ class GatewaySearch(ToolcribSearchTransform):
         searches = len(offered) > self._pass_through or not self._pass_through
         parts, left = (
             [SEARCHING.format(self._called_by) if searches else LISTING],
-            MAX_INSTRUCTIONS_CHARS,
+            MAX_GREETING_INSTRUCTIONS_CHARS,
         )
         for server in dict.fromkeys(each.spec.server for each in offered):
             text = self._tools.instructions.get(server)
@@ -621,7 +621,12 @@ def _tool_of_names(
     async def run(given: dict[str, Any], context: Context) -> ToolResult:
         return await act(context, given["ids"])
 
-    names = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_NAMES}
+    names = {
+        "type": "array",
+        "items": {"type": "string"},
+        "minItems": 1,
+        "maxItems": MAX_DESCRIBED_TOOLS,
+    }
     about = "Names of tools as find_tools gave them, or ids (server/name)"
     return SearchTool.of(name, says, {"ids": {**names, "description": about}}, run, READS_ONLY)
 

@@ -15,7 +15,7 @@ from toolcrib.text import LETTERS_OR_DIGITS, likeness, name_words, tokenise
 MAX_CALL_NAME_CHARS, MAX_PARAMETERS, MAX_KEPT_CHARS = 200, 100, 1_000
 """Parts of a call that are kept."""
 
-MAX_COMPARED_VALUES, MAX_PARAMETER_CHARS, MAX_MESSAGE_CHARS = 1_000, 8_000, 4_000
+MAX_COMPARED_VALUES, MAX_COMPARED_PARAMETER_CHARS, MAX_COMPARED_MESSAGE_CHARS = 1_000, 8_000, 4_000
 """Parts of a call that are compared."""
 
 MIN_REQUEST_LIKENESS, MIN_ANSWER_LIKENESS, MIN_ERROR_LIKENESS = 0.6, 0.8, 0.8
@@ -158,7 +158,7 @@ def make_call(
     given: Mapping[Any, Any] = parameters if isinstance(parameters, Mapping) else {}
     error_text = text_of(error)
     text = text_of(result) or error_text
-    message = text[:MAX_MESSAGE_CHARS]
+    message = text[:MAX_COMPARED_MESSAGE_CHARS]
     tool_name = text_of(name)[:MAX_CALL_NAME_CHARS]
     words, names, places = _read_parameters(given)
     answer = _words(message)
@@ -236,7 +236,7 @@ def _values(parameters: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
         elif isinstance(value, list | tuple):
             waiting += ((key, each) for each in islice(cast("list[Any]", value), MAX_PARAMETERS))
         elif isinstance(value, str | int | float) and not isinstance(value, bool):
-            yield key, str(value)[:MAX_PARAMETER_CHARS]
+            yield key, str(value)[:MAX_COMPARED_PARAMETER_CHARS]
 
 
 def _keep(parameters: Mapping[Any, Any]) -> dict[str, Any]:

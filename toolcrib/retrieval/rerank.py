@@ -168,7 +168,7 @@ class PassageReranker(_BlendingReranker):
 
 # -- by a language model -----------------------------------------------------------------------
 
-MAX_LINE_CHARS = 300
+MAX_LISTED_DESCRIPTION_CHARS = 300
 """Characters of a tool's description that a language model reads."""
 
 PROMPT = """You choose tools for an assistant. Below are the request that it has to serve and the \
@@ -282,7 +282,7 @@ class ModelReranker:
 
 
 def _line(hit: ToolHit) -> str:
-    return f"{hit.name}: {' '.join(hit.tool.description.split())[:MAX_LINE_CHARS]}"
+    return f"{hit.name}: {' '.join(hit.tool.description.split())[:MAX_LISTED_DESCRIPTION_CHARS]}"
 
 
 ToolRerankers: TypeAlias = Reranker | ModelReranker

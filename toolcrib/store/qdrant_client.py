@@ -66,7 +66,7 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _NO_WRITE_ACCESS = re.compile(r"(?:[Ww]rite|[Mm]anage) access")
 _START_HINT = "start it with `docker compose up -d`"
-_MAX_MESSAGE_CHARS = 300
+_MAX_SERVER_MESSAGE_CHARS = 300
 
 _Answer = TypeVar("_Answer")
 _Item = TypeVar("_Item")
@@ -363,15 +363,15 @@ def _server_message(response: UnexpectedResponse) -> str:
         text = str(body["status"]["error"])
     except (ValueError, KeyError, TypeError):
         pass
-    return text[:_MAX_MESSAGE_CHARS] or response.reason_phrase or "no reason given"
+    return text[:_MAX_SERVER_MESSAGE_CHARS] or response.reason_phrase or "no reason given"
 
 
 def _first_line(failure: Exception) -> str:
     if isinstance(failure, ValidationError):
         fault = failure.errors()[0]
         # The first place is the client's own name for the whole answer.
-        return f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}"[:_MAX_MESSAGE_CHARS]
-    return str(failure).strip().partition("\n")[0][:_MAX_MESSAGE_CHARS]
+        return f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}"[:_MAX_SERVER_MESSAGE_CHARS]
+    return str(failure).strip().partition("\n")[0][:_MAX_SERVER_MESSAGE_CHARS]
 
 
 def _retry_after(failure: Exception) -> bool | float:

@@ -74,7 +74,7 @@ Shape: TypeAlias = Literal["summary", "full", DefinitionFormat]
 
 ListOrder: TypeAlias = Literal["store", "name", "server", "use"]
 
-MAX_PAGE = 500
+MAX_PAGE_TOOLS = 500
 
 MAX_COUNTED_CALLS = 1_000
 """Newest reported calls that count as use, and newest calls of a gateway."""
@@ -411,7 +411,7 @@ def _prune(
 class ListQuery:
     """A page of tools; of several servers or tags, any. `cursor` is the last page's last id."""
 
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_TOOLS)] = 50
     cursor: Identifier | None = None
     server: Annotated[tuple[str, ...], Field(description="May be repeated: any of them.")] = ()
     tag: Annotated[tuple[str, ...], Field(description="May be repeated: any of them.")] = ()
@@ -423,7 +423,7 @@ class ListBody(Body):
     The order `use` begins with the tools that were called most often of late.
     """
 
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE), AS_WHOLE] = 50
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_TOOLS), AS_WHOLE] = 50
     cursor: Identifier | None = None
     where: FilterField | None = None
     scope: Scope | None = None
@@ -513,7 +513,7 @@ class CheckBody(Body):
 
     model_config = strict_config(examples=[{"ids": ["mail/send_mail", "mail/no_such_tool"]}])
 
-    ids: Annotated[list[ToolId], Field(min_length=1, max_length=MAX_PAGE)]
+    ids: Annotated[list[ToolId], Field(min_length=1, max_length=MAX_PAGE_TOOLS)]
     scope: Scope | None = None
 
 

@@ -60,7 +60,7 @@ from toolcrib.router.decision_log import Feedback
 LOG_DELAY_S = 0.1
 """Delay until another process has written a decision that it answered."""
 
-MAX_PAGE = 200
+MAX_PAGE_DECISIONS = 200
 MAX_PAGES_READ = 20
 """Pages of the log that are read for one page of a caller who sees few decisions."""
 
@@ -305,7 +305,7 @@ async def give_guidance(context: RequestContext, body: GuidanceBody) -> Response
 class DecisionsQuery:
     """A page of decisions, older than the `cursor`; `reports`: with feedback and outcomes."""
 
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_DECISIONS)] = 50
     cursor: Annotated[str, Field(max_length=200)] | None = None
     reports: bool = False
 
@@ -338,7 +338,7 @@ class ReportedCalls:
 class OutcomesQuery:
     """Number of calls in the answer."""
 
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_DECISIONS)] = 50
 
 
 class OutcomeBody(Body):

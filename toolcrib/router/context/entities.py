@@ -291,7 +291,7 @@ def _without_punctuation(span: str) -> str:
     return span
 
 
-MAX_READ_CHARS = 8_000
+MAX_ENTITY_TEXT_CHARS = 8_000
 """What is looked at of a turn; a log of 200 KB that is pasted in says no more than its head."""
 
 _MIN_TOOL_NAME_CHARS = 3
@@ -324,10 +324,10 @@ _RANKS = {kind: rank for rank, kind in enumerate(_ORDER)}
 
 
 def head_of(text: str) -> str:
-    """The first `MAX_READ_CHARS` characters, cut at white space so that no entity is cut in two."""
-    if len(text) <= MAX_READ_CHARS:
+    """First `MAX_ENTITY_TEXT_CHARS` characters, cut at white space: no entity is cut in two."""
+    if len(text) <= MAX_ENTITY_TEXT_CHARS:
         return text
-    parts = text[:MAX_READ_CHARS].rsplit(maxsplit=1)
+    parts = text[:MAX_ENTITY_TEXT_CHARS].rsplit(maxsplit=1)
     return parts[0] if parts else ""
 
 

@@ -349,7 +349,7 @@ _OF_ENTITIES: dict[str, Sensitivity] = {
     "ip": "internal",
     "tool": "internal",
 }
-MAX_SIGNALS = 5
+MAX_SENSITIVITY_SIGNALS = 5
 
 
 class Grade(NamedTuple):
@@ -380,4 +380,4 @@ def grade_of(entities: Iterable[Entity], matches: Iterable[Match]) -> Grade:
         highest = level if level in levels else highest
     signals = dict.fromkeys(signal for level, signal in (*held, *said) if level == highest)
     by_entity = highest in {level for level, _ in held}
-    return Grade(highest, tuple(signals)[:MAX_SIGNALS], by_entity)
+    return Grade(highest, tuple(signals)[:MAX_SENSITIVITY_SIGNALS], by_entity)
