@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import httpx2
     from mcp.shared.message import SessionMessage
 
-CLOSE_TIMEOUT_S = 3.0
+SERVER_CLOSE_TIMEOUT_S = 3.0
 """Time for a server to end by itself, before it is killed."""
 
 MAX_PAGES = 10_000
@@ -280,7 +280,7 @@ class UpstreamConnection:
             return
         self._stop.set()
         if self._ready.is_set():
-            await asyncio.wait({self._task}, timeout=CLOSE_TIMEOUT_S)
+            await asyncio.wait({self._task}, timeout=SERVER_CLOSE_TIMEOUT_S)
         self._scope.cancel()
         # The SDK ends a process in a shielded, bounded time.
         await asyncio.wait({self._task})

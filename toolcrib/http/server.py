@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolcrib.http.state import ServiceState
 
 KEEP_ALIVE_S = 60
-BACKLOG = 2048
+SERVICE_BACKLOG_CONNECTIONS = 2048
 LAST_ANSWERS_S = 2
 """Time for connections to take their answers, after draining."""
 
@@ -51,7 +51,7 @@ def make_server(app: Starlette, ready: Callable[[], None] = lambda: None) -> uvi
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=BACKLOG,
+        backlog=SERVICE_BACKLOG_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=LAST_ANSWERS_S,
     )

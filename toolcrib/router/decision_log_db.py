@@ -32,7 +32,7 @@ PRUNE_TIMEOUT_S = 5.0
 """Timeout of closing for a prune that runs."""
 
 PAGE_ROWS = 200
-CLOCK_SKEW_S = 1.0
+REPORT_CLOCK_SKEW_S = 1.0
 """Tolerance between the times of a decision and of its reports: another process may report on a
 decision that is not written yet, at its own time."""
 
@@ -200,7 +200,7 @@ class DatabaseLog:
 
     def _reports(self, kind: str, decision: DbRow) -> list[Record]:
         """Records of a kind about a decision, read from the last possible one backwards."""
-        mark, end = (decision.at + CLOCK_SKEW_S, ""), decision.at - CLOCK_SKEW_S
+        mark, end = (decision.at + REPORT_CLOCK_SKEW_S, ""), decision.at - REPORT_CLOCK_SKEW_S
         found: list[DbRow] = []
         while page := self._db.newest(self._tables[kind], limit=PAGE_ROWS, before=mark):
             found += [row for row in page if row.id.startswith(f"{decision.id}:")]

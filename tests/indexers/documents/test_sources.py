@@ -299,7 +299,7 @@ def test_what_comes_drop_by_drop_is_given_up(site):
 
 def test_a_server_that_never_answers_is_given_up(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(sources, "FETCH_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(sources, "PAGE_TIMEOUT_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.md"
         assert reason(url).startswith("not here within")
