@@ -7,7 +7,7 @@ import json
 import pytest
 
 from toolcrib import Scope
-from toolcrib.http.routes.tools import OUT_OF_SCOPE
+from toolcrib.http.routes.tools import OUT_OF_SCOPE_REASON
 from toolcrib.records.codec import as_json
 from toolcrib.records.scope import MAX_FILTER_VALUES
 
@@ -100,7 +100,7 @@ def test_a_tool_out_of_scope_cannot_be_put_in_or_replaced(narrow, stocked):
     taken = {"name": "send_mail", "server": "files", "id": "mail/send_mail"}
     answer = client.post("/v1/tools", json={"tools": [foreign, taken]}).json()
     assert answer["added"] == answer["changed"] == 0
-    assert [refusal["reason"] for refusal in answer["refused"]] == [OUT_OF_SCOPE] * 2
+    assert [refusal["reason"] for refusal in answer["refused"]] == [OUT_OF_SCOPE_REASON] * 2
     kept = stocked.get("/v1/tools/mail/send_mail").json()
     assert kept["server"] == "mail"
 

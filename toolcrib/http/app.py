@@ -53,14 +53,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *admin.ENDPOINTS,
 )
 
-POLICY = (
+CONSOLE_POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
 """Allow the service's own files only: no inline script or style, no other address."""
 
 PAGE_HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": CONSOLE_POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",

@@ -27,7 +27,7 @@ from toolcrib.telemetry import RequestSummary
 
 _Result = TypeVar("_Result")
 
-REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+REQUEST_ID_FORMAT = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 SCOPE_KEY = "toolcrib"
 """Key of the context in an ASGI scope."""
 
@@ -52,7 +52,7 @@ class RequestContext(RequestSummary):
     def begin(cls, state: ServiceState, scope: MutableMapping[str, Any]) -> RequestContext:
         """Make the context of an ASGI scope, and put it there."""
         given, parent = header(scope, "x-request-id"), header(scope, "traceparent")
-        request_id = given if given and REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        request_id = given if given and REQUEST_ID_FORMAT.fullmatch(given) else uuid.uuid4().hex
         context = cls(request_id, scope["method"], traceparent=parent, state=state)
         scope[SCOPE_KEY] = context
         return context

@@ -32,7 +32,7 @@ class Owner:
     key_id: str = ""
 
 
-SERVICE = Owner()
+SERVICE_OWNER = Owner()
 """Owner of the service's own work, and of requests before authentication."""
 
 _Turn: TypeAlias = asyncio.Future[None] | Future[None]
@@ -77,7 +77,7 @@ class _Pool:
         self._closing = False
         self.abandoned_jobs = 0
 
-    async def run(self, work: Callable[[], _Result], owner: Owner = SERVICE) -> _Result:
+    async def run(self, work: Callable[[], _Result], owner: Owner = SERVICE_OWNER) -> _Result:
         """Run work when its turn has come; raises the work's error."""
         loop = asyncio.get_running_loop()
         await self._turn(owner)

@@ -150,7 +150,7 @@ def require_entries(entries: Sequence[_Result]) -> Sequence[_Result]:
 
 # -- name prefixes ---------------------------------------------------------------------------------
 
-META_KEY = "lexical/"
+LEXICAL_META_PREFIX = "lexical/"
 """Beginning of the entries of a small document, each of one group."""
 
 
@@ -201,7 +201,11 @@ class NamePrefixes:
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> NamePrefixes:
         """Read the prefixes from the small document."""
-        kept = {k.removeprefix(META_KEY): v for k, v in meta.items() if k.startswith(META_KEY)}
+        kept = {
+            k.removeprefix(LEXICAL_META_PREFIX): v
+            for k, v in meta.items()
+            if k.startswith(LEXICAL_META_PREFIX)
+        }
         prefixes = {group: tuple(each["prefix"]) for group, each in kept.items()}
         return cls(
             {group: prefix for group, prefix in prefixes.items() if prefix},
@@ -213,7 +217,9 @@ class NamePrefixes:
         groups = {*self.prefixes, *before.prefixes, *self.stale, *before.stale}
         own, old = ({group: each.entry(group) for group in groups} for each in (self, before))
         return {
-            META_KEY + group: own[group] for group in sorted(groups) if own[group] != old[group]
+            LEXICAL_META_PREFIX + group: own[group]
+            for group in sorted(groups)
+            if own[group] != old[group]
         }
 
     def entry(self, group: str) -> dict[str, Any] | None:

@@ -38,7 +38,7 @@ except ModuleNotFoundError as missing:
 
 logger = logging.getLogger(__name__)
 
-META_KEY = "toolcrib"
+OWN_META_KEY = "toolcrib"
 """Key in the metadata of a collection that toolcrib made."""
 
 API_KEY_SETTING = "TOOLCRIB_SERVER__API_KEY"
@@ -210,7 +210,7 @@ class QdrantConnection:
         create = self.client.create_collection
         try:
             what = f"making the collection {name!r}"
-            self.ask(what, create, name, metadata={META_KEY: mark}, **config)
+            self.ask(what, create, name, metadata={OWN_META_KEY: mark}, **config)
         except StoreUnavailableError:
             raise
         except StoreError:

@@ -384,7 +384,7 @@ def _server_file(context: RequestContext) -> ServerFile:
 
 REPORT_NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_. -]{0,199}\.html\Z"
 
-POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """A report can be read only: no script, no form, no request."""
 
 
@@ -428,7 +428,9 @@ async def get_report(
 ) -> Response:
     """Get a report: an HTML page that may run nothing."""
     page = await context.run(lambda: _page(context, name))
-    return Response(page, media_type="text/html", headers={"Content-Security-Policy": POLICY})
+    return Response(
+        page, media_type="text/html", headers={"Content-Security-Policy": REPORT_POLICY}
+    )
 
 
 def _page(context: RequestContext, name: str) -> bytes:

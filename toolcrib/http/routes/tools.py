@@ -79,7 +79,7 @@ MAX_PAGE_TOOLS = 500
 MAX_COUNTED_CALLS = 1_000
 """Newest reported calls that count as use, and newest calls of a gateway."""
 
-OUT_OF_SCOPE = "this key's scope does not allow to write this tool"
+OUT_OF_SCOPE_REASON = "this key's scope does not allow to write this tool"
 HELD_BACK = "held back until somebody approves it: "
 
 ToolId = Annotated[Identifier, Field(description="`server/name`, slashes and all.")]
@@ -378,7 +378,7 @@ def _allowed_and_refused(
         if spec.id not in foreign and _is_within(allowed, spec):
             kept.append((source, spec))
         else:
-            refused.append(Refusal(source, spec.id, OUT_OF_SCOPE))
+            refused.append(Refusal(source, spec.id, OUT_OF_SCOPE_REASON))
     return kept, refused
 
 
@@ -550,18 +550,20 @@ async def count_facets(context: RequestContext) -> Response:
     return answer(await context.read(lambda crib: crib.facets(scope=scope)))
 
 
-TAG = "tools"
+TOOLS_TAG = "tools"
 TOOL_PATH = "/v1/tools/{id:path}"
-UNKNOWN = (UnknownToolError,)
+UNKNOWN_TOOL = (UnknownToolError,)
 
 ENDPOINTS = (
-    Endpoint("POST", "/v1/tools/search", find_tools, TAG, FoundTools, (CalibrationError,)),
-    Endpoint("POST", "/v1/tools", index_tools, TAG, ToolReport, writes=True, upload=upload_tools),
-    Endpoint("GET", "/v1/tools", list_tools, TAG, ToolPage),
-    Endpoint("POST", "/v1/tools/list", list_some, TAG, ToolPage),
-    Endpoint("POST", "/v1/tools/links", find_links, TAG, ToolLinks, UNKNOWN),
-    Endpoint("POST", "/v1/tools/check", check_tools, TAG, CheckedTools),
-    Endpoint("GET", TOOL_PATH, get_tool, TAG, ToolSpec, UNKNOWN),
-    Endpoint("DELETE", TOOL_PATH, delete_tool, TAG, None, UNKNOWN, writes=True),
-    Endpoint("GET", "/v1/facets", count_facets, TAG, Facets),
+    Endpoint("POST", "/v1/tools/search", find_tools, TOOLS_TAG, FoundTools, (CalibrationError,)),
+    Endpoint(
+        "POST", "/v1/tools", index_tools, TOOLS_TAG, ToolReport, writes=True, upload=upload_tools
+    ),
+    Endpoint("GET", "/v1/tools", list_tools, TOOLS_TAG, ToolPage),
+    Endpoint("POST", "/v1/tools/list", list_some, TOOLS_TAG, ToolPage),
+    Endpoint("POST", "/v1/tools/links", find_links, TOOLS_TAG, ToolLinks, UNKNOWN_TOOL),
+    Endpoint("POST", "/v1/tools/check", check_tools, TOOLS_TAG, CheckedTools),
+    Endpoint("GET", TOOL_PATH, get_tool, TOOLS_TAG, ToolSpec, UNKNOWN_TOOL),
+    Endpoint("DELETE", TOOL_PATH, delete_tool, TOOLS_TAG, None, UNKNOWN_TOOL, writes=True),
+    Endpoint("GET", "/v1/facets", count_facets, TOOLS_TAG, Facets),
 )

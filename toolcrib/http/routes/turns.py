@@ -66,7 +66,7 @@ MAX_PAGES_READ = 20
 
 DecisionId = Annotated[str, Field(min_length=1, max_length=200)]
 
-EXAMPLE_ID = "0d4c1c1e2f6a4f0b9d5a4d1d0a7b8c9e"
+EXAMPLE_DECISION_ID = "0d4c1c1e2f6a4f0b9d5a4d1d0a7b8c9e"
 EXAMPLE_TURN: dict[str, Any] = {
     "text": "and now send it to Ana",
     "history": [{"role": "user", "content": "write a summary of the meeting"}],
@@ -345,7 +345,9 @@ class OutcomeBody(Body):
     """Outcome of a call of a tool."""
 
     model_config = strict_config(
-        examples=[{"decision_id": EXAMPLE_ID, "tool": "mail/send_mail", "outcome": "failure"}]
+        examples=[
+            {"decision_id": EXAMPLE_DECISION_ID, "tool": "mail/send_mail", "outcome": "failure"}
+        ]
     )
 
     decision_id: DecisionId
@@ -362,7 +364,9 @@ class FeedbackBody(Feedback):
             {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
             for name in Feedback.model_fields
         ],
-        examples=[{"decision_id": EXAMPLE_ID, "tools": ["mail/send_mail"], "outcome": "success"}],
+        examples=[
+            {"decision_id": EXAMPLE_DECISION_ID, "tools": ["mail/send_mail"], "outcome": "success"}
+        ],
     )
 
     decision_id: DecisionId
@@ -450,7 +454,7 @@ async def _require_visible(context: RequestContext, decision_id: str) -> Mapping
     return record
 
 
-UNKNOWN = (UnknownDecisionError,)
+UNKNOWN_DECISION = (UnknownDecisionError,)
 NOT_CLASSIFIED = (UnknownQuestionError, QuestionRenderError)
 NO_ALTERNATES = (UnknownToolError, UnknownDecisionError, CalibrationError)
 
@@ -462,8 +466,12 @@ ENDPOINTS = (
     Endpoint("POST", "/v1/alternates", find_alternates, "turns", Alternates, NO_ALTERNATES),
     Endpoint("POST", "/v1/guidance", give_guidance, "turns", Guidance),
     Endpoint("GET", "/v1/decisions", list_decisions, "decisions", DecisionPage),
-    Endpoint("GET", "/v1/decisions/{id}", get_decision, "decisions", DecisionHistory, UNKNOWN),
+    Endpoint(
+        "GET", "/v1/decisions/{id}", get_decision, "decisions", DecisionHistory, UNKNOWN_DECISION
+    ),
     Endpoint("GET", "/v1/outcomes", list_outcomes, "decisions", ReportedCalls),
-    Endpoint("POST", "/v1/outcomes", report_outcome, "decisions", None, UNKNOWN),
-    Endpoint("POST", "/v1/feedback", give_feedback, "decisions", None, (*UNKNOWN, FeedbackError)),
+    Endpoint("POST", "/v1/outcomes", report_outcome, "decisions", None, UNKNOWN_DECISION),
+    Endpoint(
+        "POST", "/v1/feedback", give_feedback, "decisions", None, (*UNKNOWN_DECISION, FeedbackError)
+    ),
 )
