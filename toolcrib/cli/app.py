@@ -76,10 +76,10 @@ def load(name: str) -> Any:
     module, _, attribute = COMMANDS[name].partition(":")
     found = getattr(import_module(module, __package__), attribute)
     made = get_command(found if isinstance(found, typer.Typer) else _alone(name, found))
-    made.name, made.epilog = name, MORE
+    made.name, made.epilog = name, MORE_HELP
     for each in command_leaves(made):
         each.params += [param for param in _shared_options().params if param.name in SHARED_OPTIONS]
-        each.epilog = MORE
+        each.epilog = MORE_HELP
     return made
 
 
@@ -98,7 +98,7 @@ def command_leaves(command: Any) -> Iterator[Any]:
         yield from command_leaves(each)
 
 
-MORE = "More: toolcrib docs commands"
+MORE_HELP = "More: toolcrib docs commands"
 """End of the help of a command: the page of all commands."""
 
 
