@@ -73,7 +73,7 @@ def named(answer: dict[str, Any]) -> tuple[set[str], dict[str, str]]:
 
 
 async def until_listed(gateway: Gateway, *servers: str) -> None:
-    await until(lambda: all(each in gateway.index._listed for each in servers))
+    await until(lambda: all(each in gateway.index._listings for each in servers))
 
 
 async def test_a_server_is_found_before_the_next_one_is_indexed(behind: Behind, indexing):

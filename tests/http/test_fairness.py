@@ -311,7 +311,7 @@ def test_what_ended_in_504_is_not_worked_on_any_more(start, what):
             answer = client.post("/v1/documents", json=body)
         assert answer.status_code == 504
         until = time.monotonic() + PATIENCE_S
-        while service.state.workers.abandoned:
+        while service.state.workers.abandoned_jobs:
             assert time.monotonic() < until
             time.sleep(0.05)
         there = service.namespaces.crib().info()[0].points

@@ -405,10 +405,10 @@ def _print_held(held: Held) -> None:
     print_findings(list(held.findings))
 
 
-COLOURS = {"block": "red", "warning": "yellow", "info": "dim"}
+FINDING_COLOURS = {"block": "red", "warning": "yellow", "info": "dim"}
 """The severities, the worst first."""
 
-MAX_SHOWN = 50
+MAX_FINDING_ROWS = 50
 MAX_REASONS = 2
 
 
@@ -463,15 +463,15 @@ def print_findings(findings: list[Finding]) -> None:
         ]
         why = "; ".join(list(dict.fromkeys(each.why for each in alike))[:MAX_REASONS])
         cells = (worst.tool, worst.place, rules, " ... ".join(longest), why)
-        severity = f"[{COLOURS[worst.severity]}]{worst.severity}[/]"
+        severity = f"[{FINDING_COLOURS[worst.severity]}]{worst.severity}[/]"
         rows.append((severity, *map(escape, cells)))
     names = ("severity", "tool", "place", "rules", "found", "why")
-    print_rows(rows, names, limit=MAX_SHOWN)
+    print_rows(rows, names, limit=MAX_FINDING_ROWS)
 
 
 def _by_text(findings: list[Finding]) -> list[list[Finding]]:
     """Group findings by tool and place: within a group, and among groups, the worst first."""
-    ranks = list(COLOURS)
+    ranks = list(FINDING_COLOURS)
     groups: dict[tuple[str, str], list[Finding]] = defaultdict(list)
     for each in sorted(findings, key=lambda finding: ranks.index(finding.severity)):
         groups[each.tool, each.place].append(each)
@@ -483,7 +483,7 @@ def _print_audit_summary(
 ) -> None:
     print_refused(refused)
     worst = Counter(group[0].severity for group in _by_text(findings))
-    counted = ", ".join(f"{worst[name]} {name}" for name in COLOURS if worst[name])
+    counted = ", ".join(f"{worst[name]} {name}" for name in FINDING_COLOURS if worst[name])
     unread = f"{len(refused)} could not be read" if refused else ""
     found = counted or ("" if refused else "nothing was found")
     text = ", ".join(filter(None, (found, unread)))

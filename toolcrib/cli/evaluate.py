@@ -40,7 +40,7 @@ from toolcrib.records.codec import is_object
 from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:
-    from toolcrib.evaluation.calibrate import Learned
+    from toolcrib.evaluation.calibrate import CalibrationFit
     from toolcrib.evaluation.choices import Choice, ChoiceResult, LabelledTurn
     from toolcrib.evaluation.dataset import DataSet
     from toolcrib.evaluation.results import Evaluation
@@ -574,24 +574,24 @@ def calibrate(
             if queries is None
             else with_tools(queries.name, list(crib.list_tools()), queries)
         )
-        learned = _fit(crib, data, split, seed)
+        fit = _fit(crib, data, split, seed)
         if not dry_run:
-            crib.tools.save_calibration(learned.calibration)
-    _say(_summary(learned, saved=not dry_run), json=json)
-    _warn(learned)
+            crib.tools.save_calibration(fit.calibration)
+    _say(_summary(fit, saved=not dry_run), json=json)
+    _warn(fit)
 
 
-def _warn(learned: Learned) -> None:
+def _warn(fit: CalibrationFit) -> None:
     """Say which figures fell, and that the threshold refuses few unanswerable queries."""
     from toolcrib.evaluation.calibrate import MAX_FALSE_ACCEPTANCE, refusing_threshold
 
-    if learned.falls:
-        worse = ", ".join(SUMMARY_WORDS[name] for name in learned.falls)
+    if fit.falls:
+        worse = ", ".join(SUMMARY_WORDS[name] for name in fit.falls)
         err.print(
             f"[yellow]worse than before: {worse}; give more labelled queries, unanswerable ones "
             "too, or go back by `toolcrib calibrate --reset`[/]"
         )
-    fitted = learned.calibration
+    fitted = fit.calibration
     if higher := refusing_threshold(fitted.curves[""], fitted.threshold):
         err.print(
             f"[yellow]threshold {fitted.threshold:g} accepts most of the queries that no tool "
@@ -619,7 +619,7 @@ def _from_feedback(crib: Crib, context: typer.Context, log: Path | None) -> Data
     return checked_data_set(path, crib.list_tools(), queries)
 
 
-def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Learned:
+def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> CalibrationFit:
     from toolcrib.evaluation.calibrate import learn
 
     for note in data.notes:
@@ -641,8 +641,8 @@ def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Learn
         )
 
 
-def _summary(learned: Learned, *, saved: bool) -> dict[str, Any]:
-    fitted, before = learned.calibration, learned.before
+def _summary(fit: CalibrationFit, *, saved: bool) -> dict[str, Any]:
+    fitted, before = fit.calibration, fit.before
     return {
         "method": fitted.method,
         "head": fitted.head is not None,
@@ -651,7 +651,7 @@ def _summary(learned: Learned, *, saved: bool) -> dict[str, Any]:
         **fitted.figures.model_dump(exclude={"queries"}),
         "before": None if before is None else before.model_dump(),
         "by_words": None if fitted.lexical is None else fitted.lexical.figures.model_dump(),
-        "falls": list(learned.falls),
+        "falls": list(fit.falls),
         "data_digest": fitted.data_digest,
         "seed": fitted.seed,
         "saved": saved,

@@ -27,7 +27,7 @@ from toolcrib.records import Refusal
 from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
 
-KEPT_NOTE = "what was judged stays; the same command does the rest"
+KEPT_GRADES_NOTE = "what was judged stays; the same command does the rest"
 
 
 def judge(
@@ -59,7 +59,7 @@ def judge(
     with (
         _crib(context, settings, tools, store) as crib,
         count_usage() as meter,
-        counting("judging", lambda: KEPT_NOTE) as listener,
+        counting("judging", lambda: KEPT_GRADES_NOTE) as listener,
     ):
         judged_by = Judge(model, Pools(crib, pool), file)
         report = asyncio.run(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
 
-MAX_SHOWN = 50
+MAX_LEARNED_ROWS = 50
 
 
 def learn(
@@ -168,7 +168,7 @@ def _print_tools(tools: Sequence[LearnedTool]) -> None:
         figures = (str(tool.observations), str(tool.sessions), f"{tool.support:.2f}")
         rows.append((escape(tool.tool), escape(by), escape(use), *figures))
     names, figures = ("tool", "learned from", "in use"), ("observations", "sessions", "support")
-    print_rows(rows, names, figures, headed=True, limit=MAX_SHOWN)
+    print_rows(rows, names, figures, headed=True, limit=MAX_LEARNED_ROWS)
 
 
 def _print_use(used: Sequence[UsedTool]) -> None:
@@ -176,7 +176,7 @@ def _print_use(used: Sequence[UsedTool]) -> None:
     for each in used:
         after = ", ".join(f"{tool} {share:.0%}" for tool, share in each.next.items())
         rows.append((escape(each.tool), escape(after), f"{each.runs:.0%}"))
-    print_rows(rows, ("agents call", "and next"), ("runs",), headed=True, limit=MAX_SHOWN)
+    print_rows(rows, ("agents call", "and next"), ("runs",), headed=True, limit=MAX_LEARNED_ROWS)
 
 
 def _cells(each: ServerReplay) -> tuple[str, ...]:

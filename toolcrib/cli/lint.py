@@ -30,9 +30,9 @@ from toolcrib.settings import load_settings
 if TYPE_CHECKING:
     from toolcrib.evaluation.lint import LintReport, LintSeverity
 
-MAX_SHOWN = 100
+MAX_PROBLEM_ROWS = 100
 MAX_SERVERS = 20
-COLOURS: dict[LintSeverity, str] = {"error": "red", "warning": "yellow", "info": "dim"}
+PROBLEM_COLOURS: dict[LintSeverity, str] = {"error": "red", "warning": "yellow", "info": "dim"}
 
 
 Sources: TypeAlias = Annotated[
@@ -133,19 +133,25 @@ def _print(report: LintReport, refused: list[Refusal]) -> None:
     if report.findings:
         rows = [
             (
-                f"[{COLOURS[each.severity]}]{each.severity}[/]",
+                f"[{PROBLEM_COLOURS[each.severity]}]{each.severity}[/]",
                 *map(escape, (each.rule, each.tool, each.text)),
             )
             for each in report.findings
         ]
-        print_rows(rows, ("severity", "rule", "tool", "what"), limit=MAX_SHOWN)
+        print_rows(rows, ("severity", "rule", "tool", "what"), limit=MAX_PROBLEM_ROWS)
     if len(report.servers) > 1:
         servers = [
-            (escape(one.server), str(one.tools), *(str(one.findings[name]) for name in COLOURS))
+            (
+                escape(one.server),
+                str(one.tools),
+                *(str(one.findings[name]) for name in PROBLEM_COLOURS),
+            )
             for one in report.servers
         ]
-        print_rows(servers, ("server",), ("tools", *COLOURS), headed=True, limit=MAX_SERVERS)
+        print_rows(
+            servers, ("server",), ("tools", *PROBLEM_COLOURS), headed=True, limit=MAX_SERVERS
+        )
     found = Counter(each.severity for each in report.findings)
-    counted = ", ".join(f"{found[name]} {name}" for name in COLOURS if found[name])
+    counted = ", ".join(f"{found[name]} {name}" for name in PROBLEM_COLOURS if found[name])
     tools = count_of(report.tools, "tool")
     out.print(f"{tools}: {counted or 'nothing was found'}")

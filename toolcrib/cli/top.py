@@ -24,7 +24,7 @@ from toolcrib.records.history import GatewayActivity, GatewayServer
 from toolcrib.settings import Settings, load_settings
 
 REFRESH_S = 1.0
-MAX_CALLS = 200
+MAX_TOP_CALLS = 200
 
 STATE_COLOURS = {"up": "green", "starting": "yellow", None: "dim"}
 """Colours of states; every other state is red."""
@@ -38,7 +38,7 @@ def top(
     ] = None,
     url: Url = None,
     calls: Annotated[
-        int, typer.Option(min=0, max=MAX_CALLS, help="Last calls to show at most.")
+        int, typer.Option(min=0, max=MAX_TOP_CALLS, help="Last calls to show at most.")
     ] = 20,
     once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
     json: Json = False,

@@ -155,9 +155,9 @@ def _hiding(crib: Crib) -> Callable[[LabelledQuery], Filter]:
 
 # -- the head --------------------------------------------------------------------------------
 
-MIN_EXAMPLES = 5
+MIN_HEAD_TOOL_EXAMPLES = 5
 MIN_TOOLS_WITH_EXAMPLES_SHARE = 0.95
-MIN_TOOLS, MAX_TOOLS = 2, 1000
+MIN_HEAD_TOOLS, MAX_HEAD_TOOLS = 2, 1000
 """A head is for registries where all but 5 % of the tools have 5 examples or more."""
 
 INVERSE_REGULARISATION = 10.0
@@ -167,9 +167,9 @@ INVERSE_REGULARISATION = 10.0
 def fit_head(crib: Crib) -> Head | None:
     """A head for the tools of an index; None where too few have examples enough."""
     tools = [tool for tool in crib.list_tools() if tool.enabled]
-    with_examples = [tool for tool in tools if len(tool.success_examples) >= MIN_EXAMPLES]
+    with_examples = [tool for tool in tools if len(tool.success_examples) >= MIN_HEAD_TOOL_EXAMPLES]
     with_examples.sort(key=attrgetter("id"))
-    if not MIN_TOOLS <= len(with_examples) <= MAX_TOOLS or len(
+    if not MIN_HEAD_TOOLS <= len(with_examples) <= MAX_HEAD_TOOLS or len(
         with_examples
     ) < MIN_TOOLS_WITH_EXAMPLES_SHARE * len(tools):
         return None
@@ -633,7 +633,7 @@ def least_probabilities(
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class CalibrationFit:
     """A calibration that was fitted, and what the one in use is worth on the same queries."""
 
     calibration: Calibration
@@ -664,7 +664,7 @@ def learn(
     *,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Learned:
+) -> CalibrationFit:
     """Fit a calibration to the tools of an index; it is neither used nor kept by this.
 
     The head is fitted on the tools' examples and the calibration on the queries, so the queries
@@ -702,7 +702,7 @@ def learn(
         if lexical is not None and any(not one.hidden for one in by_words):
             lexical = lexical.model_copy(update={"figures": figures_of(lexical, by_words)})
     made = fitted.model_copy(update={"head": head, "by_examples": by_examples, "lexical": lexical})
-    return Learned(made, _current_figures(crib, queries, evidence, made))
+    return CalibrationFit(made, _current_figures(crib, queries, evidence, made))
 
 
 def _current_figures(

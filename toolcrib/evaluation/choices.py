@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import ConfigDict, ValidationError
 
 from toolcrib.errors import SourceError
-from toolcrib.evaluation.dataset import FileRow, Filled, read_rows, without_refusals
+from toolcrib.evaluation.dataset import FileRow, NonEmpty, read_rows, without_refusals
 from toolcrib.evaluation.decisions import Reliability
 from toolcrib.evaluation.measures import expected_error, reliability_bins
 from toolcrib.records import Refusal, Turn
@@ -87,7 +87,7 @@ class _TurnRow(FileRow):
 
     model_config = FileRow.model_config | ConfigDict(extra="allow")
 
-    id: Filled
+    id: NonEmpty
     split: str = "test"
     config: str = ""
     labels: dict[str, str | tuple[str, ...] | None]

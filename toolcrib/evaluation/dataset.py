@@ -91,9 +91,9 @@ class DataSet:
 SPLIT_NAMES = {"val": "dev", "valid": "dev", "validation": "dev", "eval": "test"}
 """Other people's names for the three splits."""
 
-Filled = Annotated[str, Field(min_length=1)]
+NonEmpty = Annotated[str, Field(min_length=1)]
 _Grade = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Split = Annotated[Filled, BeforeValidator(lambda value: SPLIT_NAMES.get(value, value))]
+_Split = Annotated[NonEmpty, BeforeValidator(lambda value: SPLIT_NAMES.get(value, value))]
 
 
 MAX_NAMED_ROWS = 20
@@ -117,7 +117,7 @@ class QueryRow(FileRow):
     `relevant` maps tool ids to grades above 0. `answerable` follows from it unless given.
     """
 
-    id: Filled
+    id: NonEmpty
     text: str
     split: _Split = "test"
     relevant: dict[str, _Grade] = Field(default_factory=dict[str, float])
@@ -153,7 +153,7 @@ class IntentRow(FileRow):
     """An intent as it stands in a file; its id is its name unless one is given."""
 
     id: str = ""
-    name: Filled
+    name: NonEmpty
     description: str = ""
     domain: str = ""
 
@@ -168,7 +168,7 @@ class LocatedQuery:
 
 _Item = TypeVar("_Item")
 RowT = TypeVar("RowT", bound=FileRow)
-Placed: TypeAlias = tuple[str, RowT]
+PlacedRow: TypeAlias = tuple[str, RowT]
 """A row, after where in its file it stands."""
 
 
@@ -191,13 +191,13 @@ def locate_query(
     return row if isinstance(row, Refusal) else LocatedQuery(f"{shown}: {place}", row.as_query())
 
 
-def read_rows(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT] | Refusal]:
+def read_rows(path: Path, kind: type[RowT]) -> Iterator[PlacedRow[RowT] | Refusal]:
     """Yield every row of JSON Lines or of a JSON list, gzip-compressed or not, and every refusal.
 
     Raises:
         SourceError: the file cannot be read (on).
     """
-    for entry in entries(Source.named(str(path))):
+    for entry in entries(Source.by_name(str(path))):
         if isinstance(entry, Refusal):
             yield entry
             continue
@@ -206,7 +206,7 @@ def read_rows(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT] | Refusal]:
         yield row if isinstance(row, Refusal) else (place, row)
 
 
-def read_all(path: Path, kind: type[RowT]) -> list[Placed[RowT]]:
+def read_all(path: Path, kind: type[RowT]) -> list[PlacedRow[RowT]]:
     """As `read_rows`, for a file in which nothing may be wrong.
 
     Raises:
@@ -234,7 +234,7 @@ def without_refusals(path: Path, items: Iterable[_Item | Refusal]) -> list[_Item
 
 def read_queries(path: Path) -> Iterator[LocatedQuery | Refusal]:
     """Yield every query of a file and every refusal; raises SourceError as `read_rows` does."""
-    for entry in entries(Source.named(str(path))):
+    for entry in entries(Source.by_name(str(path))):
         yield entry if isinstance(entry, Refusal) else locate_query(str(path), *entry, path.name)
 
 

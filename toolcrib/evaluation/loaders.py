@@ -24,9 +24,9 @@ from toolcrib.errors import SourceError, UnknownFormatError
 from toolcrib.evaluation.dataset import (
     DataSet,
     FileRow,
-    Filled,
     IntentRow,
     LocatedQuery,
+    NonEmpty,
     checked_data_set,
     intent_tool,
     locate_query,
@@ -284,7 +284,7 @@ COLUMNS = ("query-id", "corpus-id", "score")
 class _CorpusRow(FileRow):
     """A document; it becomes a tool whose name is the title, or the id where there is none."""
 
-    id: Filled = Field(alias="_id")
+    id: NonEmpty = Field(alias="_id")
     title: str = ""
     text: str = ""
 
@@ -292,7 +292,7 @@ class _CorpusRow(FileRow):
 class _TopicRow(FileRow):
     """A query, which belongs to the splits whose judgements name it."""
 
-    id: Filled = Field(alias="_id")
+    id: NonEmpty = Field(alias="_id")
     text: str
 
 
@@ -349,7 +349,7 @@ def _judged_queries(
 ) -> Iterator[LocatedQuery | Refusal]:
     """Yield the queries that one file of judgements names, with its split."""
     grades: dict[str, dict[str, float]] = defaultdict(dict)
-    for number, line in Source.named(str(qrels)).lines():
+    for number, line in Source.by_name(str(qrels)).lines():
         judgement = _judgement(line)
         if judgement is None and number > 1:
             reason = f"must be {', '.join(COLUMNS)}, separated by tabs"

@@ -269,7 +269,7 @@ def _with_measures(
     )
 
 
-FUSED = ("toolcrib", "fusion")
+FUSION_SYSTEMS = ("toolcrib", "fusion")
 LEGS = ("dense", "lexical")
 """Names of the systems that `leg_warnings` knows."""
 
@@ -393,7 +393,7 @@ def leg_warnings(results: Mapping[str, SystemResult], seed: int) -> tuple[str, .
     Where 10 is not among the cut-offs, the largest stands in. Holm-corrected over the pairs.
     """
     tested: list[tuple[str, str, str, Floats]] = []
-    for fused in FUSED:
+    for fused in FUSION_SYSTEMS:
         for leg in LEGS:
             if fused in results and leg in results:
                 pair = _differences(results[fused], results[leg])

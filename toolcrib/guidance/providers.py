@@ -41,7 +41,7 @@ class DecisionPoint(StrEnum):
     PRE_RESPONSE = "pre-response"
 
 
-Provided: TypeAlias = GuidanceInjection | Sequence[GuidanceInjection] | None
+ProviderResult: TypeAlias = GuidanceInjection | Sequence[GuidanceInjection] | None
 
 
 class GuidanceProvider(GuidanceClassifier, Protocol):
@@ -52,7 +52,7 @@ class GuidanceProvider(GuidanceClassifier, Protocol):
         """Category of the hints."""
         ...
 
-    def provide(self, context: GuidanceContext, /) -> Provided:
+    def provide(self, context: GuidanceContext, /) -> ProviderResult:
         """Hints for `context.result`, a firing classification."""
         ...
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 MAX_SHORT_CHARS, HEAD_CHARS, TAIL_CHARS = 400, 220, 300
 """Length of a short result, whose words may show a failure; first and last part that is read."""
 
-MAX_LABEL_CHARS, MAX_DEPTH = 80, 5
+MAX_LABEL_CHARS, MAX_RESULT_DEPTH = 80, 5
 """Characters from the word of failure to its colon; levels of a JSON result that are read."""
 
 _ERROR_KEYS = ("error", "isError", "is_error", "exception", "error_message", "errorMessage")
@@ -64,7 +64,7 @@ _TRUNCATION = re.compile(
     r"|\bshowing \d{1,9} of \d{1,9}\b",
     re.IGNORECASE,
 )
-_SHOWN = re.compile(r"\b(?:first|showing) (\d{1,9})\b", re.IGNORECASE)
+_SHOWN_COUNT = re.compile(r"\b(?:first|showing) (\d{1,9})\b", re.IGNORECASE)
 _TOTAL = re.compile(r"\b(?:total(?: \w{1,20})?:?|\d{1,9} of) (\d{1,9})\b", re.IGNORECASE)
 
 
@@ -148,7 +148,7 @@ def _states_failure_in_json(text: str) -> bool:
 
 def _is_failure(value: Any, depth: int) -> bool:
     """True if a JSON value is an error, holds one as its result, or lists nothing else."""
-    if depth >= MAX_DEPTH:
+    if depth >= MAX_RESULT_DEPTH:
         return False
     if isinstance(value, list):
         items = cast("list[Any]", value)
@@ -190,7 +190,7 @@ def truncation(text: str) -> str:
     ends = f"{text[:TAIL_CHARS]}\n{text[-TAIL_CHARS:]}"
     if not _TRUNCATION.search(ends):
         return ""
-    shown, total = _SHOWN.search(ends), _TOTAL.search(ends)
+    shown, total = _SHOWN_COUNT.search(ends), _TOTAL.search(ends)
     if not shown or not total:
         return "a part"
     return f"{shown[1]} of {total[1]}" if int(shown[1]) < int(total[1]) else ""

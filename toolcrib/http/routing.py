@@ -36,7 +36,7 @@ ACCEPTABLE_TYPES = frozenset({"", "*/*", "application/*", JSON, PROBLEM_TYPE, JS
 PARSE_IN_THREAD_ABOVE_BYTES = 64 * 1024
 """Larger bodies are parsed in a thread, so that the event loop can serve other requests."""
 
-MAX_NESTING = 200
+MAX_BODY_DEPTH = 200
 """Depth of JSON that pydantic's parser accepts."""
 
 MAX_K = 1000
@@ -303,7 +303,7 @@ def _json_fault(place: str, reason: str) -> tuple[str, str]:
         return place, reason
     cause = reason.removeprefix("Invalid JSON: ")
     if cause.startswith("recursion limit exceeded"):
-        cause = f"nested deeper than {MAX_NESTING} levels"
+        cause = f"nested deeper than {MAX_BODY_DEPTH} levels"
     return place, f"not valid JSON: {cause}"
 
 

@@ -43,7 +43,7 @@ SERVER_TOOLS_PER_PROMPT = 40
 SIBLING_SEARCH_ROWS = 64
 """Tools whose siblings are computed at once: rows of a matrix as wide as the registry."""
 
-MAX_SIBLING_CHARS, MAX_TEXT_CHARS, MAX_SCHEMA_CHARS = 300, 4_000, 4_000
+MAX_SIBLING_CHARS, MAX_PROMPT_DESCRIPTION_CHARS, MAX_PROMPT_SCHEMA_CHARS = 300, 4_000, 4_000
 MAX_SERVER_TOOL_CHARS = 120
 
 PROMPT = """You write for a search index over the tools of AI agents. For one tool you say what its
@@ -101,8 +101,10 @@ class Question:
         tool = {
             "server": spec.server,
             "name": spec.name,
-            "description": spec.description[:MAX_TEXT_CHARS],
-            "input_schema": json.dumps(spec.input_schema, ensure_ascii=False)[:MAX_SCHEMA_CHARS],
+            "description": spec.description[:MAX_PROMPT_DESCRIPTION_CHARS],
+            "input_schema": json.dumps(spec.input_schema, ensure_ascii=False)[
+                :MAX_PROMPT_SCHEMA_CHARS
+            ],
         }
         siblings = [
             {"name": each.name, "description": each.description[:MAX_SIBLING_CHARS]}
@@ -273,7 +275,7 @@ class Enricher:
     def __init__(
         self, specs: Sequence[ToolSpec], kept: KeptEnrichments, model: LanguageModel
     ) -> None:
-        self._kept = kept
+        self._kept_enrichments = kept
         self._model = model
         self._names = NamesOfTools.of(specs)
         self._failures_in_a_row = 0
@@ -315,7 +317,7 @@ class Enricher:
             return
         self._failures_in_a_row = 0
         line = self._screen(spec, answer)
-        self._kept.add(line)
+        self._kept_enrichments.add(line)
         self.report.written[spec.id] = line
 
     async def _answer(self, question: Question) -> EnrichmentAnswer:
@@ -341,7 +343,9 @@ class Enricher:
         about = {"digest": spec.digest, "model": self._model.name, "prompt": PROMPT_VERSION}
         line = EnrichmentLine.model_validate({"id": spec.id, **answer.model_dump(), **about})
         kept, reasons = screen_line(spec, line, self._names)
-        self.report.dropped += (Refusal(self._kept.source, spec.id, each) for each in reasons)
+        self.report.dropped += (
+            Refusal(self._kept_enrichments.source, spec.id, each) for each in reasons
+        )
         return EnrichmentLine.model_validate({"id": spec.id, **kept.model_dump()})
 
 

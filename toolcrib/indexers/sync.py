@@ -37,7 +37,7 @@ from toolcrib.store.payload import ENRICHED_FIELD, read_tool
 # -- the difference --------------------------------------------------------------------------------
 
 _Item = TypeVar("_Item")
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 _WHY_KEPT = {
     "tools": "entries were refused and may stand for them",
@@ -81,10 +81,10 @@ class _Plan(Generic[_Item]):
                 self.unchanged.append(item_id)
 
     def prepare_all(
-        self, prepare: Callable[[_Item], _Made], refusal: Callable[[_Item, SpecError], Refusal]
-    ) -> list[_Made]:
+        self, prepare: Callable[[_Item], _Result], refusal: Callable[[_Item, SpecError], Refusal]
+    ) -> list[_Result]:
         """Prepare the items to write; refuse a text that no store can keep."""
-        made: list[_Made] = []
+        made: list[_Result] = []
         for ids in (self.added, self.changed):
             for item_id in list(ids):
                 try:
@@ -128,19 +128,19 @@ class ReadSources:
     entries: Sequence[tuple[str, ToolSpec | Passage | Refusal]]
 
     @property
-    def refused(self) -> tuple[Refusal, ...] | None:
+    def only_refusals(self) -> tuple[Refusal, ...] | None:
         """All refusals if there is no other entry; else None."""
         refused = tuple(item for _, item in self.entries if isinstance(item, Refusal))
         return refused if refused and len(refused) == len(self.entries) else None
 
 
-def require_entries(entries: Sequence[_Made]) -> Sequence[_Made]:
+def require_entries(entries: Sequence[_Result]) -> Sequence[_Result]:
     """Return the entries, unless all of them are refusals.
 
     Raises:
         SourceError: all are refused; the first says why.
     """
-    refused = ReadSources(cast("Any", entries)).refused
+    refused = ReadSources(cast("Any", entries)).only_refusals
     if refused is None:
         return entries
     first, *more = refused
@@ -150,7 +150,7 @@ def require_entries(entries: Sequence[_Made]) -> Sequence[_Made]:
 
 # -- name prefixes ---------------------------------------------------------------------------------
 
-META_KEY = "lexical/"
+LEXICAL_META_PREFIX = "lexical/"
 """Beginning of the entries of a small document, each of one group."""
 
 
@@ -201,7 +201,11 @@ class NamePrefixes:
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> NamePrefixes:
         """Read the prefixes from the small document."""
-        kept = {k.removeprefix(META_KEY): v for k, v in meta.items() if k.startswith(META_KEY)}
+        kept = {
+            k.removeprefix(LEXICAL_META_PREFIX): v
+            for k, v in meta.items()
+            if k.startswith(LEXICAL_META_PREFIX)
+        }
         prefixes = {group: tuple(each["prefix"]) for group, each in kept.items()}
         return cls(
             {group: prefix for group, prefix in prefixes.items() if prefix},
@@ -213,7 +217,9 @@ class NamePrefixes:
         groups = {*self.prefixes, *before.prefixes, *self.stale, *before.stale}
         own, old = ({group: each.entry(group) for group in groups} for each in (self, before))
         return {
-            META_KEY + group: own[group] for group in sorted(groups) if own[group] != old[group]
+            LEXICAL_META_PREFIX + group: own[group]
+            for group in sorted(groups)
+            if own[group] != old[group]
         }
 
     def entry(self, group: str) -> dict[str, Any] | None:

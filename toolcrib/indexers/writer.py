@@ -17,7 +17,7 @@ from toolcrib.store.base import Point, Store, pages, point_id
 ITEMS_PER_PAGE = 128
 """Items encoded and written together: half a second of encoding between two progress reports."""
 
-MAX_READ_CHARS, OVERHEAD_CHARS = 1_500, 120
+MAX_ENCODED_TEXT_CHARS, TEXT_OVERHEAD_CHARS = 1_500, 120
 """Characters of a text that are encoded, and the cost of a text itself in characters."""
 
 Listener: TypeAlias = Callable[[IndexProgress], None]
@@ -90,4 +90,4 @@ class Writer:
 
 def _encoding_chars(draft: Draft) -> int:
     """Cost of encoding a draft, in characters, as measured with the bundled encoder."""
-    return sum(min(len(text), MAX_READ_CHARS) + OVERHEAD_CHARS for text in draft.texts)
+    return sum(min(len(text), MAX_ENCODED_TEXT_CHARS) + TEXT_OVERHEAD_CHARS for text in draft.texts)

@@ -246,7 +246,7 @@ def _mcp_name(tool: ToolSpec) -> str:
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Reserved words of ECMAScript 2025, in modules too, that Python does not reserve as well.
-_RESERVED = re.compile(
+_RESERVED_WORD = re.compile(
     r"arguments|case|catch|const|debugger|default|delete|do|enum|eval|export|extends|"
     r"false|function|implements|instanceof|interface|let|new|none|null|package|private|"
     r"protected|public|static|super|switch|this|throw|true|typeof|undefined|var|void",
@@ -259,7 +259,7 @@ def _is_function_name(name: str) -> bool:
     return (
         _IDENTIFIER.fullmatch(name) is not None
         and not keyword.iskeyword(name)
-        and _RESERVED.fullmatch(name) is None
+        and _RESERVED_WORD.fullmatch(name) is None
     )
 
 
@@ -368,7 +368,7 @@ def _json(_name: str, tool: ToolSpec) -> dict[str, Any]:
 MAX_TYPE_CHARS = 20_000
 """Characters of the types of one schema."""
 
-MAX_OPTIONAL = 1_000
+MAX_OPTIONAL_PROPERTIES = 1_000
 
 
 def _typescript(name: str, tool: ToolSpec) -> dict[str, Any]:
@@ -395,7 +395,7 @@ def _python_stub(name: str, tool: ToolSpec) -> dict[str, Any]:
 
 class _TypeScript(SchemaTypes):
     cut, rest = "any", "[more: string]: any"
-    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL
+    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL_PROPERTIES
 
     def arguments(self) -> str:
         """Parameters of a function, without the brackets."""
@@ -420,7 +420,7 @@ class _TypeScript(SchemaTypes):
 class _Python(SchemaTypes):
     any = cut = "Any"
     null, rest = "None", "**more: Any"
-    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL
+    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL_PROPERTIES
 
     def arguments(self) -> str:
         """Parameters of a function, without the brackets."""

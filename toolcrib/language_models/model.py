@@ -390,7 +390,7 @@ MAX_JSON_VALUES = 50
 STRAIGHT_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
 
 _THOUGHT_TAG = r"(?:think|thinking|thoughts?|reasoning|reflection)"
-_THOUGHT = re.compile(
+_THOUGHT_BLOCK = re.compile(
     rf"[<\[]{_THOUGHT_TAG}\b[^<>\]]{{0,200}}[>\]].*?(?:[<\[]/{_THOUGHT_TAG}\s{{0,9}}[>\]]|\Z)",
     re.IGNORECASE | re.DOTALL,
 )
@@ -495,7 +495,7 @@ def _without_thoughts(text: str) -> str:
     """Text behind the model's thoughts; tags within a text that is JSON as a whole stay."""
     if next(_whole(text), None) is not None:
         return text
-    rest = _THOUGHT.sub("", text)
+    rest = _THOUGHT_BLOCK.sub("", text)
     ends = list(_THOUGHT_END.finditer(rest))
     return rest[ends[-1].end() :] if ends else rest
 

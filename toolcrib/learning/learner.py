@@ -131,7 +131,7 @@ class UsageLearner:
         )
         self.choices = LearnedChoices()
         self.learnable: dict[str, Learnable] = {"": self._rank_tools}
-        self._given: BoundedMap[tuple[str, str, str], int] = BoundedMap(MAX_SESSION_COUNTS)
+        self._session_counts: BoundedMap[tuple[str, str, str], int] = BoundedMap(MAX_SESSION_COUNTS)
         self._lock = threading.Lock()
         self._learning = threading.Lock()
         self._background: threading.Thread | None = None
@@ -283,8 +283,8 @@ class UsageLearner:
             return False
         session = self._table.session_hash(f"{request.by}\n{request.session or day_of(at)}")
         with self._lock:
-            given = self._given.get((request.by, session, name), 0) + 1
-            self._given[request.by, session, name] = given
+            given = self._session_counts.get((request.by, session, name), 0) + 1
+            self._session_counts[request.by, session, name] = given
             if given > MAX_EXAMPLES_A_SESSION:
                 return False
         self._table.add(
@@ -478,7 +478,7 @@ class UsageLearner:
         )
         self.runs.remove(what)
         with self._lock:
-            self._given.clear()
+            self._session_counts.clear()
         self.learn()
         return removed
 

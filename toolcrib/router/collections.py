@@ -17,7 +17,7 @@ from toolcrib.errors import QueryError, SettingsError
 from toolcrib.indexers.points import clean
 from toolcrib.records import Collection, Scope
 
-_ENTRY = "collection/"
+_COLLECTION_ENTRY_PREFIX = "collection/"
 """Beginning of the entries of a small document, each of one collection."""
 
 _PRESETS = Path(__file__).with_name("collections.yaml")
@@ -65,9 +65,11 @@ class CollectionIndex:
     def changes_since(self, before: CollectionIndex | None) -> dict[str, Any]:
         """Entries of a store's small document that differ from those of `before`."""
         known = {} if before is None else {each.name: each for each in before.collections}
-        gone = dict.fromkeys(f"{_ENTRY}{name}" for name in known.keys() - {*self.names})
+        gone = dict.fromkeys(
+            f"{_COLLECTION_ENTRY_PREFIX}{name}" for name in known.keys() - {*self.names}
+        )
         return gone | {
-            f"{_ENTRY}{each.name}": {
+            f"{_COLLECTION_ENTRY_PREFIX}{each.name}": {
                 "collection": each.model_dump(mode="json"),
                 "digest": _digest(each),
                 "vectors": to_text(self.rows_of(each.name)),
@@ -119,7 +121,7 @@ def index_collections(collections: Iterable[Collection], dense: DenseEncoder) ->
 def read_collection_index(meta: Mapping[str, Any], dense: DenseEncoder) -> CollectionIndex:
     """Read the index of a store's metadata; empty if the store has none."""
     collections = read_collections(meta)
-    kept = [meta[f"{_ENTRY}{each.name}"] for each in collections]
+    kept = [meta[f"{_COLLECTION_ENTRY_PREFIX}{each.name}"] for each in collections]
     digests = [_digest(each) for each in collections]
     if [each["digest"] for each in kept] != digests:
         return index_collections(collections, dense)
@@ -133,7 +135,7 @@ def read_collections(meta: Mapping[str, Any]) -> tuple[Collection, ...]:
     return tuple(
         Collection.model_validate(meta[key]["collection"])
         for key in sorted(meta)
-        if key.startswith(_ENTRY)
+        if key.startswith(_COLLECTION_ENTRY_PREFIX)
     )
 
 

@@ -64,7 +64,7 @@ SQL_WORDS = {"select": "a SQL query on the database", "ddl": "a SQL statement on
 SQL_STATEMENT = "a SQL {} statement on the database"
 """Words that stand for a statement: its own words are data, and name no tool."""
 
-ATTACHED = "attached file:"
+ATTACHMENT_PREFIX = "attached file:"
 
 
 def gist(text: str) -> str:
@@ -112,7 +112,7 @@ def _with_files(turn: Turn, text: str) -> str:
     """Text with the kinds of the attached files, in the words of tools that take them."""
     kinds = filter(None, map(file_kind, turn.attachments[:MAX_ATTACHMENTS]))
     words = ", ".join(dict.fromkeys(each.words for each in kinds))
-    return f"{text} ({ATTACHED} {words})" if words else text
+    return f"{text} ({ATTACHMENT_PREFIX} {words})" if words else text
 
 
 def search_text(turn: Turn, detector: HeuristicDetector, encode: Encode) -> SearchText:

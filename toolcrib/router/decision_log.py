@@ -64,12 +64,12 @@ class DecisionLog(Protocol):
 class FailureLog(Protocol):
     """Log that also knows which tools failed, in any process."""
 
-    def failed(self, decision_id: str) -> tuple[str, ...]:
+    def failed_tools(self, decision_id: str) -> tuple[str, ...]:
         """Tools whose last reported outcome for a decision is a failure."""
         ...
 
 
-MAX_DECISIONS = 10_000
+MAX_FAILURE_DECISIONS = 10_000
 MAX_FAILED_TOOLS = 100
 
 
@@ -79,22 +79,22 @@ class Failures:
     The last `decisions` with a failure are kept, and the last `MAX_FAILED_TOOLS` of each.
     """
 
-    def __init__(self, decisions: int = MAX_DECISIONS) -> None:
-        self._failed: BoundedMap[str, tuple[str, ...]] = BoundedMap(decisions)
+    def __init__(self, decisions: int = MAX_FAILURE_DECISIONS) -> None:
+        self._failed_tools: BoundedMap[str, tuple[str, ...]] = BoundedMap(decisions)
         self._lock = threading.Lock()
 
     def report(self, decision_id: str, tool: str, outcome: Outcome) -> None:
         """Report the outcome of a call of a tool (by id); a success clears its failures."""
         with self._lock:
-            failed = [each for each in self._failed.pop(decision_id, ()) if each != tool]
+            failed = [each for each in self._failed_tools.pop(decision_id, ()) if each != tool]
             failed += [tool] if outcome == "failure" else []
             if failed:
-                self._failed[decision_id] = tuple(failed[-MAX_FAILED_TOOLS:])
+                self._failed_tools[decision_id] = tuple(failed[-MAX_FAILED_TOOLS:])
 
     def of(self, decision_id: str) -> tuple[str, ...]:
         """Ids of the tools that failed for a decision, in the order of failing."""
         with self._lock:
-            return self._failed.get(decision_id, ())
+            return self._failed_tools.get(decision_id, ())
 
 
 class Feedback(BaseModel):

@@ -140,7 +140,7 @@ def select_passages(
     return kept
 
 
-MAPPED = "mapped"
+MAPPED_SIGNAL = "mapped"
 """Signal of collections chosen by the map."""
 
 ALL_COLLECTIONS = "all"
@@ -170,8 +170,8 @@ class KnowledgeRouter:
     """Router of an encoded question to collections and passages.
 
     `aliases` are other words for intents in the map, by alias. A `reranker` orders the passages of
-    the chosen collections again. `learned` examples order collections, and leave out none that
-    passes the settings' threshold.
+    the chosen collections again. By `learned_choices` collections are ordered; none
+    that passes the settings' threshold is left out.
     """
 
     retriever: PassageRetriever
@@ -179,7 +179,7 @@ class KnowledgeRouter:
     settings: KnowledgeSettings
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     reranker: PassageReranker | None = None
-    learned: LearnedChoices = field(default_factory=LearnedChoices)
+    learned_choices: LearnedChoices = field(default_factory=LearnedChoices)
 
     def find(
         self,
@@ -217,10 +217,10 @@ class KnowledgeRouter:
         if mapped:
             answer = answer_of(_by_map(mapped, shares, fits))
             if answer.passages:
-                return replace(answer, signals=(*signals, MAPPED))
+                return replace(answer, signals=(*signals, MAPPED_SIGNAL))
             signals = (*signals, *(f"map-empty:{each.name}" for each in mapped))
         stands = self.settings.threshold / fits
-        shares = self.learned.mix(COLLECTIONS, shares, query.dense, stands)
+        shares = self.learned_choices.mix(COLLECTIONS, shares, query.dense, stands)
         least = self.settings.least * (WANTED_LEAST_FACTOR if wanted else 1)
         answer = answer_of(self._by_scores(shares, fits, reach, least))
         if answer.verdict == "fallback" and not answer.passages:

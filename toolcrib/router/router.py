@@ -137,7 +137,7 @@ class Router:
     version: Hashable = None
     reader: ContextReader | None = None
     conversation: ConversationReader | None = None
-    learned: LearnedChoices = field(default_factory=LearnedChoices)
+    learned_choices: LearnedChoices = field(default_factory=LearnedChoices)
 
     def __post_init__(self) -> None:
         self._message_vectors: BoundedMap[str, FloatArray] = BoundedMap(
@@ -216,9 +216,9 @@ class Router:
         else:
             selection, knowledge = self._for_smalltalk(request, context.smalltalk)
         found = selection.result
-        shares = self.learned.shares(ROUTE, DECIDED_ROUTES, query.dense)
+        shares = self.learned_choices.shares(ROUTE, DECIDED_ROUTES, query.dense)
         evidence, clause_signals = self._evidence(request, context, found, knowledge)
-        route = choose_route(replace(evidence, learned=shares))
+        route = choose_route(replace(evidence, learned_shares=shares))
         return Decision(
             id=request.id,
             context=context,
@@ -278,7 +278,7 @@ class Router:
             found,
             knowledge,
             gate_decides=self.gate_decides,
-            unasked=frozenset(request.budget.degraded),
+            skipped_stages=frozenset(request.budget.degraded),
             withholds=self.tools.retriever.assessor.withholds,
             grounds=request.detector.grounds(request.turn.text),
             orders_and_asks={"act", "know"} <= set(needs),

@@ -30,7 +30,7 @@ from pydantic_core import core_schema
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import QueryError, require_type
 from toolcrib.records import Scope, Sensitivity
-from toolcrib.records.scope import MAX_NAMES, bytes_of, levels_above
+from toolcrib.records.scope import MAX_FILTER_VALUES, bytes_of, levels_above
 
 Keyword: TypeAlias = str | bool
 
@@ -220,13 +220,13 @@ def from_scope(scope: Scope | None) -> Filter | None:
 
 
 # Every query of a caller asks for the same, at several places.
-_SORTED: BoundedMap[frozenset[str], tuple[str, ...]] = BoundedMap(
+_SORTED_NAMES: BoundedMap[frozenset[str], tuple[str, ...]] = BoundedMap(
     MAX_CACHED_BYTES, lambda names, _: bytes_of(names)
 )
 
 
 def _sorted_names(names: frozenset[str]) -> tuple[str, ...]:
-    return _SORTED.get_or_make(names, lambda: tuple(sorted(names)))
+    return _SORTED_NAMES.get_or_make(names, lambda: tuple(sorted(names)))
 
 
 def up_to(ceiling: Sensitivity | None) -> Filter | None:
@@ -241,7 +241,7 @@ def as_keyword(value: Keyword) -> str:
 
 
 def validate(where: Filter) -> None:
-    """Check that every field can be filtered on, and that there are at most `MAX_NAMES` values.
+    """Check that every field can be filtered on, with at most `MAX_FILTER_VALUES` values in all.
 
     Raises:
         QueryError: a field is unknown, or of the other kind (the message lists the fields), or a
@@ -261,10 +261,10 @@ def validate(where: Filter) -> None:
                 require_type(
                     part, HasId, "filter", "an Equals, AnyOf, Range, And, Or or Not of toolcrib"
                 )
-    if values > MAX_NAMES:
+    if values > MAX_FILTER_VALUES:
         raise QueryError(
-            f"the filter has {values} values, and may have {MAX_NAMES}; filter by what they have "
-            "in common, such as a tag"
+            f"the filter has {values} values, and may have {MAX_FILTER_VALUES}; filter by what "
+            "they have in common, such as a tag"
         )
 
 

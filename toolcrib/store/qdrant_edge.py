@@ -135,7 +135,7 @@ class EdgeStore(Store):
         self._search: EdgeSearch | None = None
         self._why_not = "is closed"
         self._use(generation, written)
-        _OPEN.add(self)
+        _OPEN_STORES.add(self)
 
     @classmethod
     def open(
@@ -530,7 +530,7 @@ class EdgeStore(Store):
         """Stop work in a forked child: its writes would be lost, or damage the parent's files."""
         if self._search is not None:
             keep_for_good(self._search.shard)
-            self._search, self._why_not = None, _FORKED
+            self._search, self._why_not = None, _FORKED_REASON
         self._writing = threading.RLock()
 
 
@@ -700,15 +700,15 @@ def _optimise(shard_folder: str) -> None:
 
 # -- forks --------------------------------------------------------------------------------------
 
-_OPEN: weakref.WeakSet[EdgeStore] = weakref.WeakSet()
-_FORKED = (
+_OPEN_STORES: weakref.WeakSet[EdgeStore] = weakref.WeakSet()
+_FORKED_REASON = (
     "was opened before this process was forked from another, which holds it; open it in one "
     'process alone, or start processes by "spawn"'
 )
 
 
 def _leave_all_to_parent() -> None:
-    for store in list(_OPEN):
+    for store in list(_OPEN_STORES):
         store.leave_to_parent()
 
 

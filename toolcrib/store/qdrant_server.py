@@ -53,7 +53,7 @@ from toolcrib.store.filters import (
     Range,
     as_keyword,
 )
-from toolcrib.store.qdrant_client import META_KEY, QdrantConnection, batches, connect, models
+from toolcrib.store.qdrant_client import OWN_META_KEY, QdrantConnection, batches, connect, models
 
 _SCROLL_PAGE_POINTS = 500
 MAX_REQUEST_IDS = 1000
@@ -72,7 +72,7 @@ MAX_CARRY_PASSES = 10
 UNDER_WAY_S = 1.0
 """Time for writes that a server took for the old collection just before the change."""
 
-_ENTRY = f"{META_KEY}/"
+_META_ENTRY_PREFIX = f"{OWN_META_KEY}/"
 """Beginning of the metadata keys that hold entries of the small document."""
 
 
@@ -292,9 +292,9 @@ class ServerStore(Store):
     def read_meta(self) -> Mapping[str, Any]:
         metadata: Mapping[str, str] = self._connection.describe(self.name).config.metadata or {}
         return {
-            key.removeprefix(_ENTRY): json.loads(text)
+            key.removeprefix(_META_ENTRY_PREFIX): json.loads(text)
             for key, text in metadata.items()
-            if key.startswith(_ENTRY)
+            if key.startswith(_META_ENTRY_PREFIX)
         }
 
     def write_meta(self, entries: Mapping[str, Any]) -> None:
@@ -302,7 +302,7 @@ class ServerStore(Store):
             return
         update = self._connection.client.update_collection
         metadata = {
-            _ENTRY + key: None if value is None else json.dumps(value, sort_keys=True)
+            _META_ENTRY_PREFIX + key: None if value is None else json.dumps(value, sort_keys=True)
             for key, value in entries.items()
         }
         what = f"writing the metadata of {self.name!r}"
@@ -376,7 +376,7 @@ class ServerStore(Store):
             self._connection.wait_for_nodes(founded)
             self._point_to(founded)
         found = self._connection.describe(self.name)
-        if META_KEY in (found.config.metadata or {}):
+        if OWN_META_KEY in (found.config.metadata or {}):
             self.layout = _layout_of(found.config.params)
         self._by_tenant = found.config.params.sharding_method == models.ShardingMethod.CUSTOM
         self._require_layout(self.name, found, self.layout)

@@ -277,27 +277,27 @@ def _dealt(
     return tuple(replace(query, split=splits[at]) for at, query in enumerate(queries))
 
 
-MIN_WORDS, MAX_WORDS = 2, 40
+MIN_PURPOSE_WORDS, MAX_PURPOSE_WORDS = 2, 40
 """Shorter purposes say nothing, longer ones are no sentence."""
 
-HIDDEN = 0.5
+HIDDEN_PURPOSE_SHARE = 0.5
 """Share of the pairs whose tool text loses what the query was made from: without them the model
 would learn no more than to match words."""
 
-VALUED, PREFACED, DOUBLED, NAMED = 0.35, 0.15, 0.15, 0.3
+VALUE_SHARE, PREAMBLE_SHARE, SECOND_WISH_SHARE, NAME_QUERY_SHARE = 0.35, 0.15, 0.15, 0.3
 """Shares of the queries with a parameter's value, with a preamble, with a second wish, and made
 of the name."""
 
-THINNED, DROPPED, CAPITALISED = 0.3, 0.25, 0.5
+THINNED_QUERY_SHARE, DROPPED_WORD_SHARE, CAPITAL_SHARE = 0.3, 0.25, 0.5
 """Shares of the queries with words left out, of their words left out, and with a capital."""
 
-MAX_VALUE_CHARS = 40
+MAX_QUERY_VALUE_CHARS = 40
 
-PLACED, PLACED_IF_SHORT, SHORT = 0.12, 0.5, 4
+WISH_SERVER_SHARE, SHORT_WISH_SERVER_SHARE, MAX_SHORT_WISH_WORDS = 0.12, 0.5, 4
 """Shares of the queries that name the server; `Get suggestions` and other purposes of up to four
 words say little without."""
 
-SERVED = 0.85
+NAMED_SERVER_SHARE = 0.85
 """Share of the tool texts that name it."""
 
 _SENTENCE = re.compile(r"(?<=[.!?。])\s+|\n+")
@@ -343,7 +343,7 @@ def imitate(specs: Iterable[ToolSpec], source: str, *, seed: int = 0) -> Trainin
         positive = documents.setdefault(text, len(documents))
         servers.setdefault(positive, spec.server)
         relevant, wish = {positive}, _wish(spec, purpose, rng, named=hidden)
-        if place and rng.random() < DOUBLED:
+        if place and rng.random() < SECOND_WISH_SHARE:
             # Neighbours in a file are tools of one server: as in a user's turn of two steps.
             _, second = pairs[place - 1]
             relevant.add(examples[-1].positive)
@@ -357,10 +357,10 @@ def _purpose(spec: ToolSpec) -> str:
     """The first sentence that says something; the name's words where there is none."""
     for sentence in _SENTENCE.split(spec.description.strip())[:3]:
         text = clean(sentence).strip(" .:#*`-")
-        if MIN_WORDS < len(text.split()) <= MAX_WORDS and _latin(text):
+        if MIN_PURPOSE_WORDS < len(text.split()) <= MAX_PURPOSE_WORDS and _latin(text):
             return text
     words = split_identifier(spec.name)
-    return " ".join(words) if len(words) >= MIN_WORDS and _latin(spec.name) else ""
+    return " ".join(words) if len(words) >= MIN_PURPOSE_WORDS and _latin(spec.name) else ""
 
 
 def _latin(text: str) -> bool:
@@ -369,13 +369,15 @@ def _latin(text: str) -> bool:
 
 def _tool_text(spec: ToolSpec, purpose: str, rng: random.Random) -> tuple[str, bool]:
     """Text that the encoder reads, and True if the purpose was taken out."""
-    server = spec.server if rng.random() < SERVED else ""
+    server = spec.server if rng.random() < NAMED_SERVER_SHARE else ""
     words = " ".join(split_identifier(spec.name))
-    if rng.random() < HIDDEN:
+    if rng.random() < HIDDEN_PURPOSE_SHARE:
         rest = clean(spec.description[:MAX_ENCODED_CHARS]).replace(purpose, "", 1).strip(" .")
         parameters = ", ".join(_parameters(spec))
         # Nothing but a name is left of many tools; their parameters say what they do.
-        described = rest if len(rest.split()) > MIN_WORDS else f"{rest} {parameters}".strip()
+        described = (
+            rest if len(rest.split()) > MIN_PURPOSE_WORDS else f"{rest} {parameters}".strip()
+        )
         return clean(f"{server} {words}: {described}"), True
     shown = spec if server else spec.model_copy(update={"server": ""})
     return clean(dense_text(shown)), False
@@ -384,15 +386,17 @@ def _tool_text(spec: ToolSpec, purpose: str, rng: random.Random) -> tuple[str, b
 def _wish(spec: ToolSpec, purpose: str, rng: random.Random, *, named: bool) -> str:
     """Wish of a user, as an imperative or a noun phrase."""
     words = split_identifier(spec.name)
-    if not named and len(words) >= MIN_WORDS and rng.random() < NAMED:
+    if not named and len(words) >= MIN_PURPOSE_WORDS and rng.random() < NAME_QUERY_SHARE:
         wish = " ".join(words).casefold()
     else:
         wish = _imperative(purpose)
-    placed = PLACED if len(wish.split()) > SHORT else PLACED_IF_SHORT
+    placed = (
+        WISH_SERVER_SHARE if len(wish.split()) > MAX_SHORT_WISH_WORDS else SHORT_WISH_SERVER_SHARE
+    )
     if spec.server and rng.random() < placed:
         wish = rng.choice(_phrases().server_frames).format(wish, spec.server)
     parameters = list(_parameters(spec))
-    if parameters and rng.random() < VALUED:
+    if parameters and rng.random() < VALUE_SHARE:
         name = rng.choice(parameters)
         value = _value(spec, name, rng)
         shown = " ".join(split_identifier(name)).casefold()
@@ -421,19 +425,19 @@ def _both(first: str, second: str, rng: random.Random) -> str:
 
 
 def _in_a_users_words(wish: str, rng: random.Random) -> str:
-    if rng.random() < THINNED:
+    if rng.random() < THINNED_QUERY_SHARE:
         wish = _thinned_text(wish, rng)
     verbal = wish.partition(" ")[0] in _phrases().verbs
     query = rng.choice(_phrases().frames if verbal else _phrases().noun_frames).format(wish)
-    if rng.random() < PREFACED:
+    if rng.random() < PREAMBLE_SHARE:
         query = f"{rng.choice(_phrases().preambles)} {query}"
-    return query[:1].upper() + query[1:] if rng.random() < CAPITALISED else query
+    return query[:1].upper() + query[1:] if rng.random() < CAPITAL_SHARE else query
 
 
 def _thinned_text(text: str, rng: random.Random) -> str:
     words = text.split()
-    kept = [word for word in words if rng.random() >= DROPPED]
-    return " ".join(kept) if len(kept) >= MIN_WORDS else text
+    kept = [word for word in words if rng.random() >= DROPPED_WORD_SHARE]
+    return " ".join(kept) if len(kept) >= MIN_PURPOSE_WORDS else text
 
 
 def _parameters(spec: ToolSpec) -> Mapping[str, Any]:
@@ -446,7 +450,7 @@ def _value(spec: ToolSpec, name: str, rng: random.Random) -> str:
     options = given.get("enum") or [given[k] for k in ("example", "default") if given.get(k)]
     if isinstance(options, list) and options:
         chosen = str(rng.choice(cast("list[Any]", options)))
-        if len(chosen) <= MAX_VALUE_CHARS:
+        if len(chosen) <= MAX_QUERY_VALUE_CHARS:
             return chosen
     values = _phrases().values
     words = [word.casefold() for word in split_identifier(name)]

@@ -52,7 +52,7 @@ from toolcrib.training.trainer import (
     train_reranker,
 )
 
-BUNDLED = "bundled"
+BUNDLED_BASE = "bundled"
 WORK = "work"
 """The folder in the model's that holds the run until it is done: checkpoints, float weights."""
 
@@ -82,7 +82,7 @@ class TrainingPlan:
     data_sets: Sequence[DataSet]
     corpora: Mapping[str, Iterable[ToolSpec]] = field(default_factory=dict[str, Any])
     unseen: Sequence[DataSet] = ()
-    base: str = BUNDLED
+    base: str = BUNDLED_BASE
     settings: EncoderTraining | RerankerTraining = field(default_factory=EncoderTraining)
     imitated: bool = True
     limit: int = MAX_SET_PAIRS
@@ -200,7 +200,7 @@ def _claim(work: Path, plan: TrainingPlan, data: TrainingData) -> dict[str, Any]
 
 def _base(plan: TrainingPlan, work: Path) -> str:
     """Base for the trainer; weights of a model folder are read back from its graph."""
-    folder = MODELS / DEFAULT_MODEL if plan.base == BUNDLED else Path(plan.base)
+    folder = MODELS / DEFAULT_MODEL if plan.base == BUNDLED_BASE else Path(plan.base)
     if not (folder / "card.json").is_file():
         return plan.base
     write_for_training(restore(folder), work / "base")

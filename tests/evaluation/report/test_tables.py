@@ -161,14 +161,14 @@ def test_the_leaderboard_marks_the_best_and_what_differs_from_the_first():
     best, other = (row.cells[0] for row in table.rows)
     assert (best.text, best.interval, best.best, best.mark) == ("0.800", "0.780–0.820", True, "")
     assert (other.best, other.mark) == (False, "▼")
-    assert other.said == "significantly worse than ours, p = 0.0010"
+    assert other.comparison == "significantly worse than ours, p = 0.0010"
 
 
 def test_over_all_sets_a_mark_counts_them():
     whole = overall(TWO)
     table = leaderboard(whole, TWO, looks_of(whole))
     assert table.rows[1].cells[0].mark == "▼1"
-    assert "worse on 1 of 2 sets" in table.rows[1].cells[0].said
+    assert "worse on 1 of 2 sets" in table.rows[1].cells[0].comparison
 
 
 def test_fewer_forbidden_tools_are_better():

@@ -157,7 +157,7 @@ def test_a_folder_without_documents_is_refused(tmp_path):
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "MAX_FILE_BYTES", 1_000)
+    monkeypatch.setattr(sources, "MAX_DOCUMENT_BYTES", 1_000)
     write(tmp_path, **{"a.md": "x" * 1_001})
     assert reasons(tmp_path) == ["larger than 1,000 bytes, the most that is read"]
 
@@ -308,7 +308,7 @@ def test_what_comes_drop_by_drop_is_given_up(site):
 
 def test_a_server_that_never_answers_is_given_up(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(sources, "FETCH_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(sources, "PAGE_TIMEOUT_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.md"
         assert reason(url).startswith("not here within")

@@ -40,10 +40,10 @@ class TestOpenApiReader(ReaderConformance):
 
     def mixed(self, folder: Path) -> Source:
         dangling = {"parameters": [{"$ref": "#/components/parameters/Nope"}]}
-        return Source.named(write(folder, document({"/a": {"get": OK, "put": dangling}})))
+        return Source.by_name(write(folder, document({"/a": {"get": OK, "put": dangling}})))
 
     def nothing(self, folder: Path) -> Source:
-        return Source.named(write(folder, document({})))
+        return Source.by_name(write(folder, document({})))
 
 
 def test_one_tool_an_operation(tmp_path: Path) -> None:

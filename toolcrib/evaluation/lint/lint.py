@@ -46,7 +46,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 SEARCH_DEPTH = 10
 """Tools that each search returns."""
 
-MAX_EXAMPLES = 3
+MAX_SEARCHED_EXAMPLES = 3
 """Example requests of a tool that are asked, the first ones."""
 
 MAX_PARAMETERS_CHARS = 250
@@ -76,7 +76,7 @@ def search_each(
 
 def _texts(tool: ToolSpec) -> Iterator[tuple[SearchKind, str]]:
     yield "purpose", purpose_of(tool)
-    for example in tool.success_examples[:MAX_EXAMPLES]:
+    for example in tool.success_examples[:MAX_SEARCHED_EXAMPLES]:
         if has_words(example):
             yield "example", example
     said = "; ".join(

@@ -79,7 +79,7 @@ def _text(spec: ToolSpec) -> str:
 
 # -- one tool --------------------------------------------------------------------------------------
 
-MAX_WORDS = 200
+MAX_DESCRIPTION_WORDS = 200
 """About as much as the bundled encoder reads: 256 tokens."""
 
 _VERBS = (
@@ -190,10 +190,11 @@ def _cut_descriptions(given: LintInput) -> Iterator[Problem]:
 @lint_rule("long-description", "info", "the description is longer than a model reads")
 def _long_descriptions(given: LintInput) -> Iterator[Problem]:
     for spec in given.tools:
-        if (words := len(clean(spec.description).split())) > MAX_WORDS:
+        if (words := len(clean(spec.description).split())) > MAX_DESCRIPTION_WORDS:
             text = (
-                f"the description has {words:,} words, of which the model reads about {MAX_WORDS}: "
-                "put what the tool does first, and details into its parameters"
+                f"the description has {words:,} words, of which the model reads about "
+                f"{MAX_DESCRIPTION_WORDS}: put what the tool does first, and details into "
+                "its parameters"
             )
             yield Problem(spec.id, text)
 

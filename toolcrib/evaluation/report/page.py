@@ -45,17 +45,18 @@ NO_FIGURE = "–"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure with its interval; `mark` compares with the first system, `said` in words.
+    """Figure with its interval.
 
-    `low`, `mean` and `high`, in percent, place an interval on the column's own scale.
+    `mark` compares it with the first system, `comparison` in words. `position` has the low end,
+    the mean and the high end of the interval, in percent of the column's scale.
     """
 
     text: str
     interval: str = ""
     best: bool = False
     mark: str = ""
-    said: str = ""
-    placed: tuple[float, float, float] | None = None
+    comparison: str = ""
+    position: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,15 +179,15 @@ def _column(
             continue
         interval = system.measures[measure]
         text = f"{interval.mean:.3f}"
-        mark, said = _mark(system.name, measure, one, evaluation)
+        mark, comparison = _mark(system.name, measure, one, evaluation)
         cells.append(
             Cell(
                 text,
                 interval=f"{interval.low:.3f}–{interval.high:.3f}",
                 best=text == best and len(intervals) > 1,
                 mark=mark,
-                said=said,
-                placed=_interval_position(interval, low, high),
+                comparison=comparison,
+                position=_interval_position(interval, low, high),
             )
         )
     return cells
@@ -213,10 +214,10 @@ def _mark(name: str, measure: str, one: SetResult, evaluation: Evaluation) -> tu
     first = next(iter(one.systems))
     if pooled:
         marks = [f"▲{better}" * bool(better), f"▼{worse}" * bool(worse)]
-        said = (
+        comparison = (
             f"significantly better than {first} on {better}, worse on {worse} of {len(found)} sets"
         )
-        return " ".join(filter(None, marks)), said if better or worse else ""
+        return " ".join(filter(None, marks)), comparison if better or worse else ""
     if not found or not found[0].significant:
         return "", ""
     word = "better" if better else "worse"

@@ -40,7 +40,7 @@ class OwnSystems:
         self._settings = settings
         self._crib = crib
         self._dense = build.make_dense(settings)
-        self._shared: dict[bool, tuple[tuple[str, ...], Store]] = {}
+        self._stores: dict[bool, tuple[tuple[str, ...], Store]] = {}
 
     def make(self, name: str, enrichment: str | None = None) -> System:
         """The system of this name, over tools that a file enriches where one is named.
@@ -70,19 +70,19 @@ class OwnSystems:
 
     def close(self) -> None:
         """Let go of every index that was made."""
-        for _, store in self._shared.values():
+        for _, store in self._stores.values():
             store.close()
-        self._shared.clear()
+        self._stores.clear()
 
     def _store(self, tools: Sequence[ToolSpec], *, with_examples: bool) -> Store:
         digests = tuple(tool.digest for tool in tools)
-        held = self._shared.get(with_examples)
+        held = self._stores.get(with_examples)
         if held is not None and held[0] == digests:
             return held[1]
         if held is not None:
             held[1].close()
         store = build.open_store(":memory:", self._settings, layout(self._dense.dimensions))
-        self._shared[with_examples] = (digests, store)
+        self._stores[with_examples] = (digests, store)
         bare = {} if with_examples else {"success_examples": ()}
         Crib.over(store, self._dense, self._settings).index_tools(
             [tool.model_copy(update=bare) for tool in tools],
@@ -93,21 +93,21 @@ class OwnSystems:
         settings = self._settings
         plain = settings.without_reranker()
 
-        def fused(base: Settings = settings, **weights: float) -> Settings:
+        def with_fusion(base: Settings = settings, **weights: float) -> Settings:
             return base.model_copy(update={"fusion": replace(base.fusion, **weights)})
 
         variants = {
             "toolcrib": _Variant(settings),
-            "lexical": _Variant(fused(plain, dense=0.0, lexical=1.0)),
+            "lexical": _Variant(with_fusion(plain, dense=0.0, lexical=1.0)),
             "dense": _Variant(
-                fused(plain, dense=1.0, lexical=0.0, examples=0.0, anti_patterns=0.0)
+                with_fusion(plain, dense=1.0, lexical=0.0, examples=0.0, anti_patterns=0.0)
             ),
             "fusion": _Variant(plain),
             "fusion+rerank": _Variant(settings),
             "without-examples": _Variant(settings, with_examples=False),
-            "without-anti-patterns": _Variant(fused(anti_patterns=0.0)),
-            "without-prerequisites": _Variant(fused(prerequisites=0.0)),
-            "without-companions": _Variant(fused(companions=0.0)),
+            "without-anti-patterns": _Variant(with_fusion(anti_patterns=0.0)),
+            "without-prerequisites": _Variant(with_fusion(prerequisites=0.0)),
+            "without-companions": _Variant(with_fusion(companions=0.0)),
         }
         if name not in variants:
             raise SettingsError(f"there is no system {name!r}; known are {', '.join(variants)}")

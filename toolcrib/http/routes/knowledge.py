@@ -160,10 +160,10 @@ def _require_in_scope(scope: Scope, collection: Collection) -> None:
 
 # -- documents -------------------------------------------------------------------------------
 
-_Given = TypeVar("_Given", bound=Body)
+_Body = TypeVar("_Body", bound=Body)
 
 
-def _with_one_of(body: _Given, first: str, second: str) -> _Given:
+def _with_one_of(body: _Body, first: str, second: str) -> _Body:
     if len(body.model_fields_set & {first, second}) != 1:
         raise ValueError(f"give one of {first} and {second}")
     return body
@@ -384,25 +384,41 @@ async def find_knowledge(context: RequestContext, body: KnowledgeBody) -> Respon
     return answer(found)
 
 
-TAG = "knowledge"
-UNKNOWN = (UnknownCollectionError,)
+KNOWLEDGE_TAG = "knowledge"
+UNKNOWN_COLLECTION = (UnknownCollectionError,)
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/collections", list_collections, TAG, CollectionList),
-    Endpoint("POST", "/v1/collections", put_collections, TAG, CollectionList, writes=True),
+    Endpoint("GET", "/v1/collections", list_collections, KNOWLEDGE_TAG, CollectionList),
     Endpoint(
-        "DELETE", "/v1/collections/{name}", delete_collection, TAG, None, UNKNOWN, writes=True
+        "POST", "/v1/collections", put_collections, KNOWLEDGE_TAG, CollectionList, writes=True
+    ),
+    Endpoint(
+        "DELETE",
+        "/v1/collections/{name}",
+        delete_collection,
+        KNOWLEDGE_TAG,
+        None,
+        UNKNOWN_COLLECTION,
+        writes=True,
     ),
     Endpoint(
         "POST",
         "/v1/documents",
         put_documents,
-        TAG,
+        KNOWLEDGE_TAG,
         IndexReport,
         (MissingExtraError,),
         writes=True,
         upload=upload_documents,
     ),
-    Endpoint("DELETE", "/v1/documents", delete_documents, TAG, Removed, UNKNOWN, writes=True),
-    Endpoint("POST", "/v1/knowledge/search", find_knowledge, TAG, KnowledgeResult),
+    Endpoint(
+        "DELETE",
+        "/v1/documents",
+        delete_documents,
+        KNOWLEDGE_TAG,
+        Removed,
+        UNKNOWN_COLLECTION,
+        writes=True,
+    ),
+    Endpoint("POST", "/v1/knowledge/search", find_knowledge, KNOWLEDGE_TAG, KnowledgeResult),
 )

@@ -90,7 +90,7 @@ MIN_GUESS_BYTES = 16
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 _NON_ASCII = re.compile(r"[^\x00-\x7f\ufffd]")
 _BACKTICKS = re.compile(r"`+")
-_SPACED = re.compile(r"[ \t\r\n]{2,}")
+_WHITE_SPACE_RUN = re.compile(r"[ \t\r\n]{2,}")
 _SCHEME = re.compile(r"\A\s*([A-Za-z][A-Za-z0-9+.-]*):")
 
 
@@ -269,10 +269,10 @@ def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[st
         ]
         for element in [*links, *body.find_all(_SKIPPED_ELEMENTS)]:
             element.decompose()
-        for string in body.find_all(string=_SPACED):
+        for string in body.find_all(string=_WHITE_SPACE_RUN):
             if type(string) is library.NavigableString and string.find_parent("pre") is None:
                 string.replace_with(
-                    _SPACED.sub(lambda run: "\n" if "\n" in run[0] else " ", string)
+                    _WHITE_SPACE_RUN.sub(lambda run: "\n" if "\n" in run[0] else " ", string)
                 )
         return _markdown(body, first_row_is_head=first_row_is_head), title.strip()
 

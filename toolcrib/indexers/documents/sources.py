@@ -20,7 +20,7 @@ from toolcrib.indexers.documents.loading import Kind, is_binary, kind_of_name, k
 from toolcrib.indexers.sync import PassageEntry, ReadSources
 from toolcrib.records import Passage, Refusal
 
-MAX_FILE_BYTES = 50_000_000
+MAX_DOCUMENT_BYTES = 50_000_000
 
 _READ_KINDS = "documents (.md .rst .html .txt .pdf .docx .ipynb) and source files are read"
 
@@ -162,11 +162,11 @@ def _read_file(path: Path) -> RawDocument | Refusal:
         if kind is None:
             return _refusal(path, f"a file of no known kind; {_READ_KINDS}")
         with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
+            content = file.read(MAX_DOCUMENT_BYTES + 1)
     except OSError as error:
         return _refusal(path, f"cannot be read: {error.strerror or error}")
-    if len(content) > MAX_FILE_BYTES:
-        return _refusal(path, f"larger than {MAX_FILE_BYTES:,} bytes, the most that is read")
+    if len(content) > MAX_DOCUMENT_BYTES:
+        return _refusal(path, f"larger than {MAX_DOCUMENT_BYTES:,} bytes, the most that is read")
     document = _printable_path(Path(os.path.normpath(path)).as_posix())
     return RawDocument(_printable_path(path), document, document, content, kind)
 
@@ -182,7 +182,7 @@ def _printable_path(path: str | Path) -> str:
 
 # -- web addresses ---------------------------------------------------------------------------------
 
-FETCH_TIMEOUT_S = 20
+PAGE_TIMEOUT_S = 20
 """Timeout of connecting, of each read, and of the content as a whole."""
 
 MAX_FETCHED_BYTES = 20_000_000
@@ -207,7 +207,7 @@ def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
     written = quote(url, safe="%/:=&?~#+!$,;'@()*[]|")
     try:
         asked = request.Request(written, headers=_HEADERS)  # noqa: S310 -- the opener speaks HTTP
-        with _web().open(asked, timeout=FETCH_TIMEOUT_S) as opened:
+        with _web().open(asked, timeout=PAGE_TIMEOUT_S) as opened:
             answer = cast("HTTPResponse", opened)
             content = _read(answer, clock or SystemClock())
             headers = answer.headers
@@ -236,7 +236,7 @@ def _web() -> request.OpenerDirector:
 
 
 def _read(answer: HTTPResponse, clock: Clock) -> bytes:
-    until = clock() + FETCH_TIMEOUT_S
+    until = clock() + PAGE_TIMEOUT_S
     content = bytearray()
     while chunk := answer.read1(_CHUNK_BYTES):
         content += chunk
@@ -264,7 +264,7 @@ def _reason(error: Exception) -> str:
         return f"the server answered {error.code} {' '.join(error.reason.split())}; {advice}"
     cause: Any = error.reason if isinstance(error, URLError) else error
     if isinstance(cause, TimeoutError):
-        return f"not here within {FETCH_TIMEOUT_S} s; try again, or save it as a file and name that"
+        return f"not here within {PAGE_TIMEOUT_S} s; try again, or save it as a file and name that"
     if isinstance(error, OSError):
         return f"cannot be reached: {cause}; check the address and the network"
     if isinstance(error, HTTPException | UnicodeError):

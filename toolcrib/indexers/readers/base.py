@@ -109,8 +109,8 @@ class Source:
     path: Path | None = None
 
     @classmethod
-    def named(cls, name: str) -> Source:
-        """Give the source that `name` stands for, with its path when that is a file."""
+    def by_name(cls, name: str) -> Source:
+        """Return the source of a name, with its path if that is a file."""
         # Unlike pathlib, this says no to names that no file can have, instead of raising.
         return cls(name, Path(name) if os.path.isfile(name) else None)  # noqa: PTH113
 
@@ -295,7 +295,7 @@ def _is_object(line: bytes) -> bool:
 TOOL_LIST_KEYS = ("tools", "functions")
 """Keys under which an object holds its list of tools."""
 
-_Located: TypeAlias = tuple[str, dict[str, Any]]
+_PlacedObject: TypeAlias = tuple[str, dict[str, Any]]
 """Place of an object (`line 17`, `tools[3]`), and the object."""
 
 Dialect: TypeAlias = Literal["toolspec", "function", "anthropic", "mcp"]
@@ -443,7 +443,7 @@ def dialects_in(source: Source) -> set[Dialect]:
     return {dialect for tool in tools if (dialect := dialect_of(tool))}
 
 
-def entries(source: Source) -> Iterator[_Located | Refusal]:
+def entries(source: Source) -> Iterator[_PlacedObject | Refusal]:
     """Yield every tool object of JSON Lines, a list, an object with a list, or a single one."""
     if source.is_lines:
         yield from _line_entries(source)
@@ -486,7 +486,7 @@ def _tool_list(data: object) -> tuple[str | None, list[object]]:
     )
 
 
-def _line_entries(source: Source) -> Iterator[_Located | Refusal]:
+def _line_entries(source: Source) -> Iterator[_PlacedObject | Refusal]:
     for number, line in source.lines():
         place = f"line {number}"
         if len(line) > MAX_SOURCE_BYTES:
@@ -501,7 +501,7 @@ def _line_entries(source: Source) -> Iterator[_Located | Refusal]:
             yield from _entries(source, place, value)
 
 
-def _entries(source: Source, place: str, value: object) -> Iterator[_Located | Refusal]:
+def _entries(source: Source, place: str, value: object) -> Iterator[_PlacedObject | Refusal]:
     for where, tool in _definitions_within(place, value):
         if is_object(tool):
             yield where, tool

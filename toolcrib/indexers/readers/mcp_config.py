@@ -158,7 +158,7 @@ PLACEHOLDER = re.compile(r"\$\{([^{}]*)\}|(?<![\w$])\$([A-Za-z_][A-Za-z0-9_]*)")
 
 VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
-NESTED = re.compile(r"\$\{[^{}]*\$\{")
+NESTED_PLACEHOLDER = re.compile(r"\$\{[^{}]*\$\{")
 
 SHELL_KEYS = ("command", "args[")
 """Begins of the places where `$VAR` may be a shell's, which is none of ours to fill in."""
@@ -183,7 +183,7 @@ class Expander:
 
     def text(self, where: str, value: str) -> str:
         """`value` with its placeholders filled in; `where` names it in `problems`."""
-        if NESTED.search(value):
+        if NESTED_PLACEHOLDER.search(value):
             self._report(f"{where} has one placeholder inside another; write the inner one out")
             return value
         return PLACEHOLDER.sub(lambda found: self._one(where, found), value)
@@ -397,7 +397,9 @@ class _Members(dict[str, Any]):
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
-        self.repeated = [name for name, count in Counter(n for n, _ in pairs).items() if count > 1]
+        self.repeated_names = [
+            name for name, count in Counter(n for n, _ in pairs).items() if count > 1
+        ]
 
 
 def _repeated_servers(source: Source) -> list[str]:
@@ -409,7 +411,7 @@ def _repeated_servers(source: Source) -> list[str]:
     except (ValueError, RecursionError):
         return []
     under = map(document.get, SERVERS_KEYS) if is_object(document) else ()
-    return [name for each in under if isinstance(each, _Members) for name in each.repeated]
+    return [name for each in under if isinstance(each, _Members) for name in each.repeated_names]
 
 
 SERVERS_KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers")

@@ -156,7 +156,7 @@ def read_source(name: str, *, format: str | None = None, server: str | None = No
     if os.path.isdir(name):  # noqa: PTH112
         yield from _read_folder(Path(name), format, server)
     else:
-        yield from _read(Source.named(name), readers(), format, server, _unknown_format_reason)
+        yield from _read(Source.by_name(name), readers(), format, server, _unknown_format_reason)
 
 
 def _unknown_format(name: str) -> str:

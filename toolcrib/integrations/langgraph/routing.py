@@ -566,7 +566,7 @@ def _is_answer(message: AnyMessage) -> bool:
 # -- calls -----------------------------------------------------------------------------------------
 
 
-MAX_ERROR_CHARS = 500
+MAX_NOTED_ERROR_CHARS = 500
 OVER_CAP = "Not carried out: the turn has no calls left."
 
 Result: TypeAlias = ToolMessage | Command[Any]
@@ -728,7 +728,7 @@ def _timeout(state: Any) -> float:
 
 def _failure(request: ToolCallRequest, error: Exception) -> ToolMessage:
     found = diagnose(error)
-    text = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
+    text = f"{type(error).__name__}: {error}"[:MAX_NOTED_ERROR_CHARS]
     return _error(cast("RoutingState", request.state), request.tool_call, text, found)
 
 

@@ -18,7 +18,7 @@ from toolcrib.records.codec import read_yaml
 from toolcrib.router.context.phrases import PhraseIndex
 from toolcrib.text import TextWords, singular
 
-EMBEDDED = Path(__file__).parent / "presets" / "allowlist.yaml"
+ALLOWLIST_FILE = Path(__file__).parent / "presets" / "allowlist.yaml"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _QUOTES = str.maketrans("", "", '`"[]')
 
@@ -184,12 +184,12 @@ def _phrases(name: str) -> Iterator[str]:
 @cache
 def nouns() -> dict[str, tuple[str, ...]]:
     """Portuguese and Spanish words by the English name that a business table mostly has."""
-    file = EMBEDDED.with_name("nouns.yaml")
+    file = ALLOWLIST_FILE.with_name("nouns.yaml")
     known = cast("dict[str, list[str]]", yaml.safe_load(file.read_text(encoding="utf-8")))
     return {fold(name): tuple(words) for name, words in known.items()}
 
 
-def load_allowlist(file: str | Path = EMBEDDED) -> Allowlist:
+def load_allowlist(file: str | Path = ALLOWLIST_FILE) -> Allowlist:
     """Read an allowlist from YAML or JSON.
 
     Raises:

@@ -385,8 +385,8 @@ class QuestionClassifier:
     """Classifier of turns by one question; safe for several threads.
 
     Without a `model`, or if the model fails or is late, the encoder's few-shot head over names,
-    descriptions and examples is the fallback, and the answer says so. `learned` examples of the
-    choice `name` count beside the head.
+    descriptions and examples is the fallback, and the answer says so. The `learned_choices`
+    of the choice `name` count beside the head.
     """
 
     def __init__(
@@ -396,9 +396,9 @@ class QuestionClassifier:
         model: LanguageModel | None = None,
         *,
         name: str = "",
-        learned: LearnedChoices | None = None,
+        learned_choices: LearnedChoices | None = None,
     ) -> None:
-        self.name, self._learned = name, learned or LearnedChoices()
+        self.name, self._learned_choices = name, learned_choices or LearnedChoices()
         self.question = question
         self._template = QuestionTemplate(question.question)
         self._dense = dense
@@ -457,7 +457,7 @@ class QuestionClassifier:
             return Classification(otherwise, matched=False, degraded=NO_MODEL)
         query, odds = self._odds(text)
         fits = self._head.probability(float(odds.max()))
-        taught = self._learned.shares(self.name, self._ids, query)
+        taught = self._learned_choices.shares(self.name, self._ids, query)
         least = MIN_FIT_WITH_DEFAULT if self.question.default else MIN_FIT
         if fits < least and max(taught.values(), default=0.0) < MIN_LEARNED_SHARE:
             return Classification(otherwise, matched=False, confidence=1 - fits, degraded=NO_MODEL)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from toolcrib.records.codec import read_yaml
 from toolcrib.records.scope import SENSITIVITIES, Sensitivity
-from toolcrib.router.context.phrases import MAX_WORDS, PhraseIndex
+from toolcrib.router.context.phrases import MAX_PHRASE_WORDS, PhraseIndex
 from toolcrib.text import singular, split_words
 
 PRESET = Path(__file__).parent / "presets" / "cues.yaml"
@@ -21,8 +21,10 @@ OTHER_LANGUAGES = PRESET.with_suffix("")
 
 def _findable(phrase: str) -> str:
     words = len(split_words(phrase).bare)
-    if not 0 < words <= MAX_WORDS:
-        raise ValueError(f"a phrase has 1 to {MAX_WORDS} words and marks, {phrase!r} has {words}")
+    if not 0 < words <= MAX_PHRASE_WORDS:
+        raise ValueError(
+            f"a phrase has 1 to {MAX_PHRASE_WORDS} words and marks, {phrase!r} has {words}"
+        )
     return phrase
 
 

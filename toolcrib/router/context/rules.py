@@ -26,7 +26,7 @@ from toolcrib.router.context.pii import grade_of
 from toolcrib.text import STOPWORDS, TextWords, singular, split_words
 
 _UNKNOWN = 0.3
-_MAX_SIGNALS = 3
+_MAX_SPOKEN_CUES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def estimate(
         return Estimate(None, _UNKNOWN)
     spoke = dict.fromkeys(match.phrase for match in found if best in match.labels)
     confidence = exclusive_probabilities(given)[best]
-    return Estimate(best, confidence, tuple(map(repr, spoke))[:_MAX_SIGNALS])
+    return Estimate(best, confidence, tuple(map(repr, spoke))[:_MAX_SPOKEN_CUES])
 
 
 _OPENER = 0.5

@@ -18,7 +18,7 @@ from typing import Any
 
 from toolcrib.errors import StoreDamagedError, StoreError
 from toolcrib.store.base import is_text
-from toolcrib.store.qdrant_client import META_KEY, QdrantConnection, batches, connect, models
+from toolcrib.store.qdrant_client import OWN_META_KEY, QdrantConnection, batches, connect, models
 from toolcrib.store.records_db import DbRow, RecordsDb, body_text, read_row
 
 _PAGE_RECORDS = 500
@@ -76,7 +76,7 @@ class QdrantRecordsDb(RecordsDb):
                 name, METADATA_MARK, vectors_config={}, shard_number=1, replication_factor=replicas
             )
         found = connection.describe(name)
-        if (found.config.metadata or {}).get(META_KEY) != METADATA_MARK:
+        if (found.config.metadata or {}).get(OWN_META_KEY) != METADATA_MARK:
             raise StoreError(
                 f"the collection {name!r} at {connection.place} is no records database of "
                 "toolcrib: set server.collection to another name, or delete this one"
