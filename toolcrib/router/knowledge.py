@@ -195,9 +195,6 @@ class KnowledgeRouter:
 
         `options` say how many; collections named there must come as `among`. `wanted`: the
         turn surely asks, or names written rules, so passages may fit less well.
-
-        Raises:
-            StoreError: the store does not answer.
         """
         reach = self.catalogue.collections if among is None else tuple(among)
         if not reach:

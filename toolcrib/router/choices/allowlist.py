@@ -190,11 +190,7 @@ def nouns() -> dict[str, tuple[str, ...]]:
 
 
 def load_allowlist(file: str | Path = EMBEDDED) -> Allowlist:
-    """Read an allowlist from YAML or JSON.
-
-    Raises:
-        SettingsError: the file cannot be read, or is no allowlist.
-    """
+    """Read an allowlist from YAML or JSON."""
     return read_yaml(file, Allowlist, "the allowlist")
 
 

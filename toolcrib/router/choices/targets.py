@@ -168,11 +168,7 @@ class Targets(_TargetModel):
 
 
 def load_targets(file: str | Path | None = None) -> Targets:
-    """Read targets from YAML; without a file, the preset of the package.
-
-    Raises:
-        SettingsError: the file cannot be read, or names an unknown target or fact.
-    """
+    """Read targets from YAML; without a file, the preset of the package."""
     return read_yaml(file, Targets, "the targets") if file else _preset()
 
 

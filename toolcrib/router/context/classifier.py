@@ -380,9 +380,5 @@ def shipped_turns() -> TurnClassifier:
 
 @lru_cache(maxsize=2)
 def turns_beside(dense: DenseEncoder) -> TurnClassifier | None:
-    """The classifier of turns for languages that the one that ships does not read; None without.
-
-    Raises:
-        EncoderError: it cannot be read.
-    """
+    """The classifier of turns for languages that the one that ships does not read; None without."""
     return TurnClassifier(dense.other) if isinstance(dense, MultilingualEncoder) else None

@@ -199,11 +199,7 @@ def _index(parts: Iterable[Mapping[Any, Iterable[str]]], *, inside: bool = False
 
 
 def load_cues(file: str | Path | None = None) -> Cues:
-    """Read cues from a YAML file; without one, those that come with the package.
-
-    Raises:
-        SettingsError: the file is missing or no YAML mapping, or a field is wrong: says which.
-    """
+    """Read cues from a YAML file; without one, those that come with the package."""
     return read_yaml(file, Cues, "the cues", texts_only=True) if file else _preset()
 
 

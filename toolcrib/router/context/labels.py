@@ -94,11 +94,7 @@ def label_sets(files: Mapping[str, str | Path]) -> dict[str, LabelSet]:
 def map_labels(
     files: Mapping[str, str | Path], cues: str | Path | None = None
 ) -> dict[str, list[str]]:
-    """Domains and intents that a turn can have, with their aliases, for checks of maps.
-
-    Raises:
-        SettingsError: a file of labels or of cues cannot be used.
-    """
+    """Domains and intents that a turn can have, with their aliases, for checks of maps."""
     own = load_cues(cues) if cues else None
     by_cues = {"domain": own.domains, "intent": own.intents} if own else {}
     found: dict[str, list[str]] = {}

@@ -537,9 +537,6 @@ def make_context_model(
 
     None if the settings want cues alone. Fitting takes some seconds for each field with labels of
     its own, a minute or two for other cues or another encoder.
-
-    Raises:
-        SettingsError: labels or cues cannot be read.
     """
     if settings.detector == "heuristic":
         return None
