@@ -113,7 +113,7 @@ def test_what_is_kept_is_read_without_encoding(dense):
 
 def test_a_store_that_keeps_none_has_an_empty_catalogue():
     empty = read_collection_index({}, DENSE)
-    assert not empty
+    assert not empty.collections
     assert empty.vectors.shape == (0, DENSE.dimensions)
 
 

@@ -34,10 +34,6 @@ class CollectionIndex:
     vectors: FloatArray
     owners: tuple[int, ...]
 
-    def __bool__(self) -> bool:
-        """True if there is a collection."""
-        return bool(self.collections)
-
     @property
     def names(self) -> tuple[str, ...]:
         """Names of all collections, in order."""
