@@ -495,7 +495,6 @@ def _without_thoughts(text: str) -> str:
 
 
 def _names_of(schema: Any) -> Iterator[str]:
-    """Names of all fields in a JSON schema."""
     fields = object_of(schema)
     yield from fields.get("properties", {})
     for each in (*fields.values(), *list_of(schema)):

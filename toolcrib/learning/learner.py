@@ -81,7 +81,6 @@ _REASONS = {
     "off": "learning is off",
 }
 
-
 Learnable: TypeAlias = Callable[[str, Scope | None], RankedOptions]
 """Ranks the options of a choice for a text in a scope, without learned examples; an option that is
 not among them cannot be learned."""

@@ -320,7 +320,6 @@ class KnowledgeRouter:
         options: KnowledgeOptions,
         choice: _Choice,
     ) -> KnowledgeResult:
-        """Answer with the passages of the chosen collections."""
         if not choice.hits:
             return choice.result
         # A passage of a collection that is almost surely wrong is not worth its tokens.

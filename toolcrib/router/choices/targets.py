@@ -38,8 +38,6 @@ _Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance
 
 
 class _TargetModel(BaseModel):
-    """Base of all parts: frozen, and strict about unknown keys."""
-
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 

@@ -282,7 +282,6 @@ STRETCH = 12.0
 
 READ_CHARS = 320
 
-
 HEAD = "head.npz"
 
 

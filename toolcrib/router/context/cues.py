@@ -30,8 +30,6 @@ Phrases: TypeAlias = tuple[Annotated[str, AfterValidator(_findable)], ...]
 
 
 class _CueModel(BaseModel):
-    """Base of all parts of the cues."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 

@@ -369,7 +369,6 @@ EVEN = 0.5
 EVEN_BESIDE, A_REQUEST = 0.75, 2
 """With so many words in a clause of their own, which may be a request, it must be clearer."""
 
-
 USER_WORDS = frozenset(["i", "me", "my", "mine", "we", "us", "our", "ours"])
 """Words by which a text speaks of its user."""
 
