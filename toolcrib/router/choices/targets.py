@@ -6,9 +6,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from toolcrib.records.codec import read_yaml
+from toolcrib.records.codec import FrozenModel, read_yaml
 from toolcrib.router.choices.allowlist import fold
 from toolcrib.router.context.phrases import PhraseIndex
 
@@ -37,8 +37,8 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 _Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]
 
 
-class _TargetModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+class _TargetModel(FrozenModel):
+    model_config = ConfigDict(populate_by_name=True)
 
 
 class FewShot(_TargetModel):
@@ -132,8 +132,8 @@ class Targets(_TargetModel):
 
     targets: dict[str, AgentTarget]
     fallback: str
-    cues: dict[str, tuple[str, ...]] = {}
-    always: dict[str, float] = {}
+    cues: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
+    always: dict[str, float] = Field(default_factory=dict[str, float])
     before: float = 1.0
     beside: float = 0.0
     heuristics: tuple[Heuristic, ...] = ()
