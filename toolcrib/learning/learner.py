@@ -97,11 +97,6 @@ class _Request:
     choice: str
 
 
-def _bytes_of(_decision_id: str, request: _Request) -> int:
-    scope = request.scope.bytes if request.scope else 0
-    return 512 + len(request.text) + scope
-
-
 class UsageLearner:
     """Learner of tools, and of other choices, from their outcomes. Safe for several threads.
 
@@ -127,7 +122,8 @@ class UsageLearner:
         self.collects = collects
         self._text, self._now = text, now
         self._requests: BoundedMap[str, _Request] = BoundedMap(
-            MAX_PENDING_REQUESTS_BYTES, _bytes_of
+            MAX_PENDING_REQUESTS_BYTES,
+            lambda _, each: 512 + len(each.text) + (each.scope.bytes if each.scope else 0),
         )
         self.choices = LearnedChoices()
         self.learnable: dict[str, Learnable] = {"": self._rank_tools}

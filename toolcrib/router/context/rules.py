@@ -38,13 +38,9 @@ class Estimate:
     signals: tuple[str, ...] = ()
 
 
-Votes: TypeAlias = defaultdict[str, float]
-"""Votes for labels."""
-
-
-def phrase_weights(found: Iterable[Match]) -> Votes:
+def phrase_weights(found: Iterable[Match]) -> defaultdict[str, float]:
     """Votes of phrases, each once: more for more words, and shared by its labels."""
-    votes: Votes = defaultdict(float)
+    votes = defaultdict[str, float](float)
     for match in {match.phrase: match for match in found}.values():
         for label in match.labels:
             votes[label] += math.sqrt(match.last - match.first) / len(match.labels)
