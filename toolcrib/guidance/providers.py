@@ -118,7 +118,6 @@ def _hints(
     tracker: ClassifierCooldownTracker | None,
     point: DecisionPoint,
 ) -> list[GuidanceInjection]:
-    """Hints of a provider now, within its limits."""
     provider = config.provider
     try:
         how_often = config.cooldown_turns, config.max_fires_per_session
@@ -177,7 +176,6 @@ def stuck_tool(trajectory: TrajectoryAnalysis) -> StuckTool | None:
 
 STUCK = "stuck"
 """Cause of hints for a loop, or for consecutive failures."""
-
 
 CUT_ADVICE = (
     "The answer is cut ({part}), and asking again shows the same part: ask for the rest, for fewer "

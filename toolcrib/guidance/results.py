@@ -127,7 +127,6 @@ _CUT_ERROR = re.compile(
 )
 """Beginning of a JSON result that was cut off, so that it cannot be parsed."""
 
-
 _BETWEEN_DOCUMENTS = re.compile(r"[\s,]*+")
 
 

@@ -152,7 +152,6 @@ class TrajectoryBuilder:
         return self
 
     def build(self) -> TrajectoryAnalysis:
-        """Snapshot of the trajectory."""
         return TrajectoryAnalysis(
             turn_count=self._turns,
             tool_call_count=self._tool_calls,

@@ -197,21 +197,15 @@ class LanguageModel:
         prompts: Sequence[Sequence[Message]],
         shape: type[_Shape],
         *,
-        timeout_s: float | None = None,
+        timeout_s: float,
     ) -> list[_Shape | LanguageModelError]:
-        """Ask several prompts at once; an error stands for an answer that did not come.
-
-        All share `timeout_s`. Without it each has the time of the use, from when one of the
-        `parallel` requests is free for it.
-        """
-        free = asyncio.Semaphore(self.parallel if timeout_s is None else max(1, len(prompts)))
+        """Ask several prompts at once; an error stands for an answer that did not come in time."""
 
         async def ask_one(messages: Sequence[Message]) -> _Shape | LanguageModelError:
-            async with free:
-                try:
-                    return await self.ask(use, messages, shape, timeout_s=timeout_s)
-                except LanguageModelError as error:
-                    return error
+            try:
+                return await self.ask(use, messages, shape, timeout_s=timeout_s)
+            except LanguageModelError as error:
+                return error
 
         async def ask_all() -> list[_Shape | LanguageModelError]:
             return await asyncio.gather(*map(ask_one, prompts))
@@ -501,7 +495,6 @@ def _without_thoughts(text: str) -> str:
 
 
 def _names_of(schema: Any) -> Iterator[str]:
-    """Names of all fields in a JSON schema."""
     fields = object_of(schema)
     yield from fields.get("properties", {})
     for each in (*fields.values(), *list_of(schema)):

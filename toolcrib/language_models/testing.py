@@ -231,7 +231,6 @@ def _with_fault(reply: ChatAnswer, fault: ChatFault | None) -> str | Mapping[str
 
 
 def _with_made_up_words(value: Any) -> Any:
-    """Value with made-up words in place of all words."""
     if isinstance(value, str):
         return f"made-up-{len(value)}"
     if isinstance(value, Mapping):
@@ -245,7 +244,6 @@ def _with_made_up_words(value: Any) -> Any:
 
 
 def _example(schema: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
-    """Simple answer that fits a schema."""
     if "$ref" in schema:
         return _example(known[schema["$ref"].rpartition("/")[2]], known)
     for choice in ("anyOf", "oneOf", "allOf"):
@@ -313,7 +311,6 @@ def _openai(planned: _PlannedResponse) -> dict[str, Any]:
 
 
 def _openai_events(whole: dict[str, Any]) -> str:
-    """Events of a stream of a whole response."""
     (choice,) = whole.pop("choices")
     parts: list[dict[str, Any]] = [
         {"choices": [{"delta": {"role": "assistant", "content": ""}}]},

@@ -78,10 +78,6 @@ def alternates(
     are the ids of tools that failed before in it. `scope` and `where` are filters of the searches.
     Scores are in [0, 1], and `legs` has their parts; `probability` is that of fitting the turn, if
     that search found the tool.
-
-    Raises:
-        QueryError: a filter on an unknown field.
-        StoreError: the store does not answer.
     """
     itself = HasId(frozenset({point_id(failed.id)}))
     others = all_of(Not(HasId(frozenset(map(point_id, (failed.id, *excluded))))), where)

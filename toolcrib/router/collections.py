@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray, from_text, to_text
-from toolcrib.errors import QueryError, SettingsError
+from toolcrib.errors import QueryError
 from toolcrib.indexers.points import clean
 from toolcrib.records import Collection, Scope
 
@@ -33,10 +33,6 @@ class CollectionIndex:
     collections: tuple[Collection, ...]
     vectors: FloatArray
     owners: tuple[int, ...]
-
-    def __bool__(self) -> bool:
-        """True if there is a collection."""
-        return bool(self.collections)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -162,11 +158,8 @@ def with_known_fields(given: Collection, known: Collection) -> Collection:
 def _presets() -> dict[str, Collection]:
     import yaml
 
-    found: Any = yaml.safe_load(_PRESETS.read_text(encoding="utf-8"))
-    try:
-        return {name: Collection(name=name, **fields) for name, fields in found.items()}
-    except (TypeError, ValueError, AttributeError) as error:
-        raise SettingsError(f"{_PRESETS.name}: {error}") from error
+    found: dict[str, Any] = yaml.safe_load(_PRESETS.read_text(encoding="utf-8"))
+    return {name: Collection(name=name, **fields) for name, fields in found.items()}
 
 
 def _owners(collections: Sequence[Collection]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -22,9 +22,6 @@ from toolcrib.retrieval.legs import has_words
 from toolcrib.router.context.rules import Answer, HeuristicDetector
 from toolcrib.router.probes import file_kind, find_sql
 from toolcrib.text import split_words
-
-FollowUp: TypeAlias = Literal["joined", "shifted", "first"]
-"""Joined with an earlier message; a new topic; or the first message."""
 
 MAX_SEARCHED_CHARS, SEARCHED_HEAD_CHARS, SEARCHED_TAIL_CHARS = 2_000, 700, 500
 """A pasted log has its question before or behind it: both ends of a longer text are searched."""
@@ -52,10 +49,13 @@ Encode = Callable[[Sequence[str]], FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class SearchText:
-    """Text to search with, its origin, and signals."""
+    """Text to search with, its origin, and signals.
+
+    It is joined with an earlier message, a new topic, or the first message.
+    """
 
     text: str
-    follow_up: FollowUp
+    follow_up: Literal["joined", "shifted", "first"]
     signals: tuple[str, ...] = ()
 
 

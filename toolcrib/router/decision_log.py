@@ -19,11 +19,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypedDict, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import StoreDamagedError, StoreWriteError
-from toolcrib.records.codec import adapter, as_json, object_of
+from toolcrib.records.codec import FrozenModel, adapter, as_json, object_of
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolRecord
 from toolcrib.records.turns import Decision, Outcome, RouteKind
 from toolcrib.router.settings import TelemetrySettings
@@ -97,15 +97,13 @@ class Failures:
             return self._failed_tools.get(decision_id, ())
 
 
-class Feedback(BaseModel):
+class Feedback(FrozenModel):
     """Feedback on a decision: the right values, as far as stated; None is "not stated".
 
     `tools` and `collections` are the ids of all right ones, empty if none fits; `intent` and
     `domain` are empty if no label fits. `passages` are the ids of those that were used or cited.
     `labels`: the right class of a question, capabilities, or the target of an agent.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     route: RouteKind | None = None
     tools: tuple[str, ...] | None = None

@@ -195,9 +195,6 @@ class KnowledgeRouter:
 
         `options` say how many; collections named there must come as `among`. `wanted`: the
         turn surely asks, or names written rules, so passages may fit less well.
-
-        Raises:
-            StoreError: the store does not answer.
         """
         reach = self.catalogue.collections if among is None else tuple(among)
         if not reach:
@@ -323,7 +320,6 @@ class KnowledgeRouter:
         options: KnowledgeOptions,
         choice: _Choice,
     ) -> KnowledgeResult:
-        """Answer with the passages of the chosen collections."""
         if not choice.hits:
             return choice.result
         # A passage of a collection that is almost surely wrong is not worth its tokens.

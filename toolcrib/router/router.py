@@ -161,11 +161,7 @@ class Router:
         options: KnowledgeOptions = BY_SETTINGS,
         context: Context | None = None,
     ) -> KnowledgeResult:
-        """Find the passages for a question; the map holds if there is a context.
-
-        Raises:
-            QueryError: a named collection is not in reach.
-        """
+        """Find the passages for a question; the map holds if there is a context."""
         knowledge = self.knowledge
         if knowledge is None:
             return KnowledgeResult(reason=Reason.NO_COLLECTION.format())
@@ -186,12 +182,6 @@ class Router:
         `k` and `budget_ms` go before the settings; `passages` are the options for knowledge;
         `shown` are the ids of tools that earlier turns of the conversation had, for an append-only
         order.
-
-        Raises:
-            QueryError: `k` is less than 1, `budget_ms` is negative, or a named collection is not
-                in reach.
-            CalibrationError: `k="auto"` needs a calibration that is not there.
-            StoreError: a store does not answer.
         """
         _check(k, budget_ms)
         turn, reach, detector = _with_words(turn), self._reach(turn, passages), self._detector(turn)

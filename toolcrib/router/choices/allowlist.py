@@ -10,11 +10,11 @@ from typing import Any, cast
 from unicodedata import combining, normalize
 
 import yaml
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import Field, field_validator
 
 from toolcrib.errors import SourceError
 from toolcrib.extras import import_extra
-from toolcrib.records.codec import read_yaml
+from toolcrib.records.codec import FrozenModel, read_yaml
 from toolcrib.router.context.phrases import PhraseIndex
 from toolcrib.text import TextWords, singular
 
@@ -31,22 +31,18 @@ def fold(word: str) -> str:
     return singular(bare)
 
 
-class AllowedTable(BaseModel):
+class AllowedTable(FrozenModel):
     """Table: its columns, a description, and other words for the table, in any language."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     columns: tuple[str, ...] = ()
     description: str = ""
     aliases: tuple[str, ...] = ()
 
 
-class Allowlist(BaseModel):
+class Allowlist(FrozenModel):
     """Tables by name; decisions drop every other table."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    tables: dict[str, AllowedTable] = {}
+    tables: dict[str, AllowedTable] = Field(default_factory=dict[str, AllowedTable])
 
     @field_validator("tables", mode="before")
     @classmethod

@@ -13,7 +13,6 @@ from typing import Annotated, Any, TypeVar, cast
 import numpy as np
 from pydantic import (
     BaseModel,
-    ConfigDict,
     StrictBool,
     StringConstraints,
     ValidationError,
@@ -33,7 +32,7 @@ from toolcrib.language_models import FieldwiseAnswer, LanguageModel
 from toolcrib.language_models.turns import YesOrNo, prompt, read_yes, show_turn
 from toolcrib.numerics import Floats, sigmoid
 from toolcrib.records import Scope, Turn
-from toolcrib.records.codec import in_words, read_yaml
+from toolcrib.records.codec import FrozenModel, in_words, read_yaml
 from toolcrib.records.turns import CapabilitySelection, FailedCapability
 from toolcrib.retrieval.examples import fit_few_shot
 from toolcrib.retrieval.learned import CAPABILITIES, LearnedChoices, RankedOptions
@@ -49,10 +48,8 @@ _NonEmpty = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1
 _Work = TypeVar("_Work", bound=Callable[..., Any])
 
 
-class CapabilityExample(BaseModel):
+class CapabilityExample(FrozenModel):
     """Request that needs the capability or not, and why; also written `[query, use, reason]`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     query: _NonEmpty
     use: StrictBool
@@ -66,7 +63,7 @@ class CapabilityExample(BaseModel):
         return given
 
 
-class Capability(BaseModel):
+class Capability(FrozenModel):
     """Capability that an agent can switch on for a turn.
 
     `description` is for the selection, `instructions` for the agent if the capability is active.
@@ -74,8 +71,6 @@ class Capability(BaseModel):
     `always_active` capability is not selected for. `severity`: the class of its errors, for
     `RecoveryPolicy.next_step`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: _NonEmpty
     description: _NonEmpty

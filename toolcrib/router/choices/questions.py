@@ -32,7 +32,7 @@ from toolcrib.language_models import LanguageModel
 from toolcrib.language_models.turns import prompt, read_label
 from toolcrib.numerics import Floats, softmax
 from toolcrib.records import Message, Scope, Turn
-from toolcrib.records.codec import faults
+from toolcrib.records.codec import FrozenModel, faults
 from toolcrib.records.turns import Classification
 from toolcrib.retrieval.examples import fit_few_shot
 from toolcrib.retrieval.learned import LearnedChoices, RankedOptions, mix_shares
@@ -64,7 +64,7 @@ _Text = Annotated[
 _Id = Annotated[_Text, BeforeValidator(_no_bool)]
 
 
-class Condition(BaseModel):
+class Condition(FrozenModel):
     """Condition on the outputs of earlier nodes, under which a question is asked.
 
     Either one of `eq`, `ne`, `in`, `gt`, `lt` and `exists`, for the value at `path` (steps with
@@ -73,7 +73,7 @@ class Condition(BaseModel):
     value is unequal to everything.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     node: str | None = Field(default=None, alias="from", min_length=1)
     path: str = ""
@@ -173,10 +173,8 @@ def _at(found: Any, steps: Sequence[str]) -> list[Any]:
     return [found]
 
 
-class QuestionClass(BaseModel):
+class QuestionClass(FrozenModel):
     """Class of a question: its id, and the texts that describe it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: _Id
     name: str = ""
@@ -197,7 +195,7 @@ class QuestionClass(BaseModel):
         return f"{line} For example: {'; '.join(self.examples)}" if self.examples else line
 
 
-class QuestionConfig(BaseModel):
+class QuestionConfig(FrozenModel):
     """Question with several classes, of which one fits a turn.
 
     `question` is a Jinja2 template over `text`, `history`, `attachments`, `metadata`, `outputs`
@@ -206,8 +204,6 @@ class QuestionConfig(BaseModel):
     (`examples`). `api_base` and `api_key` name a server for this question; without them `model` is
     one of the server in the settings (`llm`).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: _Text
     question: _Text
@@ -423,10 +419,6 @@ class QuestionClassifier:
         """Class of a turn; the template takes `variables`, and `outputs` of earlier nodes.
 
         Without `by_model` no model is asked.
-
-        Raises:
-            QuestionRenderError: the template needs a variable that is not there.
-            EncoderError: the encoder cannot be used.
         """
         run_if = self.question.run_if
         if run_if is not None and not run_if.holds(outputs or {}):

@@ -252,7 +252,6 @@ _PATTERNS = (
 )
 """Type, pattern, and the signs of which the text must hold one for the pattern to be tried."""
 
-
 _AS_WRITTEN = frozenset((*word_list("brands"), *word_list("products_as_written")))
 _PRODUCTS = PhraseIndex(
     (name, "product") for name in (*_AS_WRITTEN, *word_list("products_any_case"))

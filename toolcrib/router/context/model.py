@@ -384,7 +384,6 @@ MIN_SMALLTALK_SHARE = 0.5
 MIN_SMALLTALK_SHARE_BESIDE_CLAUSE, MIN_REQUEST_WORDS = 0.75, 2
 """Beside a clause of so many words, which may be a request, small talk must be clearer."""
 
-
 USER_WORDS = frozenset(["i", "me", "my", "mine", "we", "us", "our", "ours"])
 """Words by which a text speaks of its user."""
 
@@ -553,9 +552,6 @@ def make_context_model(
 
     None if the settings want cues alone. Fitting takes some seconds for each field with labels of
     its own, a minute or two for other cues or another encoder.
-
-    Raises:
-        SettingsError: labels or cues cannot be read.
     """
     if settings.detector == "heuristic":
         return None
