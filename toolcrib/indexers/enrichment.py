@@ -90,11 +90,7 @@ class Enrichments:
 
     @classmethod
     def read(cls, path: str | Path) -> Enrichments:
-        """Read a file of JSON Lines; a wrong line is refused alone.
-
-        Raises:
-            SourceError: it cannot be read.
-        """
+        """Read a file of JSON Lines; a wrong line is refused alone."""
         source = Source.named(str(path))
         lines: dict[str, list[EnrichmentLine]] = {}
         refused: list[Refusal] = []
@@ -154,9 +150,6 @@ def prepare_entries(
     """Entries with overlays and enrichments, and the lines of these that were dropped.
 
     The screen sees the entries of the source alone: an approval does not cover an operator's texts.
-
-    Raises:
-        SourceError: a file cannot be read.
     """
     laid = [ToolOverlay.read(path) for path in overlays]
     written = [

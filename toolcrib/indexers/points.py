@@ -191,11 +191,7 @@ class Draft:
 def draft(
     spec: ToolSpec, lexical: LexicalEncoder, weights: FieldWeights, prefix: Sequence[str]
 ) -> Draft:
-    """Prepare a specification.
-
-    Raises:
-        SpecError: it holds text that no store can keep.
-    """
+    """Prepare a specification."""
     from toolcrib.indexers.links import link_payload
 
     counts = lexical_counts(spec, lexical, weights, prefix)

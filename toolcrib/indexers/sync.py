@@ -346,9 +346,6 @@ class ToolSync:
         `prune_server` only, when given), and lets a skill take such a tool's id, or the reverse.
         Nothing is pruned while any entry is refused: it may stand for one of these tools.
         `progress` is called after each page, when its tools are durable.
-
-        Raises:
-            StoreError: the store refused; what was reported before is durable.
         """
         entries = list(entries)
         ids = [item.id for _, item in entries if isinstance(item, ToolSpec)]
@@ -566,9 +563,6 @@ class PassageSync:
 
         Parts that a shortened document no longer has are removed. `prune` names a collection whose
         documents without an entry are removed too, unless anything is refused.
-
-        Raises:
-            StoreError: the store refused; what was reported before is durable.
         """
         entries = list(entries)
         known = self._stored_passages(entries, prune)

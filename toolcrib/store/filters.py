@@ -200,11 +200,7 @@ SCOPE_FIELDS = ("server", "tags", "category", "safety_tags", "sensitivity")
 
 
 def from_scope(scope: Scope | None) -> Filter | None:
-    """The filter that keeps a search within what a caller may use; None for no restriction.
-
-    Raises:
-        QueryError: the scope is of another type.
-    """
+    """The filter that keeps a search within what a caller may use; None for no restriction."""
     if scope is None:
         return None
     require_type(scope, Scope, "scope", "a Scope")
@@ -436,11 +432,7 @@ def filter_to_json(where: Filter) -> dict[str, Any]:
 
 
 def read_filter(given: FilterJson) -> Filter:
-    """The filter that a validated model stands for.
-
-    Raises:
-        QueryError: it is nested too deep, or names an unknown field.
-    """
+    """The filter that a validated model stands for."""
     where = _build(given, 1)
     validate(where)
     return where

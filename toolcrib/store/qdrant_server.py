@@ -315,9 +315,6 @@ class ServerStore(Store):
         Searches from everywhere go to the old one until then. Other processes may write: `carry`
         copies their writes before the change, and afterwards those that were under way. One
         process at a time renews.
-
-        Raises:
-            StoreError: the collection is not behind an alias that toolcrib made.
         """
         live = self._live()
         for name in self._generations():

@@ -191,9 +191,6 @@ class StatementClassifier:
     float16 [BUCKETS] with `offset` and `least` of the first step, `weights` float32
     [dimensions, kinds] and `bias` float32 [kinds] of the second. From odds of `warns` on a
     statement that is no description is warned of.
-
-    Raises:
-        EncoderError: the folder cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:

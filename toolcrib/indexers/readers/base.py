@@ -184,11 +184,7 @@ class Source:
 
     @cached_property
     def is_lines(self) -> bool:
-        """Tell whether this is JSON Lines, by its ending or by two objects in the first two lines.
-
-        Raises:
-            SourceError: the file cannot be read.
-        """
+        """Tell whether this is JSON Lines, by its ending or by objects in the first two lines."""
         if self.path is None or self._suffix in YAML_SUFFIXES:
             return False
         first, second = ([line for _, line in islice(self.lines(), 2)] + [b"", b""])[:2]
@@ -457,11 +453,7 @@ def entries(source: Source) -> Iterator[_Located | Refusal]:
 
 
 def specs_in(source: Source, fields: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Reading:
-    """Yield a specification for each tool object; what `fields` raises ValueError for is refused.
-
-    Raises:
-        SourceError: the source cannot be read (on), or is no list and no object.
-    """
+    """Yield a specification for each tool object; a ValueError of `fields` is a refusal."""
     for entry in entries(source):
         if isinstance(entry, Refusal):
             yield entry

@@ -130,11 +130,7 @@ async def open_session(
 
 
 async def initialize(session: ClientSession) -> None:
-    """Agree on a version of the protocol, the old way first, which all servers survive.
-
-    Raises:
-        MCPError: the server refuses, or ended.
-    """
+    """Agree on a version of the protocol, the old way first, which all servers survive."""
     from mcp import MCPError
 
     # Many servers end themselves at any other first message than `initialize` (rmcp before 3.0
