@@ -139,15 +139,14 @@ class QdrantRecordsDb(RecordsDb):
     def read(self, table: str) -> Iterator[DbRow]:
         return self._ordered_rows(table, ASCENDING, _PAGE_RECORDS)
 
-    def tables(self, prefix: str = "") -> list[str]:
+    def tables(self) -> list[str]:
         facet = self._connection.client.facet
         limit = FIRST_TABLES_LIMIT
         while True:
             what = "listing the tables"
             found = self._connection.ask(what, facet, self._name, "table", limit=limit, exact=True)
             if len(found.hits) < limit:
-                names = [str(hit.value) for hit in found.hits if hit.count]
-                return sorted(name for name in names if name.startswith(prefix))
+                return sorted(str(hit.value) for hit in found.hits if hit.count)
             limit *= 10
 
     def close(self) -> None:
