@@ -628,8 +628,7 @@ def _condition(where: Filter) -> models.Condition:  # noqa: PLR0911
             match_any = models.MatchAny(any=[*map(as_keyword, values)])
             return models.FieldCondition(key=field, match=match_any)
         case Range(field=field):
-            given = models.Range(gt=where.gt, gte=where.gte, lt=where.lt, lte=where.lte)
-            return models.FieldCondition(key=field, range=given)
+            return models.FieldCondition(key=field, range=models.Range(**where.bounds))
         case HasId(ids=ids):
             return models.HasIdCondition(has_id=[*sorted(valid_ids(ids))])
         case Not(part=part):
