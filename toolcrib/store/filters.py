@@ -285,7 +285,6 @@ def _leaves(where: Filter) -> Iterator[Filter]:
 
 
 def _values_of(part: Filter) -> Collection[object]:
-    """The values of a part that has no parts."""
     match part:
         case Equals(value=value):
             return (value,)
