@@ -315,7 +315,6 @@ def _as_stored(spec: ToolSpec) -> _StoredTool:
 
 
 def _tools_of_groups(store: Store, groups: Collection[str]) -> dict[str, _StoredTool]:
-    """Stored tools of these groups, by id."""
     filters = map(in_groups, pages(sorted(groups), GROUPS_PER_REQUEST))
     return {i: tool for i, tool in _stored_tools(store, filters).items() if tool.group in groups}
 
