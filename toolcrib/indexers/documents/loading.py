@@ -54,7 +54,6 @@ _KIND_OF_SUFFIX: dict[str, Kind] = {
     suffix: kind for kind, all_ in _SUFFIXES.items() for suffix in all_.split()
 }
 
-_OFFICE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _KIND_OF_TYPE: dict[str, Kind] = {
     "text/html": "html",
     "application/xhtml+xml": "html",
@@ -66,7 +65,7 @@ _KIND_OF_TYPE: dict[str, Kind] = {
     "application/yaml": "source",
     "application/pdf": "pdf",
     "application/x-ipynb+json": "notebook",
-    _OFFICE: "docx",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
 }
 
 _BYTE_ORDER_MARKS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -67,14 +67,10 @@ class SessionState:
     failure: str = ""
 
 
-def _no_login(_target: Target) -> httpx2.Auth | None:
-    """No authorisation."""
-
-
 class Authorisation:
     """Authorisation of readers' requests by kept logins; `of` gives that of a target, if any."""
 
-    of: Callable[[Target], httpx2.Auth | None] = staticmethod(_no_login)
+    of: Callable[[Target], httpx2.Auth | None] = staticmethod(lambda _: None)
 
 
 Follow: TypeAlias = Callable[[SessionState, TextIO, int], Awaitable[None]]
@@ -350,7 +346,10 @@ def explain(state: SessionState, error: Exception, stderr_line: str) -> str:
     """Give the reason for `error`, which ended the session; `stderr_line` is the last of stderr."""
     from mcp import MCPError
 
-    cause = next(_leaves(error))
+    cause = error
+    # Task groups wrap errors.
+    while isinstance(cause, ExceptionGroup):
+        cause = cast("ExceptionGroup[Exception]", cause).exceptions[0]
     if isinstance(cause, EndlessListError):
         reason = f"lists tools without end: {cause}"
     elif isinstance(cause, NoSkillsError):
@@ -462,15 +461,6 @@ def _with_context(reason: str, state: SessionState, stderr_line: str) -> str:
     if state.tools:
         parts.append(f"tools kept from before that: {len(state.tools):,}")
     return "; ".join(parts)
-
-
-def _leaves(error: Exception) -> Iterator[Exception]:
-    """Yield the errors inside the groups that task groups wrap them in."""
-    if isinstance(error, ExceptionGroup):
-        for inner in cast("ExceptionGroup[Exception]", error).exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
 
 
 def _error_words(error: Exception) -> str:
