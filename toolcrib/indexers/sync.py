@@ -605,23 +605,21 @@ def _diff_passages(
             plan.refused.append(item)
             continue
         first = origin.setdefault((item.collection, item.document), source)
+        place = f"part {item.position + 1}"
         if item.id not in plan.items and source == first:
             plan.items[item.id] = item
         elif plan.items.get(item.id) == item:
             reason = f"a copy of the part of {item.document!r} from {first}"
-            plan.copies.append(Refusal(source, f"part {item.position + 1}", reason))
-        elif source == first:
-            reason = (
-                f"{item.document!r} has another part with the position {item.position}; give each "
-                "part of a document its position, and each document its name"
-            )
-            plan.refused.append(Refusal(source, f"part {item.position + 1}", reason))
+            plan.copies.append(Refusal(source, place, reason))
         else:
-            reason = (
-                f"{item.document!r} already stands for another document, from {first}; "
+            fault = (
+                f"has another part with the position {item.position}; give each "
+                "part of a document its position, and each document its name"
+                if source == first
+                else f"already stands for another document, from {first}; "
                 "rename one of them, or give it another collection"
             )
-            plan.refused.append(Refusal(source, f"part {item.position + 1}", reason))
+            plan.refused.append(Refusal(source, place, f"{item.document!r} {fault}"))
     plan.compare(known, digest_of, lambda item_id: plan.items[item_id].document)
     return plan
 
