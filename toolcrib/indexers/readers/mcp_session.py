@@ -13,7 +13,6 @@ from contextlib import (
 )
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, TypeVar, cast
 
 from pydantic import ValidationError
@@ -67,10 +66,14 @@ class SessionState:
     failure: str = ""
 
 
+def _no_login(_target: Target) -> httpx2.Auth | None:
+    pass
+
+
 class Authorisation:
     """Authorisation of readers' requests by kept logins; `of` gives that of a target, if any."""
 
-    of: Callable[[Target], httpx2.Auth | None] = staticmethod(lambda _: None)
+    of: Callable[[Target], httpx2.Auth | None] = staticmethod(_no_login)
 
 
 Follow: TypeAlias = Callable[[SessionState, TextIO, int], Awaitable[None]]
@@ -216,16 +219,10 @@ class Tap:
         return self._look_at(await self._inner.__anext__())
 
     async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> bool | None:
-        return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
+    async def __aexit__(self, exc_type: object, exc_val: object, exc_tb: object) -> None:
+        await self.aclose()
 
     def _look_at(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         from mcp.types import JSONRPCResponse
