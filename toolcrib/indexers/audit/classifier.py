@@ -251,8 +251,7 @@ class StatementClassifier:
     def _odds(self, texts: Sequence[str]) -> FloatArray:
         vectors = self._encoder.encode_documents(texts)
         logits: Any = vectors * VECTOR_SCALE @ self._weights + self._bias
-        odds: FloatArray = logits[:, 1:] - logits[:, :1]
-        return odds
+        return logits[:, 1:] - logits[:, :1]
 
 
 @cache
