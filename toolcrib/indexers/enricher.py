@@ -173,8 +173,7 @@ class EnrichmentTable:
     def add(self, line: EnrichmentLine) -> None:
         """Store a line, in place of a line for the same version of the tool."""
         row_id = f"{line.id} {line.digest or ''}"
-        body = {"id": line.id, **line.model_dump(mode="json")}
-        self._records.put(self._table, DbRow(row_id, time.time(), body))
+        self._records.put(self._table, DbRow(row_id, time.time(), line.model_dump(mode="json")))
 
 
 class EnrichmentFile:
