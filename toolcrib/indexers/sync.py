@@ -240,7 +240,6 @@ class NamePrefixes:
 
 # -- tools -----------------------------------------------------------------------------------------
 
-
 Entry: TypeAlias = tuple[str, ToolSpec | Refusal]
 """Source of a tool, and the tool or the reason why it is refused."""
 

@@ -51,7 +51,6 @@ _DIRECTS = re.compile(
 )
 """Wording of a comment for a model; authors' notes to themselves are worded otherwise."""
 
-
 RUDE = frozenset({"authority", "conduct"})
 """Tools that want to be called first and to say little are rude; alone that harms nobody."""
 

@@ -33,7 +33,6 @@ from toolcrib.indexers.readers.parsing import parse_yaml
 
 FEATURE, EXTRA = "reading documents", "docs"
 
-
 Kind: TypeAlias = Literal["markdown", "rst", "html", "text", "pdf", "docx", "notebook", "source"]
 
 _SUFFIXES: dict[Kind, str] = {

@@ -71,7 +71,6 @@ class Reader(Protocol):
 
 # -- parsed values ----------------------------------------------------------------------------
 
-
 JSON_KINDS: dict[type, str] = {
     type(None): "null",
     bool: "true or false",
@@ -287,7 +286,6 @@ def _is_object(line: bytes) -> bool:
 
 # -- tools in a file --------------------------------------------------------------------------
 
-
 TOOL_LIST_KEYS = ("tools", "functions")
 """Keys under which an object holds its list of tools."""
 
@@ -306,7 +304,6 @@ DIALECTS: dict[Dialect, str] = {
 SHARED_FIELDS = frozenset({"name", "description", "input_schema"})
 OWN_FIELDS = frozenset(ToolSpec.model_fields) - SHARED_FIELDS
 """Fields that only a ToolSpec has; the shared ones are an Anthropic definition as well."""
-
 
 COMMON_FIELDS = frozenset({"id", "version", "category", "enabled", "requires", "provides"})
 """Fields of ours that objects of any kind have, such as packages."""
@@ -520,7 +517,6 @@ def _definitions_within(place: str, value: object) -> Iterator[tuple[str, object
 
 # -- specifications ---------------------------------------------------------------------------
 
-
 HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp"})
 """Unicode categories that show nothing: controls, zero-width and direction marks, separators."""
 
@@ -534,7 +530,6 @@ EXPECTED_KINDS = {
     "bool_parsing": "true or false",
 }
 """Kind of value that a field takes, by pydantic's name of the error."""
-
 
 OWN_FIELD_TYPES: dict[str, TypeAdapter[Any]] = {
     name: TypeAdapter(ToolSpec.model_fields[name].rebuild_annotation())
