@@ -173,14 +173,9 @@ class EnrichmentTable:
         return Enrichments(self.source, lines)
 
     def add(self, line: EnrichmentLine) -> None:
-        """Store a line, in place of a line for the same version of the tool.
-
-        Raises:
-            StoreError: it cannot be stored.
-        """
+        """Store a line, in place of a line for the same version of the tool."""
         row_id = f"{line.id} {line.digest or ''}"
-        body = {"id": line.id, **line.model_dump(mode="json")}
-        self._records.put(self._table, DbRow(row_id, time.time(), body))
+        self._records.put(self._table, DbRow(row_id, time.time(), line.model_dump(mode="json")))
 
 
 class EnrichmentFile:
@@ -321,11 +316,7 @@ class Enricher:
         self.report.written[spec.id] = line
 
     async def _answer(self, question: Question) -> EnrichmentAnswer:
-        """Answer of the model; waits as long as the server's rate limit says.
-
-        Raises:
-            LanguageModelError: the model gives no answer.
-        """
+        """Answer of the model; waits as long as the server's rate limit says."""
         for _ in range(MAX_RATE_LIMIT_WAITS):
             try:
                 return await self._model.ask("enrich", question.messages, EnrichmentAnswer)

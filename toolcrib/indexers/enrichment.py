@@ -154,9 +154,6 @@ def prepare_entries(
     """Entries with overlays and enrichments, and the lines of these that were dropped.
 
     The screen sees the entries of the source alone: an approval does not cover an operator's texts.
-
-    Raises:
-        SourceError: a file cannot be read.
     """
     laid = [ToolOverlay.read(path) for path in overlays]
     written = [

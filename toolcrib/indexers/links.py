@@ -63,7 +63,6 @@ _HANDLES = _word_set(
 )
 """Last words of a parameter that takes the id of an entity."""
 
-_ACCESS_HANDLES = _word_set("token session")
 _HANDLES_WITHOUT_ENTITY = _word_set("id ids gid uuid uid guid slug symbol handle code identifier")
 _SHORT_LIVED = _word_set("session job run thread upload task execution query scan crawl report")
 """Entities that are created to be worked with: no search finds them before."""
@@ -118,7 +117,7 @@ def _required_parameters(spec: ToolSpec) -> Iterator[_Parameter]:
     required = list_of(spec.input_schema.get("required"))
     for name, field in object_of(spec.input_schema.get("properties")).items():
         words = _words(name)
-        if name not in required and (required or not _ACCESS_HANDLES.intersection(words)):
+        if name not in required and (required or {"token", "session"}.isdisjoint(words)):
             continue
         schema = object_of(field)
         chosen = "enum" in schema or "const" in schema or "default" in schema
@@ -144,7 +143,7 @@ def _entities(parameter: _Parameter, spec: ToolSpec) -> list[str] | None:
     if words[-1] not in _HANDLES_WITHOUT_ENTITY:
         return [_phrase(words[-1:])]
     entity = _entity_of_path(parameter.name, spec) or _entity_of_description(parameter.description)
-    return [_phrase(entity)] if entity else [_phrase([noun]) for noun in _action(spec).nouns]
+    return [_phrase(entity)] if entity else [_phrase([noun]) for noun in _action(spec)[1]]
 
 
 def _describes_id(parameter: _Parameter) -> bool:
@@ -179,12 +178,7 @@ def _entity_of_description(text: str) -> list[str]:
 # -- what a tool gives -----------------------------------------------------------------------------
 
 
-class _Action(NamedTuple):
-    verb: str
-    nouns: list[str]
-
-
-def _action(spec: ToolSpec) -> _Action:
+def _action(spec: ToolSpec) -> tuple[str, list[str]]:
     """Verb and nouns of a tool's name: `get_user_by_email` gets a user."""
     verb, nouns = "", list[str]()
     for word in _words(_PLACEHOLDER.sub(" ", spec.name)):
@@ -195,20 +189,7 @@ def _action(spec: ToolSpec) -> _Action:
                 break
         elif word not in _FILLING and not word.isdigit():
             nouns.append(word)
-    return _Action(verb, nouns)
-
-
-def _effort(verb: str, entity: str) -> float | None:
-    """Effort to get an id from a tool of this verb; None for a tool that gives no id."""
-    if verb in _FIND:
-        return 0.0
-    if (
-        verb in _LIST
-        or verb in _LOGIN
-        or (verb in _MAKE and _SHORT_LIVED.intersection(entity.split()))
-    ):
-        return 1.0
-    return None
+    return verb, nouns
 
 
 def _gives(spec: ToolSpec, parameters: int) -> dict[str, float]:
@@ -219,10 +200,10 @@ def _gives(spec: ToolSpec, parameters: int) -> dict[str, float]:
     verb = verb or next((w for w in opening[:3] if w in _VERBS), "")
     own = _phrase(nouns)
     one = verb in _LIST and not any(word.endswith("s") for word in nouns[-2:])
-    effort = _effort(verb, own)
-    if effort is None:
+    makes_short_lived = verb in _MAKE and _SHORT_LIVED.intersection(own.split())
+    if verb not in _FIND | _LIST | _LOGIN and not makes_short_lived:
         return {}
-    base = 0.05 * parameters + (0.3 if one else 0.0) + effort
+    base = 0.05 * parameters + (0.3 if one else 0.0) + (0.0 if verb in _FIND else 1.0)
     others = set(_schema_entities(spec.output_schema))
     others |= {"session", "token"} if verb in _LOGIN else set()
     if not nouns:

@@ -246,7 +246,6 @@ class NamePrefixes:
 
 # -- tools -----------------------------------------------------------------------------------------
 
-
 Entry: TypeAlias = tuple[str, ToolSpec | Refusal]
 """Source of a tool, and the tool or the reason why it is refused."""
 
@@ -321,7 +320,6 @@ def _as_stored(spec: ToolSpec) -> _StoredTool:
 
 
 def _tools_of_groups(store: Store, groups: Collection[str]) -> dict[str, _StoredTool]:
-    """Stored tools of these groups, by id."""
     filters = map(in_groups, pages(sorted(groups), GROUPS_PER_REQUEST))
     return {i: tool for i, tool in _stored_tools(store, filters).items() if tool.group in groups}
 
@@ -352,9 +350,6 @@ class ToolSync:
         `prune_server` only, when given), and lets a skill take such a tool's id, or the reverse.
         Nothing is pruned while any entry is refused: it may stand for one of these tools.
         `progress` is called after each page, when its tools are durable.
-
-        Raises:
-            StoreError: the store refused; what was reported before is durable.
         """
         entries = list(entries)
         ids = [item.id for _, item in entries if isinstance(item, ToolSpec)]
@@ -572,9 +567,6 @@ class PassageSync:
 
         Parts that a shortened document no longer has are removed. `prune` names a collection whose
         documents without an entry are removed too, unless anything is refused.
-
-        Raises:
-            StoreError: the store refused; what was reported before is durable.
         """
         entries = list(entries)
         known = self._stored_passages(entries, prune)
@@ -618,23 +610,21 @@ def _diff_passages(
             plan.refused.append(item)
             continue
         first = origin.setdefault((item.collection, item.document), source)
+        place = f"part {item.position + 1}"
         if item.id not in plan.items and source == first:
             plan.items[item.id] = item
         elif plan.items.get(item.id) == item:
             reason = f"a copy of the part of {item.document!r} from {first}"
-            plan.copies.append(Refusal(source, f"part {item.position + 1}", reason))
-        elif source == first:
-            reason = (
-                f"{item.document!r} has another part with the position {item.position}; give each "
-                "part of a document its position, and each document its name"
-            )
-            plan.refused.append(Refusal(source, f"part {item.position + 1}", reason))
+            plan.copies.append(Refusal(source, place, reason))
         else:
-            reason = (
-                f"{item.document!r} already stands for another document, from {first}; "
+            fault = (
+                f"has another part with the position {item.position}; give each "
+                "part of a document its position, and each document its name"
+                if source == first
+                else f"already stands for another document, from {first}; "
                 "rename one of them, or give it another collection"
             )
-            plan.refused.append(Refusal(source, f"part {item.position + 1}", reason))
+            plan.refused.append(Refusal(source, place, f"{item.document!r} {fault}"))
     plan.compare(known, digest_of, lambda item_id: plan.items[item_id].document)
     return plan
 

@@ -50,11 +50,6 @@ class Writer:
 
     def apply(self, drafts: Sequence[Draft], removed: Iterable[str], progress: Listener) -> None:
         """Write drafts, then delete what is `removed`, by id."""
-        self._write(drafts, progress)
-        progress(IndexProgress(len(drafts), len(drafts), stage="optimise", share=1.0))
-        self._store.delete([point_id(item_id) for item_id in removed])
-
-    def _write(self, drafts: Sequence[Draft], progress: Listener) -> None:
         done, worked, work = 0, 0, sum(map(_encoding_chars, drafts))
         progress(IndexProgress(done, len(drafts)))
         # Texts of like length are encoded together: padding is what slows an encoder down.
@@ -71,6 +66,8 @@ class Writer:
             worked += sum(map(_encoding_chars, page))
             ids = tuple(each.id for each in page)
             progress(IndexProgress(done, len(drafts), ids, share=worked / work))
+        progress(IndexProgress(done, len(drafts), stage="optimise", share=1.0))
+        self._store.delete([point_id(item_id) for item_id in removed])
 
     def _encode_pages(
         self, drafts: Sequence[Draft]

@@ -176,7 +176,6 @@ class QdrantConnection:
 
         Raises:
             StoreUnavailableError: as `ask`, or the server took the write and is not done with it.
-            StoreError: as `ask`.
         """
         status = self.ask(what, call, *args, **kwargs).status
         if status != models.UpdateStatus.COMPLETED:

@@ -273,10 +273,8 @@ class ServerStore(Store):
                 return
 
     def count(self, where: Filter | None = None) -> int:
-        count = self._connection.client.count
-        condition = _to_filter(where)
-        what = f"counting in {self.name!r}"
-        return self._ask(what, count, condition, exact=True).count
+        count, what = self._connection.client.count, f"counting in {self.name!r}"
+        return self._ask(what, count, _to_filter(where), exact=True).count
 
     def _ask(self, what: str, call: Callable[..., Any], *given: Any, **more: Any) -> Any:
         """Send a request about points to the tenant's shard, where there is one."""
@@ -310,14 +308,10 @@ class ServerStore(Store):
 
     @contextmanager
     def renew(self, layout: Layout, carry: Carry | None = None) -> Generator[ServerStore]:
-        """An empty store beside this one, which takes its place when the block ends well.
+        """As the protocol says; searches from everywhere go to the old one until then.
 
-        Searches from everywhere go to the old one until then. Other processes may write: `carry`
-        copies their writes before the change, and afterwards those that were under way. One
-        process at a time renews.
-
-        Raises:
-            StoreError: the collection is not behind an alias that toolcrib made.
+        Other processes may write: `carry` copies their writes before the change, and afterwards
+        those that were under way. One process at a time renews.
         """
         live = self._live()
         for name in self._generations():
@@ -360,7 +354,6 @@ class ServerStore(Store):
         )
 
     def close(self) -> None:
-        """Close the connections, unless the client was given; a second call does nothing."""
         self._connection.close()
 
     # -- the collections behind the name -----------------------------------------------------
@@ -517,7 +510,6 @@ def _payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordInd
 
 
 def _layout_of(found: models.CollectionParams) -> Layout:
-    """The layout that a collection was made with."""
     vectors = found.vectors if isinstance(found.vectors, dict) else {}
     return Layout(
         dense={n: v.size for n, v in vectors.items() if v.multivector_config is None},
@@ -631,8 +623,7 @@ def _condition(where: Filter) -> models.Condition:  # noqa: PLR0911
             match_any = models.MatchAny(any=[*map(as_keyword, values)])
             return models.FieldCondition(key=field, match=match_any)
         case Range(field=field):
-            given = models.Range(gt=where.gt, gte=where.gte, lt=where.lt, lte=where.lte)
-            return models.FieldCondition(key=field, range=given)
+            return models.FieldCondition(key=field, range=models.Range(**where.bounds))
         case HasId(ids=ids):
             return models.HasIdCondition(has_id=[*sorted(valid_ids(ids))])
         case Not(part=part):

@@ -51,7 +51,6 @@ _DIRECTS = re.compile(
 )
 """Wording of a comment for a model; authors' notes to themselves are worded otherwise."""
 
-
 RUDE = frozenset({"authority", "conduct"})
 """Tools that want to be called first and to say little are rude; alone that harms nobody."""
 
@@ -219,14 +218,14 @@ def _in_code(text: str, topic: str, *, has_order: bool) -> Iterator[Sign]:
 
 
 def _out_of_sight(text: str, topic: str) -> Iterator[Sign]:
-    for piece in unseen(text):
-        said = piece.text.replace(SEPARATOR, " ")
+    for kind, part, start in unseen(text):
+        said = part.replace(SEPARATOR, " ")
         directs = _DIRECTS.search(normalise(said).lower()) is not None or any(
             sign.severity != "info" for _, sign in _word_signs(said, topic, [False])
         )
-        shown = visible(text[max(0, piece.start - 20) : piece.start + 160])
-        if piece.kind == "element" or directs:
-            why = f"a hidden {piece.kind} holds text that no page shows"
+        shown = visible(text[max(0, start - 20) : start + 160])
+        if kind == "element" or directs:
+            why = f"a hidden {kind} holds text that no page shows"
             why += " and that speaks to the model" if directs else ""
             yield Sign("hidden-markup", "block", shown, why)
         else:

@@ -37,7 +37,6 @@ _LATIN_NAME = re.compile(
 _SCRIPTS = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU")
 """Those that have letters in common shapes; others cannot be taken for each other."""
 
-
 _SAME_SHAPE = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "5": "s"})
 
 
@@ -123,9 +122,9 @@ HIDDEN_CHARACTERS = re.compile(
 _BLANKS = re.compile(r"(?:[^\S\x00]|[\u2800\u3164\u115f\u1160\uffa0\u200b]){40,}")
 
 FIRST_TAG, LAST_TAG = 0xE0000, 0xE007F
-FIRST_SELECTOR, FIRST_MORE_SELECTOR = 0xFE00, 0xE0100
-FEW_SELECTORS = 16
-"""There are so many in the first range; the second goes on counting."""
+FIRST_SELECTOR, FEW_SELECTORS = 0xFE00, 16
+BETWEEN_SELECTORS = 0xE0100 - FIRST_SELECTOR - FEW_SELECTORS
+"""Number of codes between the two ranges, of which the second goes on counting."""
 
 _PICTURE = (
     "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
@@ -191,18 +190,12 @@ def decode_tags(text: str) -> str:
 
 def decode_selectors(run: str) -> str:
     """Decode variation selectors: each stands for a byte or half a byte."""
-    numbers = [_number(letter) for letter in run]
+    codes = (ord(letter) - FIRST_SELECTOR for letter in run)
+    numbers = [code if code < FEW_SELECTORS else code - BETWEEN_SELECTORS for code in codes]
     if max(numbers, default=0) < FEW_SELECTORS:
         pairs = zip(numbers[::2], numbers[1::2], strict=False)
         numbers = [high * FEW_SELECTORS + low for high, low in pairs]
     return _readable(bytes(numbers))
-
-
-def _number(selector: str) -> int:
-    code = ord(selector)
-    if code < FIRST_MORE_SELECTOR:
-        return code - FIRST_SELECTOR
-    return code - FIRST_MORE_SELECTOR + FEW_SELECTORS
 
 
 def decode_zero_width(run: str) -> str:

@@ -9,7 +9,6 @@ import html
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 from toolcrib.indexers.audit.characters import (
@@ -217,17 +216,8 @@ _MIN_HIDDEN_WORDS = 4
 """Words of the shortest hidden text that is reported; constants and labels are shorter."""
 
 
-@dataclass(frozen=True, slots=True)
-class HiddenText:
-    """Text that a page would not show; `kind` names how it is kept from sight."""
-
-    kind: str
-    text: str
-    start: int
-
-
-def unseen(text: str) -> Iterator[HiddenText]:
-    """Find parts of a text that a rendered page does not show."""
+def unseen(text: str) -> Iterator[tuple[str, str, int]]:
+    """Find parts of a text that a rendered page does not show: how, the part and its start."""
     for comment in _COMMENT.finditer(text):
         yield from _if_words("comment", comment[1] or "", comment.start())
     if "]:" in text:
@@ -239,9 +229,9 @@ def unseen(text: str) -> Iterator[HiddenText]:
                 yield from _if_words("element", element["inside"], element.start())
 
 
-def _if_words(kind: str, text: str, start: int) -> Iterator[HiddenText]:
+def _if_words(kind: str, text: str, start: int) -> Iterator[tuple[str, str, int]]:
     if len(TWO_LETTERS.findall(text)) >= _MIN_HIDDEN_WORDS:
-        yield HiddenText(kind, text.strip(), start)
+        yield kind, text.strip(), start
 
 
 def _is_code(text: str, start: int) -> bool:

@@ -268,11 +268,6 @@ class Rulebook:
     def __iter__(self) -> Iterator[tuple[Rule, Phrase]]:
         return iter(self._phrases)
 
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of all rules."""
-        return frozenset(rule.name for rule, _ in self._phrases)
-
     def possible(self, text: str) -> Iterator[tuple[Rule, Phrase]]:
         """The phrases that a text may hold: of all that must be there something is."""
         there: set[str] = set()

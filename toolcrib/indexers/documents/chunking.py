@@ -92,11 +92,7 @@ class _Section:
 
 
 def require_docs() -> Any:
-    """Import the splitter, which the extra `docs` brings.
-
-    Raises:
-        MissingExtraError: the extra is not installed.
-    """
+    """Import the splitter, which the extra `docs` brings."""
     return import_extra("semantic_text_splitter", "reading documents", "docs")
 
 

@@ -33,7 +33,6 @@ from toolcrib.indexers.readers.parsing import parse_yaml
 
 FEATURE, EXTRA = "reading documents", "docs"
 
-
 Kind: TypeAlias = Literal["markdown", "rst", "html", "text", "pdf", "docx", "notebook", "source"]
 
 _SUFFIXES: dict[Kind, str] = {
@@ -54,7 +53,6 @@ _KIND_OF_SUFFIX: dict[str, Kind] = {
     suffix: kind for kind, all_ in _SUFFIXES.items() for suffix in all_.split()
 }
 
-_OFFICE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _KIND_OF_TYPE: dict[str, Kind] = {
     "text/html": "html",
     "application/xhtml+xml": "html",
@@ -66,7 +64,7 @@ _KIND_OF_TYPE: dict[str, Kind] = {
     "application/yaml": "source",
     "application/pdf": "pdf",
     "application/x-ipynb+json": "notebook",
-    _OFFICE: "docx",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
 }
 
 _BYTE_ORDER_MARKS = (

@@ -380,11 +380,7 @@ def variables_of(value: Any) -> Iterator[str]:
 
 
 def servers_of(source: Source) -> dict[str, Any] | None:
-    """Give the servers as `find_servers`, and refuse a file that names one twice.
-
-    Raises:
-        SourceError: as `find_servers`, or two servers have one name.
-    """
+    """Give the servers as `find_servers`, and refuse a file that names one twice."""
     servers = find_servers(source)
     if servers and (repeated := _repeated_servers(source)):
         reason = "two servers have this name, and one would replace the other; rename one"
@@ -688,11 +684,7 @@ def _template(value: Any) -> str:
 
 
 def parse_config(source: Source) -> Any:
-    """Parse the file; None for JSON Lines, which are no configuration.
-
-    Raises:
-        SourceError: it cannot be read, with the place.
-    """
+    """Parse the file; None for JSON Lines, which are no configuration."""
     if source.is_lines:
         return None
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -13,7 +13,6 @@ from contextlib import (
 )
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, TypeVar, cast
 
 from pydantic import ValidationError
@@ -68,7 +67,7 @@ class SessionState:
 
 
 def _no_login(_target: Target) -> httpx2.Auth | None:
-    """No authorisation."""
+    pass
 
 
 class Authorisation:
@@ -132,11 +131,7 @@ async def open_session(
 
 
 async def initialize(session: ClientSession) -> None:
-    """Agree on a version of the protocol, the old way first, which all servers survive.
-
-    Raises:
-        MCPError: the server refuses, or ended.
-    """
+    """Agree on a version of the protocol, the old way first, which all servers survive."""
     from mcp import MCPError
 
     # Many servers end themselves at any other first message than `initialize` (rmcp before 3.0
@@ -226,16 +221,10 @@ class Tap:
         return self._look_at(await self._inner.__anext__())
 
     async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> bool | None:
-        return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
+    async def __aexit__(self, exc_type: object, exc_val: object, exc_tb: object) -> None:
+        await self.aclose()
 
     def _look_at(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         from mcp.types import JSONRPCResponse
@@ -356,7 +345,10 @@ def explain(state: SessionState, error: Exception, stderr_line: str) -> str:
     """Give the reason for `error`, which ended the session; `stderr_line` is the last of stderr."""
     from mcp import MCPError
 
-    cause = next(_leaves(error))
+    cause = error
+    # Task groups wrap errors.
+    while isinstance(cause, ExceptionGroup):
+        cause = cast("ExceptionGroup[Exception]", cause).exceptions[0]
     if isinstance(cause, EndlessListError):
         reason = f"lists tools without end: {cause}"
     elif isinstance(cause, NoSkillsError):
@@ -468,15 +460,6 @@ def _with_context(reason: str, state: SessionState, stderr_line: str) -> str:
     if state.tools:
         parts.append(f"tools kept from before that: {len(state.tools):,}")
     return "; ".join(parts)
-
-
-def _leaves(error: Exception) -> Iterator[Exception]:
-    """Yield the errors inside the groups that task groups wrap them in."""
-    if isinstance(error, ExceptionGroup):
-        for inner in cast("ExceptionGroup[Exception]", error).exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
 
 
 def _error_words(error: Exception) -> str:

@@ -221,8 +221,8 @@ def _files_in(folder: Path, hidden: list[str]) -> Iterator[Path | Refusal]:
 
 
 def _is_data(path: Path) -> bool:
-    inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    return path.suffix.lower() in DATA_SUFFIXES and inner.suffix.lower() in {*DATA_SUFFIXES, ""}
+    inner = Source(path.name, path).suffix
+    return path.suffix.lower() in DATA_SUFFIXES and inner in {*DATA_SUFFIXES, ""}
 
 
 def _read(
