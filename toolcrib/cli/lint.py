@@ -112,7 +112,7 @@ def lint(
 def _check(
     sources: list[str] | None, server: str | None, format: str | None, ignored: list[str]
 ) -> None:
-    from toolcrib.evaluation.lint.findings import LINT_RULES
+    from toolcrib.evaluation.lint import LINT_RULES
 
     if not sources and (server or format):
         raise typer.BadParameter("it goes with sources", param_hint="--server")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from toolcrib.evaluation.lint.findings import LINT_RULES, LintFinding
-from toolcrib.evaluation.lint.lint import LintReport
+from toolcrib.evaluation.lint import LINT_RULES, LintFinding, LintReport
 from toolcrib.evaluation.report.page import fill
 
 MAX_ROWS = 500
