@@ -295,12 +295,7 @@ def _evaluate(sets: Sequence[DataSet], systems: Mapping[str, Any], **options: An
     from toolcrib.evaluation.runner import evaluate
 
     with counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --limit makes it shorter") as listener:
-        return evaluate(
-            sets,
-            systems,
-            progress=lambda p: listener(f"{p.data_set}: {p.system}", p.done, p.total),
-            **options,
-        )
+        return evaluate(sets, systems, progress=listener, **options)
 
 
 STEP_SYSTEMS = ("toolcrib", "rank-bm25")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
@@ -58,10 +58,6 @@ WORK = "work"
 
 RERANKER_NEGATIVES = 7
 MAX_TOKENS = 256
-
-Stage: TypeAlias = Callable[[str, int, int], None]
-"""Is told what is being done, how much of it, and of how much."""
-
 
 MAX_SET_PAIRS = 3_000
 """Pairs of one data set: with more of them a large set would set the tone for all."""
@@ -114,7 +110,7 @@ class TrainingResult:
     verdict: TrainingVerdict | None
 
 
-def train(plan: TrainingPlan, settings: Settings, report: Stage) -> TrainingResult:
+def train(plan: TrainingPlan, settings: Settings, report: Report) -> TrainingResult:
     """Train a model into `plan.out`: `model.onnx`, `tokenizer.json`, `card.json`.
 
     `settings` are those in use: their encoder mines the negatives, and what they find is what
@@ -208,7 +204,7 @@ def _base(plan: TrainingPlan, work: Path) -> str:
 
 
 def _verdict(
-    plan: TrainingPlan, settings: Settings, sets: Sequence[DataSet], report: Stage
+    plan: TrainingPlan, settings: Settings, sets: Sequence[DataSet], report: Report
 ) -> TrainingVerdict | None:
     judged = [found for found in sets if found.split(TEST)]
     if not judged:
@@ -221,7 +217,7 @@ def _verdict(
         settings.model_copy(update={"encoder": encoder}),
         limit=plan.judged,
         seed=plan.seed,
-        progress=lambda p: report(f"judging {p.data_set}: {p.system}", p.done, p.total),
+        progress=lambda what, done, total: report(f"judging {what}", done, total),
     )
 
 
@@ -398,7 +394,7 @@ def judge(
     *,
     limit: int | None = None,
     seed: int = 0,
-    progress: Report | None = None,
+    progress: Report = lambda _what, _done, _total: None,
 ) -> TrainingVerdict:
     """Measure the whole search with both settings on the test queries of the data sets.
 
