@@ -316,11 +316,11 @@ def render(evaluation: Evaluation) -> str:
     whole = overall(evaluation)
     looks = looks_of(whole)
     several = len(evaluation.sets) > 1
-    said = headline(evaluation, whole)
+    lead, *rest = headline(evaluation, whole)
     return fill(
         "page.html.jinja",
-        lead=said.lead,
-        rest=said.rest,
+        lead=lead,
+        rest=rest,
         whole=whole,
         several=several,
         overall=_chapter(whole, evaluation, looks) if several else None,
@@ -371,25 +371,16 @@ def _chapter(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) 
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Headline:
-    """One sentence, and what should be said beside it."""
-
-    lead: str
-    rest: tuple[str, ...]
-
-
-def headline(evaluation: Evaluation, whole: SetResult) -> Headline:
-    """Sentence on the best system and its lead, and on the first system's figures."""
-    measure = main_measure_of(whole)
+def headline(evaluation: Evaluation, whole: SetResult) -> Iterator[str]:
+    """Sentences: on the best system and its lead, then on the first system's figures."""
     if not whole.systems:
-        return Headline("Nothing was measured.", ())
-    first = next(iter(whole.systems.values()))
-    if not measure:
-        lead = "No query here has an answer: only confidence and cost were measured."
-        return Headline(lead, tuple(_first_system_sentences(first, whole)))
-    lead, chance = _ranking(evaluation, whole, measure)
-    return Headline(lead, tuple(filter(None, (chance, *_first_system_sentences(first, whole)))))
+        yield "Nothing was measured."
+        return
+    if measure := main_measure_of(whole):
+        yield from filter(None, _ranking(evaluation, whole, measure))
+    else:
+        yield "No query here has an answer: only confidence and cost were measured."
+    yield from _first_system_sentences(next(iter(whole.systems.values())), whole)
 
 
 def _ranking(evaluation: Evaluation, whole: SetResult, measure: str) -> tuple[str, str]:
