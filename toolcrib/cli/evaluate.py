@@ -551,7 +551,7 @@ def calibrate(
     json: Json = False,
 ) -> None:
     """Fit the confidence to your own tools and queries, and keep it beside the index."""
-    from toolcrib.evaluation.loaders import with_tools
+    from toolcrib.evaluation.dataset import checked_data_set, read_queries
 
     _require_one((queries is not None, from_feedback, reset, labels), log)
     ranks = queries is not None or from_feedback
@@ -567,7 +567,7 @@ def calibrate(
         data = (
             _from_feedback(crib, context, log)
             if queries is None
-            else with_tools(queries.name, list(crib.list_tools()), queries)
+            else checked_data_set(queries.name, crib.list_tools(), read_queries(queries))
         )
         learned = _fit(crib, data, split, seed)
         if not dry_run:

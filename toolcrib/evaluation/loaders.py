@@ -252,15 +252,6 @@ def _load_files(name: str, tools: str | Path | Sequence[str], queries: Path) -> 
     return checked_data_set(name, _whole(found), read_queries(queries))
 
 
-def with_tools(name: str, tools: Iterable[ToolSpec], queries: Path) -> DataSet:
-    """Load a file of queries about tools that are at hand, those of a store for example.
-
-    Raises:
-        SourceError: the file cannot be read, or holds nothing that can be used.
-    """
-    return checked_data_set(name, tools, read_queries(queries))
-
-
 def _whole(found: Iterable[ToolSpec | Refusal]) -> Iterator[ToolSpec | Refusal]:
     """Pass on refusals of single tools; half of a file would be another data set, so raise."""
     for item in found:
