@@ -100,9 +100,6 @@ def gather_evidence(
     """Ask every query, and those that can be answered also with their right tools hidden.
 
     `by_examples`: with the head of the tools' examples. With `words`, by words alone.
-
-    Raises:
-        StoreError: the store does not answer.
     """
     hiding = _hiding(crib)
     known = partial(crib.tools.retriever.evidence, head=head, by_examples=by_examples, words=words)
@@ -670,9 +667,6 @@ def learn(
     The head is fitted on the tools' examples and the calibration on the queries, so the queries
     must not be those examples. Where too few tools have enough for a head of its own, the scores
     have that of the examples in them which every search has.
-
-    Raises:
-        CalibrationError: the queries tell too little.
     """
     total = 2 * len(queries)
     head = fit_head(crib)

@@ -124,11 +124,7 @@ class Definitions:
 def export(
     tools: Iterable[ToolSpec | ToolHit], format: str, *, enriched: bool = False
 ) -> list[dict[str, Any]]:
-    """Definitions of tools in a format, without those that cannot be expressed in it.
-
-    Raises:
-        QueryError: as `Definitions.of`.
-    """
+    """Definitions of tools in a format, without those that cannot be expressed in it."""
     return Definitions.of(tools, format, enriched=enriched).tools
 
 
@@ -142,11 +138,7 @@ def fitting_definition(tool: ToolSpec) -> dict[str, Any] | None:
 
 
 def named_ids(tools: Iterable[ToolSpec | ToolHit], format: str) -> ToolNames:
-    """Ids of tools by the names that `export` gives them.
-
-    Raises:
-        QueryError: as `Definitions.of`.
-    """
+    """Ids of tools by the names that `export` gives them."""
     return Definitions.of(tools, format).names
 
 

@@ -108,9 +108,6 @@ class ToolcribObjectRetriever(ObjectRetriever[BaseTool]):
     `tools` are all tools; the index chooses by their names, and tools unknown to the index are
     always included. `k` replaces the settings' `tools.k`. Schemas get the form that all providers
     take, and calls the names of the tool's own.
-
-    Raises:
-        StoreError: a store does not answer.
     """
 
     def __init__(
@@ -274,9 +271,6 @@ class ToolcribNodeRetriever(BaseRetriever):
 
     At most `k` if given. The metadata of a node have `collection`, `source`, `title`,
     `position` and `citation`.
-
-    Raises:
-        StoreError: a store does not answer.
     """
 
     def __init__(self, crib: AnyCrib, *, k: int | None = None, scope: Scope | None = None) -> None:

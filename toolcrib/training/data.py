@@ -492,9 +492,6 @@ def mine(
     (in the manner of NV-Retriever, Moreira et al. 2024). An example without enough candidates
     takes any other text. The second value is the guide's vector of
     every text, float32 [texts, d]; the loss masks by it as well.
-
-    Raises:
-        EncoderError: the guide cannot encode.
     """
     rng = np.random.default_rng(seed)
     # A part of one text has nothing to tell it from.

@@ -300,11 +300,7 @@ def export_agreeing(
     card: Mapping[str, Any],
     data: TrainingData,
 ) -> dict[str, float]:
-    """Export to int8, or in full precision where int8 costs too much: with few layers it may.
-
-    Raises:
-        TrainingError: as `agreement`.
-    """
+    """Export to int8, or in full precision where int8 costs too much: with few layers it may."""
     weights = read_weights(trained)
     export(weights, out, card)
     try:

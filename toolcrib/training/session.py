@@ -396,11 +396,7 @@ def judge(
     seed: int = 0,
     progress: Report = lambda _what, _done, _total: None,
 ) -> TrainingVerdict:
-    """Measure the whole search with both settings on the test queries of the data sets.
-
-    Raises:
-        SettingsError: a data set has no test queries.
-    """
+    """Measure the whole search with both settings on the test queries of the data sets."""
     old, new = OwnSystems(before), OwnSystems(after)
     systems: dict[str, CreateSystem] = {
         "before": lambda: old.make("toolcrib"),

@@ -52,11 +52,7 @@ class OwnSystems:
         return _OwnSystem(name if enrichment is None else f"{name}+{enrichment}", variant, self)
 
     def open(self, tools: Sequence[ToolSpec], variant: _Variant) -> Crib:
-        """A crib over an index of these tools, made once for all variants.
-
-        Raises:
-            SourceError: the file of enrichments cannot be read.
-        """
+        """A crib over an index of these tools, made once for all variants."""
         is_own = variant.settings == self._settings and variant.with_examples
         if self._crib is not None and is_own and variant.enrichment is None:
             return self._crib
