@@ -221,7 +221,6 @@ def _print_keys(keys: list[dict[str, Any]]) -> None:
 
 
 def _limits(grant: dict[str, Any]) -> str:
-    """Limits of a key, in a few words."""
     named = ("servers", "tags", "collections")
     parts = [f"{name}: {', '.join(grant[name])}" for name in named if grant[name] is not None]
     if grant["max_sensitivity"] is not None:
@@ -549,7 +548,6 @@ def init(
 def _make_collections(
     location: str, settings: Settings, given: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Make the missing collections; return all of them."""
     width = build.make_dense(settings).dimensions
     made: list[dict[str, Any]] = []
     tenants = build.part_of(location, settings, build.TENANTS)

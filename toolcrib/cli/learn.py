@@ -154,7 +154,6 @@ def _print(status: LearningStatus) -> None:
 
 
 def _learned_counts(learned: Sequence[LearnedTool]) -> str:
-    """Numbers of the tools and of the options that were learned of."""
     options = sum(bool(each.choice) for each in learned)
     tools = count_of(len(learned) - options, "tool")
     return f"{tools} and {count_of(options, 'option')}" if options else tools

@@ -122,7 +122,6 @@ def _check(
 
 
 def _no_tools_error(refused: list[Refusal]) -> SourceError:
-    """Error for sources, or an index, without a tool."""
     if refused:
         return SourceError(refused[0].source, refused[0].place, refused[0].reason)
     return SourceError("the index", "", "holds no tools")

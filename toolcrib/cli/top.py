@@ -86,7 +86,6 @@ def _activity_reader(
 
 
 def _screen(activity: GatewayActivity) -> Group:
-    """All that is shown on a terminal."""
     running = count_of(activity.gateways, "gateway") if activity.gateways else "no gateway runs"
     figures = (
         count_of(activity.kept, "call"),
@@ -119,7 +118,6 @@ def _tables(activity: GatewayActivity) -> tuple[Table, Table]:
 
 
 def _state(server: GatewayServer) -> str:
-    """State of a server in its colour, with the reason."""
     colour = STATE_COLOURS.get(server.state, "red")
     reason = f" [dim]{escape(server.reason)}[/]" if server.reason else ""
     return f"[{colour}]{server.state or 'not running'}[/]{reason}"

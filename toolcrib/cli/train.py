@@ -135,7 +135,6 @@ def train(
 
 
 def _interruption_note(out: Path) -> str:
-    """Note on what is left of an interrupted run."""
     folder = out / "work" / "checkpoints"
     if any(folder.glob("checkpoint-*/trainer_state.json")):
         return f"the last checkpoint is in {folder}; the same command goes on from there"

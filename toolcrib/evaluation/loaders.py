@@ -222,7 +222,6 @@ def _part(folder: Path, name: str) -> Path | None:
 
 
 def _tools_folder(folder: Path) -> DataSet:
-    """Load `tools.jsonl`, in any form that can be indexed, with `queries.jsonl`."""
     return _load_files(_name(folder), _file(folder, "tools.jsonl"), _file(folder, "queries.jsonl"))
 
 
@@ -246,7 +245,6 @@ def _registry_folder(folder: Path) -> DataSet:
 
 
 def _load_files(name: str, tools: str | Path | Sequence[str], queries: Path) -> DataSet:
-    """Load files of tools, in any form that can be indexed, with a file of queries."""
     sources = dict.fromkeys([str(tools)] if isinstance(tools, str | Path) else tools)
     found = (item for source in sources for _, item in tool_entries(source, None, None))
     return checked_data_set(name, _whole(found), read_queries(queries))

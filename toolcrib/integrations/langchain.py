@@ -108,7 +108,6 @@ def step_of(messages: Sequence[BaseMessage]) -> RunStep:
 
 
 def _attachments(message: HumanMessage) -> tuple[Attachment, ...]:
-    """Files among a message's parts."""
     found: list[Attachment] = []
     for block in message.content_blocks:
         part: Mapping[str, Any] = block

@@ -58,8 +58,6 @@ def tool_spec(tool: BaseTool) -> ToolSpec:
 
 @dataclass
 class _FitMetadata(ToolMetadata):
-    """Metadata with the parameters that all providers take."""
-
     parameters: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def get_parameters_dict(self) -> dict[str, Any]:
@@ -127,8 +125,6 @@ class ToolcribObjectRetriever(ObjectRetriever[BaseTool]):
 
 
 class _ToolRetriever(BaseRetriever):
-    """Retriever of the nodes of a turn's tools."""
-
     def __init__(
         self,
         crib: AnyCrib,
@@ -243,7 +239,6 @@ class ToolcribFunctionAgent(FunctionAgent):
         return output
 
     def _step(self, messages: Sequence[ChatMessage]) -> RunStep:
-        """Step after the messages of a run."""
         llm: Any = self.llm
         answers = [each for each in messages if each.role == "assistant"]
         calls = [
@@ -257,7 +252,6 @@ class ToolcribFunctionAgent(FunctionAgent):
 
 
 def _turn(messages: Sequence[ChatMessage], scope: Scope | None) -> Turn:
-    """Turn of the user's last message, with the messages before as history."""
     said = [
         Message.model_validate({"role": each.role.value, "content": each.content})
         for each in messages
@@ -286,7 +280,6 @@ class ToolcribNodeRetriever(BaseRetriever):
 
 
 def _nodes(found: KnowledgeResult) -> list[NodeWithScore]:
-    """Convert the passages of an answer to LlamaIndex's nodes."""
     return [
         NodeWithScore(
             node=TextNode(id_=hit.id, text=hit.text, metadata=passage_metadata(hit)),

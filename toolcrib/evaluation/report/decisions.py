@@ -98,7 +98,6 @@ def _facts(summary: DecisionSummary) -> str:
 
 
 def _reliability(summary: DecisionSummary) -> Plot:
-    """Reliability of decisions by confidence."""
     bins = {name: summary.reliability[name].bins for name in JUDGES if name in summary.reliability}
     caption = (
         "How often the first tool, the first collection and the route were right, by confidence; "

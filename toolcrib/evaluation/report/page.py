@@ -158,7 +158,6 @@ def _cost_cells(system: SystemResult) -> tuple[Cell, Cell]:
 def _measure_cells(
     one: SetResult, measures: Sequence[str], evaluation: Evaluation
 ) -> dict[str, list[Cell]]:
-    """By system, a cell for each measure."""
     columns = [_column(list(one.systems.values()), m, one, evaluation) for m in measures]
     return {name: [column[at] for column in columns] for at, name in enumerate(one.systems)}
 

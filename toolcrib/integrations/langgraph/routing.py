@@ -155,7 +155,6 @@ class RoutingNodes:
         return {"plan": self._instructions(state, steps), "plan_steps": steps}
 
     def _instructions(self, state: RoutingState, steps: list[PlanStep]) -> str:
-        """System message of the turn."""
         decision, tools = decision_of(state), state.get("tools", [])
         lines = [self._options.prompt] if self._options.prompt else []
         if tools:
@@ -542,7 +541,6 @@ _MAPPINGS = ("attempts", "ids")
 
 
 def _new_turn(turn_id: str) -> Update:
-    """State at the beginning of a turn."""
     fresh: Update = {"turn": turn_id, "plan": "", "calls": 0, "spent_s": 0.0, "step": {}}
     lists = (*_LISTS, "passages", "made", "pending", "citations")
     mappings: Update = {name: dict[str, Any]() for name in _MAPPINGS}
