@@ -207,11 +207,7 @@ def read_rows(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT] | Refusal]:
 
 
 def read_all(path: Path, kind: type[RowT]) -> list[Placed[RowT]]:
-    """As `read_rows`, for a file in which nothing may be wrong.
-
-    Raises:
-        SourceError: the file cannot be read (on), or rows are wrong; it names them.
-    """
+    """As `read_rows`, for a file in which nothing may be wrong: SourceError names wrong rows."""
     return without_refusals(path, read_rows(path, kind))
 
 

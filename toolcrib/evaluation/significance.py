@@ -175,11 +175,7 @@ def find_falls(
 
 
 def missing_measures(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """Measures that `after` lacks, as `set / system / measure`.
-
-    Raises:
-        SourceError: one of the two is no evaluation.
-    """
+    """Measures that `after` lacks, as `set / system / measure`."""
     old, new = _measures(before, "before"), _measures(after, "after")
     return tuple(" / ".join(key) for key in old if key not in new)
 

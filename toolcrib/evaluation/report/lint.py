@@ -12,10 +12,7 @@ MAX_ROWS = 500
 
 
 def render_lint(report: LintReport) -> str:
-    """The findings as an HTML document that asks nothing of the network.
-
-    The same report gives the same text; it is light or dark as the reader's system is.
-    """
+    """The findings as an HTML document."""
     by_rule: dict[str, list[LintFinding]] = defaultdict(list)
     for finding in report.findings:
         by_rule[finding.rule.partition("/")[0]].append(finding)

@@ -306,11 +306,9 @@ MAX_WORST_QUERIES = 10
 
 
 def render(evaluation: Evaluation) -> str:
-    """The report as an HTML document that asks nothing of the network.
+    """The report as an HTML document.
 
-    The same evaluation gives the same text. It has no scripts, holds its drawings as SVG, and
-    is light or dark as the reader's system is. The first system is what others are marked
-    against and whose worst queries are shown.
+    The first system is what others are marked against and whose worst queries are shown.
     """
     whole = overall(evaluation)
     looks = looks_of(whole)
@@ -451,7 +449,11 @@ TEMPLATE_PACKAGE = "toolcrib.evaluation.report"
 
 
 def fill(name: str, **values: Any) -> str:
-    """Template with these values and the style; lone surrogates of texts are replaced."""
+    """Template with these values and the style; lone surrogates of texts are replaced.
+
+    The document asks nothing of the network, and the same values give the same text. It has no
+    scripts, holds its drawings as SVG, and is light or dark as the reader's system is.
+    """
     css = (files(TEMPLATE_PACKAGE) / "style.css").read_text(encoding="utf-8")
     page: str = _template(name).render(css=css, **values)
     return page.encode("utf-8", "replace").decode("utf-8")
