@@ -33,8 +33,7 @@ KEPT_NOTE = "what was judged stays; the same command does the rest"
 def judge(
     context: typer.Context,
     queries: Annotated[
-        Path,
-        typer.Argument(help="Requests: JSON Lines with id and text, or .txt with one a line."),
+        Path, typer.Argument(help="Requests: JSON Lines with id and text, or .txt with one a line.")
     ],
     file: Annotated[
         Path, typer.Option("--out", help="Labelled queries; what it holds already stays.")
@@ -113,11 +112,7 @@ def _say(report: JudgeReport, before: int, agreed: Agreement | None, file: Path)
         f"{before} judged before"
     )
     if agreed is not None:
-        shown = {
-            "kappa": agreed.kappa,
-            "precision": agreed.precision,
-            "recall": agreed.recall,
-        }
+        shown = {"kappa": agreed.kappa, "precision": agreed.precision, "recall": agreed.recall}
         figures = ", ".join(f"{n} {v:.2f}" for n, v in shown.items() if v is not None)
         out.print(
             f"given labels of {count_of(agreed.queries, 'request')}: {agreed.share:.1%} of "

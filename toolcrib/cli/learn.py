@@ -12,14 +12,7 @@ from rich.markup import escape
 
 from toolcrib.cli.opening import any_crib
 from toolcrib.cli.options import Json, StoreOption, Url, logged_records
-from toolcrib.cli.output import (
-    count_of,
-    notes,
-    out,
-    print_either,
-    print_json,
-    print_rows,
-)
+from toolcrib.cli.output import count_of, notes, out, print_either, print_json, print_rows
 from toolcrib.records.codec import as_json
 from toolcrib.records.reports import (
     LearnedTool,

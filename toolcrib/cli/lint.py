@@ -11,14 +11,7 @@ from rich.markup import escape
 
 from toolcrib.cli.opening import any_crib
 from toolcrib.cli.options import Json, SourceFormat, SourceServer, StoreOption, Url, read_tools
-from toolcrib.cli.output import (
-    count_of,
-    out,
-    print_json,
-    print_refused,
-    print_rows,
-    write_file,
-)
+from toolcrib.cli.output import count_of, out, print_json, print_refused, print_rows, write_file
 from toolcrib.cli.progress import counting
 from toolcrib.errors import SourceError
 from toolcrib.integrations.providers import Provider

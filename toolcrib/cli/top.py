@@ -33,8 +33,7 @@ STATE_COLOURS = {"up": "green", "starting": "yellow", None: "dim"}
 def top(
     context: typer.Context,
     store: Annotated[
-        str | None,
-        typer.Option(help="Store of the gateway; default: .toolcrib-gateway if there."),
+        str | None, typer.Option(help="Store of the gateway; default: .toolcrib-gateway if there.")
     ] = None,
     url: Url = None,
     calls: Annotated[

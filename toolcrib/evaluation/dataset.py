@@ -84,7 +84,7 @@ class DataSet:
                 there = ", ".join(sorted(known)) or "none at all"
                 raise SettingsError(
                     f"data set {self.name!r} has no queries in the split {name!r}; "
-                    f"its splits are: {there}; name one with --split",
+                    f"its splits are: {there}; name one with --split"
                 )
 
 

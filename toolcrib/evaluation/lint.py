@@ -591,11 +591,7 @@ def _search(crib: Crib, tool: ToolSpec, kind: SearchKind, text: str) -> SelfSear
     # One that did not come at all is at least as far behind as the last that did.
     score = own.score if own is not None else hits[-1].score if hits else 0.0
     return SelfSearch(
-        kind,
-        text,
-        None if own is None else own.rank,
-        others[0].id if others else "",
-        score - best,
+        kind, text, None if own is None else own.rank, others[0].id if others else "", score - best
     )
 
 

@@ -117,7 +117,7 @@ class Evaluation:
     macro: Mapping[str, Mapping[str, float]]
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     macro_against_first: Mapping[str, Mapping[str, Comparison]] = field(
-        default_factory=dict[str, Mapping[str, Comparison]],
+        default_factory=dict[str, Mapping[str, Comparison]]
     )
 
 
@@ -372,9 +372,7 @@ def confusions(outcomes: Iterable[QueryResult], count: int = 20) -> tuple[Confus
 
 
 def unmatched_words(
-    queries: Iterable[LabelledQuery],
-    tools: Iterable[ToolSpec],
-    count: int = 20,
+    queries: Iterable[LabelledQuery], tools: Iterable[ToolSpec], count: int = 20
 ) -> tuple[UnmatchedWord, ...]:
     """Words between spaces of which no index term is in any tool, in most queries first.
 

@@ -146,7 +146,7 @@ def _evaluate_set(data: DataSet, systems: Mapping[str, CreateSystem], plan: _Pla
         if left_out:
             notes.append(
                 f"{name} cannot be restricted to given candidates: {left_out} of {len(queries)} "
-                "queries are not measured for it, and comparisons leave them out",
+                "queries are not measured for it, and comparisons leave them out"
             )
     return SetResult(
         name=data.name,

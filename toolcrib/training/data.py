@@ -184,9 +184,7 @@ class HeldOut:
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._datasketch = import_train("datasketch")
         self._index: Any = self._datasketch.MinHashLSH(
-            threshold=NEAR_DUPLICATE_JACCARD,
-            num_perm=PERMUTATIONS,
-            weights=LSH_ERROR_WEIGHTS,
+            threshold=NEAR_DUPLICATE_JACCARD, num_perm=PERMUTATIONS, weights=LSH_ERROR_WEIGHTS
         )
         self._hashes: dict[str, Any] = {}
         for text in texts:

@@ -183,7 +183,7 @@ def restore(folder: Path, *, projected: bool = False) -> Weights:
     except (KeyError, StopIteration) as error:
         raise EncoderError(
             f"{folder / 'model.onnx'} was not written by toolcrib ({error} is not in it); train "
-            "from a folder or hub name of sentence-transformers instead (--base)",
+            "from a folder or hub name of sentence-transformers instead (--base)"
         ) from error
     return Weights(tensors, heads, tokenizer)
 
@@ -205,12 +205,12 @@ def check_base(base: str, tokens: int, layers: int = 1) -> None:
     if kind != ("bert", "gelu"):
         raise TrainingError(
             f"the base {base} is of the kind {' with '.join(kind)}; what is exported is BERT "
-            "with gelu, such as all-MiniLM-L6-v2, bge-small-en-v1.5 or e5-small-v2",
+            "with gelu, such as all-MiniLM-L6-v2, bge-small-en-v1.5 or e5-small-v2"
         )
     if config.max_position_embeddings < tokens or config.num_hidden_layers < layers:
         raise TrainingError(
             f"the base {base} reads {config.max_position_embeddings} tokens in "
-            f"{config.num_hidden_layers} layers; {tokens} and {layers} are needed",
+            f"{config.num_hidden_layers} layers; {tokens} and {layers} are needed"
         )
 
 
@@ -325,7 +325,7 @@ def agreement(
     if not figure >= MIN_AGREEMENT:
         raise TrainingError(
             f"the exported model does not agree with the trained one ({found}); the trained "
-            f"weights are in {trained}, and can be used as sentence-transformers:{trained}",
+            f"weights are in {trained}, and can be used as sentence-transformers:{trained}"
         )
     return found
 

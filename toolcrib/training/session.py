@@ -131,7 +131,7 @@ def train(plan: TrainingPlan, settings: Settings, report: Report) -> TrainingRes
     if not gathered.parts:
         raise TrainingError(
             "there is nothing to learn from: no training query, and no tool whose purpose can "
-            "be told; give labelled queries with a split `train`, or --resplit",
+            "be told; give labelled queries with a split `train`, or --resplit"
         )
     guide = build.make_dense(settings)
     data, vectors = mine(
@@ -187,7 +187,7 @@ def _claim(work: Path, plan: TrainingPlan, data: TrainingData) -> dict[str, Any]
             shutil.rmtree(work, ignore_errors=True)  # the base, and nothing of a run
         raise TrainingError(
             f"{plan.out} holds a run on other data or with other settings; finish that one, remove "
-            "the folder, or name another --out",
+            "the folder, or name another --out"
         )
     work.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(asked, indent=2) + "\n", encoding="utf-8")

@@ -33,7 +33,7 @@ def documents(tools: Iterable[ToolSpec]) -> list[str]:
                 spec.description,
                 *(part for pair in parameters(spec) for part in pair if part),
                 *spec.success_examples,
-            ],
+            ]
         )
         for spec in tools
     ]

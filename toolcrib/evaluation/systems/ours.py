@@ -81,7 +81,7 @@ class OwnSystems:
         self._shared[with_examples] = (digests, store)
         bare = {} if with_examples else {"success_examples": ()}
         Crib.over(store, self._dense, self._settings).index_tools(
-            [tool.model_copy(update=bare) for tool in tools],
+            [tool.model_copy(update=bare) for tool in tools]
         )
         return store
 
