@@ -298,9 +298,6 @@ def _evaluate(sets: Sequence[DataSet], systems: Mapping[str, Any], **options: An
         return evaluate(sets, systems, progress=listener, **options)
 
 
-STEP_SYSTEMS = ("toolcrib", "rank-bm25")
-
-
 def _run_steps(
     context: typer.Context, folders: Sequence[str], names: list[str] | None, k: str, *, json: bool
 ) -> None:
@@ -314,7 +311,7 @@ def _run_steps(
     for folder in map(Path, folders):
         tools, runs = load_runs(folder)
         with (
-            _systems(context, None, names or list(STEP_SYSTEMS), indexed=False) as chosen,
+            _systems(context, None, names or ["toolcrib", "rank-bm25"], indexed=False) as chosen,
             counting("asking", lambda: NOTHING_KEPT_NOTE) as listener,
         ):
             found = evaluate_steps(folder.name, tools, runs, chosen, ks, listener)

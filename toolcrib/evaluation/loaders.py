@@ -266,10 +266,6 @@ def _name(folder: Path) -> str:
     return folder.resolve().name
 
 
-COLUMNS = ("query-id", "corpus-id", "score")
-"""Columns of a tab-separated file of judgements; the header line may be missing."""
-
-
 class _CorpusRow(FileRow):
     """A document; it becomes a tool whose name is the title, or the id where there is none."""
 
@@ -340,8 +336,8 @@ def _judged_queries(
     grades: dict[str, dict[str, float]] = defaultdict(dict)
     for number, line in Source.named(str(qrels)).lines():
         judgement = _judgement(line)
-        if judgement is None and number > 1:
-            reason = f"must be {', '.join(COLUMNS)}, separated by tabs"
+        if judgement is None and number > 1:  # the first line may be a header
+            reason = "must be query-id, corpus-id, score, separated by tabs"
             yield Refusal(str(qrels), f"line {number}", reason)
         elif judgement and judgement[0] not in topics:
             reason = f"query-id: {judgement[0]!r} is not in {path.name}"

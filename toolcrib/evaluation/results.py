@@ -121,8 +121,6 @@ class Evaluation:
     )
 
 
-SET_FIELDS = ("split", "tools", "queries", "unanswerable")
-
 DIGITS = 5
 """After the point, for shares; milliseconds and tokens have fewer, p-values one more."""
 
@@ -151,7 +149,7 @@ def as_json(evaluation: Evaluation, *, per_query: bool = False) -> dict[str, Any
             for system, compared in evaluation.macro_against_first.items()
         },
         "sets": {
-            name: {field: getattr(one, field) for field in SET_FIELDS}
+            name: {key: getattr(one, key) for key in ("split", "tools", "queries", "unanswerable")}
             | {"notes": list(one.notes), "warnings": list(one.warnings)}
             for name, one in sets.items()
         },

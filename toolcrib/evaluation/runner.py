@@ -262,8 +262,6 @@ FUSED = ("toolcrib", "fusion")
 LEGS = ("dense", "lexical")
 """Names of the systems that `leg_warnings` knows."""
 
-PROBABILITY_GATES = {"ece", "brier"}
-
 
 def summarise(
     name: str, version: str, outcomes: Sequence[QueryResult], prompt: PromptTokens, seed: int
@@ -330,7 +328,7 @@ def _gates(outcomes: Sequence[QueryResult]) -> dict[str, float]:
         lowest = min((o.answer.ranked[0].score for o in outcomes if o.answer.ranked), default=0.0)
         tops = [o.answer.ranked[0].score if o.answer.ranked else lowest for o in outcomes]
         gates = gate_measures(np.array(tops), correct, answerable)
-        gates = {name: value for name, value in gates.items() if name not in PROBABILITY_GATES}
+        gates = {name: value for name, value in gates.items() if name not in {"ece", "brier"}}
     if any(verdicts):
         gates |= verdict_measures([verdict or "" for verdict in verdicts], correct)
     return gates

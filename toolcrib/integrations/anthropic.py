@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
-from toolcrib.errors import MissingExtraError, UnknownToolError, nearest
+from toolcrib.errors import MissingExtraError
 
 try:
     from anthropic.types import ToolParam, ToolResultBlockParam, ToolUseBlock
@@ -21,7 +21,6 @@ from toolcrib.integrations.formats import (
     Definitions,
     ToolNames,
     export,
-    restore_arguments,
     tool_addition,
     tool_removal,
 )
@@ -110,10 +109,9 @@ class InlineTools:
         Raises:
             UnknownToolError: no tool of the conversation has the name.
         """
-        if name not in self.tools:
-            raise UnknownToolError(name, nearest(name, self.tools))
+        found = ToolNames(self.tools.items()).call(name, arguments)
         self.called.append(name)
-        return self.tools[name].id, restore_arguments(self.tools[name], arguments)
+        return found
 
     def ids(self, names: Iterable[str]) -> list[str]:
         """Ids of tools by their names."""

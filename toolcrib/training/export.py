@@ -22,8 +22,6 @@ from toolcrib.training.data import TrainingData
 
 logger = logging.getLogger(__name__)
 
-CALIBRATION = "calibration.txt"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
@@ -137,8 +135,9 @@ def _session(model: bytes) -> Any:
 
 def _feeds(tokenizer: Any, max_tokens: int, more: Sequence[str]) -> Iterator[NDArray[np.int64]]:
     """Token rows: each line of the calibration file and of `more`, all joined, each word alone."""
-    text = resources.files("toolcrib.training").joinpath(CALIBRATION).read_text(encoding="utf-8")
-    ids: list[list[int]] = [tokenizer.encode(line).ids for line in [*text.splitlines(), *more]]
+    file = resources.files("toolcrib.training").joinpath("calibration.txt")
+    lines = file.read_text(encoding="utf-8").splitlines()
+    ids: list[list[int]] = [tokenizer.encode(line).ids for line in [*lines, *more]]
     start, end = ids[0][0], ids[0][-1]
     body = [token for line in ids for token in line[1:-1]]
     width = max_tokens - 2

@@ -59,9 +59,6 @@ WORK = "work"
 RERANKER_NEGATIVES = 7
 MAX_TOKENS = 256
 
-MAX_SET_PAIRS = 3_000
-"""Pairs of one data set: with more of them a large set would set the tone for all."""
-
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
@@ -69,9 +66,9 @@ class TrainingPlan:
 
     `base`: `bundled`, or a folder or hub name of sentence-transformers. `corpora`: tools
     without queries, by name. `unseen`: data sets that must not leak into the training texts.
-    `limit` and `corpus_limit` bound the pairs of a data set and of a corpus. `checked`: whether
-    development queries choose. `judged`: at most so many test queries of a data set judge.
-    `keep_work`: checkpoints and float weights stay in `out/work`.
+    `limit` and `corpus_limit` bound the pairs of a data set and of a corpus: a large one would set
+    the tone for all. `checked`: whether development queries choose. `judged`: at most so many test
+    queries of a data set judge. `keep_work`: checkpoints and float weights stay in `out/work`.
     """
 
     out: Path
@@ -81,7 +78,7 @@ class TrainingPlan:
     base: str = BUNDLED
     settings: EncoderTraining | RerankerTraining = field(default_factory=EncoderTraining)
     imitated: bool = True
-    limit: int = MAX_SET_PAIRS
+    limit: int = 3_000
     corpus_limit: int | None = None
     judged: int | None = None
     checked: bool = True
