@@ -61,7 +61,6 @@ class _FitMetadata(ToolMetadata):
     parameters: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def get_parameters_dict(self) -> dict[str, Any]:
-        """Schema of the parameters."""
         return self.parameters
 
 
@@ -81,15 +80,12 @@ class _FitTool(AsyncBaseTool):
 
     @property
     def metadata(self) -> ToolMetadata:
-        """Metadata of the tool."""
         return self._metadata
 
     def call(self, *_: Any, **given: Any) -> ToolOutput:
-        """Call the tool."""
         return self._tool.call(**restore_arguments(self._spec, given))
 
     async def acall(self, *_: Any, **given: Any) -> ToolOutput:
-        """Call the tool."""
         return await self._tool.acall(**restore_arguments(self._spec, given))
 
 

@@ -341,8 +341,6 @@ def _mean_of_sets(evaluators: Sequence[Any]) -> Any:
     base = import_train("sentence_transformers.base.evaluation").BaseEvaluator
 
     class MeanOfSets(base):
-        """The mean nDCG@10 over data sets."""
-
         def __call__(self, model: Any, *_where: Any, **_when: Any) -> dict[str, float]:
             found = [
                 evaluator(model)[f"{evaluator.name}_cosine_ndcg@10"] for evaluator in evaluators

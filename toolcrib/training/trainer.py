@@ -62,8 +62,6 @@ def _fit(  # noqa: PLR0913 -- by name, what the library's trainer takes
     model.save_pretrained = partial(model.save_pretrained, create_model_card=False)
 
     class Report(transformers.TrainerCallback):
-        """Tells how far training is."""
-
         def on_step_end(self, _args: Any, state: Any, _control: Any, **_rest: Any) -> None:
             progress(state.global_step, state.max_steps)
 

@@ -588,7 +588,6 @@ class _ToolCalls:
         return self._calls_update(state, calls, refused, began, results)
 
     async def amake(self, state: RoutingState, config: RunnableConfig) -> Any:
-        """As `make`."""
         calls, refused = await asyncio.to_thread(self._calls, state)
         await asyncio.sleep(_wait(state))
         began = perf_counter()
