@@ -69,7 +69,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API keys of a service.")
 
-
 Name: TypeAlias = Annotated[str, typer.Argument(help="Whose key it is, for people.")]
 Spaces: TypeAlias = Annotated[
     list[str] | None,

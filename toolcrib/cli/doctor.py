@@ -43,7 +43,6 @@ REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
 PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")
 EXTRAS = ("mcp", "tokenizers", "qdrant-client", "langchain-core")
 
-
 MAX_SHOWN = 50
 """Faults of an index that are listed one by one."""
 

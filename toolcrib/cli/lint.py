@@ -27,7 +27,6 @@ MAX_SHOWN = 100
 MAX_SERVERS = 20
 COLOURS: dict[LintSeverity, str] = {"error": "red", "warning": "yellow", "info": "dim"}
 
-
 Sources: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(

@@ -19,11 +19,9 @@ from toolcrib.settings import load_settings
 if TYPE_CHECKING:
     from toolcrib.training.session import TrainingPlan, TrainingResult
 
-
 ModelKind: TypeAlias = Literal["encoder", "reranker"]
 
 BATCH_SIZE_BY_KIND: dict[ModelKind, int] = {"encoder": 64, "reranker": 16}
-
 
 DataSets: TypeAlias = Annotated[
     list[str] | None,

@@ -219,7 +219,6 @@ MIN_FALL = 0.01
 MIN_SLOPE = 1e-3
 """No order is turned round, or given up for one in which all queries are equal."""
 
-
 MIN_QUERIES = 30
 """Fewer labelled queries tell too little."""
 

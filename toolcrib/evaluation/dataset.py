@@ -95,7 +95,6 @@ Filled = Annotated[str, Field(min_length=1)]
 _Grade = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Split = Annotated[Filled, BeforeValidator(lambda value: SPLIT_NAMES.get(value, value))]
 
-
 MAX_NAMED_ROWS = 20
 """Wrong rows of a file that an error names; it counts all."""
 
@@ -256,7 +255,6 @@ STRICTNESS = ("train", "dev", "test")
 
 MAX_NOTE_PLACES = 3
 """Examples of a kind in a note; the count says how many there are."""
-
 
 Findings: TypeAlias = dict[str, list[str]]
 """Places of each kind of finding."""

@@ -663,7 +663,6 @@ def _difference(tool: ToolSpec, other: ToolSpec, lead: float) -> str:
 
 # -- the report ------------------------------------------------------------------------------------
 
-
 WORST_FIRST = LINT_SEVERITIES[::-1]
 
 

@@ -40,7 +40,6 @@ from toolcrib.numerics import Floats
 CreateSystem = Callable[[], System]
 """Makes a fresh system: one is indexed for each data set, and closed after it."""
 
-
 Report = Callable[[str, int, int], None]
 """Callback that takes what is done, how much of it, and of how much; 0 while a system indexes."""
 

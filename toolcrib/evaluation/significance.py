@@ -113,7 +113,6 @@ def _chunks(total: int, width: int) -> list[int]:
 
 # -- comparison of two evaluations -----------------------------------------------------------
 
-
 SEED = 0
 ALPHA = 0.05
 

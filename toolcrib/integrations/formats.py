@@ -44,7 +44,6 @@ from toolcrib.records.tools import ALWAYS_LOAD, INPUT_EXAMPLES, SEARCH_HINT
 
 logger = logging.getLogger(__name__)
 
-
 _MCP_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 """Names of tools by MCP (SEP-986)."""
 
@@ -265,7 +264,6 @@ def _function_name(tool: ToolSpec) -> str:
 
 
 # -- definitions -------------------------------------------------------------------------------
-
 
 _NamedTool: TypeAlias = tuple[str, ToolSpec]
 

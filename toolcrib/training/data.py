@@ -464,7 +464,6 @@ def _phrases() -> _Phrases:
 
 # -- negatives -------------------------------------------------------------------------------
 
-
 SAME_TEXT_COSINE = 0.9
 """Cosine from which a text counts as the positive in other words, and as no negative."""
 

@@ -534,7 +534,6 @@ def _with_done(steps: Sequence[PlanStep], name: str) -> list[PlanStep]:
 
 # -- states ----------------------------------------------------------------------------------------
 
-
 _LISTS = ("failed", "needs", "notes", "plan_steps", "tools")
 _MAPPINGS = ("attempts", "ids")
 """Fields that reflection may change."""
@@ -559,7 +558,6 @@ def _is_answer(message: AnyMessage) -> bool:
 
 
 # -- calls -----------------------------------------------------------------------------------------
-
 
 MAX_ERROR_CHARS = 500
 OVER_CAP = "Not carried out: the turn has no calls left."
