@@ -45,7 +45,7 @@ from toolcrib.integrations.selection import (
     tools_for_turn,
     turn_of_messages,
 )
-from toolcrib.records import KnowledgeResult, Message, Scope, ToolSpec, Turn
+from toolcrib.records import Message, Scope, ToolSpec, Turn
 
 
 def tool_spec(tool: BaseTool) -> ToolSpec:
@@ -268,18 +268,14 @@ class ToolcribNodeRetriever(BaseRetriever):
         self._crib, self._k, self._scope = crib, k, scope
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _nodes(self._crib.find_knowledge(query_bundle.query_str, self._k, scope=self._scope))
+        found = self._crib.find_knowledge(query_bundle.query_str, self._k, scope=self._scope)
+        return [
+            NodeWithScore(
+                node=TextNode(id_=hit.id, text=hit.text, metadata=passage_metadata(hit)),
+                score=hit.score,
+            )
+            for hit in found.passages
+        ]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = self._crib.afind_knowledge(query_bundle.query_str, self._k, scope=self._scope)
-        return _nodes(await found)
-
-
-def _nodes(found: KnowledgeResult) -> list[NodeWithScore]:
-    return [
-        NodeWithScore(
-            node=TextNode(id_=hit.id, text=hit.text, metadata=passage_metadata(hit)),
-            score=hit.score,
-        )
-        for hit in found.passages
-    ]
+        return await asyncio.to_thread(self._retrieve, query_bundle)
