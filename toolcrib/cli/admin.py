@@ -69,7 +69,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API keys of a service.")
 
-
 Name: TypeAlias = Annotated[str, typer.Argument(help="Whose key it is, for people.")]
 Spaces: TypeAlias = Annotated[
     list[str] | None,
@@ -221,7 +220,6 @@ def _print_keys(keys: list[dict[str, Any]]) -> None:
 
 
 def _limits(grant: dict[str, Any]) -> str:
-    """Limits of a key, in a few words."""
     named = ("servers", "tags", "collections")
     parts = [f"{name}: {', '.join(grant[name])}" for name in named if grant[name] is not None]
     if grant["max_sensitivity"] is not None:
@@ -549,7 +547,6 @@ def init(
 def _make_collections(
     location: str, settings: Settings, given: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Make the missing collections; return all of them."""
     width = build.make_dense(settings).dimensions
     made: list[dict[str, Any]] = []
     tenants = build.part_of(location, settings, build.TENANTS)

@@ -17,10 +17,7 @@ import typer
 from toolcrib import build
 from toolcrib.cli.opening import remote_crib, service_of
 from toolcrib.cli.options import Json, StoreOption, Url
-from toolcrib.cli.output import (
-    print_health,
-    print_json,
-)
+from toolcrib.cli.output import print_health, print_json
 from toolcrib.crib import Crib
 from toolcrib.encoders.registry import RUNTIMES
 from toolcrib.errors import (
@@ -45,7 +42,6 @@ REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
 
 PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")
 EXTRAS = ("mcp", "tokenizers", "qdrant-client", "langchain-core")
-
 
 MAX_FAULTS = 50
 """Faults of an index that are listed one by one."""

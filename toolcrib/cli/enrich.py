@@ -136,7 +136,6 @@ KEPT_ENRICHMENTS_NOTE = "what was written stays; the same command does the rest"
 def _ask_model(
     enricher: Enricher | None, asked: Sequence[Question]
 ) -> tuple[EnrichmentReport, list[dict[str, Any]]]:
-    """Report of the run, and the model's usage."""
     if not asked:
         return EnrichmentReport(), []
     if enricher is None:

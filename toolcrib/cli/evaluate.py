@@ -295,15 +295,7 @@ def _evaluate(sets: Sequence[DataSet], systems: Mapping[str, Any], **options: An
     from toolcrib.evaluation.runner import evaluate
 
     with counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --limit makes it shorter") as listener:
-        return evaluate(
-            sets,
-            systems,
-            progress=lambda p: listener(f"{p.data_set}: {p.system}", p.done, p.total),
-            **options,
-        )
-
-
-STEP_SYSTEMS = ("toolcrib", "rank-bm25")
+        return evaluate(sets, systems, progress=listener, **options)
 
 
 def _run_steps(
@@ -319,7 +311,7 @@ def _run_steps(
     for folder in map(Path, folders):
         tools, runs = load_runs(folder)
         with (
-            _systems(context, None, names or list(STEP_SYSTEMS), indexed=False) as chosen,
+            _systems(context, None, names or ["toolcrib", "rank-bm25"], indexed=False) as chosen,
             counting("asking", lambda: NOTHING_KEPT_NOTE) as listener,
         ):
             found = evaluate_steps(folder.name, tools, runs, chosen, ks, listener)
@@ -419,7 +411,7 @@ def agents(
     router = make_agents(load_settings(context.obj))
 
     def choose(turn: Turn) -> Choice:
-        told, failed = router.route(turn)
+        told, failed = router.finish(router.begin(turn))
         return Choice(frozenset((told.target,)), {told.target: told.confidence}, failed)
 
     turns = read_labelled(file, "agent", split, router.targets.targets)
@@ -556,7 +548,7 @@ def calibrate(
     json: Json = False,
 ) -> None:
     """Fit the confidence to your own tools and queries, and keep it beside the index."""
-    from toolcrib.evaluation.loaders import with_tools
+    from toolcrib.evaluation.dataset import checked_data_set, read_queries
 
     _require_one((queries is not None, from_feedback, reset, labels), log)
     ranks = queries is not None or from_feedback
@@ -572,7 +564,7 @@ def calibrate(
         data = (
             _from_feedback(crib, context, log)
             if queries is None
-            else with_tools(queries.name, list(crib.list_tools()), queries)
+            else checked_data_set(queries.name, crib.list_tools(), read_queries(queries))
         )
         fit = _fit(crib, data, split, seed)
         if not dry_run:

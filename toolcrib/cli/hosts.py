@@ -23,11 +23,7 @@ from toolcrib.cli.output import err, out, print_either, print_json, print_rows
 from toolcrib.errors import QueryError, did_you_mean, nearest
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.base import Source
-from toolcrib.indexers.readers.mcp_config import (
-    parse_config,
-    servers_of,
-    variables_of,
-)
+from toolcrib.indexers.readers.mcp_config import parse_config, servers_of, variables_of
 from toolcrib.records.codec import as_json, is_object
 from toolcrib.settings import FILE_NAME
 from toolcrib.store.folder import writing

@@ -48,14 +48,7 @@ from toolcrib.cli.progress import index_progress
 from toolcrib.indexers.sync import ReadSources, Screen
 from toolcrib.integrations.formats import export
 from toolcrib.problems import EXIT_NOT_CLEAN
-from toolcrib.records import (
-    SENSITIVITIES,
-    Collection,
-    IndexReport,
-    Scope,
-    Sensitivity,
-    ToolSpec,
-)
+from toolcrib.records import SENSITIVITIES, Collection, IndexReport, Scope, Sensitivity, ToolSpec
 from toolcrib.records.codec import as_json
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.collections import preset

@@ -12,14 +12,7 @@ from rich.markup import escape
 
 from toolcrib.cli.opening import any_crib
 from toolcrib.cli.options import Json, StoreOption, Url, logged_records
-from toolcrib.cli.output import (
-    count_of,
-    notes,
-    out,
-    print_either,
-    print_json,
-    print_rows,
-)
+from toolcrib.cli.output import count_of, notes, out, print_either, print_json, print_rows
 from toolcrib.records.codec import as_json
 from toolcrib.records.reports import (
     LearnedTool,
@@ -154,7 +147,6 @@ def _print(status: LearningStatus) -> None:
 
 
 def _learned_counts(learned: Sequence[LearnedTool]) -> str:
-    """Numbers of the tools and of the options that were learned of."""
     options = sum(bool(each.choice) for each in learned)
     tools = count_of(len(learned) - options, "tool")
     return f"{tools} and {count_of(options, 'option')}" if options else tools

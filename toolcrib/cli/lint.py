@@ -11,14 +11,7 @@ from rich.markup import escape
 
 from toolcrib.cli.opening import any_crib
 from toolcrib.cli.options import Json, SourceFormat, SourceServer, StoreOption, Url, read_tools
-from toolcrib.cli.output import (
-    count_of,
-    out,
-    print_json,
-    print_refused,
-    print_rows,
-    write_file,
-)
+from toolcrib.cli.output import count_of, out, print_json, print_refused, print_rows, write_file
 from toolcrib.cli.progress import counting
 from toolcrib.errors import SourceError
 from toolcrib.integrations.providers import Provider
@@ -33,7 +26,6 @@ if TYPE_CHECKING:
 MAX_PROBLEM_ROWS = 100
 MAX_SERVERS = 20
 PROBLEM_COLOURS: dict[LintSeverity, str] = {"error": "red", "warning": "yellow", "info": "dim"}
-
 
 Sources: TypeAlias = Annotated[
     list[str] | None,
@@ -112,7 +104,7 @@ def lint(
 def _check(
     sources: list[str] | None, server: str | None, format: str | None, ignored: list[str]
 ) -> None:
-    from toolcrib.evaluation.lint.findings import LINT_RULES
+    from toolcrib.evaluation.lint import LINT_RULES
 
     if not sources and (server or format):
         raise typer.BadParameter("it goes with sources", param_hint="--server")
@@ -122,7 +114,6 @@ def _check(
 
 
 def _no_tools_error(refused: list[Refusal]) -> SourceError:
-    """Error for sources, or an index, without a tool."""
     if refused:
         return SourceError(refused[0].source, refused[0].place, refused[0].reason)
     return SourceError("the index", "", "holds no tools")

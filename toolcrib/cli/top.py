@@ -33,8 +33,7 @@ STATE_COLOURS = {"up": "green", "starting": "yellow", None: "dim"}
 def top(
     context: typer.Context,
     store: Annotated[
-        str | None,
-        typer.Option(help="Store of the gateway; default: .toolcrib-gateway if there."),
+        str | None, typer.Option(help="Store of the gateway; default: .toolcrib-gateway if there.")
     ] = None,
     url: Url = None,
     calls: Annotated[
@@ -86,7 +85,6 @@ def _activity_reader(
 
 
 def _screen(activity: GatewayActivity) -> Group:
-    """All that is shown on a terminal."""
     running = count_of(activity.gateways, "gateway") if activity.gateways else "no gateway runs"
     figures = (
         count_of(activity.kept, "call"),
@@ -119,7 +117,6 @@ def _tables(activity: GatewayActivity) -> tuple[Table, Table]:
 
 
 def _state(server: GatewayServer) -> str:
-    """State of a server in its colour, with the reason."""
     colour = STATE_COLOURS.get(server.state, "red")
     reason = f" [dim]{escape(server.reason)}[/]" if server.reason else ""
     return f"[{colour}]{server.state or 'not running'}[/]{reason}"

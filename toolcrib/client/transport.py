@@ -236,7 +236,6 @@ _HEADER_VALUE = re.compile(r"[\x21-\x7e]+")
 
 _URL_EXAMPLE = "write it like https://tools.example.org"
 
-
 Entry: TypeAlias = tuple[str, ToolSpec | Passage | Refusal]
 """A source, and an entry of it."""
 

@@ -100,9 +100,6 @@ def gather_evidence(
     """Ask every query, and those that can be answered also with their right tools hidden.
 
     `by_examples`: with the head of the tools' examples. With `words`, by words alone.
-
-    Raises:
-        StoreError: the store does not answer.
     """
     hiding = _hiding(crib)
     known = partial(crib.tools.retriever.evidence, head=head, by_examples=by_examples, words=words)
@@ -222,7 +219,6 @@ MIN_FALL = 0.01
 MIN_SLOPE = 1e-3
 """No order is turned round, or given up for one in which all queries are equal."""
 
-
 MIN_QUERIES = 30
 """Fewer labelled queries tell too little."""
 
@@ -299,14 +295,14 @@ def _require_enough(shown: Sequence[LabelledEvidence]) -> None:
         counted = "1 labelled query is" if len(shown) == 1 else f"{len(shown)} labelled queries are"
         raise CalibrationError(
             f"{counted} too few to calibrate by; give at least {MIN_QUERIES}, some hundred are "
-            "better",
+            "better"
         )
     right = sum(one.first_is_right for one in shown)
     if right in {0, len(shown)}:
         which = "no" if right == 0 else "every"
         raise CalibrationError(
             f"{which} labelled query has a right tool on top, so there is nothing to tell apart; "
-            "check that the labels name ids of this index",
+            "check that the labels name ids of this index"
         )
 
 
@@ -462,7 +458,7 @@ def _rows(evidence: Sequence[LabelledEvidence]) -> tuple[Floats, Floats, Floats]
             one.weight
             * np.where(np.arange(min(MAX_RANKED_TOOLS, len(one.right))) == 0, FIRST_WEIGHT, 1.0)
             for one in able
-        ],
+        ]
     )
     return known, right, weights
 
@@ -482,7 +478,7 @@ def _regress(known: Floats, right: Floats, weights: Floats) -> _Model:
     if right.min() == right.max():
         raise CalibrationError(
             "too few labelled queries have right tools, or too few have wrong ones, to tell apart; "
-            "give more queries",
+            "give more queries"
         )
     centre, scale = known.mean(axis=0), known.std(axis=0)
     scale[scale == 0] = 1.0
@@ -544,8 +540,7 @@ def _digest(shown: Sequence[LabelledEvidence]) -> str:
 
 
 def acceptance_curves(
-    evidence: Sequence[LabelledEvidence],
-    confidence: Sequence[float],
+    evidence: Sequence[LabelledEvidence], confidence: Sequence[float]
 ) -> dict[str, AcceptanceCurve]:
     """A curve over all queries under "", and one for each server with queries enough."""
     pairs = list(zip(evidence, confidence, strict=True))
@@ -581,8 +576,7 @@ def _curve(pairs: Sequence[tuple[LabelledEvidence, float]]) -> AcceptanceCurve:
 
 
 def server_thresholds(
-    evidence: Sequence[LabelledEvidence],
-    curves: Mapping[str, AcceptanceCurve],
+    evidence: Sequence[LabelledEvidence], curves: Mapping[str, AcceptanceCurve]
 ) -> dict[str, float]:
     """The recommended threshold of each server whose tools came first for answerable queries."""
     counts = Counter(one.first_server for one in evidence if one.answerable)
@@ -617,8 +611,7 @@ def refusing_threshold(curve: AcceptanceCurve, threshold: float) -> tuple[float,
 
 
 def least_probabilities(
-    evidence: Sequence[LabelledEvidence],
-    unseen: Sequence[Floats],
+    evidence: Sequence[LabelledEvidence], unseen: Sequence[Floats]
 ) -> tuple[float, ...]:
     """For each answerable query the least probability of a needed tool, ascending; 0 if lost."""
     least: list[float] = sorted(
@@ -670,9 +663,6 @@ def learn(
     The head is fitted on the tools' examples and the calibration on the queries, so the queries
     must not be those examples. Where too few tools have enough for a head of its own, the scores
     have that of the examples in them which every search has.
-
-    Raises:
-        CalibrationError: the queries tell too little.
     """
     total = 2 * len(queries)
     head = fit_head(crib)

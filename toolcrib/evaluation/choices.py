@@ -142,14 +142,13 @@ def measure_choices(
     choose: Callable[[Turn], Choice],
     *,
     split: str = "",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ChoiceResult:
     """Ask for a choice for every turn, and measure what comes; `progress` hears done and all."""
     made: list[Choice] = []
-    for number, each in enumerate(turns):
+    for done, each in enumerate(turns, start=1):
         made.append(choose(each.turn))
-        if progress is not None:
-            progress(number + 1, len(turns))
+        progress(done, len(turns))
     pairs = list(zip(turns, made, strict=True))
     right = sum(len(each.right & choice.labels) for each, choice in pairs)
     named = sum(len(each.right) + len(choice.labels) for each, choice in pairs)

@@ -84,7 +84,7 @@ class DataSet:
                 there = ", ".join(sorted(known)) or "none at all"
                 raise SettingsError(
                     f"data set {self.name!r} has no queries in the split {name!r}; "
-                    f"its splits are: {there}; name one with --split",
+                    f"its splits are: {there}; name one with --split"
                 )
 
 
@@ -94,7 +94,6 @@ SPLIT_NAMES = {"val": "dev", "valid": "dev", "validation": "dev", "eval": "test"
 NonEmpty = Annotated[str, Field(min_length=1)]
 _Grade = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Split = Annotated[NonEmpty, BeforeValidator(lambda value: SPLIT_NAMES.get(value, value))]
-
 
 MAX_NAMED_ROWS = 20
 """Wrong rows of a file that an error names; it counts all."""
@@ -260,7 +259,6 @@ STRICTNESS = ("train", "dev", "test")
 
 MAX_NOTE_PLACES = 3
 """Examples of a kind in a note; the count says how many there are."""
-
 
 Findings: TypeAlias = dict[str, list[str]]
 """Places of each kind of finding."""

@@ -301,9 +301,7 @@ class LoggedDecision:
         return took.get("total", sum(took.values()))
 
 
-def read_decisions(
-    records: Iterable[Mapping[str, Any]],
-) -> tuple[tuple[LoggedDecision, ...], int]:
+def read_decisions(records: Iterable[Mapping[str, Any]]) -> tuple[tuple[LoggedDecision, ...], int]:
     """Decisions of a log in the order of their times, and the number of unreadable records.
 
     What is said of a decision that is not in the log (any more) is passed over, and so are

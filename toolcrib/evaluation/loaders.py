@@ -222,7 +222,6 @@ def _part(folder: Path, name: str) -> Path | None:
 
 
 def _tools_folder(folder: Path) -> DataSet:
-    """Load `tools.jsonl`, in any form that can be indexed, with `queries.jsonl`."""
     return _load_files(_name(folder), _file(folder, "tools.jsonl"), _file(folder, "queries.jsonl"))
 
 
@@ -246,19 +245,9 @@ def _registry_folder(folder: Path) -> DataSet:
 
 
 def _load_files(name: str, tools: str | Path | Sequence[str], queries: Path) -> DataSet:
-    """Load files of tools, in any form that can be indexed, with a file of queries."""
     sources = dict.fromkeys([str(tools)] if isinstance(tools, str | Path) else tools)
     found = (item for source in sources for _, item in tool_entries(source, None, None))
     return checked_data_set(name, _whole(found), read_queries(queries))
-
-
-def with_tools(name: str, tools: Iterable[ToolSpec], queries: Path) -> DataSet:
-    """Load a file of queries about tools that are at hand, those of a store for example.
-
-    Raises:
-        SourceError: the file cannot be read, or holds nothing that can be used.
-    """
-    return checked_data_set(name, tools, read_queries(queries))
 
 
 def _whole(found: Iterable[ToolSpec | Refusal]) -> Iterator[ToolSpec | Refusal]:
@@ -275,10 +264,6 @@ def _file(folder: Path, name: str) -> Path:
 
 def _name(folder: Path) -> str:
     return folder.resolve().name
-
-
-COLUMNS = ("query-id", "corpus-id", "score")
-"""Columns of a tab-separated file of judgements; the header line may be missing."""
 
 
 class _CorpusRow(FileRow):
@@ -351,8 +336,8 @@ def _judged_queries(
     grades: dict[str, dict[str, float]] = defaultdict(dict)
     for number, line in Source.by_name(str(qrels)).lines():
         judgement = _judgement(line)
-        if judgement is None and number > 1:
-            reason = f"must be {', '.join(COLUMNS)}, separated by tabs"
+        if judgement is None and number > 1:  # the first line may be a header
+            reason = "must be query-id, corpus-id, score, separated by tabs"
             yield Refusal(str(qrels), f"line {number}", reason)
         elif judgement and judgement[0] not in topics:
             reason = f"query-id: {judgement[0]!r} is not in {path.name}"

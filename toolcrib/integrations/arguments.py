@@ -99,7 +99,6 @@ _CHECKERS: BoundedMap[str, Validator | None] = BoundedMap(
 
 
 def _without_unchecked(schema: dict[str, Any]) -> dict[str, Any]:
-    """Schema without the unchecked keywords."""
     if not UNCHECKED_KEYWORDS & schema.keys():
         return schema
     others = {"additionalProperties"} if "patternProperties" in schema else set[str]()
@@ -177,7 +176,6 @@ def _compile(pattern: str) -> Any:
 
 
 def _error_lines(error: ValidationError, whole: str) -> Iterator[str]:
-    """Lines of a schema error: place, fault, allowed values."""
     # If all alternatives failed, the nearest alternative says most.
     inner = cast("Any", exceptions).best_match(iter([error])) or error
     place = _place(inner.absolute_path) or whole
@@ -217,7 +215,6 @@ def _lines(error: Any) -> Iterator[str]:
 
 
 def _missing(error: Any, known: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of required properties that are missing."""
     given = error.instance
     if error.parent is not None and not error.relative_path:
         # An alternative may leave the types to the schema that it stands in.
@@ -261,7 +258,6 @@ _UNKNOWN = "see its schema"
 
 
 def _type_words(schema: Any) -> str:
-    """Type of a parameter in a few words."""
     if not is_object(schema) or not schema:
         return "anything"
     if isinstance(values := schema.get("enum"), list):
@@ -277,7 +273,6 @@ def _type_words(schema: Any) -> str:
 
 
 def _value_words(value: Any) -> str:
-    """Given value in a few words."""
     if isinstance(value, bool) or value is None:
         return _json(value)
     return (

@@ -44,7 +44,6 @@ from toolcrib.records.tools import ALWAYS_LOAD, INPUT_EXAMPLES, SEARCH_HINT
 
 logger = logging.getLogger(__name__)
 
-
 _MCP_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 """Names of tools by MCP (SEP-986)."""
 
@@ -124,11 +123,7 @@ class Definitions:
 def export(
     tools: Iterable[ToolSpec | ToolHit], format: str, *, enriched: bool = False
 ) -> list[dict[str, Any]]:
-    """Definitions of tools in a format, without those that cannot be expressed in it.
-
-    Raises:
-        QueryError: as `Definitions.of`.
-    """
+    """Definitions of tools in a format, without those that cannot be expressed in it."""
     return Definitions.of(tools, format, enriched=enriched).tools
 
 
@@ -142,11 +137,7 @@ def fitting_definition(tool: ToolSpec) -> dict[str, Any] | None:
 
 
 def named_ids(tools: Iterable[ToolSpec | ToolHit], format: str) -> ToolNames:
-    """Ids of tools by the names that `export` gives them.
-
-    Raises:
-        QueryError: as `Definitions.of`.
-    """
+    """Ids of tools by the names that `export` gives them."""
     return Definitions.of(tools, format).names
 
 
@@ -273,7 +264,6 @@ def _function_name(tool: ToolSpec) -> str:
 
 
 # -- definitions -------------------------------------------------------------------------------
-
 
 _NamedTool: TypeAlias = tuple[str, ToolSpec]
 

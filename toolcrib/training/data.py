@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -184,9 +184,7 @@ class HeldOut:
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._datasketch = import_train("datasketch")
         self._index: Any = self._datasketch.MinHashLSH(
-            threshold=NEAR_DUPLICATE_JACCARD,
-            num_perm=PERMUTATIONS,
-            weights=LSH_ERROR_WEIGHTS,
+            threshold=NEAR_DUPLICATE_JACCARD, num_perm=PERMUTATIONS, weights=LSH_ERROR_WEIGHTS
         )
         self._hashes: dict[str, Any] = {}
         for text in texts:
@@ -470,7 +468,6 @@ def _phrases() -> _Phrases:
 
 # -- negatives -------------------------------------------------------------------------------
 
-
 SAME_TEXT_COSINE = 0.9
 """Cosine from which a text counts as the positive in other words, and as no negative."""
 
@@ -496,9 +493,6 @@ def mine(
     (in the manner of NV-Retriever, Moreira et al. 2024). An example without enough candidates
     takes any other text. The second value is the guide's vector of
     every text, float32 [texts, d]; the loss masks by it as well.
-
-    Raises:
-        EncoderError: the guide cannot encode.
     """
     rng = np.random.default_rng(seed)
     # A part of one text has nothing to tell it from.
@@ -509,7 +503,7 @@ def mine(
     for part in parts:
         known = guide.encode_documents(part.documents)
         vectors |= zip(part.documents, known, strict=True)
-        servers = _server_numbers(part.servers or [""] * len(part.documents))
+        servers = np.array(part.servers or [""] * len(part.documents))
         words, examples = _Words(part.documents), list[Example]()
         for start in range(0, len(part.examples), CHUNK_QUERIES):
             chunk = part.examples[start : start + CHUNK_QUERIES]
@@ -521,20 +515,12 @@ def mine(
     return data, np.array([vectors[text] for text in data.documents], dtype=np.float32)
 
 
-def _server_numbers(servers: Sequence[str]) -> NDArray[np.int64]:
-    """A number for each text's server; where none is known, one of the text's own."""
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(servers))}
-    own = range(len(numbers), len(numbers) + len(servers))
-    known = [numbers[name] if name else alone for name, alone in zip(servers, own, strict=True)]
-    return np.array(known, dtype=np.int64)
-
-
 def _with_negatives(
     examples: Sequence[Example],
     guide: DenseEncoder,
     vectors: FloatArray,
     words: _Words,
-    servers: NDArray[np.int64],
+    servers: NDArray[np.str_],
     count: int,
     rng: np.random.Generator,
 ) -> list[Example]:
@@ -544,7 +530,7 @@ def _with_negatives(
     for row, example in enumerate(examples):
         barred = alike[row]
         barred[[example.positive, *example.relevant]] = True
-        siblings = servers == servers[example.positive]
+        siblings = (servers == servers[example.positive]) & (servers != "")
         chosen = _draw(scores[row], example.positive, barred, siblings, count, rng)
         mined.append(replace(example, negatives=chosen))
     return mined
@@ -588,7 +574,7 @@ class _Words:
     def __init__(self, documents: Sequence[str]) -> None:
         self._sparse: Any = import_train("scipy.sparse")
         self._encoder = LexicalEncoder()
-        counts = [self._counts(text) for text in documents]
+        counts = [Counter(self._encoder.terms(text)) for text in documents]
         average = float(np.mean([sum(count.values()) for count in counts])) if counts else 1.0
         matrix = self._matrix([self._encoder.encode_document(c, average) for c in counts])
         found = np.bincount(matrix.indices, minlength=matrix.shape[1])
@@ -599,12 +585,6 @@ class _Words:
         """BM25 with the engine's IDF: float32 [queries, texts]."""
         asked = self._matrix([self._encoder.encode_query(query) for query in queries])
         return (asked @ self._documents.T).toarray()
-
-    def _counts(self, text: str) -> dict[str, float]:
-        counts: dict[str, float] = {}
-        for term in self._encoder.terms(text):
-            counts[term] = counts.get(term, 0.0) + 1
-        return counts
 
     def _matrix(self, rows: Sequence[SparseVector]) -> Any:
         ends = np.cumsum([0, *(len(row.indices) for row in rows)])

@@ -284,7 +284,6 @@ def _path_data(points: Iterable[Pixel]) -> str:
 
 # -- charts of a report ----------------------------------------------------------------------
 
-
 FIFTHS = {fifth / 5: percent(fifth / 5) for fifth in range(6)}
 MAX_CHART_NAME_CHARS, MAX_SHORT_CHART_NAME_CHARS = 21, 14
 MAX_RELIABILITY_CURVES = 4

@@ -52,11 +52,7 @@ class OwnSystems:
         return _OwnSystem(name if enrichment is None else f"{name}+{enrichment}", variant, self)
 
     def open(self, tools: Sequence[ToolSpec], variant: _Variant) -> Crib:
-        """A crib over an index of these tools, made once for all variants.
-
-        Raises:
-            SourceError: the file of enrichments cannot be read.
-        """
+        """A crib over an index of these tools, made once for all variants."""
         is_own = variant.settings == self._settings and variant.with_examples
         if self._crib is not None and is_own and variant.enrichment is None:
             return self._crib
@@ -85,7 +81,7 @@ class OwnSystems:
         self._stores[with_examples] = (digests, store)
         bare = {} if with_examples else {"success_examples": ()}
         Crib.over(store, self._dense, self._settings).index_tools(
-            [tool.model_copy(update=bare) for tool in tools],
+            [tool.model_copy(update=bare) for tool in tools]
         )
         return store
 
@@ -128,7 +124,6 @@ class _OwnSystem:
         self._systems = systems
 
     def index(self, tools: Sequence[ToolSpec]) -> None:
-        """Take in the tools; called once."""
         self._crib = self._systems.open(tools, self._variant)
 
     def learn(self, queries: Sequence[LabelledQuery]) -> None:
@@ -136,7 +131,6 @@ class _OwnSystem:
         self._crib.tools.use_calibration(learn(self._crib, queries).calibration)
 
     def search(self, query: str, k: int, among: Sequence[str] | None = None) -> Answer:
-        """The best `k` tools or fewer, of those in `among` when it is given."""
         if not query.strip() or k < 1:
             return Answer(())
         where = None if among is None else HasId(frozenset(map(point_id, among)))
@@ -145,17 +139,14 @@ class _OwnSystem:
         return Answer(ranked, found.confidence, found.verdict)
 
     def complete(self, query: str, coverage: float) -> tuple[str, ...]:
-        """The smallest set that holds all needed tools with the probability `coverage`."""
         found = self._crib.find_tools(query, "auto", coverage=coverage, gate=False)
         return tuple(hit.id for hit in found.tools)
 
     def find_step(self, said: str, k: int, called: Sequence[str], task: str) -> tuple[str, ...]:
-        """Ids of the best `k` tools for the next call, none of those that were called."""
         found = self._crib.find_tools(said, k, called=called, task=task, gate=False)
         return tuple(hit.id for hit in found.tools)
 
     def learn_runs(self, runs: Sequence[Sequence[str]]) -> None:
-        """Learn from the calls of other runs, in place of those learned before."""
         made = (Run(str(place), 0.0, "", tuple(run)) for place, run in enumerate(runs))
         self._crib.tools.use_learned(LearnedFromUse(use=tool_use(made, 0.0)))
 
