@@ -79,8 +79,9 @@ def lock_folder(folder: Path) -> FileLock:
         raise StoreLockedError(_lock_message(folder, holder)) from None
     except OSError as error:
         raise StoreWriteError(
-            f"the store {folder} cannot be written to ({error.strerror}); name another "
-            "folder with --store, or give this user the right to write there"
+            f"the store {folder} cannot be written to ({error.strerror}), which its engine does "
+            "even to search; give this user the right to write there, or name another folder with "
+            "--store, such as a copy of this one"
         ) from error
     return lock
 
