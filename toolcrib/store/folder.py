@@ -97,6 +97,23 @@ def _lock_message(folder: Path, holder: Path) -> str:
     )
 
 
+@contextmanager
+def file_lock(path: Path, *, timeout_s: float) -> Generator[None]:
+    """Lock by a file, which is removed while the lock is held: a waiting process makes it anew.
+
+    Raises:
+        filelock.Timeout: another process holds the lock all the time.
+        OSError: the file cannot be made.
+    """
+    with FileLock(path, timeout=timeout_s):
+        try:
+            yield
+        finally:
+            # Windows removes no open file; there the lock does it when it is released.
+            with suppress(OSError):
+                path.unlink()
+
+
 def temporary_folder() -> tuple[Path, Callable[[], None]]:
     """Make the folder of a store in memory; return it with the function that removes it.
 
