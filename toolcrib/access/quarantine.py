@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.errors import SourceError, StoreWriteError, ToolChangedError, UnknownToolError
@@ -18,7 +16,7 @@ from toolcrib.indexers.sync import Entry
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import adapter, as_json, in_words
 from toolcrib.records.reports import Finding, Held
-from toolcrib.store.folder import write_atomically
+from toolcrib.store.folder import file_lock, write_atomically
 from toolcrib.store.records_db import DbRow, RecordsDb
 
 _FINDINGS = adapter(list[Finding])
@@ -298,7 +296,7 @@ class LockFile:
         beside = self.path.with_name(f".{self.path.name}.writing")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(beside, timeout=WRITE_LOCK_TIMEOUT_S), _remove_at_end(beside):
+            with file_lock(beside, timeout_s=WRITE_LOCK_TIMEOUT_S):
                 servers = {server: dict(tools) for server, tools in self.read().items()}
                 for spec in specs:
                     servers.setdefault(spec.server, {})[spec.id] = spec.digest
@@ -322,17 +320,6 @@ class LockFile:
         except ValidationError as error:
             place = f"line {_line(text, error.errors()[0]['loc'])}"
             raise SourceError(name, place, f"{in_words(error)}; {_REPAIR}") from error
-
-
-@contextmanager
-def _remove_at_end(path: Path) -> Generator[None]:
-    """Remove a file of a lock while the lock is held: who waits for it then locks another file."""
-    try:
-        yield
-    finally:
-        # Windows removes no open file; there the lock does it when it is released.
-        with suppress(OSError):
-            path.unlink()
 
 
 def _line(text: str, way: Sequence[int | str]) -> int:

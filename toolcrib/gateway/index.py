@@ -118,14 +118,14 @@ class GatewayIndex:
         self._threads: set[asyncio.Task[Any]] = set()
 
     async def work(self, job: Callable[..., _Result], *given: Any, **more: Any) -> _Result:
-        """Run a job on index or records in a thread; `close` waits for the job."""
+        """Run a job on index or records in a thread, which goes on after a cancellation."""
         thread = asyncio.create_task(asyncio.to_thread(job, *given, **more))
         self._threads.add(thread)
         thread.add_done_callback(self._threads.discard)
         return await asyncio.shield(thread)
 
-    async def close(self) -> None:
-        """Wait for the jobs in threads, before the index beneath them is closed."""
+    async def wait_for_jobs(self) -> None:
+        """Wait for the jobs in threads, before what they write to is closed or cleared."""
         if self._threads:
             await asyncio.wait(self._threads)
 
@@ -219,6 +219,8 @@ class GatewayIndex:
     async def remove(self, server: str) -> None:
         """Stop serving a server that was taken out of the configuration."""
         async with self._one_at_a_time:
+            # A cancelled review leaves the lock, but its thread still writes the server's tools.
+            await self.wait_for_jobs()
             self._listings.pop(server, None)
             self._screenings = {k: v for k, v in self._screenings.items() if k != server}
             self.pending.pop(server, None)

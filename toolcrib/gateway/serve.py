@@ -188,7 +188,7 @@ def log_out_of(name: str, serving: ServeOptions, settings: Settings) -> bool:
 
 
 async def _stdio(gateway: Gateway, send_spans: Callable[[], None]) -> None:
-    """Serve one client over standard input and output, until it closes them."""
+    """Serve one client over standard input and output, until it closes one of them."""
 
     async def stop(code: int) -> None:
         # A thread waits for standard input and cannot be interrupted, so the process ends here,
@@ -205,7 +205,10 @@ async def _stdio(gateway: Gateway, send_spans: Callable[[], None]) -> None:
 
     _on_signal(signal.SIGTERM, partial(begin, 0))
     _on_signal(signal.SIGINT, partial(begin, EXIT_INTERRUPTED))
-    await gateway.server.run_stdio_async(show_banner=False, log_level="CRITICAL")
+    try:
+        await gateway.server.run_stdio_async(show_banner=False, log_level="CRITICAL")
+    except* BrokenPipeError:
+        pass  # The client reads no more answers.
 
 
 async def _http(gateway: Gateway, host: str, port: int, report: Reporter) -> None:

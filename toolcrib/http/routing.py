@@ -181,15 +181,13 @@ def make_routes(endpoints: Sequence[Endpoint]) -> list[Route]:
 
 def _route(path: str, methods: Mapping[str, Endpoint]) -> Route:
     async def respond(request: Request) -> Response:
-        endpoint = methods[request.method]
+        # Starlette takes HEAD wherever it takes GET; the server sends that answer without its body.
+        endpoint = methods["GET" if request.method == "HEAD" else request.method]
         context = context_of(request.scope)
         context.route = endpoint.template
         return await _respond(endpoint, context, request)
 
-    made = Route(path, respond, methods=list(methods))
-    # Starlette would answer HEAD wherever it answers GET.
-    made.methods = set(methods)
-    return made
+    return Route(path, respond, methods=list(methods))
 
 
 def template_of(routes: Sequence[Route], scope: Scope) -> str | None:

@@ -12,13 +12,13 @@ import json
 import os
 import time
 from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.encoders.base import DenseEncoder
@@ -27,6 +27,7 @@ from toolcrib.indexers.enrichment import EnrichmentLine, Enrichments, NamesOfToo
 from toolcrib.indexers.points import dense_text
 from toolcrib.language_models import LanguageModel
 from toolcrib.records import Message, Refusal, ToolSpec
+from toolcrib.store.folder import file_lock
 from toolcrib.store.records_db import DbRow, RecordsDb
 
 # -- questions ------------------------------------------------------------------------------------
@@ -192,19 +193,17 @@ class EnrichmentFile:
         Raises:
             SourceError: another run has the lock, or the folder cannot be written.
         """
-        lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            reason = "another `toolcrib enrich` writes it; wait for that, or name another --out"
-            raise SourceError(str(self.path), "", reason) from None
-        except OSError as error:
-            raise SourceError(str(self.path), "", f"cannot be written: {error}") from error
-        try:
+        lock = file_lock(self.path.with_name(f".{self.path.name}.lock"), timeout_s=0)
+        with ExitStack() as held:
+            try:
+                held.enter_context(lock)
+            except Timeout:
+                reason = "another `toolcrib enrich` writes it; wait for that, or name another --out"
+                raise SourceError(str(self.path), "", reason) from None
+            except OSError as error:
+                raise SourceError(str(self.path), "", f"cannot be written: {error}") from error
             self._mend()
             yield
-        finally:
-            lock.release()
 
     def read(self) -> Enrichments:
         """Read the file; empty where there is none."""

@@ -115,23 +115,24 @@ def _with_files(turn: Turn, text: str) -> str:
     return f"{text} ({ATTACHMENT_PREFIX} {words})" if words else text
 
 
-def search_text(turn: Turn, detector: HeuristicDetector, encode: Encode) -> SearchText:
+def search_text(
+    turn: Turn, answer: Answer | None, detector: HeuristicDetector, encode: Encode
+) -> SearchText:
     """Build the text to search with.
 
-    `encode` gives unit vectors of texts, float32 [n, d]; it is called only if there is a choice
-    between messages that words do not make.
+    `answer` is what `answer_of` gives for the turn. `encode` gives unit vectors of texts, float32
+    [n, d]; it is called only if there is a choice between messages that words do not make.
     """
     alone = by_itself(turn)
     own, signals = alone.text, alone.signals
     earlier = [m.content for m in turn.history if m.role == "user" and m.content.strip()]
     if not earlier:
         return alone
-    is_answer = answer_of(turn, detector) is not None
-    leaning = 1.0 if is_answer else detector.leans(gist(turn.text))
+    leaning = 1.0 if answer else detector.leans(gist(turn.text))
     chosen = None
     if leaning >= 0.5:  # noqa: PLR2004 -- more likely than not
         places = _request_places(turn, detector) or range(len(earlier))
-        if is_answer or not detector.says_something(gist(turn.text)):
+        if answer or not detector.says_something(gist(turn.text)):
             chosen = places[-1]
         else:
             chosen = _nearest(own, earlier, places, leaning, detector, encode)

@@ -280,10 +280,13 @@ class JsonLinesLog:
     def _make_room(self, more: int) -> None:
         if not self._is_full(more):
             return
-        from filelock import FileLock, Timeout
+        from filelock import Timeout
 
+        from toolcrib.store.folder import file_lock
+
+        lock = self.path.with_name(f"{self.path.name}.lock")
         try:
-            with FileLock(f"{self.path}.lock", timeout=ROTATION_TIMEOUT_S):
+            with file_lock(lock, timeout_s=ROTATION_TIMEOUT_S):
                 # Another process may have rotated in the meantime.
                 if self._is_full(more):
                     self._rotate()

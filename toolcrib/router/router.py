@@ -390,7 +390,7 @@ class Router:
 
         def join() -> SearchText:
             try:
-                return search_text(turn, detector, self._vectors)
+                return search_text(turn, request.answer, detector, self._vectors)
             except ToolcribError:
                 logger.warning("the history could not be encoded", exc_info=True)
                 budget.degraded.append("follow_up")
