@@ -74,12 +74,16 @@ def text_of(result: Any) -> str:
         return result
     if result is None:
         return ""
-    parts = cast("list[Any]", result) if isinstance(result, list | tuple) else []
-    mappings = (cast("Mapping[str, Any]", part) for part in parts if isinstance(part, Mapping))
-    texts = [part.get("text") for part in mappings]
+    texts = [part.get("text") for part in mappings_of(result)]
     if texts and all(isinstance(text, str) for text in texts):
         return "\n".join(map(str, texts))
     return as_json(result)
+
+
+def mappings_of(value: Any) -> list[Mapping[str, Any]]:
+    """Mappings in a list; none in any other value."""
+    items = cast("list[Any]", value) if isinstance(value, list | tuple) else []
+    return [cast("Mapping[str, Any]", each) for each in items if isinstance(each, Mapping)]
 
 
 def as_json(value: Any) -> str:
