@@ -124,12 +124,12 @@ _MONEY = re.compile(
 
 _NUMBERS = r"\d{1,5}(?:\.\d{1,6}){0,4}"
 _SUFFIX = r"(?i:[-.+]?(?:alpha|beta|rc|a|b|dev|post|snapshot|preview|lts)[-.]?\d{0,4})?"
-_VERSIONED_PRODUCTS = "|".join(word_list("products"))
+_PRODUCTS = "|".join(word_list("products"))
 _VERSION = re.compile(
     r"(?<!\w)(?:"
     rf"(?<![.-])[vV]{_NUMBERS}{_SUFFIX}(?!\w|\.\d)"
     rf"|(?i:version|ver\.?|versions|release) (?P<named>[vV]?{_NUMBERS}{_SUFFIX})(?![\w:]|\.\d)"
-    rf"|(?<!\.)(?i:{_VERSIONED_PRODUCTS})[ /](?P<product>[vV]?{_NUMBERS}{_SUFFIX}(?:\.x)?)(?![\w:%$€]|\.\d)"
+    rf"|(?<!\.)(?i:{_PRODUCTS})[ /](?P<product>[vV]?{_NUMBERS}{_SUFFIX}(?:\.x)?)(?![\w:%$€]|\.\d)"
     r"|(?<!\.)(?!Table|Section|Figure|Chapter|Part|Step|Page)[A-Z][\w+#]{1,20} "
     r"(?P<titled>\d{1,3}\.\d{1,3}(?:\.x)?)(?![\w:%$€]|\.\d| (?:million|billion|percent))"
     rf"|(?<![./$€£-])\d{{1,4}}\.\d{{1,4}}\.\d{{1,6}}(?:\.\d{{1,4}})?{_SUFFIX}(?:[-+][\w.]{{1,24}})?"
@@ -253,7 +253,7 @@ _PATTERNS = (
 """Type, pattern, and the signs of which the text must hold one for the pattern to be tried."""
 
 _AS_WRITTEN = frozenset((*word_list("brands"), *word_list("products_as_written")))
-_PRODUCTS = PhraseIndex(
+_PRODUCT_INDEX = PhraseIndex(
     (name, "product") for name in (*_AS_WRITTEN, *word_list("products_any_case"))
 )
 _ANY_CASE = frozenset(word_list("products_any_case"))
@@ -261,7 +261,7 @@ _ANY_CASE = frozenset(word_list("products_any_case"))
 
 def products(text: str, words: TextWords) -> Iterator[Entity]:
     """Well-known products; those that are everyday words only as they write themselves."""
-    for match in _PRODUCTS.find(words):
+    for match in _PRODUCT_INDEX.find(words):
         start, end = words.spans[match.first][0], words.spans[match.last - 1][1]
         name = text[start:end]
         if name in _AS_WRITTEN or " ".join(name.casefold().split()) in _ANY_CASE:
