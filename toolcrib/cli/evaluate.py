@@ -411,7 +411,7 @@ def agents(
     router = make_agents(load_settings(context.obj))
 
     def choose(turn: Turn) -> Choice:
-        told, failed = router.finish(router.begin(turn))
+        told, failed = router.route(turn)
         return Choice(frozenset((told.target,)), {told.target: told.confidence}, failed)
 
     turns = read_labelled(file, "agent", split, router.targets.targets)

@@ -7,7 +7,6 @@ import threading
 import numpy as np
 import pytest
 
-from tests.router.choices.deciding import decide
 from toolcrib.build import make_agents
 from toolcrib.errors import SettingsError
 from toolcrib.language_models.testing import ChatServer, faulty_share
@@ -40,7 +39,7 @@ def test_prompts_are_asked_at_once_and_most_votes_win():
         return answer(votes[together.wait()], tables=["orders", "secrets"], columns=["status"])
 
     with ChatServer(reply) as server:
-        made, failed = decide(router(server), TURN)
+        made, failed = router(server).route(TURN)
         prompts = {request.messages[0].content for request in server.requests}
     assert (made.target, made.tables, made.columns) == ("analytics", ("orders",), ("status",))
     assert made.confidence == pytest.approx(0.9)
@@ -53,7 +52,7 @@ def test_prompts_are_asked_at_once_and_most_votes_win():
 
 def test_an_answer_without_a_confidence_is_neither_sure_nor_unsure_and_is_marked():
     with ChatServer(lambda _: {"reasoning": "so", "target": "analytics", "tables": "x"}) as server:
-        made, failed = decide(router(server), TURN)
+        made, failed = router(server).route(TURN)
     assert made.target == "analytics"
     assert made.confidence == pytest.approx(UNSTATED_CONFIDENCE)
     assert set(failed) == {"agents-llm:confidence", "agents-llm:tables"}
@@ -69,13 +68,13 @@ def test_an_answer_without_a_confidence_is_neither_sure_nor_unsure_and_is_marked
 )
 def test_a_confidence_in_another_shape_does_not_lose_the_target(said, confidence, marks):
     with ChatServer(lambda _: answer("knowledge") | {"confidence": said}) as server:
-        made, failed = decide(router(server), Turn(text="how do we hire?"))
+        made, failed = router(server).route(Turn(text="how do we hire?"))
     assert (made.target, made.confidence, failed) == ("knowledge", confidence, marks)
 
 
 def test_each_target_but_the_fallback_has_a_prompt_that_leans_to_it():
     with ChatServer(lambda _: answer("knowledge")) as server:
-        decide(router(server), TURN)
+        router(server).route(TURN)
         leaning = [request.messages[0].content for request in server.requests]
     for target in ("analytics", "knowledge", "commerce"):
         assert sum(f"may be {target} or another" in rules for rules in leaning) == 1
@@ -83,7 +82,7 @@ def test_each_target_but_the_fallback_has_a_prompt_that_leans_to_it():
 
 def test_fewer_prompts_than_targets_begin_with_a_neutral_one():
     with ChatServer(lambda _: answer("knowledge")) as server:
-        decide(router(server, ensemble=1), TURN)
+        router(server, ensemble=1).route(TURN)
         (asked,) = server.requests
     assert "or another, look twice" not in asked.messages[0].content
 
@@ -91,7 +90,7 @@ def test_fewer_prompts_than_targets_begin_with_a_neutral_one():
 @pytest.mark.parametrize("reply", [{}, {"error": "overloaded"}, {"confidence": 0.9}])
 def test_an_answer_without_a_target_is_none(reply):
     with ChatServer(lambda _: reply) as server:
-        made, failed = decide(router(server), TURN)
+        made, failed = router(server).route(TURN)
     assert "heuristic" in made.signals
     assert failed == ("agents",)
 
@@ -112,14 +111,14 @@ def test_a_tie_goes_to_the_scorer(scores, target, signal):
         return answer("analytics" if leans else "knowledge")
 
     with ChatServer(reply) as server:
-        made, _ = decide(router(server, ensemble=2), TURN)
+        made, _ = router(server, ensemble=2).route(TURN)
     assert made.target == target
     assert signal in made.signals
 
 
 def test_what_overrides_hold_is_not_the_models_to_say():
     with ChatServer(answer("knowledge")) as server:
-        made, _ = decide(router(server, ensemble=1), Turn(text="SELECT city FROM stores"))
+        made, _ = router(server, ensemble=1).route(Turn(text="SELECT city FROM stores"))
     assert made.target == "analytics"
     assert "critical_override" in made.signals
 
@@ -128,7 +127,7 @@ def test_doubts_seconds_and_the_calibration_are_heard():
     said = answer("analytics", 90, second="knowledge", consistent=False)
     settings = {"ensemble": 1, "secondary": True, "calibration": [[0.2, 0.1], [0.6, 0.3]]}
     with ChatServer(said) as server:
-        made, _ = decide(router(server, **settings), Turn(text="sales of Porto by month"))
+        made, _ = router(server, **settings).route(Turn(text="sales of Porto by month"))
     assert {"self_inconsistent", "secondary:knowledge"} <= set(made.signals)
     assert made.confidence == pytest.approx(0.2)
 
@@ -141,7 +140,7 @@ def test_a_calibration_that_falls_is_refused():
 def test_documents_found_late_are_looked_at_once_more():
     with ChatServer([answer("triage"), answer("triage")]) as server:
         found = KnowledgeResult(passages=(HIT,), fit=0.9)
-        made, _ = decide(router(server, ensemble=1), Turn(text="Porto"), found)
+        made, _ = router(server, ensemble=1).route(Turn(text="Porto"), found)
         assert len(server.requests) == 2
         assert "rag_hits:1" not in server.requests[0].text
         assert "rag_hits:1" in server.requests[1].text
@@ -158,7 +157,7 @@ def test_documents_found_late_are_looked_at_once_more():
 )
 def test_what_failed_is_named_and_the_turn_is_answered(replies, faults, degraded):
     with ChatServer(replies, faults=faults) as server:
-        made, failed = decide(router(server), Turn(text="sales of May by store"))
+        made, failed = router(server).route(Turn(text="sales of May by store"))
     assert made.target == "analytics"
     assert failed == degraded
     assert ("heuristic" in made.signals) == (degraded == ("agents",))
@@ -169,7 +168,7 @@ def test_prompts_that_answered_count_however_long_another_takes():
         return "slow" if "look twice whether it is knowledge" in request.text else None
 
     with ChatServer(answer("analytics"), late, slow_s=60) as server:
-        made, failed = decide(router(server, timeout_s=3.0), TURN)
+        made, failed = router(server, timeout_s=3.0).route(TURN)
     assert (made.target, failed) == ("analytics", ("agents-ensemble",))
 
 
@@ -177,7 +176,7 @@ def test_every_turn_is_answered_by_a_server_that_fails_at_random():
     texts = [f"sales of store {number} by month" for number in range(12)]
     with ChatServer(answer("analytics"), faults=faulty_share(0.3, seed=3), slow_s=9) as server:
         agents = router(server, timeout_s=1.0)
-        made = [decide(agents, Turn(text=text)) for text in texts]
+        made = [agents.route(Turn(text=text)) for text in texts]
     assert [decision.target for decision, _ in made] == ["analytics"] * len(texts)
     for decision, failed in made:
         assert ("agents" in failed) == ("heuristic" in decision.signals)
@@ -185,7 +184,7 @@ def test_every_turn_is_answered_by_a_server_that_fails_at_random():
 
 def test_small_talk_asks_no_model():
     with ChatServer(answer("analytics")) as server:
-        made, failed = decide(router(server), Turn(text="obrigado, até amanhã!"))
+        made, failed = router(server).route(Turn(text="obrigado, até amanhã!"))
         assert server.requests == []
     assert (made.target, failed) == ("triage", ())
 
@@ -238,7 +237,7 @@ def test_the_cache_forgets_what_is_old_and_what_is_too_much():
 
 def test_a_target_that_there_is_not_is_told_of():
     with ChatServer(lambda _: answer("finance")) as server:
-        made, failed = decide(router(server), TURN)
+        made, failed = router(server).route(TURN)
     assert {"heuristic", "unknown_target"} <= set(made.signals)
     assert "agents" in failed
 
@@ -246,8 +245,8 @@ def test_a_target_that_there_is_not_is_told_of():
 def test_commerce_without_any_evidence_of_a_document_falls():
     weather = Turn(text="the weather in Lyon is nice")
     with ChatServer(lambda _: answer("commerce")) as server:
-        made, _ = decide(router(server), weather)
-        bill, _ = decide(router(server), Turn(text="Total 430,50 € IVA 23%. Is it right?"))
+        made, _ = router(server).route(weather)
+        bill, _ = router(server).route(Turn(text="Total 430,50 € IVA 23%. Is it right?"))
     assert (made.target, made.confidence) == ("triage", 0.5)
     assert bill.target == "commerce"
 
@@ -262,5 +261,5 @@ def test_the_winners_confidence_goes_beyond_a_tie():
         return answer(next(votes), confidence=0.9)
 
     with ChatServer(reply) as server:
-        made, _ = decide(router(server), Turn(text="what are the rules for a refund"))
+        made, _ = router(server).route(Turn(text="what are the rules for a refund"))
     assert (made.target, made.confidence) == ("knowledge", pytest.approx(0.9))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.router.choices.deciding import decide
 from toolcrib.build import make_agents
 from toolcrib.records import KnowledgeResult, Message, PassageHit, Turn
 from toolcrib.router.choices.agents import AgentRouter, Pending
@@ -37,7 +36,7 @@ def test_labelled_turns_go_where_they_should(router, split):
     fields = {"text", "history", "attachments"}
     turns = [Turn.model_validate({k: v for k, v in row.items() if k in fields}) for row in rows]
     right = [
-        decide(router, turn)[0].target == row["labels"]["agent"]
+        router.route(turn)[0].target == row["labels"]["agent"]
         for turn, row in zip(turns, rows, strict=True)
     ]
     assert sum(right) / len(right) >= LEAST[split]
@@ -66,14 +65,14 @@ def test_labelled_turns_go_where_they_should(router, split):
     ids=lambda value: getattr(value, "text", None),
 )
 def test_what_is_noticed_is_said(router, turn, target, signals):
-    made, _ = decide(router, turn)
+    made, _ = router.route(turn)
     assert made.target == target
     assert signals <= set(made.signals)
 
 
 def test_a_follow_up_goes_where_the_turn_before_went(router):
     before = Message(content="Total sales in May please"), Message(role="assistant", content="1,2")
-    made, _ = decide(router, Turn(text="e isso por loja?", history=before))
+    made, _ = router.route(Turn(text="e isso por loja?", history=before))
     assert made.target == "analytics"
     assert "conversation_follow_up" in made.signals
 
@@ -81,7 +80,7 @@ def test_a_follow_up_goes_where_the_turn_before_went(router):
 def test_passages_found_are_evidence(router):
     hit = PassageHit("guides", "glass.md", "Lids crack", "Lids", 0, 0)
     found = KnowledgeResult(passages=(hit,) * 7, fit=0.8)
-    made, _ = decide(router, Turn(text="thermal shock, glass lids", thread_id="t1"), found)
+    made, _ = router.route(Turn(text="thermal shock, glass lids", thread_id="t1"), found)
     assert made.target == "knowledge"
     assert made.thread_id == "t1"
     assert {"rag_probe_hit", "rag_hits:5"} <= set(made.signals)

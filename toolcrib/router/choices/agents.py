@@ -75,6 +75,12 @@ class AgentRouter:
     time_s: float = 0.0
     learned_choices: LearnedChoices = field(default_factory=LearnedChoices)
 
+    def route(
+        self, turn: Turn, knowledge: KnowledgeResult | None = None
+    ) -> tuple[AgentDecision, tuple[str, ...]]:
+        """Target of a turn, and what failed; `knowledge` holds the passages found for it."""
+        return self.finish(self.begin(turn), knowledge)
+
     def begin(
         self,
         turn: Turn,
@@ -100,7 +106,7 @@ class AgentRouter:
     def finish(
         self, pending: Pending, knowledge: KnowledgeResult | None = None
     ) -> tuple[AgentDecision, tuple[str, ...]]:
-        """Supervised decision, and what failed; `knowledge` holds the passages found for the turn.
+        """Supervised decision, and what failed.
 
         That is `agents`, the model; `agents-ensemble`, some of its prompts; `probes`, left out for
         lack of time. A model that chose the fallback is asked once more if documents have hits.
