@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from toolcrib.caches import BoundedMap
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.errors import ForbiddenError, QueryError, StoreDamagedError, UnauthenticatedError
 from toolcrib.records import Scope, Sensitivity
-from toolcrib.records.codec import in_words
+from toolcrib.records.codec import FrozenModel, in_words
 from toolcrib.records.scope import DEFAULT_NAMESPACE, Names, lowest
 from toolcrib.store.records_db import DbRow, RecordsDb
 
@@ -51,7 +51,7 @@ Namespace = Annotated[str, Field(pattern=r"^(\*|[a-z0-9][a-z0-9_.-]{0,62})$")]
 # -- grants and callers ------------------------------------------------------------------
 
 
-class Grant(BaseModel):
+class Grant(FrozenModel):
     """Permissions of a key.
 
     `*` in `namespaces` is every namespace. In `servers`, `tags` and `collections` None is no
@@ -59,8 +59,6 @@ class Grant(BaseModel):
     `profile` is one of a gateway's `gateway.profiles`; a service takes no notice of it. The access
     `admin` manages keys and servers too, so it has no limits.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     namespaces: tuple[Namespace, ...] = Field(default=(DEFAULT_NAMESPACE,), min_length=1)
     servers: Names | None = None
@@ -168,10 +166,8 @@ class ListedKey:
     revoked_at: str | None
 
 
-class Key(BaseModel):
+class Key(FrozenModel):
     """Key without its text, of which the SHA-256 is kept; times are Unix times in seconds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
     name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")

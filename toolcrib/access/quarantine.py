@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from toolcrib.errors import SourceError, StoreWriteError, ToolChangedError, UnknownToolError
 from toolcrib.indexers.audit import audit, audit_all, audit_identity, blocks
 from toolcrib.indexers.sync import Entry
 from toolcrib.records import Refusal, ToolSpec
-from toolcrib.records.codec import adapter, as_json, in_words
+from toolcrib.records.codec import FrozenModel, adapter, as_json, in_words
 from toolcrib.records.reports import Finding, Held
 from toolcrib.store.folder import file_lock, write_atomically
 from toolcrib.store.records_db import DbRow, RecordsDb
@@ -241,9 +241,7 @@ _REPAIR = "restore the file from version control"
 WRITE_LOCK_TIMEOUT_S = 10.0
 
 
-class _Content(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Content(FrozenModel):
     version: int = Field(ge=VERSION, le=VERSION)
     servers: dict[str, dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]]] = Field(
         default_factory=dict[str, dict[str, str]]

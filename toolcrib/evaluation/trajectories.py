@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import Field, computed_field
 
 from toolcrib.evaluation.dataset import FileRow, read_all
 from toolcrib.guidance import GuidanceSession, TrajectoryEvent
-from toolcrib.records.codec import Score
+from toolcrib.records.codec import FrozenModel, Score
 
 AlarmName: TypeAlias = Literal["doom_loop", "error_streak", "stall", "search_loop"]
 
@@ -27,10 +27,8 @@ MAX_DELAY_EVENTS = 2
 """Events after the one at which a human would say so, up to which an alarm is in time."""
 
 
-class AlarmLabel(BaseModel):
+class AlarmLabel(FrozenModel):
     """An alarm that should come: the places of the event where it began, and by which to say so."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     pattern: AlarmName
     begin: int = Field(alias="from", ge=0)

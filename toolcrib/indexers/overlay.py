@@ -8,23 +8,21 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, Field, ValidationError
 
 from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.base import Source, is_object
 from toolcrib.indexers.sync import Entry
 from toolcrib.records import Refusal, Sensitivity, ToolSpec
-from toolcrib.records.codec import in_words
+from toolcrib.records.codec import FrozenModel, in_words
 from toolcrib.records.tools import Texts
 
 OVERLAY_NAME = "overlay.yaml"
 """File name beside the sources."""
 
 
-class OverlayEntry(BaseModel):
+class OverlayEntry(FrozenModel):
     """Fields for the tools of one pattern; lists are added to those of the source."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     sensitivity: Sensitivity | None = None
     tags: Texts = ()

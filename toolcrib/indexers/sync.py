@@ -108,14 +108,8 @@ class _Plan(Generic[_Item]):
 
     def report(self) -> IndexReport:
         """Report of the run."""
-        return IndexReport(
-            added=tuple(self.added),
-            changed=tuple(self.changed),
-            removed=tuple(self.removed),
-            unchanged=tuple(self.unchanged),
-            refused=tuple(self.refused),
-            copies=tuple(self.copies),
-        )
+        names = ("added", "changed", "removed", "unchanged", "refused", "copies")
+        return IndexReport(**{name: tuple(getattr(self, name)) for name in names})
 
 
 # -- sources ---------------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, WithJsonSchema, computed_field
+from pydantic import Field, FiniteFloat, WithJsonSchema, computed_field
 
 from toolcrib.records.answers import Verdict
-from toolcrib.records.codec import UNLESS_EMPTY, Score, pattern_validator
+from toolcrib.records.codec import UNLESS_EMPTY, FrozenModel, Score, pattern_validator
 from toolcrib.records.scope import Sensitivity
 from toolcrib.records.tools import Text, Texts, none_as
 
@@ -24,7 +24,7 @@ CollectionName = Annotated[
 """Name of a collection; its schema has a pattern that ECMAScript reads alike."""
 
 
-class Collection(BaseModel):
+class Collection(FrozenModel):
     """Collection of documents that questions are sent to.
 
     `examples` are questions that it answers. `answers` are the (domain, intent) pairs that are
@@ -32,8 +32,6 @@ class Collection(BaseModel):
     anything in it. Of collections that fit alike the one of higher `priority` is asked first.
     The `fallback` one is asked when none fits; without any, all are.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: CollectionName
     description: Text = ""

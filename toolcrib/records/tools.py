@@ -7,16 +7,14 @@ import json
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     FiniteFloat,
     field_validator,
     model_validator,
 )
 
-from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE
+from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE, FrozenModel
 from toolcrib.records.scope import Sensitivity
 
 MAX_TOOL_DESCRIPTION_CHARS = 200_000
@@ -112,7 +110,7 @@ def annotated_examples(annotations: dict[str, Any]) -> tuple[str, ...]:
 # -- tools -------------------------------------------------------------------------------------
 
 
-class Enrichment(BaseModel):
+class Enrichment(FrozenModel):
     """Texts about a tool by a language model or an operator, not by its author.
 
     Search reads them, an agent's model does not. `digest` is that of the specification they were
@@ -120,8 +118,6 @@ class Enrichment(BaseModel):
     that the tool fits, `not_for` requests that it only seems to fit. `goes_with` are ids of tools
     that a task with this tool needs too. `model` and `prompt` name the writer.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     digest: str | None = None
     purpose: Text = ""
@@ -138,13 +134,11 @@ class Enrichment(BaseModel):
         return bool(texts or self.safety_tags or self.goes_with)
 
 
-class Skill(BaseModel):
+class Skill(FrozenModel):
     """Body and files of a skill, beside its name and description.
 
     `files` are texts by path in the skill's folder; None for a file that is no text, or too long.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     body: Text = ""
     files: Annotated[dict[str, str | None], none_as(dict)] = Field(
@@ -152,7 +146,7 @@ class Skill(BaseModel):
     )
 
 
-class ToolSpec(BaseModel):
+class ToolSpec(FrozenModel):
     """Specification of a tool, whatever format it came from.
 
     `id` is `server/name` unless one is given (`name` alone without a server).
@@ -161,8 +155,6 @@ class ToolSpec(BaseModel):
     what the tool reads or changes. `goes_with` are ids, or names on the same server, of tools that
     a task with this tool needs too. A `skill` is read by an agent's model, and not called.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1, max_length=MAX_TOOL_NAME_CHARS)
     description: Text = ""

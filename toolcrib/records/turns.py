@@ -21,7 +21,7 @@ from pydantic import (
 
 from toolcrib.errors import require_text
 from toolcrib.records.answers import ToolSelection
-from toolcrib.records.codec import UNLESS_EMPTY, Milliseconds, Score
+from toolcrib.records.codec import UNLESS_EMPTY, FrozenModel, Milliseconds, Score
 from toolcrib.records.knowledge import KnowledgeResult
 from toolcrib.records.scope import Scope, Sensitivity, lowest
 
@@ -165,10 +165,8 @@ class TrajectoryPattern:
     occurrences: int
 
 
-class GuidanceInjection(BaseModel):
+class GuidanceInjection(FrozenModel):
     """Short hint for an agent; the lowest `priority` comes first."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     key: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     content: str = Field(min_length=1, max_length=500)
@@ -184,7 +182,7 @@ class Guidance:
     patterns: tuple[TrajectoryPattern, ...] = ()
 
 
-class Turn(BaseModel):
+class Turn(FrozenModel):
     """Message of a user, and its surroundings.
 
     Only the last messages of `history` are kept. Entries of `attachments` that are no attachment
@@ -196,8 +194,6 @@ class Turn(BaseModel):
     are searched by these words, beside those that the trajectory called. `thread_id` names the
     conversation, and is handed back.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: str = ""
     history: tuple[Message, ...] = ()
@@ -360,10 +356,8 @@ ModelUse: TypeAlias = Literal[
 """Use of a language model; each may have a model and a timeout of its own."""
 
 
-class Price(BaseModel):
+class Price(FrozenModel):
     """Price of a million tokens of a model, in any currency."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     input: float = Field(default=0.0, ge=0)
     output: float = Field(default=0.0, ge=0)

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from toolcrib.errors import CalibrationError
 from toolcrib.numerics import Floats, sigmoid
-from toolcrib.records.codec import in_words
+from toolcrib.records.codec import FrozenModel, in_words
 from toolcrib.retrieval.fusion import Candidates, LegScores
 from toolcrib.retrieval.legs import Head
 from toolcrib.store.base import Store
@@ -154,11 +154,7 @@ def _lead(scores: Collection[float], usual: float) -> float:
     return (first[0] if first else 0.0) - (first[-1] if len(first) == LEAD_DEPTH_TOOLS else usual)
 
 
-class _StoredModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Answerability(_StoredModel):
+class Answerability(FrozenModel):
     """A fitted logistic regression over `QUERY_FEATURES`."""
 
     weights: tuple[float, ...] = Field(
@@ -174,7 +170,7 @@ class Answerability(_StoredModel):
 # -- calibration ----------------------------------------------------------------------------------
 
 
-class AcceptanceCurve(_StoredModel):
+class AcceptanceCurve(FrozenModel):
     """Precision and acceptance of the labelled queries at each threshold.
 
     `thresholds` ascend in [0, 1]. `precision`: share of accepted queries with a right first tool.
@@ -189,7 +185,7 @@ class AcceptanceCurve(_StoredModel):
     false_acceptance: tuple[float, ...] | None = None
 
 
-class Figures(_StoredModel):
+class Figures(FrozenModel):
     """Quality of a calibration on held-out queries.
 
     `ece`, `log_loss` and `auroc` are of the confidence, `ece_first` of the first tool's
@@ -208,7 +204,7 @@ class Figures(_StoredModel):
     queries: int = 0
 
 
-class Calibration(_StoredModel):
+class Calibration(FrozenModel):
     """Fitted calibration, and the models and settings that it holds for.
 
     `identity`: the models and settings whose scores it maps. `method`: `default`, `rescaled` (the

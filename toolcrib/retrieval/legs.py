@@ -15,10 +15,10 @@ from itertools import chain, islice, zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from toolcrib.encoders.base import FloatArray, SparseVector, from_text, to_text
 from toolcrib.numerics import log_softmax
+from toolcrib.records.codec import FrozenModel
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.store.base import LegQuery, ListRequest, Record, Scored, Store, point_id
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
@@ -122,10 +122,8 @@ def has_words(text: str) -> bool:
     return any(letter.isalnum() for letter in text)
 
 
-class Head(BaseModel):
+class Head(FrozenModel):
     """Fitted head: `weights` are float16 [len(ids), dimensions] as base64, row by row."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     ids: tuple[str, ...]
     dimensions: int

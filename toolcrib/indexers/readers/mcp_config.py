@@ -16,7 +16,6 @@ from pydantic import (
     AliasChoices,
     AliasPath,
     BaseModel,
-    ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
@@ -26,7 +25,7 @@ from toolcrib.errors import SourceError, did_you_mean
 from toolcrib.indexers.readers.base import Source, is_list, is_object, kind_of
 from toolcrib.indexers.readers.parsing import parse_json
 from toolcrib.records import Sensitivity, ToolSpec
-from toolcrib.records.codec import list_of, object_of
+from toolcrib.records.codec import FrozenModel, list_of, object_of
 
 # -- targets ---------------------------------------------------------------------------------------
 
@@ -272,15 +271,13 @@ OVERLAY_KEY = "toolcrib"
 """Key of the overlay in a server's entry."""
 
 
-class Overlay(BaseModel):
+class Overlay(FrozenModel):
     """Overlay of a server's tools: what its entry adds under `toolcrib`, beyond MCP.
 
     `tags` are added to each tool's own; `sensitivity` applies to all tools. `disabled` tools, by
     name or glob, cannot be found or called; `always_active` tools are listed beside the search.
     For the flow policy, each trait may name its tools; None leaves them to a guess.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tags: tuple[str, ...] = ()
     sensitivity: Sensitivity = "public"
