@@ -198,6 +198,7 @@ class Crib:
         tool are `dropped` in the report.
 
         Raises:
+            QueryError: `prune` without a source.
             SourceError: the sources hold no readable entry, or a file cannot be read.
             StoreError: the store refused; tools reported to `progress` before are durable.
         """
@@ -316,6 +317,7 @@ class Crib:
 
         Raises:
             MissingExtraError: the extra `docs` is not installed.
+            QueryError: `prune` without a source.
             SourceError: the sources hold no readable document.
             StoreError: the store refused; passages reported to `progress` before are durable.
         """

@@ -51,6 +51,8 @@ WRONG = {
     "a collection that is none": lambda crib: crib.add_collections("house"),
     "tools that are nowhere": lambda crib: crib.index_tools("none.json", "nope.yaml"),
     "documents that are nowhere": lambda crib: crib.index_docs("none.md", collection="post"),
+    "tools pruned by no source": lambda crib: crib.index_tools(prune=True),
+    "documents pruned by no source": lambda crib: crib.index_docs(collection="post", prune=True),
     "a turn for no tool": lambda crib: crib.route("mail", k=0),
     "an unknown tool that failed": lambda crib: crib.alternates("mail/sned_mail", "mail"),
     "no id that failed": lambda crib: crib.alternates("", "mail"),

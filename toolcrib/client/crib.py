@@ -24,7 +24,7 @@ from toolcrib.errors import (
 )
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.registry import ToolSource, tool_entries
-from toolcrib.indexers.sync import ReadSources, Screen, require_entries
+from toolcrib.indexers.sync import ReadSources, Screen, require_entries, require_sources
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import (
     Alternates,
@@ -128,6 +128,7 @@ class RemoteCrib:
         """As `Crib.index_tools`; what the service holds back for approval is refused, too."""
         from toolcrib.indexers.enrichment import prepare_entries
 
+        require_sources(sources, prune=prune)
         read = [entry for source in sources for entry in tool_entries(source, server, format)]
         found, dropped = prepare_entries(require_entries(read), screen, overlays, enrichments)
         query = {"prune": "true" if prune else None, "server": server if prune else None}
@@ -231,6 +232,7 @@ class RemoteCrib:
         from toolcrib.settings import DocumentSettings
 
         preset(collection)
+        require_sources(sources, prune=prune)
         how = DocumentSettings()
         found = list(
             passages(*sources, collection=collection, max_tokens=how.max_tokens, limits=how.limits)

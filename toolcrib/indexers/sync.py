@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from toolcrib.encoders.base import DenseEncoder, SparseVector
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import SourceError, SpecError, StoreError
+from toolcrib.errors import QueryError, SourceError, SpecError, StoreError
 from toolcrib.indexers.points import (
     PASSAGE_TERMS,
     TOOL_TERMS,
@@ -132,6 +132,18 @@ class ReadSources:
         """All refusals if there is no other entry; else None."""
         refused = tuple(item for _, item in self.entries if isinstance(item, Refusal))
         return refused if refused and len(refused) == len(self.entries) else None
+
+
+def require_sources(sources: Sequence[object], *, prune: bool) -> None:
+    """Require a source to prune by: without any, a run would remove everything.
+
+    Raises:
+        QueryError: `prune` is asked for, and there is no source.
+    """
+    if prune and not sources:
+        raise QueryError(
+            "prune needs sources: it removes what none of them holds; name at least one"
+        )
 
 
 def require_entries(entries: Sequence[_Made]) -> Sequence[_Made]:
