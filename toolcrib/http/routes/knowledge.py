@@ -255,6 +255,9 @@ class DocumentsBody(Body):
         return _with_one_of(self, "documents", "passages")
 
 
+_SAME_NAME = "an earlier document of the request has this name; give each one a name of its own"
+
+
 async def put_documents(context: RequestContext, body: DocumentsBody) -> Response:
     """Write documents into a collection; unreadable ones are refused in the report."""
     scope, name = context.scope(), body.collection
@@ -264,8 +267,13 @@ async def put_documents(context: RequestContext, body: DocumentsBody) -> Respons
     )
     if body.documents:
         require_docs()
+    given: dict[str, DocumentBody] = {}
     for each in body.documents:
-        lines += await _convert(context, each, name)
+        # Parts of two documents of one name would become one document.
+        if given.setdefault(each.name, each) == each:
+            lines += await _convert(context, each, name)
+        else:
+            lines.append(_line(each.name, Refusal(each.name, "", _SAME_NAME)))
     pruned = name if body.prune else None
     work = await context.run(lambda: _work(context, lines, pruned, {name}))
     return answer(await work.run(context, ignore), full=True)
