@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import IndexMismatchError, UnknownCollectionError, did_you_mean, nearest
+from toolcrib.errors import (
+    IndexMismatchError,
+    UnknownCollectionError,
+    did_you_mean,
+    nearest,
+    require_texts,
+)
 from toolcrib.fingerprint import difference, passage_fingerprint
 from toolcrib.indexers.points import Draft, draft_passage, passage_layout
 from toolcrib.records import Collection, Passage, Scope
@@ -172,6 +178,7 @@ class KnowledgeBase:
 
     def remove(self, collection: str, documents: Sequence[str] = ()) -> int:
         """Remove documents or a collection, as `Crib.remove_docs`."""
+        require_texts(documents, "documents")
         self.collection(collection)
         store = self._open()
         chosen = AnyOf("document", documents) if documents else None

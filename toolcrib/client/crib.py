@@ -21,6 +21,8 @@ from toolcrib.errors import (
     nearest,
     require_all,
     require_text,
+    require_texts,
+    require_type,
 )
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.registry import ToolSource, tool_entries
@@ -50,6 +52,7 @@ from toolcrib.records import (
 )
 from toolcrib.records.codec import as_json, in_words
 from toolcrib.records.history import DecisionPage, GatewayActivity
+from toolcrib.records.knowledge import require_passages
 from toolcrib.records.reports import (
     CheckedTools,
     Held,
@@ -244,13 +247,14 @@ class RemoteCrib:
         self, passages: Iterable[Passage], *, progress: Listener | None = None
     ) -> IndexReport:
         """As `Crib.index_passages`."""
-        found = [("", passage) for passage in require_all(passages, Passage, "passages")]
+        found = [("", passage) for passage in require_passages(passages)]
         for name in {passage.collection for _, passage in found}:
             preset(name)
         return self._transport.upload("/v1/documents", found, {}, progress)
 
     def remove_docs(self, collection: str, *documents: str) -> int:
         """As `Crib.remove_docs`."""
+        require_texts(documents, "documents")
         counts = {each.name: count for each, count in self.list_collections()}
         if collection not in counts:
             raise UnknownCollectionError(collection, nearest(collection, counts))
@@ -274,6 +278,7 @@ class RemoteCrib:
 
     def list_collections(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
         """As `Crib.list_collections`."""
+        require_type(scope, Scope | None, "scope", "a Scope")
         known = self._transport.ask(CollectionList, "GET", "/v1/collections").collections
         return [
             (Collection.model_validate(each.model_dump(exclude={"passages"})), each.passages)
