@@ -168,6 +168,17 @@ def test_links_inside_a_folder_are_followed_and_those_out_of_it_refused(tmp_path
     ]
 
 
+def test_a_link_to_a_folder_is_refused_only_where_it_leads_out(tmp_path):
+    write(tmp_path, **{"docs/sub/a.md": "Text.", "other/b.md": "Text."})
+    (tmp_path / "docs" / "again").symlink_to("sub")
+    (tmp_path / "docs" / "self").symlink_to(".")
+    (tmp_path / "docs" / "out").symlink_to("../other")
+    (tmp_path / "docs" / ".hidden").symlink_to("../other")
+    found, [refusal] = read(tmp_path / "docs")
+    assert below(tmp_path / "docs", found) == ["sub/a.md"]
+    assert (Path(refusal.source).name, "link" in refusal.reason) == ("out", True)
+
+
 def test_a_pipe_is_no_file(tmp_path):
     os.mkfifo(tmp_path / "a.md")
     assert reasons(tmp_path) == ["not a file"]

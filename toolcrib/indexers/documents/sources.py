@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
@@ -112,9 +112,9 @@ def passages(
 
 def _read_source(name: str) -> Iterator[RawDocument | Refusal]:
     """Yield the documents of a file, folder or URL; raises nothing."""
+    # Unlike pathlib, os.path says no to names that nothing can have, instead of raising.
     if name.lower().startswith(("http://", "https://")):
         yield fetch(name)
-    # Unlike pathlib, this says no to names that nothing can have, instead of raising.
     elif os.path.isdir(name):  # noqa: PTH112
         yield from _walk_folder(Path(name))
     else:
@@ -126,23 +126,37 @@ def _walk_folder(folder: Path) -> Iterator[RawDocument | Refusal]:
     inside = os.path.realpath(folder)
     empty = True
     unreadable: list[OSError] = []
-    for parent, folders, files in os.walk(folder, onerror=unreadable.append):
-        folders[:] = sorted(n for n in folders if not n.startswith(".") and n != "node_modules")
-        for name in sorted(files):
-            if name.startswith(".") or kind_of_name(name) is None:
-                continue
-            empty = False
-            path = Path(parent, name)
-            if Path(os.path.realpath(path)).is_relative_to(inside):
-                found = _read_file(path)
-            else:
-                found = _refusal(path, "a link out of the folder; name what it leads to by itself")
-            if not _is_skipped(found):
-                yield found
+    for path in _paths_below(folder, inside, unreadable.append):
+        empty = False
+        found = _refusal(path, _LINK_OUT) if _leads_out(path, inside) else _read_file(path)
+        if not _is_skipped(found):
+            yield found
     for error in unreadable:
         yield _refusal(error.filename, f"cannot be read: {error.strerror}")
     if empty and not unreadable:
         yield _refusal(folder, f"the folder holds nothing that is read; {_READ_KINDS}")
+
+
+def _paths_below(
+    folder: Path, inside: str, on_error: Callable[[OSError], object]
+) -> Iterator[Path]:
+    """Yield files of a known kind below a folder, and links to folders that lead out of it."""
+    for parent, folders, files in os.walk(folder, onerror=on_error):
+        folders[:] = sorted(n for n in folders if not n.startswith(".") and n != "node_modules")
+        # Links to folders are not followed: what they lead to inside is met where it stands.
+        for path in (Path(parent, name) for name in folders):
+            if path.is_symlink() and _leads_out(path, inside):
+                yield path
+        for name in sorted(files):
+            if not name.startswith(".") and kind_of_name(name) is not None:
+                yield Path(parent, name)
+
+
+_LINK_OUT = "a link out of the folder; name what it leads to by itself"
+
+
+def _leads_out(path: Path, inside: str) -> bool:
+    return not Path(os.path.realpath(path)).is_relative_to(inside)
 
 
 def _is_skipped(found: RawDocument | Refusal) -> bool:
