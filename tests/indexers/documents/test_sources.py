@@ -179,6 +179,11 @@ def test_a_link_to_a_folder_is_refused_only_where_it_leads_out(tmp_path):
     assert (Path(refusal.source).name, "link" in refusal.reason) == ("out", True)
 
 
+def test_an_address_of_another_kind_is_refused_as_one():
+    (reason,) = reasons("ftp://127.0.0.1/a.md")
+    assert "https://" in reason
+
+
 def test_a_pipe_is_no_file(tmp_path):
     os.mkfifo(tmp_path / "a.md")
     assert reasons(tmp_path) == ["not a file"]

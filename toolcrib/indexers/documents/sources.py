@@ -115,6 +115,8 @@ def _read_source(name: str) -> Iterator[RawDocument | Refusal]:
     # Unlike pathlib, os.path says no to names that nothing can have, instead of raising.
     if name.lower().startswith(("http://", "https://")):
         yield fetch(name)
+    elif "://" in name and not os.path.lexists(name):
+        yield Refusal(name, "", "only addresses that begin with http:// or https:// are fetched")
     elif os.path.isdir(name):  # noqa: PTH112
         yield from _walk_folder(Path(name))
     else:
