@@ -245,6 +245,14 @@ def test_a_url_is_its_document_wherever_it_leads(monkeypatch):
         ]
 
 
+def test_a_place_in_a_page_is_no_document_of_its_own(monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    with serving() as site:
+        site.put("/guide.md", "Ask first.", "text/markdown")
+        found, _ = read(site.url("/guide.md#who"))
+        assert [each.document for each in found] == [site.url("/guide.md")]
+
+
 def test_a_url_without_a_document_is_refused(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
     with serving() as site:

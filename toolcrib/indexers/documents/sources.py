@@ -218,7 +218,9 @@ _ADVICE_BY_STATUS = {
 
 
 def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
-    """Fetch the document of a URL, following redirects."""
+    """Fetch the document of a URL without its fragment, following redirects."""
+    # A fragment is a place in a page: two of them would be the same document twice.
+    url = url.partition("#")[0]
     # Letters beyond ASCII and spaces are as people write them; the rest is the server's.
     written = quote(url, safe="%/:=&?~#+!$,;'@()*[]|")
     try:
