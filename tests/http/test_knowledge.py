@@ -73,6 +73,15 @@ def test_two_documents_of_one_name_are_not_mixed(tenant):
     assert put(tenant, longer, longer)["refused"] == []
 
 
+def test_passages_are_as_long_as_the_settings_say(start):
+    long = {"name": "long.txt", "text": " ".join(f"word{number}" for number in range(100))}
+    with (
+        start(more={"documents": {"max_tokens": 20}}) as service,
+        service.client(service.namespace()) as client,
+    ):
+        assert put(client, long)["added"] > 5
+
+
 def test_a_text_is_one_whatever_it_is_named(tenant):
     assert put(tenant, {"name": "notes", "text": "Plain words."})["added"] == 1
     assert put(tenant, {"name": "scan.pdf", "text": "Plain words too."})["added"] == 1

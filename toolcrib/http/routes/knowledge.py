@@ -49,10 +49,6 @@ from toolcrib.records import (
 from toolcrib.records.knowledge import CollectionName
 from toolcrib.router.collections import preset
 
-MAX_PASSAGE_TOKENS = 200
-"""The same as for documents from files."""
-
-
 DocumentName = Annotated[QueryText, Field(max_length=1000)]
 _Place = Annotated[int, Field(ge=0, le=2**53), AS_WHOLE]
 
@@ -284,7 +280,7 @@ async def _convert(context: RequestContext, body: DocumentBody, collection: str)
     document = await context.run(body.document)
     if isinstance(document, Refusal):
         return [_line(body.name, document)]
-    items = await context.convert(document, collection, MAX_PASSAGE_TOKENS)
+    items = await context.convert(document, collection)
     return await context.run(lambda: [_line(body.name, item) for item in items])
 
 
