@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import sys
@@ -105,6 +106,14 @@ def test_a_folder_is_walked_in_order_and_without_what_is_no_document(tmp_path):
     found, refused = read(str(tmp_path))
     assert below(tmp_path, found) == ["a.txt", "b/one.md", "b/two.md"]
     assert refused == []
+
+
+def test_files_of_no_known_kind_are_counted_in_the_log(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    write(tmp_path, **dict.fromkeys(["a.md", "a.csv", "b/b.csv", "b/README", ".x.csv"], "Text."))
+    read(tmp_path)
+    [record] = caplog.records
+    assert record.args == (tmp_path, ".csv (2), no ending (1)")
 
 
 def test_a_bad_file_does_not_lose_the_good_ones(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
@@ -19,6 +21,8 @@ from toolcrib.indexers.documents.converter import DEFAULT_LIMITS, ConversionLimi
 from toolcrib.indexers.documents.loading import Kind, is_binary, kind_of_name, kind_of_type
 from toolcrib.indexers.sync import PassageEntry, ReadSources
 from toolcrib.records import Passage, Refusal
+
+logger = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 50_000_000
 
@@ -143,15 +147,20 @@ def _paths_below(
     folder: Path, inside: str, on_error: Callable[[OSError], object]
 ) -> Iterator[Path]:
     """Yield files of a known kind below a folder, and links to folders that lead out of it."""
+    others: Counter[str] = Counter()
     for parent, folders, files in os.walk(folder, onerror=on_error):
         folders[:] = sorted(n for n in folders if not n.startswith(".") and n != "node_modules")
         # Links to folders are not followed: what they lead to inside is met where it stands.
         for path in (Path(parent, name) for name in folders):
             if path.is_symlink() and _leads_out(path, inside):
                 yield path
-        for name in sorted(files):
-            if not name.startswith(".") and kind_of_name(name) is not None:
-                yield Path(parent, name)
+        shown = sorted(name for name in files if not name.startswith("."))
+        known = [name for name in shown if kind_of_name(name) is not None]
+        others.update(Path(name).suffix or "no ending" for name in {*shown} - {*known})
+        yield from (Path(parent, name) for name in known)
+    if others:
+        counts = ", ".join(f"{ending} ({count})" for ending, count in sorted(others.items()))
+        logger.info("%s: files of no known kind left out: %s", folder, counts)
 
 
 _LINK_OUT = "a link out of the folder; name what it leads to by itself"
