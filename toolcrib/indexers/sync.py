@@ -628,6 +628,8 @@ def _diff_passages(
             plan.items[item.id] = item
         elif plan.items.get(item.id) == item:
             reason = f"a copy of the part of {item.document!r} from {first}"
+            if source == first:
+                reason = f"this part of {item.document!r} is given twice; it is kept once"
             plan.copies.append(Refusal(source, f"part {item.position + 1}", reason))
         elif source == first:
             reason = (
