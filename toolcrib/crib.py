@@ -377,8 +377,8 @@ class Crib:
         long it is. With a `context`, as `detect` gives it, the settings' map holds as in `route`.
 
         Raises:
-            QueryError: a query without words, a limit below 1, or a collection that is unknown or
-                not in scope.
+            QueryError: a query without words, a limit below 1, a scope of another type, or a
+                collection that is unknown or not in scope.
             StoreError: the store does not answer.
         """
         options = KnowledgeOptions(k, collections, token_budget)

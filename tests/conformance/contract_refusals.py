@@ -53,6 +53,7 @@ WRONG = {
     "a passage of no document": lambda crib: crib.index_passages([Passage("a", None, "x")]),
     "a place in words": lambda crib: crib.index_passages([Passage("a", "a.md", "x", (), "1")]),
     "a list of documents": lambda crib: crib.remove_docs("post_rules", ["a.md"]),
+    "a question in no scope": lambda crib: crib.find_knowledge("mail", scope={"servers": ["a"]}),
     "a scope of another kind": lambda crib: crib.list_collections(scope={"collections": ["a"]}),
     "a collection that is none": lambda crib: crib.add_collections("house"),
     "tools that are nowhere": lambda crib: crib.index_tools("none.json", "nope.yaml"),

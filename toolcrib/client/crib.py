@@ -297,6 +297,7 @@ class RemoteCrib:
         context: Context | None = None,
     ) -> KnowledgeResult:
         """As `Crib.find_knowledge`."""
+        require_type(scope, Scope | None, "scope", "a Scope")
         options = asdict(KnowledgeOptions(k, collections, token_budget))
         if not has_words(query):
             raise QueryError("the question is empty: say in a few words what to look for")
