@@ -127,7 +127,8 @@ class KnowledgeBase:
             kept = read_collection_index(store.read_meta(), self._dense)
             changed = kept.with_changes(given, self._dense)
             store.write_meta(changed.changes_since(kept))
-            self._catalogue = self.catalogue.with_changes(given, self._dense)
+            shown = map(self._with_settings_fields, given)
+            self._catalogue = self.catalogue.with_changes(shown, self._dense)
             self.version = next(self._versions)
 
     # -- passages in -------------------------------------------------------------------------
@@ -262,11 +263,14 @@ class KnowledgeBase:
     def _read_catalogue(self) -> CollectionIndex:
         kept = read_collection_index(self._store.read_meta() if self._store else {}, self._dense)
         known = {each.name: each for each in kept.collections}
-        own = self._settings.collections
-        stated = (
-            with_known_fields(each, known.get(each.name) or preset(each.name)) for each in own
-        )
-        return kept.with_changes(stated, self._dense)
+        names = [each.name for each in self._settings.collections]
+        found = (known.get(name) or preset(name) for name in names)
+        return kept.with_changes(map(self._with_settings_fields, found), self._dense)
+
+    def _with_settings_fields(self, collection: Collection) -> Collection:
+        """Collection with the fields that the settings state of it."""
+        own = {each.name: each for each in self._settings.collections}.get(collection.name)
+        return collection if own is None else with_known_fields(own, collection)
 
 
 def passage_copier(dense: DenseEncoder, settings: Settings) -> Copier[Passage]:
