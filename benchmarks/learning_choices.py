@@ -90,7 +90,7 @@ def of_turns(most: int) -> Texts:
 
     def first(evidence: Any, vector: FloatArray, learned: LearnedChoices) -> str:
         shares = learned.shares(CHOICE, DECIDED_ROUTES, vector)
-        return choose_route(replace(evidence, learned=shares)).kind
+        return choose_route(replace(evidence, learned_shares=shares)).kind
 
     router_module.choose_route = watched
     found: dict[str, list[Known]] = {split: [] for split in SPLITS}

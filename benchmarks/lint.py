@@ -27,13 +27,15 @@ from corpora import specs
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.build import make_dense
 from toolcrib.evaluation.dataset import DataSet
-from toolcrib.evaluation.lint.findings import (
+from toolcrib.evaluation.lint import (
     LINT_RULES,
     LintFinding,
     LintInput,
+    LintReport,
     apply_rules,
+    lint,
+    search_each,
 )
-from toolcrib.evaluation.lint.lint import LintReport, lint, search_each
 from toolcrib.evaluation.loaders import load
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -18,7 +18,7 @@ from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.labels import label_sets
 from toolcrib.router.context.model import (
-    SHIPPED,
+    MODEL_FILE,
     fit_context,
     identity_of,
     read_context,
@@ -33,11 +33,11 @@ def main() -> None:
     options = parser.parse_args()
     cues, sets, dense = load_cues(), label_sets({}), make_dense(Settings())
     if options.check:
-        known = read_context(SHIPPED.read_bytes(), cues).identity
+        known = read_context(MODEL_FILE.read_bytes(), cues).identity
         sys.exit(known != identity_of(sets, cues, dense))
     model = fit_context(sets, cues, EntityFinder(), dense, told=shipped_turns().digests)
-    SHIPPED.write_bytes(write_context(model))
-    print(f"{SHIPPED.name}: {SHIPPED.stat().st_size / 2**20:.1f} MiB")
+    MODEL_FILE.write_bytes(write_context(model))
+    print(f"{MODEL_FILE.name}: {MODEL_FILE.stat().st_size / 2**20:.1f} MiB")
 
 
 if __name__ == "__main__":

@@ -81,9 +81,10 @@ def _commands(group: Any, path: str) -> Iterator[str]:
 
 
 def _command(command: Any, path: str) -> str:
-    from toolcrib.cli.app import SHARED
+    from toolcrib.cli.app import SHARED_OPTIONS
 
-    parts = [each for each in command.params if each.name not in {"help", "version", *SHARED}]
+    left_out = {"help", "version", *SHARED_OPTIONS}
+    parts = [each for each in command.params if each.name not in left_out]
     arguments = [each for each in parts if each.param_type_name == "argument"]
     usage = " ".join([path, "[OPTIONS]", *(_metavar(each) for each in arguments)])
     rows = [(_named(each), _value(each), _text(getattr(each, "help", "") or "")) for each in parts]

@@ -104,7 +104,7 @@ class TestLife:
         first.index_tools([MAIL])
         for number in range(1, 8):
             many.crib(f"n{number}")
-        assert len(many._opened) == 3
+        assert len(many._open_cribs) == 3
         assert ids(first) == ids(many.crib("n0")) == ["mail/send_mail"]
 
     @pytest.mark.parametrize("name", ["", "A", "a b", "../x", ":meta", "-a", "a" * 64, "ü", "a\n"])
@@ -160,8 +160,8 @@ class TestReplicas:
 
     @staticmethod
     def a_while_later(many):
-        for opened in many._opened.values():
-            opened.checked = time.monotonic() - 60
+        for opened in many._open_cribs.values():
+            opened.checked_at = time.monotonic() - 60
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", [DEFAULT_NAMESPACE, "acme"])

@@ -7,7 +7,7 @@ from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 _Owner = TypeVar("_Owner")
-_Given = ParamSpec("_Given")
+_Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
 
@@ -19,14 +19,14 @@ async def run_in_thread(work: Callable[[], _Result]) -> _Result:
 
 
 def in_thread(
-    method: Callable[Concatenate[_Owner, _Given], _Result],
+    method: Callable[Concatenate[_Owner, _Parameters], _Result],
     run: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None,
-) -> Callable[Concatenate[_Owner, _Given], Coroutine[Any, Any, _Result]]:
+) -> Callable[Concatenate[_Owner, _Parameters], Coroutine[Any, Any, _Result]]:
     """Make an asynchronous method of a blocking one; its callbacks run in the thread of `run`."""
     start = run or run_in_thread
 
     @wraps(method)
-    async def call(self: _Owner, *given: _Given.args, **named: _Given.kwargs) -> _Result:
+    async def call(self: _Owner, *given: _Parameters.args, **named: _Parameters.kwargs) -> _Result:
         return await start(partial(getattr(self, method.__name__), *given, **named))
 
     call.__name__ = f"a{method.__name__}"

@@ -155,14 +155,14 @@ def make_agents(settings: Settings, models: Models = NO_MODELS) -> AgentRouter:
     """
     from toolcrib.router.choices.agent_model import AgentClassifier
     from toolcrib.router.choices.agents import AgentRouter, DecisionCache
-    from toolcrib.router.choices.allowlist import EMBEDDED, load_allowlist
+    from toolcrib.router.choices.allowlist import ALLOWLIST_FILE, load_allowlist
     from toolcrib.router.choices.evidence import EvidenceReader
     from toolcrib.router.choices.targets import load_targets
     from toolcrib.router.context.cues import load_cues
 
     own = settings.agents
     targets = load_targets(None if own.targets == PRESET else own.targets)
-    allowlist = load_allowlist(own.allowlist or EMBEDDED)
+    allowlist = load_allowlist(own.allowlist or ALLOWLIST_FILE)
     reader = EvidenceReader(targets, allowlist, load_cues(settings.context.cues))
     model = language_model(settings, "agents", models)
     if model is None:
@@ -405,11 +405,11 @@ def question_classifier(
     dense: DenseEncoder | None = None,
     models: Models = NO_MODELS,
     name: str = "",
-    learned: LearnedChoices | None = None,
+    learned_choices: LearnedChoices | None = None,
 ) -> QuestionClassifier:
     """Classifier of turns by a question, given as a file, a mapping or a `QuestionConfig`.
 
-    `learned` examples of the choice `name` count too.
+    `learned_choices` of the choice `name` count too.
 
     Raises:
         QuestionError: something in it is wrong.
@@ -421,7 +421,7 @@ def question_classifier(
     settings = settings or load_settings()
     model = models.get("questions") or _model_of(question, settings)
     dense = dense or make_dense(settings)
-    return QuestionClassifier(question, dense, model, name=name, learned=learned)
+    return QuestionClassifier(question, dense, model, name=name, learned_choices=learned_choices)
 
 
 def capability_selector(
@@ -430,7 +430,7 @@ def capability_selector(
     *,
     dense: DenseEncoder | None = None,
     models: Models = NO_MODELS,
-    learned: LearnedChoices | None = None,
+    learned_choices: LearnedChoices | None = None,
 ) -> CapabilitySelector:
     """Selector of the capabilities of a source, of `capabilities.file`, or of installed packages.
 
@@ -448,7 +448,7 @@ def capability_selector(
         settings=settings.capabilities,
         limits=settings.recovery,
         mode=settings.orchestration_mode,
-        learned=learned,
+        learned_choices=learned_choices,
     )
 
 

@@ -456,7 +456,7 @@ class Crib:
                 dense=self.tools.dense,
                 models=self._models,
                 name=QUESTIONS + question,
-                learned=self.turns.learned,
+                learned_choices=self.turns.learned_choices,
             )
             self.turns.let_learn(QUESTIONS + question, self._classifiers[question].rank)
         chosen, turn = self._classifiers[question], Turn.of(turn)
@@ -480,7 +480,7 @@ class Crib:
                 settings=self.tools.settings,
                 dense=self.tools.dense,
                 models=self._models,
-                learned=self.turns.learned,
+                learned_choices=self.turns.learned_choices,
             )
             self.turns.let_learn(CAPABILITIES, self._selector.rank)
         turn = Turn.of(turn)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from time import sleep
 from typing import TypeVar
 
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Retries:
     spread_s: float
 
     def __call__(
-        self, call: Callable[[], _Made], may_pass: Callable[[Exception], bool | float]
-    ) -> _Made:
+        self, call: Callable[[], _Result], may_pass: Callable[[Exception], bool | float]
+    ) -> _Result:
         """Result of the first call that succeeds; the last failure is raised.
 
         `may_pass` decides on a retry after a failure: True for the usual pause, a number for a
@@ -43,9 +43,9 @@ class Retries:
 
     async def call_async(
         self,
-        call: Callable[[], Awaitable[_Made]],
+        call: Callable[[], Awaitable[_Result]],
         may_pass: Callable[[Exception], bool | float],
-    ) -> _Made:
+    ) -> _Result:
         """Result as of `__call__`, for a call that is awaited."""
         from asyncio import sleep as pause
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SERVER_ERROR_STATUS = 500
 
-UNMATCHED = "unmatched"
+UNMATCHED_ROUTE = "unmatched"
 """Route of a request that no endpoint takes."""
 
 
@@ -46,7 +46,7 @@ class RequestSummary:
 
     request_id: str
     method: str
-    route: str = UNMATCHED
+    route: str = UNMATCHED_ROUTE
     status: int = SERVER_ERROR_STATUS
     took_ms: float = 0.0
     key_id: str = ""
@@ -101,7 +101,7 @@ class MetricsRegistry:
     def watch(self, name: str, says: str, value: Callable[[], float]) -> None:
         """Register a value that is read with the metrics, and left out if reading it fails."""
         family: Any = import_extra("prometheus_client.core", FEATURE, EXTRA).GaugeMetricFamily
-        self._registry.register(_Watched(partial(family, name, says), value))
+        self._registry.register(_ValueCollector(partial(family, name, says), value))
 
     def text(self) -> tuple[bytes, str]:
         """Write all metrics in Prometheus' text format; also its content type."""
@@ -151,7 +151,7 @@ class Metrics(MetricsRegistry):
     def count(self, summary: RequestSummary) -> None:
         """Count a request."""
         method = summary.method if summary.method in LABELLED_METHODS else OTHER
-        route = "" if summary.route == UNMATCHED else summary.route
+        route = "" if summary.route == UNMATCHED_ROUTE else summary.route
         self._requests(method, route, str(summary.status)).observe(summary.took_ms / 1000)
         if summary.turned_away is not None:
             self._turned_away(summary.turned_away).inc()
@@ -174,7 +174,7 @@ class Metrics(MetricsRegistry):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Watched:
+class _ValueCollector:
     """Collector of one value."""
 
     gauge: Callable[..., Any]

@@ -61,7 +61,7 @@ class _OpenCrib:
     crib: Crib
     log: DatabaseLog
     revision: str | None
-    checked: float
+    checked_at: float
 
 
 class Tenants:
@@ -80,8 +80,8 @@ class Tenants:
         self.records_db = records_db
         self._dense = dense
         self._reranker = reranker
-        self._shared = _SharedStores(location, settings, dense)
-        self._opened: OrderedDict[str, _OpenCrib] = OrderedDict()
+        self._stores = _SharedStores(location, settings, dense)
+        self._open_cribs: OrderedDict[str, _OpenCrib] = OrderedDict()
         self._lock = threading.RLock()
         self._is_closed = False
         self.is_alone = not build.is_url(location)
@@ -112,11 +112,11 @@ class Tenants:
     def crib(self, name: str = DEFAULT_NAMESPACE) -> Crib:
         """Crib of a namespace; empty before the first write."""
         with self._lock:
-            opened = self._opened.get(name) or self._open(check_name(name))
-            self._opened.move_to_end(name)
-            stale = not self.is_alone and time.monotonic() - opened.checked > STALE_AFTER_S
+            opened = self._open_cribs.get(name) or self._open(check_name(name))
+            self._open_cribs.move_to_end(name)
+            stale = not self.is_alone and time.monotonic() - opened.checked_at > STALE_AFTER_S
             if stale:
-                opened.checked = time.monotonic()
+                opened.checked_at = time.monotonic()
         if stale:
             self._catch_up(name, opened)
         return opened.crib
@@ -124,11 +124,11 @@ class Tenants:
     def log(self, name: str = DEFAULT_NAMESPACE) -> DatabaseLog:
         """Decision log of a namespace."""
         with self._lock:
-            return (self._opened.get(name) or self._open(check_name(name))).log
+            return (self._open_cribs.get(name) or self._open(check_name(name))).log
 
     def names(self) -> tuple[str, ...]:
         """List the default namespace and every other namespace ever written to."""
-        return (DEFAULT_NAMESPACE, *self._shared.names())
+        return (DEFAULT_NAMESPACE, *self._stores.names())
 
     def remove(self, name: str) -> None:
         """Remove everything that a namespace holds.
@@ -139,10 +139,10 @@ class Tenants:
         if check_name(name) == DEFAULT_NAMESPACE:
             raise QueryError("the default namespace cannot be removed; remove its tools instead")
         with self._lock:
-            opened = self._opened.pop(name, None)
+            opened = self._open_cribs.pop(name, None)
         if opened is not None:
             opened.crib.close()
-        self._shared.clear(name)
+        self._stores.clear(name)
         for table in self.records_db.tables():
             if table.endswith(f"/{name}"):
                 self.records_db.prune(table, before=float("inf"))
@@ -154,7 +154,7 @@ class Tenants:
             return
         before, revision = self._revision(name), _revise(self.records_db, name)
         with self._lock:
-            opened = self._opened.get(name)
+            opened = self._open_cribs.get(name)
             # If another process wrote meanwhile, its write is still to be seen.
             if opened is not None and opened.revision == before:
                 opened.revision = revision
@@ -167,9 +167,9 @@ class Tenants:
         """Write the rest of the logs, and close everything."""
         with self._lock:
             self._is_closed = True
-            while self._opened:
-                self._opened.popitem()[1].crib.close()
-            self._shared.close()
+            while self._open_cribs:
+                self._open_cribs.popitem()[1].crib.close()
+            self._stores.close()
             self.records_db.close()
 
     def __enter__(self) -> Self:
@@ -194,12 +194,12 @@ class Tenants:
                 progress=progress,
             )
         else:
-            crib = self._shared.crib(name, log, self._reranker, self.records_db)
-        opened = self._opened[name] = _OpenCrib(crib, log, revision, time.monotonic())
-        idle = [each for each in self._opened if each not in {DEFAULT_NAMESPACE, name}]
-        for each in idle[: max(0, len(self._opened) - MAX_OPEN_CRIBS)]:
+            crib = self._stores.crib(name, log, self._reranker, self.records_db)
+        opened = self._open_cribs[name] = _OpenCrib(crib, log, revision, time.monotonic())
+        idle = [each for each in self._open_cribs if each not in {DEFAULT_NAMESPACE, name}]
+        for each in idle[: max(0, len(self._open_cribs) - MAX_OPEN_CRIBS)]:
             # The crib is not closed: a request may still use it, and all it holds is shared.
-            self._opened.pop(each).log.close()
+            self._open_cribs.pop(each).log.close()
         return opened
 
     def _revision(self, name: str) -> str | None:
@@ -216,7 +216,7 @@ class Tenants:
             opened.crib.refresh()
         except StoreError:
             # No answers come from it until a refresh succeeds.
-            opened.checked = float("-inf")
+            opened.checked_at = float("-inf")
             raise
         opened.revision = revision
 

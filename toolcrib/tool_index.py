@@ -78,7 +78,7 @@ class ToolIndex:
         self._writing = threading.Lock()
         self._is_signed = False
         self._heads = ExampleHeads(store)
-        self._learned = NOTHING_LEARNED
+        self._learned_from_use = NOTHING_LEARNED
         self.use_calibration(usable_calibration(store, self.calibration_fingerprint()))
 
     # -- tools in ----------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class ToolIndex:
     def links(self, tool_id: str, *, scope: Scope | None = None) -> ToolLinks:
         """Links between a tool and other tools in reach, as `Crib.tool_links`."""
         self.get(tool_id, scope=scope)
-        return links_of(self.store, tool_id, from_scope(scope), self._learned.goes_with)
+        return links_of(self.store, tool_id, from_scope(scope), self._learned_from_use.goes_with)
 
     def scroll(
         self,
@@ -292,8 +292,8 @@ class ToolIndex:
 
     def use_learned(self, known: LearnedFromUse) -> None:
         """Re-order answers by what use taught, in place of what it taught before."""
-        if known != NOTHING_LEARNED or self._learned != NOTHING_LEARNED:
-            self._learned = known
+        if known != NOTHING_LEARNED or self._learned_from_use != NOTHING_LEARNED:
+            self._learned_from_use = known
             self._renew_retriever()
 
     def _renew_retriever(self) -> None:
@@ -304,7 +304,7 @@ class ToolIndex:
             self.settings.fusion,
             reranker=tool_reranker(self.reranker, self.settings.rerank),
             assessor=self._assessor,
-            learned=self._learned,
+            learned=self._learned_from_use,
         )
         self.version = next(self._versions)
 

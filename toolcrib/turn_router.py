@@ -77,8 +77,8 @@ logger = logging.getLogger(__name__)
 CONTEXT_MODEL_KEY = "context"
 """Key of the context model, fitted to the settings' labels, in the store's metadata."""
 
-UNLOGGED = "a decision could not be logged"
-UNLEARNED = "an outcome could not be learned from"
+UNLOGGED_WARNING = "a decision could not be logged"
+UNLEARNED_WARNING = "an outcome could not be learned from"
 
 _WARM_UP_TEXT = (
     "What does our guide say about refunds? Please send the report of last May to ada@example.com, "
@@ -117,11 +117,11 @@ class TurnRouter:
         self._log = log or open_log(self._settings.telemetry)
         self._failures = Failures()
         self._making = threading.Lock()
-        self._made: tuple[object, Router] | None = None
+        self._versioned_router: tuple[object, Router] | None = None
         self._is_warm = False
         self._agents: AgentRouter | None = None
         self._make_agents = agents
-        self._fitted: tuple[bytes | None, ContextModel | None] | None = None
+        self._fitted_context: tuple[bytes | None, ContextModel | None] | None = None
 
     # -- turns -------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class TurnRouter:
             text = self._settings.telemetry.text
             made = decision_record(decision, text=text, at=time.time())
             log, record = self._log, made if by is None else {**made, "by": by}
-            _attempt(lambda: log.write(record), UNLOGGED)
+            _attempt(lambda: log.write(record), UNLOGGED_WARNING)
         if (learner := self.collector) is not None:
             session, text = _session(turn), decision.search_text
             learner.remember(
@@ -225,7 +225,7 @@ class TurnRouter:
         return self.learner is not None and self.learner.is_pending(decision_id, by)
 
     @property
-    def learned(self) -> LearnedChoices:
+    def learned_choices(self) -> LearnedChoices:
         """Learned examples of choices; none without a learner."""
         return LearnedChoices() if self.learner is None else self.learner.choices
 
@@ -308,14 +308,14 @@ class TurnRouter:
         tool = self._id_of(tool)
         self._failures.report(decision_id, tool, outcome)
         if outcome == "success" and (learner := self.collector) is not None:
-            _attempt(lambda: learner.record_success(decision_id, tool), UNLEARNED)
+            _attempt(lambda: learner.record_success(decision_id, tool), UNLEARNED_WARNING)
         if self._log is not None:
             record = outcome_record(decision_id, tool, outcome, at=time.time(), took_ms=took_ms)
             if isinstance(self._log, FailureLog):
                 self._log.write(record)
             else:
                 log = self._log
-                _attempt(lambda: log.write(record), UNLOGGED)
+                _attempt(lambda: log.write(record), UNLOGGED_WARNING)
 
     def feedback(self, decision_id: str, given: Mapping[str, Any]) -> None:
         """Log the right answer to a decision and learn from it, as `Crib.feedback`."""
@@ -339,13 +339,13 @@ class TurnRouter:
             self._log.write(feedback_record(decision_id, feedback, text=text, at=time.time()))
         if learner is not None:
             right = right_options(feedback.model_dump())
-            _attempt(lambda: learner.record_right(decision_id, right), UNLEARNED)
+            _attempt(lambda: learner.record_right(decision_id, right), UNLEARNED_WARNING)
 
     def _failed_tools(self, decision_id: str) -> tuple[str, ...]:
         """Tools that failed for a decision, those reported to other processes too."""
         failed = self._failures.of(decision_id)
         if isinstance(self._log, FailureLog):
-            failed += self._log.failed(decision_id)
+            failed += self._log.failed_tools(decision_id)
         return failed
 
     # -- labels ------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ class TurnRouter:
                 written = write_context(model)
                 text = base64.b64encode(written).decode("ascii")
                 self._tools.store.write_meta({CONTEXT_MODEL_KEY: text})
-                self._fitted = written, model
+                self._fitted_context = written, model
 
     def require_learner(self) -> UsageLearner:
         """Learner of this crib."""
@@ -397,9 +397,9 @@ class TurnRouter:
         with self._making:
             # Read first, so that a change during the making of the router is seen next time.
             version = self._tools.version, self._knowledge and self._knowledge.version
-            if self._made is None or self._made[0] != version:
-                self._made = version, replace(self._make_router(), version=version)
-            return self._made[1]
+            if self._versioned_router is None or self._versioned_router[0] != version:
+                self._versioned_router = version, replace(self._make_router(), version=version)
+            return self._versioned_router[1]
 
     def _make_router(self) -> Router:
         from toolcrib.router.budget import Costs
@@ -424,17 +424,17 @@ class TurnRouter:
             clock=self._clock,
             knowledge=self._knowledge_router(detector),
             gate_decides=settings.gate.decides,
-            costs=self._made[1].costs if self._made else Costs(),
+            costs=self._versioned_router[1].costs if self._versioned_router else Costs(),
             agents=self._agent_router(),
             reader=self._reader,
             conversation=self._conversation,
-            learned=self.learned,
+            learned_choices=self.learned_choices,
         )
 
     def _agent_router(self) -> AgentRouter | None:
         """Router of agents, made once; None if no targets are configured."""
         if self._agents is None and self._make_agents is not None:
-            self._agents = replace(self._make_agents(), learned=self.learned)
+            self._agents = replace(self._make_agents(), learned_choices=self.learned_choices)
         return self._agents
 
     def _knowledge_router(self, detector: HeuristicDetector) -> KnowledgeRouter | None:
@@ -453,7 +453,7 @@ class TurnRouter:
             settings.knowledge,
             detector.aliases,
             second,
-            self.learned,
+            self.learned_choices,
         )
 
     def _model(self) -> ContextModel | None:
@@ -461,11 +461,11 @@ class TurnRouter:
         from toolcrib.router.context.model import make_context_model
 
         kept = self._tools.store.read_meta().get(CONTEXT_MODEL_KEY)
-        if self._fitted is None or self._fitted[0] != kept:
+        if self._fitted_context is None or self._fitted_context[0] != kept:
             stored = None if kept is None else base64.b64decode(kept)
             model = make_context_model(self._settings.context, self._tools.dense, stored)
-            self._fitted = kept, model
-        return self._fitted[1]
+            self._fitted_context = kept, model
+        return self._fitted_context[1]
 
 
 def _attempt(work: Callable[[], object], failure: str) -> None:

@@ -30,7 +30,7 @@ def write(log: ActivityLog, *calls: GatewayCall) -> None:
 
 
 def test_only_the_newest_calls_are_kept(db, monkeypatch):
-    monkeypatch.setattr(activity, "MAX_CALLS", 5)
+    monkeypatch.setattr(activity, "MAX_KEPT_CALLS", 5)
     monkeypatch.setattr(activity, "PRUNE_EVERY_CALLS", 4)
     log = ActivityLog(db)
     for number in range(20):

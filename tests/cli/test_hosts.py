@@ -50,7 +50,7 @@ def file_of(shell, host: str) -> Path:
 
 
 def read(path: Path):
-    return parse_config(Source.named(str(path)))
+    return parse_config(Source.by_name(str(path)))
 
 
 # -- where files lie -------------------------------------------------------------------------------
@@ -549,7 +549,7 @@ class TestImport:
 
 def test_the_reader_knows_files_of_codex(tmp_path):
     (tmp_path / "config.toml").write_text('[mcp_servers.s]\ncommand = "s"\n')
-    assert servers_of(Source.named(str(tmp_path / "config.toml"))) == {"s": {"command": "s"}}
+    assert servers_of(Source.by_name(str(tmp_path / "config.toml"))) == {"s": {"command": "s"}}
 
 
 # -- servers of an mcp.json ------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Shell
 from tests.store.qdrant_over_http import LocalQdrant, running
-from toolcrib.indexers.sync import META_KEY
+from toolcrib.indexers.sync import LEXICAL_META_PREFIX
 
 VERBS = ("send", "read", "list", "move", "mark", "find")
 TOOLS = [
@@ -29,7 +29,11 @@ def content(server: LocalQdrant) -> tuple[dict[Any, Any], Any]:
     """Payload and vectors of every tool by id, and the prefixes that the index keeps."""
     records, _ = server.client.scroll("toolcrib", limit=1_000, with_vectors=True)
     described = server.client.get_collection("toolcrib").config.metadata or {}
-    kept = {key: text for key, text in described.items() if key.startswith(f"toolcrib/{META_KEY}")}
+    kept = {
+        key: text
+        for key, text in described.items()
+        if key.startswith(f"toolcrib/{LEXICAL_META_PREFIX}")
+    }
     return {each.id: (each.payload, each.vector) for each in records}, kept
 
 

@@ -204,7 +204,7 @@ class TestPooling:
         (tokens_first / "1_Pooling" / "config.json").write_text(json.dumps(config))
         kind = _Kind(cached=True)
         monkeypatch.setattr(FastEmbedEncoder, "_kind", lambda _: kind)
-        FastEmbedEncoder(str(tokens_first))._loaded()
+        FastEmbedEncoder(str(tokens_first))._load_once()
         assert [each["pooling"].value for each in kind.added] == [pooling]
 
     @pytest.mark.parametrize("config", ["{}", '{"pooling_mode": ["cls", "mean"]}', None])
@@ -293,6 +293,6 @@ class TestFastEmbedReranker(RerankerContract):
 
     def test_a_run_that_fails_names_the_model(self, tmp_path: Path) -> None:
         reranker = FastEmbedReranker(str(lay_out(tmp_path / "failing")))
-        reranker._loaded = lambda: None  # type: ignore[assignment]
+        reranker._load_once = lambda: None  # type: ignore[assignment]
         with pytest.raises(EncoderError, match="failing cannot be run"):
             reranker.score("x", TEXTS)

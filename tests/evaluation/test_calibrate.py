@@ -18,8 +18,8 @@ from toolcrib.evaluation.calibrate import (
     FOLDS,
     MIN_QUERIES,
     MIN_SERVER_QUERIES,
+    CalibrationFit,
     LabelledEvidence,
-    Learned,
     _folds,
     acceptance_curves,
     calibrate,
@@ -292,10 +292,15 @@ class TestUnanswerable:
         worse = Figures(ece=0.2, ece_first=0.3, log_loss=1.0, auroc=0.5, false_acceptance=0.9)
         better = Figures(ece=0.001, ece_first=0.1, log_loss=0.1, auroc=0.99, false_acceptance=0.1)
         bad = made.model_copy(update={"figures": worse})
-        assert Learned(bad, better).falls == ("auroc", "false_acceptance", "ece", "ece_first")
-        assert Learned(made.model_copy(update={"figures": better}), worse).falls == ()
-        assert Learned(made, None).falls == ()
-        assert Learned(made, Figures(ece=0.5, log_loss=0.1)).falls == ()
+        assert CalibrationFit(bad, better).falls == (
+            "auroc",
+            "false_acceptance",
+            "ece",
+            "ece_first",
+        )
+        assert CalibrationFit(made.model_copy(update={"figures": better}), worse).falls == ()
+        assert CalibrationFit(made, None).falls == ()
+        assert CalibrationFit(made, Figures(ece=0.5, log_loss=0.1)).falls == ()
 
 
 def _twins(shown: Sequence[LabelledEvidence]) -> list[LabelledEvidence]:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import SourceError, UnknownFormatError
-from toolcrib.evaluation.loaders import FOLDER_FORMS, HUB_SETS, load, with_tools
-from toolcrib.records import ToolSpec
+from toolcrib.evaluation.loaders import FOLDER_FORMS, HUB_SETS, load
 
 DATA = Path(__file__).parents[2] / "data"
 CASE = DATA / "cases" / "twins_without_a_difference"
@@ -262,12 +261,6 @@ def test_tools_of_any_form_go_with_queries(tmp_path, tools):
     assert data.name == "mine"
     assert len(data.queries) == len(about) > 0
     assert {tool.server for tool in data.tools} == {server}
-
-
-def test_tools_at_hand_go_with_queries(made):
-    specs = [ToolSpec(name="call", server="p"), ToolSpec(name="sing", server="p")]
-    data = with_tools("store", specs, made / "queries.jsonl")
-    assert (data.tools, data.notes) == (tuple(specs), ())
 
 
 HEADER = "query-id\tcorpus-id\tscore\n"

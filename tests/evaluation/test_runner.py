@@ -14,7 +14,6 @@ from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.measures import PromptTokens, main_measure
 from toolcrib.evaluation.results import QueryResult, SetResult, SystemResult
 from toolcrib.evaluation.runner import (
-    Progress,
     compare_with_first,
     evaluate,
     leg_warnings,
@@ -277,9 +276,9 @@ def test_a_limit_draws_the_same_queries_for_every_system_and_again():
 
 
 def test_progress_counts_the_queries_of_each_system():
-    seen: list[Progress] = []
-    evaluate([RESTRICTED], {"bm25": Bm25}, progress=seen.append)
-    assert seen == [Progress("restricted", "bm25", done, 2) for done in (0, 1, 2)]
+    seen: list[tuple[str, int, int]] = []
+    evaluate([RESTRICTED], {"bm25": Bm25}, progress=lambda *step: seen.append(step))
+    assert seen == [("restricted: bm25", done, 2) for done in (0, 1, 2)]
 
 
 def test_a_split_without_queries_is_an_error_that_names_the_splits_there_are():

@@ -52,7 +52,7 @@ def test_names_are_accepted_everywhere_and_belong_to_one_tool(specs):
     assert all(ACCEPTED.fullmatch(name) for name in names(catalog))
     assert len(set(names(catalog))) == len(specs)
     for entry in catalog:
-        assert catalog.named(entry.name) is entry
+        assert catalog.find(entry.name) is entry
 
 
 @given(specs, st.integers(0, 100))
@@ -62,15 +62,15 @@ def test_a_tool_keeps_its_name_whatever_else_is_there(specs, cut):
 
     assert set(names(before)) <= set(names(after))
     for entry in before:
-        assert after.named(entry.name).spec.id == entry.spec.id
+        assert after.find(entry.name).spec.id == entry.spec.id
 
 
 def test_a_tool_is_known_by_its_id_and_by_its_own_name_where_only_one_has_it():
     catalog = ToolCatalog([tool("post", "send"), tool("fax", "send"), tool("fax", "dial")])
 
-    assert catalog.named("fax/send") is catalog.get("fax/send")
-    assert catalog.named("dial") is catalog.get("fax/dial")
-    assert catalog.named("send") is None
+    assert catalog.find("fax/send") is catalog.get("fax/send")
+    assert catalog.find("dial") is catalog.get("fax/dial")
+    assert catalog.find("send") is None
 
 
 def test_the_tools_of_one_server_are_replaced_and_the_others_are_the_same():

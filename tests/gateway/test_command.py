@@ -131,6 +131,17 @@ def test_it_ends_when_told_to_and_takes_its_servers_along(behind: Behind, number
         os.kill(int(pids.read_text()), 0)
 
 
+def test_it_ends_quietly_when_nobody_reads_its_answers(behind: Behind):
+    behind.config(post=behind.entry("post", ECHO))
+    with forked(behind, "--store", str(behind.store)) as process:
+        process.stdout.close()
+        process.stdin.write(json.dumps(HELLO) + "\n")
+        process.stdin.close()
+        assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+
+
 ONE = '{"mcpServers": {"post": {"command": "x"}}}'
 
 

@@ -14,6 +14,7 @@ from tests.gateway.conftest import ECHO, LONG_S, QUICK, Behind, found, ready, sa
 from toolcrib import Crib
 from toolcrib.errors import StoreUnavailableError
 from toolcrib.gateway.gateway import Gateway, StoreThread
+from toolcrib.gateway.index import LISTINGS
 from toolcrib.gateway.upstream import Intervals
 
 IMPATIENT = replace(QUICK, patience_s=0.0, handshake_s=0.0)
@@ -30,7 +31,7 @@ class Indexing:
         self.reached: list[str] = []
 
     def hold(self, server: str) -> None:
-        """Let nobody index this server's tools."""
+        """Let nobody index this server's tools; they may be removed."""
         self._held[server] = threading.Event()
 
     def release(self, *servers: str) -> None:
@@ -41,7 +42,7 @@ class Indexing:
     def __call__(self, crib: Crib, *sources: Any, **how: Any) -> Any:
         """Index, once nobody holds it."""
         self.reached.append(how["server"])
-        if how["server"] in self._held:
+        if any(sources) and how["server"] in self._held:
             assert self._held[how["server"]].wait(LONG_S)
         return self._index(crib, *sources, **how)
 
@@ -73,7 +74,7 @@ def named(answer: dict[str, Any]) -> tuple[set[str], dict[str, str]]:
 
 
 async def until_listed(gateway: Gateway, *servers: str) -> None:
-    await until(lambda: all(each in gateway.index._listed for each in servers))
+    await until(lambda: all(each in gateway.index._listings for each in servers))
 
 
 async def test_a_server_is_found_before_the_next_one_is_indexed(behind: Behind, indexing):
@@ -263,6 +264,26 @@ async def test_a_server_whose_tools_cannot_be_indexed_keeps_nobody_waiting(
     servers = {"odd": behind.entry("odd", ECHO), "even": behind.entry("even", ECHO)}
     async with behind.client(servers, intervals=PATIENT) as client:
         assert named(await found(client)) == ({"even"}, {"odd": "could not be indexed"})
+
+
+async def test_a_removed_server_whose_tools_are_being_indexed_is_not_found_again(
+    behind: Behind, indexing
+):
+    gateway = behind.make(servers_of(behind, "one", "two"), intervals=IMPATIENT)
+    two = [each.config for each in gateway.pool if each.name == "two"]
+    indexing.hold("one")
+    async with behind.client(gateway, settled=False):
+        await gateway.index.is_open.wait()
+        (behind.folder / "one").touch()
+        await until(lambda: indexing.reached == ["one"])
+        removal = asyncio.create_task(gateway.reconfigure(two))
+        # Time in which a removal that does not wait for the indexing would end before it.
+        await asyncio.wait({removal}, timeout=0.5)
+        indexing.release()
+        await removal
+        await gateway.index.wait_for_jobs()
+        assert list(gateway.index.crib.list_tools()) == []
+        assert list(behind.records_db().read(LISTINGS)) == []
 
 
 async def test_a_hidden_tool_is_not_what_the_verdict_is_about(behind: Behind):

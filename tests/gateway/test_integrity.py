@@ -21,7 +21,7 @@ from tests.gateway.conftest import (
 )
 from toolcrib import Crib
 from toolcrib.access.quarantine import LockFile, Quarantine
-from toolcrib.gateway.approval import UNLOCKED
+from toolcrib.gateway.approval import UNLOCKED_REASON
 from toolcrib.records import ToolSpec
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 
@@ -243,7 +243,7 @@ async def test_a_lock_file_that_is_gone_is_not_made_anew_by_what_is_met_then(beh
     kept = behind.lock.read_text()
     behind.lock.unlink()
     async with behind.client(servers, locks=True, pass_through=9) as client:
-        await until(lambda: held(behind) == {"post/echo": UNLOCKED})
+        await until(lambda: held(behind) == {"post/echo": UNLOCKED_REASON})
         assert not behind.lock.exists()
         behind.lock.write_text(kept)
         await until_listed(client, "post__echo")

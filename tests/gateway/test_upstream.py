@@ -17,7 +17,7 @@ from tests.indexers.readers.mcp_servers.launch import ends
 from toolcrib.errors import OverloadedError, ServiceUnavailableError
 from toolcrib.gateway import upstream as upstreams
 from toolcrib.gateway.config import McpFile
-from toolcrib.gateway.downstream import SHARED
+from toolcrib.gateway.downstream import SHARED_KEY
 from toolcrib.gateway.upstream import UpstreamPool
 
 QUICKER = replace(QUICK, connect_s=60.0, retry_s=0.2)
@@ -75,7 +75,7 @@ async def test_each_conversation_has_its_own_connection_and_keeps_it(behind: Beh
         other = await upstream.connection("b")
 
         assert first is again
-        assert len({first, other, await upstream.connection(SHARED)}) == 3
+        assert len({first, other, await upstream.connection(SHARED_KEY)}) == 3
         assert await upstream.connection("a") is first
         await first.close()
         assert await upstream.connection("a") is not first
@@ -113,7 +113,7 @@ async def test_a_connection_that_nobody_uses_is_closed(behind: Behind):
         connection = await upstream.connection("a")
         await until(connection.ended.is_set)
 
-        assert not (await upstream.connection(SHARED)).is_over
+        assert not (await upstream.connection(SHARED_KEY)).is_over
 
 
 async def test_a_dead_server_has_no_connection(behind: Behind):
@@ -148,7 +148,7 @@ async def test_who_waits_longer_and_longer_is_reset_by_a_life(behind: Behind):
         for lives in (1, 2, 3):
             await until(lambda: upstream.health.state == "up")
             assert len(pids.read_text().split()) == lives
-            (await upstream.connection(SHARED)).give_up("that is enough")
+            (await upstream.connection(SHARED_KEY)).give_up("that is enough")
             await until(lambda: upstream.health.state == "down")
 
 

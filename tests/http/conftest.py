@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.serving import Service, running_service
+from tests.serving import ANSWER_TIMEOUT_S, Service, running_service
 from toolcrib import Settings
 from toolcrib.router.settings import RecoverySettings
 from toolcrib.settings import ContextSettings, EncoderSettings, LearningSettings, ServiceSettings
@@ -36,6 +36,7 @@ def running(
     provider: Any = None,
     audit: bool = True,
     learning: bool = False,
+    timeout_s: float = ANSWER_TIMEOUT_S,
     more: dict[str, Any] | None = None,
     **service: Any,
 ) -> Iterator[Service]:
@@ -43,7 +44,7 @@ def running(
     settings = Settings(
         encoder=EncoderSettings(dense="deterministic"),
         context=ContextSettings(detector="heuristic"),
-        service=ServiceSettings(**service),
+        service=ServiceSettings(timeout_s=timeout_s, **service),
         recovery=RecoverySettings(likeness=0),
         audit=audit,
         learning=LearningSettings(enabled=learning),

@@ -97,12 +97,12 @@ def test_there_is_nothing_where_nothing_is(tenant, path):
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
-        ("/v1/tools", "GET, POST"),
+        ("/v1/tools", "GET, HEAD, POST"),
         ("/v1/tools/search", "POST"),
-        ("/v1/tools/mail/send_mail", "DELETE, GET"),
+        ("/v1/tools/mail/send_mail", "DELETE, GET, HEAD"),
         ("/v1/documents", "DELETE, POST"),
-        ("/v1/facets", "GET"),
-        ("/healthz", "GET"),
+        ("/v1/facets", "GET, HEAD"),
+        ("/healthz", "GET, HEAD"),
     ],
 )
 def test_a_wrong_method_is_told_the_right_ones(tenant, path, allowed):

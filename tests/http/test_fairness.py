@@ -272,6 +272,28 @@ LARGE = {
 }
 
 
+class LateWrite:
+    """A large write that goes on only while a small one waits, until `small_writes_done`."""
+
+    def __init__(self, service):
+        self.begun, self.small_writes_done = threading.Event(), threading.Event()
+        workers = service.state.workers
+        self._tenants = workers._pools[1]._tenants
+        self._give_way = workers.give_way
+        workers.give_way = self
+
+    def __call__(self, owner):
+        if owner.namespace == "large":
+            self.begun.set()
+            while not (self.small_writes_done.is_set() or self._small_write_waits()):
+                time.sleep(0.01)
+        self._give_way(owner)
+
+    def _small_write_waits(self):
+        tenant = self._tenants.get("small")
+        return tenant is not None and bool(tenant.waiting)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(HANG_S)
 @pytest.mark.parametrize("path", LARGE)
@@ -281,18 +303,19 @@ def test_a_large_write_of_one_tenant_lets_those_of_another_through(start, path):
         ThreadPoolExecutor() as pool,
         service.client("large") as large,
         service.client("small") as small,
+        ExitStack() as stack,
     ):
         large.timeout = small.timeout = HANG_S
         # Its store is made by now.
         assert small.post("/v1/tools", json={"tools": tools(1, "first")}).is_success
+        late = LateWrite(service)
+        stack.callback(late.small_writes_done.set)
         sent = pool.submit(large.post, path, json=LARGE[path])
-        crib = service.namespaces.crib("large")
-        while crib.info()[0].points + crib.knowledge.count() == 0:
-            assert not sent.done()
-            time.sleep(0.01)
+        assert late.begun.wait(HANG_S)
         for number in range(2):
             assert small.post("/v1/tools", json={"tools": tools(1, f"s{number}")}).is_success
         before = sent.done()
+        late.small_writes_done.set()
         assert sent.result().is_success
     assert not before
 
@@ -311,7 +334,7 @@ def test_what_ended_in_504_is_not_worked_on_any_more(start, what):
             answer = client.post("/v1/documents", json=body)
         assert answer.status_code == 504
         until = time.monotonic() + PATIENCE_S
-        while service.state.workers.abandoned:
+        while service.state.workers.abandoned_jobs:
             assert time.monotonic() < until
             time.sleep(0.05)
         there = service.namespaces.crib().info()[0].points

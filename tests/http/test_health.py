@@ -29,6 +29,14 @@ def test_a_process_that_answers_is_alive(service):
         assert client.get("/healthz").json() == {"status": "ok"}
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/v1/facets"])
+def test_a_head_request_is_answered_as_get_without_a_body(service, path):
+    with service.client() as client:
+        answer, whole = client.head(path), client.get(path)
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-type"] == whole.headers["content-type"]
+
+
 def test_a_service_that_can_answer_says_by_what(alone):
     with alone.client() as client:
         client.post("/v1/tools", json={"tools": [{"name": "ping", "version": "1"}]})

@@ -94,17 +94,41 @@ def test_a_text_is_one_whatever_it_is_named(tenant):
         {"collection": "a\n", "documents": []},
         {"collection": "a"},
         {"collection": "a", "documents": [], "passages": []},
-        {"collection": "a", "documents": [{"name": "x"}]},
-        {"collection": "a", "documents": [{"name": "x", "text": "", "base64": ""}]},
-        {"collection": "a", "documents": [{"name": " ", "text": ""}]},
-        {"collection": "a", "documents": [{"name": "x.md", "base64": "a"}]},
-        {"collection": "a", "documents": [{"name": "x.md", "base64": "AAA=\n"}]},
-        {"collection": "a", "documents": ["/etc/passwd"]},
-        {"collection": "a", "passages": [{"document": "d", "text": "t", "position": -1}]},
+        {"collection": "a", "documents": {"name": "x", "text": ""}},
+        {"collection": "a", "documents": [], "prun": True},
     ],
 )
-def test_what_is_no_document_is_refused(tenant, sent):
+def test_a_body_without_one_list_for_one_collection_is_refused(tenant, sent):
     assert tenant.post("/v1/documents", json=sent).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"name": "x"}, "base64"),
+        ({"name": "x", "text": "", "base64": ""}, "base64"),
+        ({"name": " ", "text": ""}, "name"),
+        ({"name": "x.md", "base64": "a"}, "base64"),
+        ({"name": "x.md", "base64": "AAA=\n"}, "base64"),
+        ({"name": "x.md", "text": "", "txt": ""}, "txt"),
+        ("/etc/passwd", "DocumentBody"),
+    ],
+)
+def test_an_invalid_document_keeps_no_valid_one_out(tenant, wrong, field):
+    report = put(tenant, wrong, {"name": "ok.md", "text": HOLIDAYS})
+    [refusal] = report["refused"]
+    assert (report["added"], refusal["place"]) == (1, "[0]")
+    assert field in refusal["reason"]
+
+
+def test_an_invalid_passage_keeps_no_valid_one_out_and_nothing_is_pruned(tenant):
+    put(tenant, {"name": "old.md", "text": HOLIDAYS})
+    passages = [{"document": "d", "text": "t"}, {"document": "d", "text": "t", "position": -1}]
+    sent = {"collection": "handbook", "passages": passages, "prune": True}
+    report = tenant.post("/v1/documents", json=sent).json()
+    assert (report["added"], report["removed"]) == (1, 0)
+    assert [each["place"] for each in report["refused"]] == ["[1]", ""]
+    assert "position" in report["refused"][0]["reason"]
 
 
 @pytest.mark.parametrize("query", ["", "  ", "?!", 3, None])

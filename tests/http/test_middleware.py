@@ -125,7 +125,7 @@ def test_what_waits_for_a_thread_is_dropped_when_it_is_given_up(start):
         gate = Gate(service)
         asked = [pool.submit(client.post, "/v1/tools/search", json=BLOCKED) for _ in range(4)]
         assert {each.result().status_code for each in asked} == {504}
-        assert service.state.workers.abandoned == 1
+        assert service.state.workers.abandoned_jobs == 1
         gate.open.set()
         gate.wait_for(1)
         assert not gate.entered.acquire(timeout=0.2)

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from toolcrib import Scope
-from toolcrib.http.routes.tools import OUT_OF_SCOPE
+from toolcrib.http.routes.tools import OUT_OF_SCOPE_REASON
 from toolcrib.records.codec import as_json
-from toolcrib.records.scope import MAX_NAMES
+from toolcrib.records.scope import MAX_FILTER_VALUES
 
 MAIL = {"name": "send_mail", "server": "mail", "description": "Send a mail."}
 
@@ -41,7 +41,7 @@ def test_a_scope_that_is_asked_for_never_widens(narrow):
 
 
 def test_scopes_and_filters_of_too_many_names_are_refused(narrow):
-    names = [f"server {n}" for n in range(MAX_NAMES + 1)]
+    names = [f"server {n}" for n in range(MAX_FILTER_VALUES + 1)]
     parts = [
         {"field": "server", "any_of": names[start : start + 1000]}
         for start in range(0, len(names), 1000)
@@ -51,7 +51,7 @@ def test_scopes_and_filters_of_too_many_names_are_refused(narrow):
         answer = client.post("/v1/tools/search", json={"query": "mail", **sent})
         assert answer.status_code == 422, answer.text
         assert answer.json()["type"] == "urn:toolcrib:problem:query"
-        assert str(MAX_NAMES) in answer.text
+        assert str(MAX_FILTER_VALUES) in answer.text
     widest = {"query": "mail", "scope": {"servers": ["mail", *names[2:]]}}
     assert client.post("/v1/tools/search", json=widest).json()["tools"]
 
@@ -100,7 +100,7 @@ def test_a_tool_out_of_scope_cannot_be_put_in_or_replaced(narrow, stocked):
     taken = {"name": "send_mail", "server": "files", "id": "mail/send_mail"}
     answer = client.post("/v1/tools", json={"tools": [foreign, taken]}).json()
     assert answer["added"] == answer["changed"] == 0
-    assert [refusal["reason"] for refusal in answer["refused"]] == [OUT_OF_SCOPE] * 2
+    assert [refusal["reason"] for refusal in answer["refused"]] == [OUT_OF_SCOPE_REASON] * 2
     kept = stocked.get("/v1/tools/mail/send_mail").json()
     assert kept["server"] == "mail"
 

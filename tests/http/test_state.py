@@ -38,9 +38,9 @@ async def test_what_goes_on_though_nobody_waits_is_counted(workers):
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert workers.abandoned == 1
+    assert workers.abandoned_jobs == 1
     release.set()
-    while workers.abandoned:
+    while workers.abandoned_jobs:
         await workers.read(lambda: None)
 
 
@@ -55,7 +55,7 @@ async def test_what_has_not_begun_is_dropped(workers):
     release.set()
     await asyncio.gather(*holding)
     await workers.read(lambda: None)
-    assert (done, workers.abandoned) == ([], 0)
+    assert (done, workers.abandoned_jobs) == ([], 0)
 
 
 @pytest.fixture

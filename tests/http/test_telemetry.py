@@ -54,7 +54,7 @@ def test_who_was_turned_away_is_told_by_the_reason(service):
     [
         ("POST", "/v1/route", 401, "/v1/route"),
         ("PUT", "/v1/tools/a/b", 401, "/v1/tools/{id}"),
-        ("HEAD", "/healthz", 405, "/healthz"),
+        ("PUT", "/healthz", 405, "/healthz"),
         ("GET", "/v1/nowhere", 401, "unmatched"),
         ("GET", "/nowhere", 404, "unmatched"),
         ("GET", "/openapi.json", 200, "/openapi.json"),

@@ -189,3 +189,4 @@ def test_two_runs_do_not_write_one_file(tmp_path):
     other = EnrichmentFile(tmp_path / "enrichment.jsonl")
     with file.locked(), pytest.raises(SourceError, match="another"), other.locked():
         pass
+    assert list(tmp_path.iterdir()) == []

@@ -21,7 +21,6 @@ from toolcrib.indexers.points import (
     digest_of,
     draft_passage,
     lexical_counts,
-    passage_counts,
     passage_layout,
     shared_prefix,
 )
@@ -272,14 +271,14 @@ def test_it_reads_no_further_than_an_encoder_does(title):
 
 
 def test_words_of_headings_and_text_count_alike():
-    counts = passage_counts(replace(PART, text="Leave a week before leaving."), LEXICAL)
+    counts = draft_passage(replace(PART, text="Leave a week before leaving."), LEXICAL).counts
     assert counts["leav"] == 3
     assert counts["holiday"] == counts["week"] == 1
 
 
 def test_words_beyond_what_is_read_do_not_count():
     long = replace(PART, text="word " * MAX_ENCODED_CHARS + "zebra")
-    assert "zebra" not in passage_counts(long, LEXICAL)
+    assert "zebra" not in draft_passage(long, LEXICAL).counts
 
 
 def test_a_draft_makes_a_point_that_every_store_takes():

@@ -523,17 +523,13 @@ def test_prompts_are_asked_at_once_and_an_error_stands_for_a_missing_answer():
             found = model.ask_each("judge", LETTERS, Label, timeout_s=30)
     assert [isinstance(each, LanguageModelAnswerError) for each in found] == [0, 0, 1, 0]
     assert {each.use for each in meter.usage} == {"judge"}
-    assert model.ask_each("judge", [], Label) == []
+    assert model.ask_each("judge", [], Label, timeout_s=30) == []
 
 
-def test_a_prompt_waits_for_a_free_request_without_losing_its_time():
+def test_prompts_that_wait_for_a_free_request_share_the_time():
     with ChatServer(ANSWER, lambda _: "slow", slow_s=0.3) as server:
-        uses = {"judge": {"timeout_s": 1.0}}
-        model = model_of(server, parallel=1, uses=uses)
-        found = model.ask_each("judge", LETTERS, Label)
-        shared = model.ask_each("judge", LETTERS, Label, timeout_s=0.5)
-    assert [type(each) for each in found] == [Label] * 4
-    assert LanguageModelLateError in {type(each) for each in shared}
+        found = model_of(server, parallel=1).ask_each("judge", LETTERS, Label, timeout_s=0.5)
+    assert LanguageModelLateError in {type(each) for each in found}
 
 
 def test_an_unknown_protocol_is_refused_and_the_known_ones_are_named():

@@ -60,7 +60,7 @@ def test_a_log_that_was_never_written_to_is_empty(log, db):
     assert list(log.read()) == log.recent() == []
     assert log.find("d1") is None
     assert log.about("d1") == ([], [])
-    assert log.failed("d1") == ()
+    assert log.failed_tools("d1") == ()
     log.close()
     assert db.tables() == []
 
@@ -145,8 +145,8 @@ def test_a_tool_has_failed_if_its_last_outcome_is_a_failure(log):
         log.write(outcome(tool=tool, ended=ended))
     log.write(outcome(tool="c", ended="failure"))
     log.write(outcome("d2", tool="d"))
-    assert log.failed("d1") == ("b", "c")
-    assert log.failed("d3") == ()
+    assert log.failed_tools("d1") == ("b", "c")
+    assert log.failed_tools("d3") == ()
 
 
 def test_an_outcome_that_comes_before_its_decision_is_written_is_found(db, monkeypatch):
@@ -156,7 +156,7 @@ def test_an_outcome_that_comes_before_its_decision_is_written_is_found(db, monke
     here.write(record(id="d1"))
     there.write(outcome(at=MARCH + 0.02))
     here.close()
-    assert there.failed("d1") == ("mail/send",)
+    assert there.failed_tools("d1") == ("mail/send",)
     there.close()
 
 
@@ -248,7 +248,7 @@ def test_decisions_that_wait_are_known_beside_those_that_are_written(file_log, p
         ]
         assert file_log.about("d2") == ([], [])
     assert ids(file_log.recent()) == ["d4", "d3", "d2", "d1"]
-    assert file_log.dropped == 0
+    assert file_log.dropped_decisions == 0
 
 
 def test_feedback_and_outcomes_say_so(file_log, busy):
@@ -262,7 +262,7 @@ def test_closing_gives_up_what_cannot_be_written_and_counts_it(file_log, busy, c
     file_log.write(record(id="d1"))
     file_log.write(record(id="d2"))
     file_log.close()
-    assert file_log.dropped == 2
+    assert file_log.dropped_decisions == 2
     assert "decisions were not logged, 2 until now: the log was closed" in caplog.text
 
 
@@ -272,11 +272,11 @@ def test_a_backlog_that_grows_too_long_is_cut_and_counted(path, busy, caplog):
         for number in range(10_000):
             log.write(plain(number))
         # At most one full backlog is being written while another one waits.
-        assert log.dropped >= 10_000 - 2 * 4096
+        assert log.dropped_decisions >= 10_000 - 2 * 4096
         assert "the database does not keep up" in caplog.text
         busy.execute("COMMIT")
         log.close()
-        assert len(list(patient.read("decisions/acme"))) == 10_000 - log.dropped
+        assert len(list(patient.read("decisions/acme"))) == 10_000 - log.dropped_decisions
 
 
 def test_a_record_that_no_database_takes_costs_itself_alone(file_log, caplog):
@@ -284,7 +284,7 @@ def test_a_record_that_no_database_takes_costs_itself_alone(file_log, caplog):
     file_log.write({**record(id="d2"), "took_ms": {"total": float("nan")}})
     file_log.write(record(id="d3"))
     assert ids(file_log.recent()) == ["d3", "d1"]
-    assert file_log.dropped == 1
+    assert file_log.dropped_decisions == 1
     assert "the record 'd2' of 'decisions/acme' cannot be kept" in caplog.text
 
 

@@ -119,9 +119,8 @@ def test_what_was_not_looked_at_is_not_said_to_be_unfit(tools, passages, unasked
 
 def test_what_there_was_no_time_to_look_for_makes_the_rest_less_sure():
     found_all = RouteEvidence(READING, NO_TOOLS, SURE_PASSAGES)
-    route, late = (
-        choose_route(replace(found_all, unasked=frozenset(names))) for names in ((), ("tools",))
-    )
+    skipped = frozenset[str](), frozenset({"tools"})
+    route, late = (choose_route(replace(found_all, skipped_stages=each)) for each in skipped)
     assert route.kind == late.kind == "knowledge"
     assert late.confidence < route.confidence
 
@@ -173,7 +172,7 @@ def test_small_talk_goes_nowhere_whatever_was_found():
 
 def test_where_there_was_no_time_to_look_it_is_the_general_tool_and_nobody_knows_how_sure():
     active = replace(SURE_TOOLS, verdict="abstain", confidence=None, reason="no time was left")
-    late = RouteEvidence(READING, active, LATE, unasked=frozenset({"tools", "knowledge"}))
+    late = RouteEvidence(READING, active, LATE, skipped_stages=frozenset({"tools", "knowledge"}))
     assert choose_route(late) == Route("general", "no time was left")
 
 

@@ -21,6 +21,7 @@ from toolcrib.router.conversation import (
     MAX_JOINED_CHARS,
     SEARCHED_HEAD_CHARS,
     SEARCHED_TAIL_CHARS,
+    answer_of,
     by_itself,
     gist,
     search_text,
@@ -516,14 +517,15 @@ def test_a_turn_that_is_more_sensitive_than_its_destination_is_warned_of(shelves
 
 
 DETECTOR = HeuristicDetector()
+ENCODER = DeterministicEncoder()
 
 
 def said(*messages, now, role="user"):
     return Turn(text=now, history=tuple(Message(role=role, content=text) for text in messages))
 
 
-def searched(turn, detector=DETECTOR):
-    return search_text(turn, detector, DeterministicEncoder().encode_documents)
+def searched(turn, detector=DETECTOR, encode=ENCODER.encode_documents):
+    return search_text(turn, answer_of(turn, detector), detector, encode)
 
 
 class Leaning(HeuristicDetector):
@@ -542,24 +544,24 @@ def never(_texts):
 
 
 def test_without_history_it_is_the_text_alone():
-    found = search_text(Turn(text="and for staging?"), DETECTOR, never)
+    found = searched(Turn(text="and for staging?"), DETECTOR, never)
     assert (found.text, found.follow_up, found.signals) == ("and for staging?", "first", ())
 
 
 def test_only_what_the_user_said_is_leant_on():
     turn = said("I found three trains", now="and on Monday?", role="assistant")
-    assert search_text(turn, DETECTOR, never).follow_up == "first"
+    assert searched(turn, DETECTOR, never).follow_up == "first"
 
 
 def test_what_says_nothing_alone_is_joined_with_what_was_said_before():
-    found = search_text(said("trains from Graz to Vienna", now="and on Monday?"), DETECTOR, never)
+    found = searched(said("trains from Graz to Vienna", now="and on Monday?"), DETECTOR, never)
     assert found.text == "trains from Graz to Vienna\nand on Monday?"
     assert (found.follow_up, found.signals) == ("joined", ("follow-up:1",))
 
 
 def test_a_whole_request_stands_alone_and_says_that_the_topic_shifted():
     turn = said("trains from Graz to Vienna", now="translate the contract into French please")
-    found = search_text(turn, DETECTOR, never)
+    found = searched(turn, DETECTOR, never)
     assert found.text == turn.text
     assert (found.follow_up, found.signals) == ("shifted", ("topic-shift",))
 
@@ -591,7 +593,7 @@ REQUESTS = (
     ],
 )
 def test_a_follow_up_leans_on_the_last_request_or_one_that_shares_words(messages, now, back):
-    found = search_text(said(*messages, now=now), DETECTOR, never)
+    found = searched(said(*messages, now=now), DETECTOR, never)
     assert found.text == f"{messages[-back]}\n{now}"
     assert found.signals == (f"follow-up:{back}",)
 
@@ -602,7 +604,7 @@ def test_a_confirmation_leans_on_the_request_behind_earlier_answers():
         ("assistant", "Shall I do it?"),
     ]
     history = tuple(Message(role=role, content=text) for role, text in talk)
-    found = search_text(Turn(text="ok", history=history), DETECTOR, never)
+    found = searched(Turn(text="ok", history=history), DETECTOR, never)
     assert found.text == f"{REQUESTS[2]}\nok"
 
 
@@ -617,7 +619,7 @@ def test_a_command_leans_on_the_message_before(subjects, now):
 def test_what_may_lean_but_is_near_to_nothing_is_a_new_topic():
     apart = np.eye(2, dtype=np.float32)
     turn = said("trains", now="send it to Ana")
-    found = search_text(turn, Leaning(0.7), lambda texts: apart[: len(texts)])
+    found = searched(turn, Leaning(0.7), lambda texts: apart[: len(texts)])
     assert (found.follow_up, found.text) == ("shifted", turn.text)
 
 
@@ -629,7 +631,7 @@ def test_a_long_message_that_is_leant_on_does_not_drown_the_new_words():
 
 def test_a_pasted_log_is_searched_by_its_two_ends():
     log = "why does this fail? " + "10:00 worker handled it\n" * 10_000 + "please fix the importer"
-    found = search_text(Turn(text=log), DETECTOR, never)
+    found = searched(Turn(text=log), DETECTOR, never)
     assert len(found.text) == SEARCHED_HEAD_CHARS + SEARCHED_TAIL_CHARS + 1
     assert found.text.startswith("why does this fail?")
     assert found.text.endswith("please fix the importer")

@@ -122,7 +122,7 @@ class RecordsDbContract:
             db.put(f"s{name}", row(name))
             db.put("other", row(name, other=True))
             assert db.get(f"s{name}", name) == row(name)
-            assert db.tables("s") == [f"s{name}"]
+            assert db.tables() == ["other", f"s{name}"]
             assert db.get("s", f"{name}{name}" or "a") is None
             assert db.delete(f"s{name}", name)
             assert db.get("other", name) == row(name, other=True)
@@ -174,13 +174,11 @@ class RecordsDbContract:
         assert db.prune("old", before=float("inf")) == 100
         assert db.tables() == ["other"]
 
-    def test_tables_are_those_that_hold_anything_and_begin_so(self, db: RecordsDb) -> None:
+    def test_tables_are_those_that_hold_anything(self, db: RecordsDb) -> None:
         for name in ("keys", "decisions/a", "decisions/b", "decision"):
             db.put(name, row())
         db.delete("decisions/b", "a")
         assert db.tables() == ["decision", "decisions/a", "keys"]
-        assert db.tables("decisions/") == ["decisions/a"]
-        assert db.tables("z") == []
 
     def test_of_one_id_twice_in_a_call_the_last_one_stays(self, db: RecordsDb) -> None:
         db.put_all("keys", [row(n=1), row("b"), row(n=2)])
@@ -226,7 +224,8 @@ class RecordsDbContract:
             for step in steps:
                 assert apply(db, mark, *step) == apply(model, "", *step)
             held = [name for name in TABLES if model.on(name)]
-            assert db.tables(mark) == sorted(mark + name for name in held)
+            own = [name for name in db.tables() if name.startswith(mark)]
+            assert own == sorted(mark + name for name in held)
             for table in TABLES:
                 assert list(db.read(mark + table)) == model.on(table)
                 assert db.get(mark + table, row_id) == model.tables.get(table, {}).get(row_id)

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from toolcrib.errors import QueryError
 from toolcrib.records import Scope
-from toolcrib.records.scope import MAX_NAMES
+from toolcrib.records.scope import MAX_FILTER_VALUES
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import (
     KEYWORD_FIELDS,
@@ -227,7 +227,7 @@ def test_a_filter_is_not_nested_without_end():
 
 @pytest.mark.parametrize("field", ["servers", "tags", "categories", "without_safety_tags"])
 def test_a_scope_has_a_bounded_number_of_names(field):
-    widest = frozenset(map(str, range(MAX_NAMES)))
+    widest = frozenset(map(str, range(MAX_FILTER_VALUES)))
     assert from_scope(Scope(**{field: widest})) is not None
     with pytest.raises(QueryError, match=field):
         Scope(**{field: widest | {"one more"}})
@@ -247,10 +247,10 @@ def test_a_ceiling_that_is_no_level_is_refused_at_once():
 
 
 def test_a_filter_has_a_bounded_number_of_values_in_all_of_its_parts():
-    half = [str(n) for n in range(MAX_NAMES // 2)]
+    half = [str(n) for n in range(MAX_FILTER_VALUES // 2)]
     widest = And(AnyOf("server", half), Not(Or(AnyOf("tags", half))))
     validate(widest)
-    with pytest.raises(QueryError, match=str(MAX_NAMES)):
+    with pytest.raises(QueryError, match=str(MAX_FILTER_VALUES)):
         validate(And(widest, Equals("category", "one more")))
 
 

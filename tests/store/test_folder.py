@@ -12,6 +12,7 @@ import pytest
 
 from toolcrib.errors import StoreDamagedError, StoreLockedError, StoreWriteError
 from toolcrib.store.folder import (
+    LOCK_FILE,
     UNLOCKED_FOLDER_S,
     copy_sparsely,
     lock_folder,
@@ -57,6 +58,12 @@ def test_a_refused_write_leaves_the_old_document(tmp_path):
 def test_a_missing_document_is_damage(tmp_path):
     with pytest.raises(StoreDamagedError, match="`toolcrib index"):
         read_json(tmp_path / "meta.json")
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_also_for_searches(tmp_path):
+    (tmp_path / LOCK_FILE).mkdir()
+    with pytest.raises(StoreWriteError, match=rf"{tmp_path}.*search.*copy"):
+        lock_folder(tmp_path)
 
 
 def test_a_lock_names_its_holder_and_is_free_again_after_release(tmp_path):

@@ -32,7 +32,7 @@ from toolcrib.store.qdrant_edge import (
     INDEXED_FROM_POINTS,
     OPTIMISE_FROM_POINTS,
     EdgeStore,
-    EngineGuard,
+    engine_guard,
 )
 
 
@@ -217,7 +217,7 @@ class PanicException(BaseException):
 
 
 def raised(error: BaseException) -> BaseException:
-    with pytest.raises(BaseException) as caught, EngineGuard(PLACE):  # noqa: PT011
+    with pytest.raises(BaseException) as caught, engine_guard(PLACE):  # noqa: PT011
         raise error
     return caught.value
 

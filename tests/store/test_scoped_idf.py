@@ -14,7 +14,7 @@ import pytest
 
 from tests.store.samples import LAYOUT, as_dict, point, sparse, sparse_leg
 from toolcrib.records import Scope
-from toolcrib.records.scope import MAX_NAMES
+from toolcrib.records.scope import MAX_FILTER_VALUES
 from toolcrib.store import edge_query, filters
 from toolcrib.store.base import LegQuery, Point, point_id
 from toolcrib.store.edge_query import EdgeSearch, to_query
@@ -186,11 +186,11 @@ def test_what_is_remembered_is_bounded(
 def test_wide_scopes_take_no_more_memory_however_many_there_are(store: EdgeStore) -> None:
     store.upsert([point("a", terms={1: 1.0}, server="mail")])
     for number in range(50):
-        names = [f"{number}/{n}" for n in range(MAX_NAMES - 1)]
+        names = [f"{number}/{n}" for n in range(MAX_FILTER_VALUES - 1)]
         where = from_scope(Scope(servers=frozenset(["mail", *names])))
         (hits,) = store.search([sparse_leg({1: 1.0}, where=where, idf_corpus=where)])
         assert [hit.id for hit in hits] == [point_id("a")]
-    for cache in (store._open_search()._idf, filters._SORTED, edge_query._CONDITIONS):
+    for cache in (store._open_search()._idf, filters._SORTED_NAMES, edge_query._CONDITIONS):
         assert 0 < len(cache) < 50
         assert cache.size <= MAX_CACHED_BYTES
 

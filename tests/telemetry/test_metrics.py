@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from toolcrib.language_models import ModelRequest
 from toolcrib.records.turns import ModelUsage
-from toolcrib.telemetry import UNMATCHED, Metrics, RequestSummary
+from toolcrib.telemetry import UNMATCHED_ROUTE, Metrics, RequestSummary
 
 
 def values(metrics):
@@ -22,7 +22,7 @@ def values(metrics):
 def test_made_up_methods_are_one():
     metrics = Metrics()
     for method in ("FOO", "BAR"):
-        metrics.count(RequestSummary("r", method, UNMATCHED, 405, 1.0))
+        metrics.count(RequestSummary("r", method, UNMATCHED_ROUTE, 405, 1.0))
     found = values(metrics)
     assert found["http_server_request_duration_seconds_count", "", "405", "_OTHER"] == 2
 

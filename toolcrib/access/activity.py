@@ -21,7 +21,7 @@ from toolcrib.store.records_db import DbRow, RecordsDb
 CALLS, GATEWAYS = "gateway/calls", "gateway/running"
 """Tables: calls, and one row for each gateway with the state of its servers."""
 
-MAX_CALLS = 10_000
+MAX_KEPT_CALLS = 10_000
 """Calls that are kept; some 8 MB."""
 
 PRUNE_EVERY_CALLS = 500
@@ -32,14 +32,14 @@ MAX_STATE_AGE_S = 45.0
 """Age of a state whose gateway was killed, or cannot write."""
 
 MAX_ARGUMENTS_CHARS = 2_000
-MAX_READ_CHARS = 20_000
+MAX_SCANNED_ARGUMENTS_CHARS = 20_000
 """Length of arguments that is searched for secrets; the rest is not kept."""
 
 
 class ActivityLog:
     """Log of one gateway's calls and servers; a call is written a moment later.
 
-    The newest `MAX_CALLS` calls of all gateways of a database are kept.
+    The newest `MAX_KEPT_CALLS` calls of all gateways of a database are kept.
     """
 
     def __init__(self, db: RecordsDb, now: Callable[[], float] = time.time) -> None:
@@ -70,8 +70,8 @@ class ActivityLog:
         if self._unpruned < PRUNE_EVERY_CALLS:
             return
         self._unpruned = 0
-        kept = self._db.newest(CALLS, limit=MAX_CALLS)
-        if len(kept) == MAX_CALLS:
+        kept = self._db.newest(CALLS, limit=MAX_KEPT_CALLS)
+        if len(kept) == MAX_KEPT_CALLS:
             self._db.prune(CALLS, before=kept[-1].at)
         self._db.prune(GATEWAYS, before=self._now() - MAX_STATE_AGE_S)
 
@@ -117,11 +117,11 @@ class ActivityReader:
         while page := self._db.newest(CALLS, limit=PAGE_CALLS, before=mark):
             new = [row for row in page if row.id not in self._calls]
             found.update((row.id, read(row.body)) for row in new)
-            if len(new) < len(page) or len(found) >= MAX_CALLS:
+            if len(new) < len(page) or len(found) >= MAX_KEPT_CALLS:
                 break
             mark = page[-1].at, page[-1].id
         if found:
-            both = sorted((self._calls | found).items())[-MAX_CALLS:]
+            both = sorted((self._calls | found).items())[-MAX_KEPT_CALLS:]
             self._calls = dict(both)
 
 
@@ -152,7 +152,7 @@ def _figures(
 def shown_arguments(arguments: Mapping[str, Any]) -> str:
     """Arguments as JSON, without the secrets in them, cut."""
     text = json.dumps(_without_named(arguments), ensure_ascii=False, default=str)
-    return without_secrets(text[:MAX_READ_CHARS])[:MAX_ARGUMENTS_CHARS]
+    return without_secrets(text[:MAX_SCANNED_ARGUMENTS_CHARS])[:MAX_ARGUMENTS_CHARS]
 
 
 def _without_named(value: Any, name: str = "") -> Any:

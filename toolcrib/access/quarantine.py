@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.errors import SourceError, StoreWriteError, ToolChangedError, UnknownToolError
@@ -18,11 +16,11 @@ from toolcrib.indexers.sync import Entry
 from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import adapter, as_json, in_words
 from toolcrib.records.reports import Finding, Held
-from toolcrib.store.folder import write_atomically
+from toolcrib.store.folder import file_lock, write_atomically
 from toolcrib.store.records_db import DbRow, RecordsDb
 
 _FINDINGS = adapter(list[Finding])
-_DANGEROUS = "its text is dangerous to a model"
+DANGEROUS_REASON = "its text is dangerous to a model"
 
 
 class Quarantine:
@@ -36,11 +34,11 @@ class Quarantine:
         self, records_db: RecordsDb, namespace: str, now: Callable[[], float] = time.time
     ) -> None:
         self._records = records_db
-        self._held = f"quarantine/{namespace}"
-        self._approved = f"approved/{namespace}"
-        self._met = f"met/{namespace}"
+        self._held_table = f"quarantine/{namespace}"
+        self._approved_table = f"approved/{namespace}"
+        self._met_table = f"met/{namespace}"
         self._locked = f"locked/{namespace}"
-        self._audited = f"audited/{namespace}"
+        self._audited_table = f"audited/{namespace}"
         self._now = now
 
     def screen(
@@ -49,30 +47,32 @@ class Quarantine:
         beside: Iterable[ToolSpec] = (),
         *,
         written_by: str = "",
-        served: Callable[[str], ToolSpec | None] = lambda _: None,
+        find_served: Callable[[str], ToolSpec | None] = lambda _: None,
     ) -> tuple[list[ToolSpec], list[Held]]:
         """Pass tools that no finding blocks, or that are approved as they are; hold the rest.
 
         Tools are also compared with the tools `beside` them, of other servers, which are not
-        screened themselves. A tool that passes releases what was held under its id. `served` gives
-        the served tool of an id, which a held tool replaces.
+        screened themselves. A tool that passes releases what was held under its id. By
+        `find_served` the served tool is found that a held tool of the same id replaces.
         """
         given = list(specs)
         found: dict[str, list[Finding]] = {}
         for finding in audit_all(given, beside):
             found.setdefault(finding.tool, []).append(finding)
-        before = {entry.id for entry in self._records.read(self._held)}
+        before = {entry.id for entry in self._records.read(self._held_table)}
         passed: list[ToolSpec] = []
         held: list[Held] = []
         for spec in given:
             findings, by = found.get(spec.id, []), written_by
             if blocks(findings) and not self._is_approved(spec, findings):
-                old = served(spec.id)
-                held.append(self.hold(spec, _DANGEROUS, findings, written_by=by, replaces=old))
+                old = find_served(spec.id)
+                held.append(
+                    self.hold(spec, DANGEROUS_REASON, findings, written_by=by, replaces=old)
+                )
                 continue
             passed.append(spec)
             if spec.id in before:
-                self._records.delete(self._held, spec.id)
+                self._records.delete(self._held_table, spec.id)
         return passed, held
 
     def audit(self, specs: Iterable[ToolSpec]) -> list[Finding]:
@@ -85,7 +85,7 @@ class Quarantine:
             by_server.setdefault(spec.server, []).append(spec)
         found: dict[tuple[str, str], list[Finding]] = {}
         for server, given in by_server.items():
-            row, rules = self._records.get(self._audited, server), audit_identity()
+            row, rules = self._records.get(self._audited_table, server), audit_identity()
             known: dict[str, list[Any]] = {}
             if row is not None and row.body["rules"] == rules:
                 known = row.body["tools"]
@@ -97,7 +97,7 @@ class Quarantine:
                 tools[spec.id] = entry
                 found[server, spec.id] = _FINDINGS.validate_python(entry[1])
             if tools != known:
-                self._write(self._audited, server, {"rules": rules, "tools": tools})
+                self._write(self._audited_table, server, {"rules": rules, "tools": tools})
         every = [spec for given in by_server.values() for spec in given]
         return audit_all(every, own=lambda spec: found[spec.server, spec.id])
 
@@ -152,17 +152,17 @@ class Quarantine:
             replaces=replaces,
         )
         body = {key: value for key, value in as_json(made).items() if key != "since"}
-        self._records.put(self._held, DbRow(spec.id, since, body))
+        self._records.put(self._held_table, DbRow(spec.id, since, body))
         return made
 
     def get(self, tool_id: str) -> Held | None:
         """Tool held under an id; None if nothing is held."""
-        entry = self._records.get(self._held, tool_id)
+        entry = self._records.get(self._held_table, tool_id)
         return None if entry is None else _held_tool(entry)
 
     def list(self) -> list[Held]:
         """Held tools, oldest first."""
-        return [_held_tool(entry) for entry in self._records.read(self._held)]
+        return [_held_tool(entry) for entry in self._records.read(self._held_table)]
 
     def get_reviewed(self, tool_id: str, digest: str) -> Held:
         """Tool held under an id, if its digest is the one that a person has seen.
@@ -184,10 +184,10 @@ class Quarantine:
     def release(self, held: Held) -> None:
         """Approve a tool as it was read, and release it."""
         # Approved first: after a crash in between the tool can be released again.
-        self._write(self._approved, held.tool_id, {"digest": held.digest})
+        self._write(self._approved_table, held.tool_id, {"digest": held.digest})
         now = self.get(held.tool_id)
         if now is not None and now.digest == held.digest:
-            self._records.delete(self._held, held.tool_id)
+            self._records.delete(self._held_table, held.tool_id)
 
     def reject(self, tool_id: str) -> None:
         """Drop a held tool; if it comes again it is screened again.
@@ -195,16 +195,16 @@ class Quarantine:
         Raises:
             UnknownToolError: nothing is held under this id.
         """
-        if not self._records.delete(self._held, tool_id):
+        if not self._records.delete(self._held_table, tool_id):
             raise UnknownToolError(tool_id)
 
     def first_digests(self, server: str) -> Mapping[str, str] | None:
         """Digests of a server's tools by id at its first connection; None before."""
-        return self._read(self._met, server, "tools")
+        return self._read(self._met_table, server, "tools")
 
     def keep_first_digests(self, server: str, specs: Iterable[ToolSpec]) -> None:
         """Keep the digests of a server's first connection, with which later tools are compared."""
-        self._write(self._met, server, {"tools": {spec.id: spec.digest for spec in specs}})
+        self._write(self._met_table, server, {"tools": {spec.id: spec.digest for spec in specs}})
 
     def record_locked(self, lock: str, servers: Iterable[str]) -> frozenset[str]:
         """Record the servers that a lock file names, and return every server that it ever named."""
@@ -216,7 +216,7 @@ class Quarantine:
 
     def approved_digest(self, tool_id: str) -> str | None:
         """Digest approved last for an id; None without approval."""
-        return self._read(self._approved, tool_id, "digest")
+        return self._read(self._approved_table, tool_id, "digest")
 
     def _read(self, table: str, row_id: str, field: str) -> Any:
         row = self._records.get(table, row_id)
@@ -258,7 +258,7 @@ class LockFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._stamp: tuple[int, int, int] | None = None
         self._content: Mapping[str, Mapping[str, str]] = {}
 
     def read(self) -> Mapping[str, Mapping[str, str]]:
@@ -270,10 +270,10 @@ class LockFile:
         try:
             stat = self.path.stat()
             seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-            if seen != self._seen:
-                self._content, self._seen = self._parse(), seen
+            if seen != self._stamp:
+                self._content, self._stamp = self._parse(), seen
         except FileNotFoundError:
-            self._content, self._seen = {}, None
+            self._content, self._stamp = {}, None
         except OSError as error:
             raise SourceError(str(self.path), "", f"cannot be read: {error.strerror}") from error
         return self._content
@@ -296,7 +296,7 @@ class LockFile:
         beside = self.path.with_name(f".{self.path.name}.writing")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(beside, timeout=WRITE_LOCK_TIMEOUT_S), _remove_at_end(beside):
+            with file_lock(beside, timeout_s=WRITE_LOCK_TIMEOUT_S):
                 servers = {server: dict(tools) for server, tools in self.read().items()}
                 for spec in specs:
                     servers.setdefault(spec.server, {})[spec.id] = spec.digest
@@ -320,17 +320,6 @@ class LockFile:
         except ValidationError as error:
             place = f"line {_line(text, error.errors()[0]['loc'])}"
             raise SourceError(name, place, f"{in_words(error)}; {_REPAIR}") from error
-
-
-@contextmanager
-def _remove_at_end(path: Path) -> Generator[None]:
-    """Remove a file of a lock while the lock is held: who waits for it then locks another file."""
-    try:
-        yield
-    finally:
-        # Windows removes no open file; there the lock does it when it is released.
-        with suppress(OSError):
-            path.unlink()
 
 
 def _line(text: str, way: Sequence[int | str]) -> int:

@@ -169,7 +169,7 @@ class ServerFile:
         Raises:
             SourceError: it is broken, or its servers are no object; with the place.
         """
-        source = Source.named(str(path))
+        source = Source.by_name(str(path))
         is_blank = not path.is_file() or not path.read_bytes().strip()
         data: Any = {} if is_blank else parse_config(source)
         if not is_object(data):

@@ -34,12 +34,12 @@ REQUIRED_CLAIMS = ("exp", "iss", "aud", "sub")
 SCOPE_CLAIMS = ("scope", "scp")
 """Claims with the scopes, as a text or a list."""
 
-CLOCK_SKEW_S = 30
-FETCH_TIMEOUT_S = 5
+TOKEN_CLOCK_SKEW_S = 30
+KEYS_FETCH_TIMEOUT_S = 5
 RETRY_S = 5.0
 """Time after a failed look-up of the issuer's keys until the next one."""
 
-MAX_NAME_CHARS = 100
+MAX_CALLER_NAME_CHARS = 100
 
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 
@@ -72,7 +72,7 @@ class IssuedTokens:
             )
         subject = str(claims["sub"])
         name = claims.get("client_id") or claims.get("azp") or subject
-        return Caller(f"sub:{subject}", str(name)[:MAX_NAME_CHARS], grant)
+        return Caller(f"sub:{subject}", str(name)[:MAX_CALLER_NAME_CHARS], grant)
 
     def _claims(self, text: str) -> Mapping[str, Any]:
         try:
@@ -86,7 +86,7 @@ class IssuedTokens:
                 algorithms=ALGORITHMS,
                 audience=self.settings.audience,
                 issuer=self.settings.issuer,
-                leeway=CLOCK_SKEW_S,
+                leeway=TOKEN_CLOCK_SKEW_S,
                 options={"require": REQUIRED_CLAIMS},
             )
         except (self._jwt.PyJWKClientConnectionError, ValueError) as error:
@@ -103,13 +103,13 @@ class IssuedTokens:
                     raise self._unavailable("a moment ago")
                 self._retry_at = time.monotonic() + RETRY_S
                 url = self.settings.jwks_url or self._discovered_url()
-                self._keys = keys = self._jwt.PyJWKClient(url, timeout=FETCH_TIMEOUT_S)
+                self._keys = keys = self._jwt.PyJWKClient(url, timeout=KEYS_FETCH_TIMEOUT_S)
             return keys
 
     def _discovered_url(self) -> str:
         issuer = self.settings.issuer
         url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
-        metadata = self._jwt.PyJWKClient(url, cache_jwk_set=False, timeout=FETCH_TIMEOUT_S)
+        metadata = self._jwt.PyJWKClient(url, cache_jwk_set=False, timeout=KEYS_FETCH_TIMEOUT_S)
         found: Any = metadata.fetch_data()
         if found.get("issuer") != issuer or not isinstance(found.get("jwks_uri"), str):
             raise self._unavailable(f"{url} is not its metadata; set tokens.jwks_url")

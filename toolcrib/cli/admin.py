@@ -69,7 +69,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API keys of a service.")
 
-
 Name: TypeAlias = Annotated[str, typer.Argument(help="Whose key it is, for people.")]
 Spaces: TypeAlias = Annotated[
     list[str] | None,
@@ -221,7 +220,6 @@ def _print_keys(keys: list[dict[str, Any]]) -> None:
 
 
 def _limits(grant: dict[str, Any]) -> str:
-    """Limits of a key, in a few words."""
     named = ("servers", "tags", "collections")
     parts = [f"{name}: {', '.join(grant[name])}" for name in named if grant[name] is not None]
     if grant["max_sensitivity"] is not None:
@@ -405,10 +403,10 @@ def _print_held(held: Held) -> None:
     print_findings(list(held.findings))
 
 
-COLOURS = {"block": "red", "warning": "yellow", "info": "dim"}
+FINDING_COLOURS = {"block": "red", "warning": "yellow", "info": "dim"}
 """The severities, the worst first."""
 
-MAX_SHOWN = 50
+MAX_FINDING_ROWS = 50
 MAX_REASONS = 2
 
 
@@ -463,15 +461,15 @@ def print_findings(findings: list[Finding]) -> None:
         ]
         why = "; ".join(list(dict.fromkeys(each.why for each in alike))[:MAX_REASONS])
         cells = (worst.tool, worst.place, rules, " ... ".join(longest), why)
-        severity = f"[{COLOURS[worst.severity]}]{worst.severity}[/]"
+        severity = f"[{FINDING_COLOURS[worst.severity]}]{worst.severity}[/]"
         rows.append((severity, *map(escape, cells)))
     names = ("severity", "tool", "place", "rules", "found", "why")
-    print_rows(rows, names, limit=MAX_SHOWN)
+    print_rows(rows, names, limit=MAX_FINDING_ROWS)
 
 
 def _by_text(findings: list[Finding]) -> list[list[Finding]]:
     """Group findings by tool and place: within a group, and among groups, the worst first."""
-    ranks = list(COLOURS)
+    ranks = list(FINDING_COLOURS)
     groups: dict[tuple[str, str], list[Finding]] = defaultdict(list)
     for each in sorted(findings, key=lambda finding: ranks.index(finding.severity)):
         groups[each.tool, each.place].append(each)
@@ -483,7 +481,7 @@ def _print_audit_summary(
 ) -> None:
     print_refused(refused)
     worst = Counter(group[0].severity for group in _by_text(findings))
-    counted = ", ".join(f"{worst[name]} {name}" for name in COLOURS if worst[name])
+    counted = ", ".join(f"{worst[name]} {name}" for name in FINDING_COLOURS if worst[name])
     unread = f"{len(refused)} could not be read" if refused else ""
     found = counted or ("" if refused else "nothing was found")
     text = ", ".join(filter(None, (found, unread)))
@@ -549,7 +547,6 @@ def init(
 def _make_collections(
     location: str, settings: Settings, given: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Make the missing collections; return all of them."""
     width = build.make_dense(settings).dimensions
     made: list[dict[str, Any]] = []
     tenants = build.part_of(location, settings, build.TENANTS)

@@ -76,10 +76,10 @@ def load(name: str) -> Any:
     module, _, attribute = COMMANDS[name].partition(":")
     found = getattr(import_module(module, __package__), attribute)
     made = get_command(found if isinstance(found, typer.Typer) else _alone(name, found))
-    made.name, made.epilog = name, MORE
+    made.name, made.epilog = name, MORE_HELP
     for each in command_leaves(made):
-        each.params += [param for param in _shared_options().params if param.name in SHARED]
-        each.epilog = MORE
+        each.params += [param for param in _shared_options().params if param.name in SHARED_OPTIONS]
+        each.epilog = MORE_HELP
     return made
 
 
@@ -98,13 +98,13 @@ def command_leaves(command: Any) -> Iterator[Any]:
         yield from command_leaves(each)
 
 
-MORE = "More: toolcrib docs commands"
+MORE_HELP = "More: toolcrib docs commands"
 """End of the help of a command: the page of all commands."""
 
 
 # -- how much is said ------------------------------------------------------------------------
 
-SHARED = ("quiet", "verbose")
+SHARED_OPTIONS = ("quiet", "verbose")
 """Options that may stand before a command and behind it."""
 
 
@@ -144,9 +144,9 @@ Verbose: TypeAlias = Annotated[
 def _shared_options() -> Any:
     """A command with the options that all have; what they do, their callbacks have done."""
 
-    def shared(quiet: Quiet = False, verbose: Verbose = 0) -> None: ...
+    def accept_shared_options(quiet: Quiet = False, verbose: Verbose = 0) -> None: ...
 
-    made = get_command(_alone("shared", shared))
+    made = get_command(_alone("shared", accept_shared_options))
     for param in made.params:
         param.expose_value = False
     return made

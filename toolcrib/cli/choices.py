@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from toolcrib.cli.opening import remote_crib
 from toolcrib.cli.options import Json, Url, lines_of
-from toolcrib.cli.output import notes, out, print_json, write_file
+from toolcrib.cli.output import notes, out, print_either, print_json, write_file
 from toolcrib.errors import QuestionRenderError
 from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
@@ -68,10 +68,8 @@ def classify(
                 _print(found, _class_parts(found), line, json=json)
             except QuestionRenderError as error:
                 # Lines stay in step: a bad one is answered with its error.
-                if json:
-                    print_json({"branch": None, "error": str(error)})
-                else:
-                    out.print(f"[yellow]{escape(str(error))}[/]")
+                answer = {"branch": None, "error": str(error)}
+                print_either(answer, f"[yellow]{escape(str(error))}[/]", json=json)
 
 
 @contextmanager

@@ -17,10 +17,7 @@ import typer
 from toolcrib import build
 from toolcrib.cli.opening import remote_crib, service_of
 from toolcrib.cli.options import Json, StoreOption, Url
-from toolcrib.cli.output import (
-    print_health,
-    print_json,
-)
+from toolcrib.cli.output import print_health, print_json
 from toolcrib.crib import Crib
 from toolcrib.encoders.registry import RUNTIMES
 from toolcrib.errors import (
@@ -46,8 +43,7 @@ REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
 PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")
 EXTRAS = ("mcp", "tokenizers", "qdrant-client", "langchain-core")
 
-
-MAX_SHOWN = 50
+MAX_FAULTS = 50
 """Faults of an index that are listed one by one."""
 
 
@@ -266,10 +262,10 @@ def _check_faults(crib: Crib, health: Health) -> None:
         ("passage", crib.knowledge.faults(), "toolcrib index-docs PATH... --store NEW_FOLDER"),
     ):
         faults = list(found)
-        for name, why in faults[:MAX_SHOWN]:
+        for name, why in faults[:MAX_FAULTS]:
             health.problem(f"the {kind} {name!r}: {why}", mend)
-        if len(faults) > MAX_SHOWN:
-            health.problem(f"{len(faults) - MAX_SHOWN} more of them: {kind}", mend)
+        if len(faults) > MAX_FAULTS:
+            health.problem(f"{len(faults) - MAX_FAULTS} more of them: {kind}", mend)
 
 
 def _check_records(location: str, settings: Settings, health: Health) -> None:

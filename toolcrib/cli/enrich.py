@@ -43,7 +43,9 @@ CHARS_PER_TOKEN = 4
 ANSWER_TOKENS = 250
 """Estimated tokens of an answer, before any is counted."""
 
-NO_MODEL = "no language model is set; name one: TOOLCRIB_LLM__MODEL and TOOLCRIB_LLM__BASE_URL"
+NO_MODEL_MESSAGE = (
+    "no language model is set; name one: TOOLCRIB_LLM__MODEL and TOOLCRIB_LLM__BASE_URL"
+)
 
 
 def enrich(
@@ -128,18 +130,17 @@ def _public_entries(entries: Sequence[Entry], settings: Settings) -> Sequence[En
         return Quarantine(records_db, DEFAULT_NAMESPACE).screen_entries(entries)
 
 
-KEPT_NOTE = "what was written stays; the same command does the rest"
+KEPT_ENRICHMENTS_NOTE = "what was written stays; the same command does the rest"
 
 
 def _ask_model(
     enricher: Enricher | None, asked: Sequence[Question]
 ) -> tuple[EnrichmentReport, list[dict[str, Any]]]:
-    """Report of the run, and the model's usage."""
     if not asked:
         return EnrichmentReport(), []
     if enricher is None:
-        raise SettingsError(NO_MODEL)
-    with count_usage() as meter, counting("asking", lambda: KEPT_NOTE) as listener:
+        raise SettingsError(NO_MODEL_MESSAGE)
+    with count_usage() as meter, counting("asking", lambda: KEPT_ENRICHMENTS_NOTE) as listener:
         told = partial(listener, "asking")
         report = asyncio.run(_until_stopped(enricher, asked, told))
     return report, [as_json(each) for each in meter.usage]
@@ -154,7 +155,7 @@ async def _until_stopped(
 
     def stop() -> None:
         enricher.stop()
-        err.print(f"[yellow]stopping:[/] {KEPT_NOTE}")
+        err.print(f"[yellow]stopping:[/] {KEPT_ENRICHMENTS_NOTE}")
         for each in signals:
             loop.remove_signal_handler(each)
 

@@ -40,7 +40,7 @@ from toolcrib.records.codec import is_object
 from toolcrib.settings import load_settings
 
 if TYPE_CHECKING:
-    from toolcrib.evaluation.calibrate import Learned
+    from toolcrib.evaluation.calibrate import CalibrationFit
     from toolcrib.evaluation.choices import Choice, ChoiceResult, LabelledTurn
     from toolcrib.evaluation.dataset import DataSet
     from toolcrib.evaluation.results import Evaluation
@@ -295,15 +295,7 @@ def _evaluate(sets: Sequence[DataSet], systems: Mapping[str, Any], **options: An
     from toolcrib.evaluation.runner import evaluate
 
     with counting("asking", lambda: f"{NOTHING_KEPT_NOTE}; --limit makes it shorter") as listener:
-        return evaluate(
-            sets,
-            systems,
-            progress=lambda p: listener(f"{p.data_set}: {p.system}", p.done, p.total),
-            **options,
-        )
-
-
-STEP_SYSTEMS = ("toolcrib", "rank-bm25")
+        return evaluate(sets, systems, progress=listener, **options)
 
 
 def _run_steps(
@@ -319,7 +311,7 @@ def _run_steps(
     for folder in map(Path, folders):
         tools, runs = load_runs(folder)
         with (
-            _systems(context, None, names or list(STEP_SYSTEMS), indexed=False) as chosen,
+            _systems(context, None, names or ["toolcrib", "rank-bm25"], indexed=False) as chosen,
             counting("asking", lambda: NOTHING_KEPT_NOTE) as listener,
         ):
             found = evaluate_steps(folder.name, tools, runs, chosen, ks, listener)
@@ -556,7 +548,7 @@ def calibrate(
     json: Json = False,
 ) -> None:
     """Fit the confidence to your own tools and queries, and keep it beside the index."""
-    from toolcrib.evaluation.loaders import with_tools
+    from toolcrib.evaluation.dataset import checked_data_set, read_queries
 
     _require_one((queries is not None, from_feedback, reset, labels), log)
     ranks = queries is not None or from_feedback
@@ -572,26 +564,26 @@ def calibrate(
         data = (
             _from_feedback(crib, context, log)
             if queries is None
-            else with_tools(queries.name, list(crib.list_tools()), queries)
+            else checked_data_set(queries.name, crib.list_tools(), read_queries(queries))
         )
-        learned = _fit(crib, data, split, seed)
+        fit = _fit(crib, data, split, seed)
         if not dry_run:
-            crib.tools.save_calibration(learned.calibration)
-    _say(_summary(learned, saved=not dry_run), json=json)
-    _warn(learned)
+            crib.tools.save_calibration(fit.calibration)
+    _say(_summary(fit, saved=not dry_run), json=json)
+    _warn(fit)
 
 
-def _warn(learned: Learned) -> None:
+def _warn(fit: CalibrationFit) -> None:
     """Say which figures fell, and that the threshold refuses few unanswerable queries."""
     from toolcrib.evaluation.calibrate import MAX_FALSE_ACCEPTANCE, refusing_threshold
 
-    if learned.falls:
-        worse = ", ".join(SUMMARY_WORDS[name] for name in learned.falls)
+    if fit.falls:
+        worse = ", ".join(SUMMARY_WORDS[name] for name in fit.falls)
         err.print(
             f"[yellow]worse than before: {worse}; give more labelled queries, unanswerable ones "
             "too, or go back by `toolcrib calibrate --reset`[/]"
         )
-    fitted = learned.calibration
+    fitted = fit.calibration
     if higher := refusing_threshold(fitted.curves[""], fitted.threshold):
         err.print(
             f"[yellow]threshold {fitted.threshold:g} accepts most of the queries that no tool "
@@ -619,7 +611,7 @@ def _from_feedback(crib: Crib, context: typer.Context, log: Path | None) -> Data
     return checked_data_set(path, crib.list_tools(), queries)
 
 
-def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Learned:
+def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> CalibrationFit:
     from toolcrib.evaluation.calibrate import learn
 
     for note in data.notes:
@@ -641,8 +633,8 @@ def _fit(crib: Crib, data: DataSet, split: list[str] | None, seed: int) -> Learn
         )
 
 
-def _summary(learned: Learned, *, saved: bool) -> dict[str, Any]:
-    fitted, before = learned.calibration, learned.before
+def _summary(fit: CalibrationFit, *, saved: bool) -> dict[str, Any]:
+    fitted, before = fit.calibration, fit.before
     return {
         "method": fitted.method,
         "head": fitted.head is not None,
@@ -651,7 +643,7 @@ def _summary(learned: Learned, *, saved: bool) -> dict[str, Any]:
         **fitted.figures.model_dump(exclude={"queries"}),
         "before": None if before is None else before.model_dump(),
         "by_words": None if fitted.lexical is None else fitted.lexical.figures.model_dump(),
-        "falls": list(learned.falls),
+        "falls": list(fit.falls),
         "data_digest": fitted.data_digest,
         "seed": fitted.seed,
         "saved": saved,

@@ -23,11 +23,7 @@ from toolcrib.cli.output import err, out, print_either, print_json, print_rows
 from toolcrib.errors import QueryError, did_you_mean, nearest
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.base import Source
-from toolcrib.indexers.readers.mcp_config import (
-    parse_config,
-    servers_of,
-    variables_of,
-)
+from toolcrib.indexers.readers.mcp_config import parse_config, servers_of, variables_of
 from toolcrib.records.codec import as_json, is_object
 from toolcrib.settings import FILE_NAME
 from toolcrib.store.folder import writing
@@ -139,7 +135,7 @@ def install(
         print_either(done, escape(": ".join(done.values())), json=json)
         return
     import_extra("fastmcp", "the gateway", "gateway")
-    servers = servers_of(Source.named(str(config))) or {}
+    servers = servers_of(Source.by_name(str(config))) or {}
     if not servers:
         raise QueryError(f"{config} names no servers; make it with `toolcrib import` first")
     entry = _gateway_entry(_host(host), context.obj, config, store, env or [])
@@ -296,7 +292,7 @@ def _unset_variables(found: ServerImport) -> Iterator[str]:
 def _servers_in(name: str) -> dict[str, Any]:
     """Servers of a host or file; of Claude Code also those of the project in this folder."""
     is_file = name not in HOSTS and Path(name).is_file()
-    source = Source.named(name if is_file else str(_file_of(name)))
+    source = Source.by_name(name if is_file else str(_file_of(name)))
     servers, document = servers_of(source) or {}, parse_config(source)
     projects = document.get("projects") if name == "claude-code" and is_object(document) else None
     project = projects.get(str(Path.cwd())) if is_object(projects) else None
@@ -361,7 +357,7 @@ def list_servers(
 ) -> None:
     """List the servers of an mcp.json: how each is reached, and why one cannot be used."""
     config = file or config
-    servers = servers_of(Source.named(str(config))) or {}
+    servers = servers_of(Source.by_name(str(config))) or {}
     found = listed_servers(servers, os.environ)
     if json:
         print_json({"file": str(config), "servers": [as_json(each) for each in found]})

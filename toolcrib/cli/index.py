@@ -48,14 +48,7 @@ from toolcrib.cli.progress import index_progress
 from toolcrib.indexers.sync import ReadSources, Screen
 from toolcrib.integrations.formats import export
 from toolcrib.problems import EXIT_NOT_CLEAN
-from toolcrib.records import (
-    SENSITIVITIES,
-    Collection,
-    IndexReport,
-    Scope,
-    Sensitivity,
-    ToolSpec,
-)
+from toolcrib.records import SENSITIVITIES, Collection, IndexReport, Scope, Sensitivity, ToolSpec
 from toolcrib.records.codec import as_json
 from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.collections import preset
@@ -104,8 +97,8 @@ def index(
     with index_progress(is_rebuilt=rebuild) as listener:
         # Before anything is opened: sources that cannot be read make no empty index.
         read = ReadSources(read_tools(sources or (), server, format))
-        if read.refused is not None:
-            report = IndexReport(refused=read.refused)
+        if read.only_refusals is not None:
+            report = IndexReport(refused=read.only_refusals)
         else:
             how: dict[str, Any] = {"create": not rebuild, "rebuild": rebuild, "progress": listener}
             with (
@@ -210,8 +203,8 @@ def index_docs(
         # Before anything is opened: documents that cannot be read make no empty collection.
         settings = load_settings(context.obj)
         read = _read_documents(settings, sources, collection)
-        if read.refused is not None:
-            report = IndexReport(refused=read.refused)
+        if read.only_refusals is not None:
+            report = IndexReport(refused=read.only_refusals)
         else:
             with any_crib(context, store, url, writes=True, create=True) as crib:
                 _describe(crib, wanted, said)
@@ -315,7 +308,7 @@ def check_tools(
 
     Reasons: unknown, disabled, quarantined, out_of_scope.
     """
-    ids = list(dict.fromkeys(id for each in tools for id in _listed(each) if id))
+    ids = list(dict.fromkeys(id for each in tools for id in _ids_of(each) if id))
     own = Scope(servers=frozenset(server) if server else None, tags=frozenset(tag) if tag else None)
     with any_crib(context, store, url, ranks=False, tools_only=True) as crib:
         found = crib.check_tools(*ids, scope=own)
@@ -331,7 +324,8 @@ def check_tools(
         raise typer.Exit(EXIT_NOT_CLEAN)
 
 
-def _listed(given: str) -> Iterable[str]:
+def _ids_of(given: str) -> Iterable[str]:
+    """Yield the argument, or the lines of the file or of the input that it names."""
     if given == "-" or Path(given).is_file():
         return (line.strip() for line in lines_of(given))
     return (given,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,14 @@ from toolcrib.cli.progress import counting
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError
 from toolcrib.evaluation.dataset import QueryRow, read_rows
-from toolcrib.evaluation.judge import Agreement, Judge, JudgeReport, Pools, agreement, judged_before
+from toolcrib.evaluation.judge import (
+    Agreement,
+    JudgeReport,
+    agreement,
+    judge_queries,
+    judged_before,
+    pools_of,
+)
 from toolcrib.indexers.sync import ReadSources
 from toolcrib.language_models import count_usage
 from toolcrib.problems import EXIT_NOT_CLEAN
@@ -27,14 +35,13 @@ from toolcrib.records import Refusal
 from toolcrib.records.codec import as_json
 from toolcrib.settings import Settings, load_settings
 
-KEPT_NOTE = "what was judged stays; the same command does the rest"
+KEPT_GRADES_NOTE = "what was judged stays; the same command does the rest"
 
 
 def judge(
     context: typer.Context,
     queries: Annotated[
-        Path,
-        typer.Argument(help="Requests: JSON Lines with id and text, or .txt with one a line."),
+        Path, typer.Argument(help="Requests: JSON Lines with id and text, or .txt with one a line.")
     ],
     file: Annotated[
         Path, typer.Option("--out", help="Labelled queries; what it holds already stays.")
@@ -59,19 +66,17 @@ def judge(
     with (
         _crib(context, settings, tools, store) as crib,
         count_usage() as meter,
-        counting("judging", lambda: KEPT_NOTE) as listener,
+        counting("judging", lambda: KEPT_GRADES_NOTE) as listener,
     ):
-        judged_by = Judge(model, Pools(crib, pool), file)
-        report = asyncio.run(
-            judged_by.run(left, lambda done, total: listener("judging", done, total))
-        )
+        told = partial(listener, "judging")
+        report = asyncio.run(judge_queries(left, pools_of(crib, pool), model, file, told))
     agreed = agreement(rows, report.judged, report.pools)
     failed = (*refused, *report.failed)
     if json:
         counted = {"judged": len(report.judged), "before": len(rows) - len(left)}
-        told = {"agreement": None if agreed is None else as_json(agreed)}
+        shown = {"agreement": None if agreed is None else as_json(agreed)}
         usage = [as_json(each) for each in meter.usage]
-        print_json({**counted, **told, "failed": list(map(as_json, failed)), "usage": usage})
+        print_json({**counted, **shown, "failed": list(map(as_json, failed)), "usage": usage})
     else:
         _say(report, len(rows) - len(left), agreed, file)
         for each in failed:
@@ -113,11 +118,7 @@ def _say(report: JudgeReport, before: int, agreed: Agreement | None, file: Path)
         f"{before} judged before"
     )
     if agreed is not None:
-        shown = {
-            "kappa": agreed.kappa,
-            "precision": agreed.precision,
-            "recall": agreed.recall,
-        }
+        shown = {"kappa": agreed.kappa, "precision": agreed.precision, "recall": agreed.recall}
         figures = ", ".join(f"{n} {v:.2f}" for n, v in shown.items() if v is not None)
         out.print(
             f"given labels of {count_of(agreed.queries, 'request')}: {agreed.share:.1%} of "

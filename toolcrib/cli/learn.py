@@ -12,14 +12,7 @@ from rich.markup import escape
 
 from toolcrib.cli.opening import any_crib
 from toolcrib.cli.options import Json, StoreOption, Url, logged_records
-from toolcrib.cli.output import (
-    count_of,
-    notes,
-    out,
-    print_either,
-    print_json,
-    print_rows,
-)
+from toolcrib.cli.output import count_of, notes, out, print_either, print_json, print_rows
 from toolcrib.records.codec import as_json
 from toolcrib.records.reports import (
     LearnedTool,
@@ -36,7 +29,7 @@ if TYPE_CHECKING:
     from toolcrib.client import RemoteCrib
     from toolcrib.crib import Crib
 
-MAX_SHOWN = 50
+MAX_LEARNED_ROWS = 50
 
 
 def learn(
@@ -154,7 +147,6 @@ def _print(status: LearningStatus) -> None:
 
 
 def _learned_counts(learned: Sequence[LearnedTool]) -> str:
-    """Numbers of the tools and of the options that were learned of."""
     options = sum(bool(each.choice) for each in learned)
     tools = count_of(len(learned) - options, "tool")
     return f"{tools} and {count_of(options, 'option')}" if options else tools
@@ -168,7 +160,7 @@ def _print_tools(tools: Sequence[LearnedTool]) -> None:
         figures = (str(tool.observations), str(tool.sessions), f"{tool.support:.2f}")
         rows.append((escape(tool.tool), escape(by), escape(use), *figures))
     names, figures = ("tool", "learned from", "in use"), ("observations", "sessions", "support")
-    print_rows(rows, names, figures, headed=True, limit=MAX_SHOWN)
+    print_rows(rows, names, figures, headed=True, limit=MAX_LEARNED_ROWS)
 
 
 def _print_use(used: Sequence[UsedTool]) -> None:
@@ -176,7 +168,7 @@ def _print_use(used: Sequence[UsedTool]) -> None:
     for each in used:
         after = ", ".join(f"{tool} {share:.0%}" for tool, share in each.next.items())
         rows.append((escape(each.tool), escape(after), f"{each.runs:.0%}"))
-    print_rows(rows, ("agents call", "and next"), ("runs",), headed=True, limit=MAX_SHOWN)
+    print_rows(rows, ("agents call", "and next"), ("runs",), headed=True, limit=MAX_LEARNED_ROWS)
 
 
 def _cells(each: ServerReplay) -> tuple[str, ...]:

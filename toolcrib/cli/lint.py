@@ -11,14 +11,7 @@ from rich.markup import escape
 
 from toolcrib.cli.opening import any_crib
 from toolcrib.cli.options import Json, SourceFormat, SourceServer, StoreOption, Url, read_tools
-from toolcrib.cli.output import (
-    count_of,
-    out,
-    print_json,
-    print_refused,
-    print_rows,
-    write_file,
-)
+from toolcrib.cli.output import count_of, out, print_json, print_refused, print_rows, write_file
 from toolcrib.cli.progress import counting
 from toolcrib.errors import SourceError
 from toolcrib.integrations.providers import Provider
@@ -30,10 +23,9 @@ from toolcrib.settings import load_settings
 if TYPE_CHECKING:
     from toolcrib.evaluation.lint import LintReport, LintSeverity
 
-MAX_SHOWN = 100
+MAX_PROBLEM_ROWS = 100
 MAX_SERVERS = 20
-COLOURS: dict[LintSeverity, str] = {"error": "red", "warning": "yellow", "info": "dim"}
-
+PROBLEM_COLOURS: dict[LintSeverity, str] = {"error": "red", "warning": "yellow", "info": "dim"}
 
 Sources: TypeAlias = Annotated[
     list[str] | None,
@@ -112,7 +104,7 @@ def lint(
 def _check(
     sources: list[str] | None, server: str | None, format: str | None, ignored: list[str]
 ) -> None:
-    from toolcrib.evaluation.lint.findings import LINT_RULES
+    from toolcrib.evaluation.lint import LINT_RULES
 
     if not sources and (server or format):
         raise typer.BadParameter("it goes with sources", param_hint="--server")
@@ -122,7 +114,6 @@ def _check(
 
 
 def _no_tools_error(refused: list[Refusal]) -> SourceError:
-    """Error for sources, or an index, without a tool."""
     if refused:
         return SourceError(refused[0].source, refused[0].place, refused[0].reason)
     return SourceError("the index", "", "holds no tools")
@@ -133,19 +124,25 @@ def _print(report: LintReport, refused: list[Refusal]) -> None:
     if report.findings:
         rows = [
             (
-                f"[{COLOURS[each.severity]}]{each.severity}[/]",
+                f"[{PROBLEM_COLOURS[each.severity]}]{each.severity}[/]",
                 *map(escape, (each.rule, each.tool, each.text)),
             )
             for each in report.findings
         ]
-        print_rows(rows, ("severity", "rule", "tool", "what"), limit=MAX_SHOWN)
+        print_rows(rows, ("severity", "rule", "tool", "what"), limit=MAX_PROBLEM_ROWS)
     if len(report.servers) > 1:
         servers = [
-            (escape(one.server), str(one.tools), *(str(one.findings[name]) for name in COLOURS))
+            (
+                escape(one.server),
+                str(one.tools),
+                *(str(one.findings[name]) for name in PROBLEM_COLOURS),
+            )
             for one in report.servers
         ]
-        print_rows(servers, ("server",), ("tools", *COLOURS), headed=True, limit=MAX_SERVERS)
+        print_rows(
+            servers, ("server",), ("tools", *PROBLEM_COLOURS), headed=True, limit=MAX_SERVERS
+        )
     found = Counter(each.severity for each in report.findings)
-    counted = ", ".join(f"{found[name]} {name}" for name in COLOURS if found[name])
+    counted = ", ".join(f"{found[name]} {name}" for name in PROBLEM_COLOURS if found[name])
     tools = count_of(report.tools, "tool")
     out.print(f"{tools}: {counted or 'nothing was found'}")

@@ -292,7 +292,8 @@ def load_sets(
     queries: Path | None,
 ) -> list[DataSet]:
     """The data sets that are named, or the one of `--tools` or the index with `--queries`."""
-    from toolcrib.evaluation.loaders import load, with_tools
+    from toolcrib.evaluation.dataset import checked_data_set, read_queries
+    from toolcrib.evaluation.loaders import load
 
     if bool(datasets) == bool(queries) or (tools and queries is None):
         raise typer.BadParameter("name data sets, or give --queries", param_hint="DATASET")
@@ -302,7 +303,8 @@ def load_sets(
         return [load(tools=tools, queries=queries)]
     assert queries is not None
     with open_crib(context, store) as crib:
-        return [with_tools(queries.name.split(".")[0], list(crib.list_tools()), queries)]
+        name = queries.name.split(".")[0]
+        return [checked_data_set(name, crib.list_tools(), read_queries(queries))]
 
 
 def read_json(path: Path) -> Any:

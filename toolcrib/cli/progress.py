@@ -56,9 +56,9 @@ class WorkStep:
 
 @contextmanager
 def working(
-    first: str, kept: Callable[[WorkStep], str] = lambda _: "nothing was changed"
+    first: str, kept_note: Callable[[WorkStep], str] = lambda _: "nothing was changed"
 ) -> Generator[Callable[[WorkStep], None]]:
-    """Show the steps that the block tells of; where Ctrl-C ends it, say what is `kept` of them."""
+    """Show the steps that the block reports; if Ctrl-C ends it, print its `kept_note`."""
     last = WorkStep(first)
 
     def tell(step: WorkStep) -> None:
@@ -71,7 +71,7 @@ def working(
             show(last)
             yield tell
     except KeyboardInterrupt:
-        err.print(f"[yellow]stopped:[/] {escape(kept(last))}")
+        err.print(f"[yellow]stopped:[/] {escape(kept_note(last))}")
         raise
 
 
@@ -125,14 +125,14 @@ def index_progress(
 ) -> Generator[Callable[[IndexProgress], None]]:
     """The progress of an index run."""
 
-    def kept(step: WorkStep) -> str:
+    def kept_note(step: WorkStep) -> str:
         if is_rebuilt:
             return "the index that was there still answers; the same command begins anew"
         if not step.done:
             return f"no {thing} was written; the same command begins anew"
         return f"{count_of(step.done, thing)} kept; the same command does the rest"
 
-    with working(first, kept) as tell:
+    with working(first, kept_note) as tell:
 
         def show(progress: IndexProgress) -> None:
             done, total = progress.done, progress.total
@@ -145,10 +145,10 @@ def index_progress(
 
 @contextmanager
 def counting(
-    first: str, kept: Callable[[], str] = lambda: "nothing was changed"
+    first: str, kept_note: Callable[[], str] = lambda: "nothing was changed"
 ) -> Generator[Callable[[str, int, int], None]]:
     """The progress of work whose parts take alike: what is done, how much, and of how much."""
-    with working(first, lambda _: kept()) as tell:
+    with working(first, lambda _: kept_note()) as tell:
         yield lambda what, done, total: tell(
             WorkStep(what, done, total, done / total if total else None)
         )

@@ -63,14 +63,12 @@ Gate: TypeAlias = Annotated[
     ),
 ]
 
-
 Needs: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--need", help="A tool that is wished for, in a line; several are searched one by one."
     ),
 ]
-
 
 Form: TypeAlias = Annotated[
     str | None,

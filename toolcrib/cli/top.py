@@ -24,7 +24,7 @@ from toolcrib.records.history import GatewayActivity, GatewayServer
 from toolcrib.settings import Settings, load_settings
 
 REFRESH_S = 1.0
-MAX_CALLS = 200
+MAX_TOP_CALLS = 200
 
 STATE_COLOURS = {"up": "green", "starting": "yellow", None: "dim"}
 """Colours of states; every other state is red."""
@@ -33,12 +33,11 @@ STATE_COLOURS = {"up": "green", "starting": "yellow", None: "dim"}
 def top(
     context: typer.Context,
     store: Annotated[
-        str | None,
-        typer.Option(help="Store of the gateway; default: .toolcrib-gateway if there."),
+        str | None, typer.Option(help="Store of the gateway; default: .toolcrib-gateway if there.")
     ] = None,
     url: Url = None,
     calls: Annotated[
-        int, typer.Option(min=0, max=MAX_CALLS, help="Last calls to show at most.")
+        int, typer.Option(min=0, max=MAX_TOP_CALLS, help="Last calls to show at most.")
     ] = 20,
     once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
     json: Json = False,
@@ -86,7 +85,6 @@ def _activity_reader(
 
 
 def _screen(activity: GatewayActivity) -> Group:
-    """All that is shown on a terminal."""
     running = count_of(activity.gateways, "gateway") if activity.gateways else "no gateway runs"
     figures = (
         count_of(activity.kept, "call"),
@@ -119,7 +117,6 @@ def _tables(activity: GatewayActivity) -> tuple[Table, Table]:
 
 
 def _state(server: GatewayServer) -> str:
-    """State of a server in its colour, with the reason."""
     colour = STATE_COLOURS.get(server.state, "red")
     reason = f" [dim]{escape(server.reason)}[/]" if server.reason else ""
     return f"[{colour}]{server.state or 'not running'}[/]{reason}"

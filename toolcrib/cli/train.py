@@ -19,11 +19,9 @@ from toolcrib.settings import load_settings
 if TYPE_CHECKING:
     from toolcrib.training.session import TrainingPlan, TrainingResult
 
-
 ModelKind: TypeAlias = Literal["encoder", "reranker"]
 
 BATCH_SIZE_BY_KIND: dict[ModelKind, int] = {"encoder": 64, "reranker": 16}
-
 
 DataSets: TypeAlias = Annotated[
     list[str] | None,
@@ -135,7 +133,6 @@ def train(
 
 
 def _interruption_note(out: Path) -> str:
-    """Note on what is left of an interrupted run."""
     folder = out / "work" / "checkpoints"
     if any(folder.glob("checkpoint-*/trainer_state.json")):
         return f"the last checkpoint is in {folder}; the same command goes on from there"

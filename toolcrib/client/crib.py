@@ -540,7 +540,6 @@ def _body(**fields: Any) -> dict[str, Any]:
 
 
 def _tool_path(tool_id: str, under: str = "/v1/tools") -> str:
-    """Path of a tool."""
     require_text(tool_id, "the id")
     if not tool_id:
         raise UnknownToolError(tool_id)

@@ -32,7 +32,7 @@ from toolcrib.retries import Retries
 PROBLEM = "urn:toolcrib:problem:"
 REQUEST = "urn:toolcrib:request:"
 
-MAX_REASON_CHARS = 300
+MAX_SERVICE_REASON_CHARS = 300
 
 RETRYABLE_STATUSES = frozenset({429, 502, 503})
 """Statuses after which the same request may work a moment later."""
@@ -120,7 +120,9 @@ def refusal(reply: Reply, place: str, about: str) -> FailedError:
 
 def silence(failure: Exception, httpx: Any, place: str, timeout_s: float) -> FailedError:
     """Failure of a request without a whole answer."""
-    words = str(failure).strip().partition("\n")[0][:MAX_REASON_CHARS] or type(failure).__name__
+    words = (
+        str(failure).strip().partition("\n")[0][:MAX_SERVICE_REASON_CHARS] or type(failure).__name__
+    )
     if isinstance(failure, httpx.ConnectError | httpx.ConnectTimeout):
         error = errors.ServiceUnavailableError(
             f"the service at {place} cannot be reached ({words}): start it with `toolcrib serve`, "
@@ -175,7 +177,7 @@ def _status_error(
 ) -> ServiceError:
     """Error of an answer without a toolcrib problem."""
     if HTTPStatus.MULTIPLE_CHOICES <= reply.status < HTTPStatus.BAD_REQUEST:
-        where = reply.headers.get("location", "").partition("?")[0][:MAX_REASON_CHARS]
+        where = reply.headers.get("location", "").partition("?")[0][:MAX_SERVICE_REASON_CHARS]
         return ServiceError(
             f"the service at {place} redirects to {where or 'another address'!r}, where the key is "
             "not sent; if that is the service, give its URL"
@@ -191,11 +193,11 @@ def _status_error(
 
 def _reason(reply: Reply, problem: Mapping[str, Any]) -> str:
     if detail := problem.get("detail") or problem.get("title"):
-        return str(detail)[:MAX_REASON_CHARS]
+        return str(detail)[:MAX_SERVICE_REASON_CHARS]
     if reply.kind == "text/html":
         return "an HTML page, not toolcrib's; check the URL, and any proxy before the service"
-    text = reply.body[: 4 * MAX_REASON_CHARS].decode("utf-8", "replace")
-    return re.sub(r"\s+", " ", text).strip()[:MAX_REASON_CHARS]
+    text = reply.body[: 4 * MAX_SERVICE_REASON_CHARS].decode("utf-8", "replace")
+    return re.sub(r"\s+", " ", text).strip()[:MAX_SERVICE_REASON_CHARS]
 
 
 def _retry_after(reply: Reply, problem: Mapping[str, Any]) -> float | None:
@@ -210,7 +212,7 @@ def _retry_after(reply: Reply, problem: Mapping[str, Any]) -> float | None:
 
 
 _Record = TypeVar("_Record")
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 FEATURE = "a crib at a URL"
 EXTRA = "client"
@@ -233,7 +235,6 @@ UPLOAD_SILENCE_S = 120.0
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]+")
 
 _URL_EXAMPLE = "write it like https://tools.example.org"
-
 
 Entry: TypeAlias = tuple[str, ToolSpec | Passage | Refusal]
 """A source, and an entry of it."""
@@ -347,17 +348,17 @@ class Transport:
                 )
             return self._pool
 
-    def _retry(self, attempt: Callable[[], _Made], *, repeatable: bool = True) -> _Made:
+    def _retry(self, attempt: Callable[[], _Result], *, repeatable: bool = True) -> _Result:
         http_errors = self._httpx.HTTPError, self._httpx.InvalidURL, self._httpx.StreamError
 
-        def guarded() -> _Made:
+        def attempt_once() -> _Result:
             try:
                 return attempt()
             except http_errors as error:
                 raise silence(error, self._httpx, self.url, self._timeout_s) from error
 
         try:
-            return self._retries(guarded, partial(_wait, repeatable=repeatable))
+            return self._retries(attempt_once, partial(_wait, repeatable=repeatable))
         except FailedError as failed:
             raise failed.error from failed.__cause__
 

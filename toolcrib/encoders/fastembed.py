@@ -54,12 +54,12 @@ class _FastEmbed:
 
     def __init__(self, model: str, threads: int = 0, cache: Path | None = None) -> None:
         self._model = ModelName("fastembed", model)
-        require_extra("fastembed", f"the {self._purpose} {self._model.spelled}", "fastembed")
+        require_extra("fastembed", f"the {self._purpose} {self._model.spelling}", "fastembed")
         self._options = {
             "threads": threads or None,
             "cache_dir": None if cache is None else str(cache),
         }
-        self._loaded = LoadOnce(self._load)
+        self._load_once = LoadOnce(self._load)
 
     @classmethod
     def from_setting(cls, model: str, threads: int) -> Self:
@@ -94,11 +94,11 @@ class _FastEmbed:
             raise EncoderError(f"{folder} cannot be loaded: {error}") from error
 
     def _run(self, method: str, *texts: Any) -> list[Any]:
-        loaded = self._loaded()
+        loaded = self._load_once()
         try:
             return list(getattr(loaded, method)(*texts, batch_size=BATCH_TEXTS))
         except Exception as error:  # onnxruntime's own classes share no base
-            raise EncoderError(f"{self._model.spelled} cannot be run: {error}") from error
+            raise EncoderError(f"{self._model.spelling} cannot be run: {error}") from error
 
 
 class FastEmbedEncoder(_FastEmbed, DenseEncoder):
@@ -144,7 +144,7 @@ class FastEmbedEncoder(_FastEmbed, DenseEncoder):
         return vectors
 
     def _kind(self) -> Any:
-        return load_package("fastembed", self._model.spelled).TextEmbedding
+        return load_package("fastembed", self._model.spelling).TextEmbedding
 
     def _pooling(self, graph: Path) -> dict[str, Any]:
         pooling, output = _pooling_of(graph, self._model.folder or Path())
@@ -176,7 +176,7 @@ class FastEmbedReranker(_FastEmbed, Reranker):
         return finite_scores(scores, len(documents), self.name)
 
     def _kind(self) -> Any:
-        load_package("fastembed", self._model.spelled)
+        load_package("fastembed", self._model.spelling)
         return importlib.import_module("fastembed.rerank.cross_encoder").TextCrossEncoder
 
 
@@ -187,8 +187,8 @@ def _descriptions() -> Any:
 def open_named(kind: Any, model: ModelName, options: dict[str, Any]) -> Any:
     """Open a model of fastembed's list (`kind`: the class that lists it), fetching it if needed."""
     source: str | None = _listed_model(kind, model)["sources"]["hf"]
-    loguru: Any = load_package("loguru", model.spelled)
-    hub: Any = load_package("huggingface_hub", model.spelled)
+    loguru: Any = load_package("loguru", model.spelling)
+    hub: Any = load_package("huggingface_hub", model.spelling)
     loguru.logger.disable("fastembed")  # it logs an error for what is only not there yet
     try:
         return kind(model.model, local_files_only=True, **options)
@@ -203,7 +203,7 @@ def open_named(kind: Any, model: ModelName, options: dict[str, Any]) -> Any:
         return kind(model.model, **options)
     except Exception as error:
         raise EncoderError(
-            f"{model.spelled} is not on this machine and cannot be fetched ({error}). Without "
+            f"{model.spelling} is not on this machine and cannot be fetched ({error}). Without "
             "a network, copy its folder from a machine that has it and name it as "
             "fastembed:./FOLDER, or use the encoder that ships with toolcrib: bundled"
         ) from error

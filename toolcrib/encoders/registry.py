@@ -43,7 +43,7 @@ RUNTIMES: dict[str, Runtime] = {
 }
 
 
-def open_encoder(spelled: str, threads: int) -> DenseEncoder:
+def open_encoder(spelling: str, threads: int) -> DenseEncoder:
     """Open the encoder that `KIND` or `KIND:MODEL` names; heavy packages are imported only here.
 
     Raises:
@@ -51,21 +51,21 @@ def open_encoder(spelled: str, threads: int) -> DenseEncoder:
         MissingExtraError: its extra is not installed.
     """
     classes = {kind: runtime.encoder for kind, runtime in RUNTIMES.items()}
-    return _open("encoder.dense", classes, spelled, threads)
+    return _open("encoder.dense", classes, spelling, threads)
 
 
-def open_reranker(spelled: str, threads: int) -> Reranker:
+def open_reranker(spelling: str, threads: int) -> Reranker:
     """Open the reranker that `KIND:MODEL` names.
 
     Raises:
         SettingsError, MissingExtraError: as `open_encoder`.
     """
     classes = {kind: each.reranker for kind, each in RUNTIMES.items() if each.reranker}
-    return _open("encoder.reranker", classes, spelled, threads)
+    return _open("encoder.reranker", classes, spelling, threads)
 
 
-def _open(setting: str, classes: Mapping[str, str], spelled: str, threads: int) -> Any:
-    kind, _, model = spelled.partition(":")
+def _open(setting: str, classes: Mapping[str, str], spelling: str, threads: int) -> Any:
+    kind, _, model = spelling.partition(":")
     if kind not in classes:
         raise SettingsError(f"{setting}: there is no kind {kind!r}; known are {', '.join(classes)}")
     module = import_module(f"toolcrib.encoders.{RUNTIMES[kind].module}")
@@ -75,26 +75,26 @@ def _open(setting: str, classes: Mapping[str, str], spelled: str, threads: int) 
 # -- loading ---------------------------------------------------------------------------------
 
 
-Loaded = TypeVar("Loaded")
+Resource = TypeVar("Resource")
 
 DIGEST_DIGITS = 12
 
 
-class LoadOnce(Generic[Loaded]):
+class LoadOnce(Generic[Resource]):
     """A costly object, made at its first use by one thread; after a failure, made anew."""
 
-    def __init__(self, make: Callable[[], Loaded]) -> None:
+    def __init__(self, make: Callable[[], Resource]) -> None:
         self._make = make
         self._lock = threading.Lock()
-        self._made: list[Loaded] = []
+        self._resources: list[Resource] = []
 
-    def __call__(self) -> Loaded:
+    def __call__(self) -> Resource:
         """The object, or the exception of making it."""
-        if not self._made:
+        if not self._resources:
             with self._lock:
-                if not self._made:
-                    self._made.append(self._make())
-        return self._made[0]
+                if not self._resources:
+                    self._resources.append(self._make())
+        return self._resources[0]
 
 
 def import_onnxruntime() -> Any:
@@ -147,10 +147,10 @@ class ModelName:
         if not model:
             raise SettingsError(f"{kind}: names no model; write {kind}:NAME or {kind}:./FOLDER")
         self.model = model
-        self.spelled = f"{kind}:{model}"
+        self.spelling = f"{kind}:{model}"
         self.folder = Path(model).expanduser() if model.startswith((".", "/", "~")) else None
         if self.folder is not None and not self.folder.is_dir():
-            raise EncoderError(f"{self.spelled}: there is no folder {self.folder}")
+            raise EncoderError(f"{self.spelling}: there is no folder {self.folder}")
         self.location = model if self.folder is None else str(self.folder)
         self._identity = LoadOnce(lambda: self._identify(kind))
 
@@ -164,7 +164,7 @@ class ModelName:
 
     def _identify(self, kind: str) -> str:
         if self.folder is None:
-            return self.spelled
+            return self.spelling
         return f"{kind}:{self.folder.resolve().name}@{_digest(self.folder)}"
 
 

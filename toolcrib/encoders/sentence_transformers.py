@@ -35,8 +35,8 @@ class _SentenceTransformers:
 
     def __init__(self, model: str, device: str | None = None) -> None:
         self._model = ModelName(EXTRA, model)
-        require_extra(PACKAGE, f"the {self._purpose} {self._model.spelled}", EXTRA)
-        self._loaded = LoadOnce(lambda: self._load(device))
+        require_extra(PACKAGE, f"the {self._purpose} {self._model.spelling}", EXTRA)
+        self._load_once = LoadOnce(lambda: self._load(device))
 
     @classmethod
     def from_setting(cls, model: str, _threads: int) -> Self:
@@ -48,28 +48,28 @@ class _SentenceTransformers:
         return self._model.identity
 
     def _load(self, device: str | None) -> Any:
-        library = load_package(PACKAGE, self._model.spelled)
+        library = load_package(PACKAGE, self._model.spelling)
         loader = getattr(library, self._kind)
         if self._kind == "SentenceTransformer" and not hasattr(loader, "encode_query"):
             raise EncoderError(
-                f"{self._model.spelled}: sentence-transformers is {library.__version__}, and 5 or "
+                f"{self._model.spelling}: sentence-transformers is {library.__version__}, and 5 or "
                 f"later is needed: pip install 'toolcrib[{EXTRA}]'"
             )
         try:
             return loader(self._model.location, device=device)
         except Exception as error:
             raise EncoderError(
-                f"{self._model.spelled} cannot be loaded or fetched ({error}). Without a network, "
+                f"{self._model.spelling} cannot be loaded or fetched ({error}). Without a network, "
                 f"copy its folder from a machine that has it and name it as {EXTRA}:./FOLDER, or "
                 "use the encoder that ships with toolcrib: bundled"
             ) from error
 
     def _run(self, method: str, texts: Sequence[Any], **options: Any) -> Any:
-        run = getattr(self._loaded(), method)
+        run = getattr(self._load_once(), method)
         try:
             return run(texts, show_progress_bar=False, convert_to_numpy=True, **options)
         except Exception as error:  # torch, a CUDA driver or the model's own code: anything
-            raise EncoderError(f"{self._model.spelled} cannot be run: {error}") from error
+            raise EncoderError(f"{self._model.spelling} cannot be run: {error}") from error
 
 
 class SentenceTransformersEncoder(_SentenceTransformers, DenseEncoder):

@@ -77,7 +77,7 @@ class _Characters(dict[int, str]):
         super().__init__()
         self._chinese = chinese
         self._accents = accents
-        self._cased = cased
+        self._is_cased = cased
 
     def __missing__(self, code: int) -> str:
         self[code] = made = self._replacement(chr(code))
@@ -94,7 +94,7 @@ class _Characters(dict[int, str]):
         if not self._accents:
             parts = unicodedata.normalize("NFD", char)
             char = "".join(part for part in parts if unicodedata.category(part) != "Mn")
-        if not self._cased:
+        if not self._is_cased:
             char = "".join(map(str.lower, char))
         return f" {char} " if alone else "".join(map(_set_apart, char))
 
@@ -131,8 +131,8 @@ class WordPiece:
         self._ids: dict[str, int] = model["vocab"]
         self._unknown = self._ids[model["unk_token"]]
         self._longest = max(map(len, self._ids))
-        self._named = {each["content"]: each["id"] for each in document["added_tokens"]}
-        longest_first = sorted(self._named, key=len, reverse=True)
+        self._added_ids = {each["content"]: each["id"] for each in document["added_tokens"]}
+        longest_first = sorted(self._added_ids, key=len, reverse=True)
         self._names = re.compile(f"({'|'.join(map(re.escape, longest_first)) or '(?!)'})")
         self._first, self._last = _edge_tokens(document["post_processor"]) or (0, 0)
         self._max_tokens = max_tokens
@@ -154,8 +154,8 @@ class WordPiece:
         end = 0
         for part in self._names.split(text):
             start, end = end, end + len(part)
-            if part in self._named:
-                yield self._named[part], start, end
+            if part in self._added_ids:
+                yield self._added_ids[part], start, end
             else:
                 yield from self._tokens_of_words(part, start)
 

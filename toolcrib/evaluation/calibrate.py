@@ -100,9 +100,6 @@ def gather_evidence(
     """Ask every query, and those that can be answered also with their right tools hidden.
 
     `by_examples`: with the head of the tools' examples. With `words`, by words alone.
-
-    Raises:
-        StoreError: the store does not answer.
     """
     hiding = _hiding(crib)
     known = partial(crib.tools.retriever.evidence, head=head, by_examples=by_examples, words=words)
@@ -155,9 +152,9 @@ def _hiding(crib: Crib) -> Callable[[LabelledQuery], Filter]:
 
 # -- the head --------------------------------------------------------------------------------
 
-MIN_EXAMPLES = 5
+MIN_HEAD_TOOL_EXAMPLES = 5
 MIN_TOOLS_WITH_EXAMPLES_SHARE = 0.95
-MIN_TOOLS, MAX_TOOLS = 2, 1000
+MIN_HEAD_TOOLS, MAX_HEAD_TOOLS = 2, 1000
 """A head is for registries where all but 5 % of the tools have 5 examples or more."""
 
 INVERSE_REGULARISATION = 10.0
@@ -167,9 +164,9 @@ INVERSE_REGULARISATION = 10.0
 def fit_head(crib: Crib) -> Head | None:
     """A head for the tools of an index; None where too few have examples enough."""
     tools = [tool for tool in crib.list_tools() if tool.enabled]
-    with_examples = [tool for tool in tools if len(tool.success_examples) >= MIN_EXAMPLES]
+    with_examples = [tool for tool in tools if len(tool.success_examples) >= MIN_HEAD_TOOL_EXAMPLES]
     with_examples.sort(key=attrgetter("id"))
-    if not MIN_TOOLS <= len(with_examples) <= MAX_TOOLS or len(
+    if not MIN_HEAD_TOOLS <= len(with_examples) <= MAX_HEAD_TOOLS or len(
         with_examples
     ) < MIN_TOOLS_WITH_EXAMPLES_SHARE * len(tools):
         return None
@@ -221,7 +218,6 @@ MIN_FALL = 0.01
 
 MIN_SLOPE = 1e-3
 """No order is turned round, or given up for one in which all queries are equal."""
-
 
 MIN_QUERIES = 30
 """Fewer labelled queries tell too little."""
@@ -299,14 +295,14 @@ def _require_enough(shown: Sequence[LabelledEvidence]) -> None:
         counted = "1 labelled query is" if len(shown) == 1 else f"{len(shown)} labelled queries are"
         raise CalibrationError(
             f"{counted} too few to calibrate by; give at least {MIN_QUERIES}, some hundred are "
-            "better",
+            "better"
         )
     right = sum(one.first_is_right for one in shown)
     if right in {0, len(shown)}:
         which = "no" if right == 0 else "every"
         raise CalibrationError(
             f"{which} labelled query has a right tool on top, so there is nothing to tell apart; "
-            "check that the labels name ids of this index",
+            "check that the labels name ids of this index"
         )
 
 
@@ -462,7 +458,7 @@ def _rows(evidence: Sequence[LabelledEvidence]) -> tuple[Floats, Floats, Floats]
             one.weight
             * np.where(np.arange(min(MAX_RANKED_TOOLS, len(one.right))) == 0, FIRST_WEIGHT, 1.0)
             for one in able
-        ],
+        ]
     )
     return known, right, weights
 
@@ -482,7 +478,7 @@ def _regress(known: Floats, right: Floats, weights: Floats) -> _Model:
     if right.min() == right.max():
         raise CalibrationError(
             "too few labelled queries have right tools, or too few have wrong ones, to tell apart; "
-            "give more queries",
+            "give more queries"
         )
     centre, scale = known.mean(axis=0), known.std(axis=0)
     scale[scale == 0] = 1.0
@@ -544,8 +540,7 @@ def _digest(shown: Sequence[LabelledEvidence]) -> str:
 
 
 def acceptance_curves(
-    evidence: Sequence[LabelledEvidence],
-    confidence: Sequence[float],
+    evidence: Sequence[LabelledEvidence], confidence: Sequence[float]
 ) -> dict[str, AcceptanceCurve]:
     """A curve over all queries under "", and one for each server with queries enough."""
     pairs = list(zip(evidence, confidence, strict=True))
@@ -581,8 +576,7 @@ def _curve(pairs: Sequence[tuple[LabelledEvidence, float]]) -> AcceptanceCurve:
 
 
 def server_thresholds(
-    evidence: Sequence[LabelledEvidence],
-    curves: Mapping[str, AcceptanceCurve],
+    evidence: Sequence[LabelledEvidence], curves: Mapping[str, AcceptanceCurve]
 ) -> dict[str, float]:
     """The recommended threshold of each server whose tools came first for answerable queries."""
     counts = Counter(one.first_server for one in evidence if one.answerable)
@@ -617,8 +611,7 @@ def refusing_threshold(curve: AcceptanceCurve, threshold: float) -> tuple[float,
 
 
 def least_probabilities(
-    evidence: Sequence[LabelledEvidence],
-    unseen: Sequence[Floats],
+    evidence: Sequence[LabelledEvidence], unseen: Sequence[Floats]
 ) -> tuple[float, ...]:
     """For each answerable query the least probability of a needed tool, ascending; 0 if lost."""
     least: list[float] = sorted(
@@ -633,7 +626,7 @@ def least_probabilities(
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class CalibrationFit:
     """A calibration that was fitted, and what the one in use is worth on the same queries."""
 
     calibration: Calibration
@@ -664,15 +657,12 @@ def learn(
     *,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Learned:
+) -> CalibrationFit:
     """Fit a calibration to the tools of an index; it is neither used nor kept by this.
 
     The head is fitted on the tools' examples and the calibration on the queries, so the queries
     must not be those examples. Where too few tools have enough for a head of its own, the scores
     have that of the examples in them which every search has.
-
-    Raises:
-        CalibrationError: the queries tell too little.
     """
     total = 2 * len(queries)
     head = fit_head(crib)
@@ -702,7 +692,7 @@ def learn(
         if lexical is not None and any(not one.hidden for one in by_words):
             lexical = lexical.model_copy(update={"figures": figures_of(lexical, by_words)})
     made = fitted.model_copy(update={"head": head, "by_examples": by_examples, "lexical": lexical})
-    return Learned(made, _current_figures(crib, queries, evidence, made))
+    return CalibrationFit(made, _current_figures(crib, queries, evidence, made))
 
 
 def _current_figures(

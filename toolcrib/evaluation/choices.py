@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import ConfigDict, ValidationError
 
 from toolcrib.errors import SourceError
-from toolcrib.evaluation.dataset import FileRow, Filled, read_rows, without_refusals
+from toolcrib.evaluation.dataset import FileRow, NonEmpty, read_rows, without_refusals
 from toolcrib.evaluation.decisions import Reliability
 from toolcrib.evaluation.measures import expected_error, reliability_bins
 from toolcrib.records import Refusal, Turn
@@ -87,7 +87,7 @@ class _TurnRow(FileRow):
 
     model_config = FileRow.model_config | ConfigDict(extra="allow")
 
-    id: Filled
+    id: NonEmpty
     split: str = "test"
     config: str = ""
     labels: dict[str, str | tuple[str, ...] | None]
@@ -142,14 +142,13 @@ def measure_choices(
     choose: Callable[[Turn], Choice],
     *,
     split: str = "",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ChoiceResult:
     """Ask for a choice for every turn, and measure what comes; `progress` hears done and all."""
     made: list[Choice] = []
-    for number, each in enumerate(turns):
+    for done, each in enumerate(turns, start=1):
         made.append(choose(each.turn))
-        if progress is not None:
-            progress(number + 1, len(turns))
+        progress(done, len(turns))
     pairs = list(zip(turns, made, strict=True))
     right = sum(len(each.right & choice.labels) for each, choice in pairs)
     named = sum(len(each.right) + len(choice.labels) for each, choice in pairs)

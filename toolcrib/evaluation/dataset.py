@@ -84,17 +84,16 @@ class DataSet:
                 there = ", ".join(sorted(known)) or "none at all"
                 raise SettingsError(
                     f"data set {self.name!r} has no queries in the split {name!r}; "
-                    f"its splits are: {there}; name one with --split",
+                    f"its splits are: {there}; name one with --split"
                 )
 
 
 SPLIT_NAMES = {"val": "dev", "valid": "dev", "validation": "dev", "eval": "test"}
 """Other people's names for the three splits."""
 
-Filled = Annotated[str, Field(min_length=1)]
+NonEmpty = Annotated[str, Field(min_length=1)]
 _Grade = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Split = Annotated[Filled, BeforeValidator(lambda value: SPLIT_NAMES.get(value, value))]
-
+_Split = Annotated[NonEmpty, BeforeValidator(lambda value: SPLIT_NAMES.get(value, value))]
 
 MAX_NAMED_ROWS = 20
 """Wrong rows of a file that an error names; it counts all."""
@@ -117,7 +116,7 @@ class QueryRow(FileRow):
     `relevant` maps tool ids to grades above 0. `answerable` follows from it unless given.
     """
 
-    id: Filled
+    id: NonEmpty
     text: str
     split: _Split = "test"
     relevant: dict[str, _Grade] = Field(default_factory=dict[str, float])
@@ -153,7 +152,7 @@ class IntentRow(FileRow):
     """An intent as it stands in a file; its id is its name unless one is given."""
 
     id: str = ""
-    name: Filled
+    name: NonEmpty
     description: str = ""
     domain: str = ""
 
@@ -168,7 +167,7 @@ class LocatedQuery:
 
 _Item = TypeVar("_Item")
 RowT = TypeVar("RowT", bound=FileRow)
-Placed: TypeAlias = tuple[str, RowT]
+PlacedRow: TypeAlias = tuple[str, RowT]
 """A row, after where in its file it stands."""
 
 
@@ -191,13 +190,13 @@ def locate_query(
     return row if isinstance(row, Refusal) else LocatedQuery(f"{shown}: {place}", row.as_query())
 
 
-def read_rows(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT] | Refusal]:
+def read_rows(path: Path, kind: type[RowT]) -> Iterator[PlacedRow[RowT] | Refusal]:
     """Yield every row of JSON Lines or of a JSON list, gzip-compressed or not, and every refusal.
 
     Raises:
         SourceError: the file cannot be read (on).
     """
-    for entry in entries(Source.named(str(path))):
+    for entry in entries(Source.by_name(str(path))):
         if isinstance(entry, Refusal):
             yield entry
             continue
@@ -206,7 +205,7 @@ def read_rows(path: Path, kind: type[RowT]) -> Iterator[Placed[RowT] | Refusal]:
         yield row if isinstance(row, Refusal) else (place, row)
 
 
-def read_all(path: Path, kind: type[RowT]) -> list[Placed[RowT]]:
+def read_all(path: Path, kind: type[RowT]) -> list[PlacedRow[RowT]]:
     """As `read_rows`, for a file in which nothing may be wrong.
 
     Raises:
@@ -234,7 +233,7 @@ def without_refusals(path: Path, items: Iterable[_Item | Refusal]) -> list[_Item
 
 def read_queries(path: Path) -> Iterator[LocatedQuery | Refusal]:
     """Yield every query of a file and every refusal; raises SourceError as `read_rows` does."""
-    for entry in entries(Source.named(str(path))):
+    for entry in entries(Source.by_name(str(path))):
         yield entry if isinstance(entry, Refusal) else locate_query(str(path), *entry, path.name)
 
 
@@ -260,7 +259,6 @@ STRICTNESS = ("train", "dev", "test")
 
 MAX_NOTE_PLACES = 3
 """Examples of a kind in a note; the count says how many there are."""
-
 
 Findings: TypeAlias = dict[str, list[str]]
 """Places of each kind of finding."""

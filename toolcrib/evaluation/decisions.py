@@ -27,7 +27,7 @@ from toolcrib.records import CollectionHit, Outcome, Refusal
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolsRecord
 from toolcrib.records.turns import ModelUsage, totals
 from toolcrib.router.decision_log import Feedback
-from toolcrib.router.knowledge import MAPPED
+from toolcrib.router.knowledge import MAPPED_SIGNAL
 
 MIN_BIN_DECISIONS = 20
 """A share of fewer decisions says little."""
@@ -270,7 +270,7 @@ def _iso(at: datetime) -> str:
 FEEDBACK_SPLIT = "train"
 """Queries that people labelled in use are learned from, never measured on."""
 
-_Kept: TypeAlias = Annotated[
+_LogRecord: TypeAlias = Annotated[
     DecisionRecord | FeedbackRecord | OutcomeRecord, Field(discriminator="kind")
 ]
 KINDS = ("decision", "feedback", "outcome")
@@ -278,7 +278,7 @@ KINDS = ("decision", "feedback", "outcome")
 
 @cache
 def _reader() -> TypeAdapter[DecisionRecord | FeedbackRecord | OutcomeRecord]:
-    return TypeAdapter(_Kept, config=ConfigDict(allow_inf_nan=False))
+    return TypeAdapter(_LogRecord, config=ConfigDict(allow_inf_nan=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,9 +301,7 @@ class LoggedDecision:
         return took.get("total", sum(took.values()))
 
 
-def read_decisions(
-    records: Iterable[Mapping[str, Any]],
-) -> tuple[tuple[LoggedDecision, ...], int]:
+def read_decisions(records: Iterable[Mapping[str, Any]]) -> tuple[tuple[LoggedDecision, ...], int]:
     """Decisions of a log in the order of their times, and the number of unreadable records.
 
     What is said of a decision that is not in the log (any more) is passed over, and so are
@@ -496,7 +494,7 @@ def _tool_values(tools: ToolsRecord, right: frozenset[str]) -> dict[str, float]:
 
 def _is_by_rule(row: DecisionRecord) -> bool:
     """True if the map, or the fallback setting, chose the collections."""
-    return row.knowledge.verdict == "fallback" or MAPPED in row.signals
+    return row.knowledge.verdict == "fallback" or MAPPED_SIGNAL in row.signals
 
 
 def _first_is_in(asked: Sequence[CollectionHit], right: Sequence[str]) -> bool:

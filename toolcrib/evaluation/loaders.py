@@ -24,9 +24,9 @@ from toolcrib.errors import SourceError, UnknownFormatError
 from toolcrib.evaluation.dataset import (
     DataSet,
     FileRow,
-    Filled,
     IntentRow,
     LocatedQuery,
+    NonEmpty,
     checked_data_set,
     intent_tool,
     locate_query,
@@ -222,7 +222,6 @@ def _part(folder: Path, name: str) -> Path | None:
 
 
 def _tools_folder(folder: Path) -> DataSet:
-    """Load `tools.jsonl`, in any form that can be indexed, with `queries.jsonl`."""
     return _load_files(_name(folder), _file(folder, "tools.jsonl"), _file(folder, "queries.jsonl"))
 
 
@@ -246,19 +245,9 @@ def _registry_folder(folder: Path) -> DataSet:
 
 
 def _load_files(name: str, tools: str | Path | Sequence[str], queries: Path) -> DataSet:
-    """Load files of tools, in any form that can be indexed, with a file of queries."""
     sources = dict.fromkeys([str(tools)] if isinstance(tools, str | Path) else tools)
     found = (item for source in sources for _, item in tool_entries(source, None, None))
     return checked_data_set(name, _whole(found), read_queries(queries))
-
-
-def with_tools(name: str, tools: Iterable[ToolSpec], queries: Path) -> DataSet:
-    """Load a file of queries about tools that are at hand, those of a store for example.
-
-    Raises:
-        SourceError: the file cannot be read, or holds nothing that can be used.
-    """
-    return checked_data_set(name, tools, read_queries(queries))
 
 
 def _whole(found: Iterable[ToolSpec | Refusal]) -> Iterator[ToolSpec | Refusal]:
@@ -277,14 +266,10 @@ def _name(folder: Path) -> str:
     return folder.resolve().name
 
 
-COLUMNS = ("query-id", "corpus-id", "score")
-"""Columns of a tab-separated file of judgements; the header line may be missing."""
-
-
 class _CorpusRow(FileRow):
     """A document; it becomes a tool whose name is the title, or the id where there is none."""
 
-    id: Filled = Field(alias="_id")
+    id: NonEmpty = Field(alias="_id")
     title: str = ""
     text: str = ""
 
@@ -292,7 +277,7 @@ class _CorpusRow(FileRow):
 class _TopicRow(FileRow):
     """A query, which belongs to the splits whose judgements name it."""
 
-    id: Filled = Field(alias="_id")
+    id: NonEmpty = Field(alias="_id")
     text: str
 
 
@@ -349,10 +334,10 @@ def _judged_queries(
 ) -> Iterator[LocatedQuery | Refusal]:
     """Yield the queries that one file of judgements names, with its split."""
     grades: dict[str, dict[str, float]] = defaultdict(dict)
-    for number, line in Source.named(str(qrels)).lines():
+    for number, line in Source.by_name(str(qrels)).lines():
         judgement = _judgement(line)
-        if judgement is None and number > 1:
-            reason = f"must be {', '.join(COLUMNS)}, separated by tabs"
+        if judgement is None and number > 1:  # the first line may be a header
+            reason = "must be query-id, corpus-id, score, separated by tabs"
             yield Refusal(str(qrels), f"line {number}", reason)
         elif judgement and judgement[0] not in topics:
             reason = f"query-id: {judgement[0]!r} is not in {path.name}"

@@ -302,7 +302,6 @@ def _tokenizer() -> WordPiece:
 
 # -- measures of the confidence --------------------------------------------------------------
 
-
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 

@@ -117,11 +117,9 @@ class Evaluation:
     macro: Mapping[str, Mapping[str, float]]
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     macro_against_first: Mapping[str, Mapping[str, Comparison]] = field(
-        default_factory=dict[str, Mapping[str, Comparison]],
+        default_factory=dict[str, Mapping[str, Comparison]]
     )
 
-
-SET_FIELDS = ("split", "tools", "queries", "unanswerable")
 
 DIGITS = 5
 """After the point, for shares; milliseconds and tokens have fewer, p-values one more."""
@@ -151,7 +149,7 @@ def as_json(evaluation: Evaluation, *, per_query: bool = False) -> dict[str, Any
             for system, compared in evaluation.macro_against_first.items()
         },
         "sets": {
-            name: {field: getattr(one, field) for field in SET_FIELDS}
+            name: {key: getattr(one, key) for key in ("split", "tools", "queries", "unanswerable")}
             | {"notes": list(one.notes), "warnings": list(one.warnings)}
             for name, one in sets.items()
         },
@@ -372,9 +370,7 @@ def confusions(outcomes: Iterable[QueryResult], count: int = 20) -> tuple[Confus
 
 
 def unmatched_words(
-    queries: Iterable[LabelledQuery],
-    tools: Iterable[ToolSpec],
-    count: int = 20,
+    queries: Iterable[LabelledQuery], tools: Iterable[ToolSpec], count: int = 20
 ) -> tuple[UnmatchedWord, ...]:
     """Words between spaces of which no index term is in any tool, in most queries first.
 

@@ -40,18 +40,8 @@ from toolcrib.numerics import Floats
 CreateSystem = Callable[[], System]
 """Makes a fresh system: one is indexed for each data set, and closed after it."""
 
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Progress of a system over a data set's `total` queries; 0 while it indexes."""
-
-    data_set: str
-    system: str
-    done: int
-    total: int
-
-
-Report = Callable[[Progress], None]
+Report = Callable[[str, int, int], None]
+"""Callback that takes what is done, how much of it, and of how much; 0 while a system indexes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +66,7 @@ def evaluate(  # noqa: PLR0913 -- all by name, each an option of the command
     coverage: float | None = None,
     limit: int | None = None,
     seed: int = 0,
-    progress: Report | None = None,
+    progress: Report = lambda _what, _done, _total: None,
 ) -> Evaluation:
     """Measure every system on one split of every data set, and compare each with the first.
 
@@ -101,9 +91,7 @@ def evaluate(  # noqa: PLR0913 -- all by name, each an option of the command
         raise SettingsError(f"k ({list(ks)}) and limit ({limit}) must be 1 or more")
     if learn == split:
         raise SettingsError(f"what is learned from ({learn!r}) cannot be what is measured")
-    plan = _Plan(
-        split, tuple(ks), max(ks), learn, coverage, limit, seed, progress or (lambda _: None)
-    )
+    plan = _Plan(split, tuple(ks), max(ks), learn, coverage, limit, seed, progress)
     sets: dict[str, SetResult] = {}
     for data in datasets:
         if data.name in sets:
@@ -157,7 +145,7 @@ def _evaluate_set(data: DataSet, systems: Mapping[str, CreateSystem], plan: _Pla
         if left_out:
             notes.append(
                 f"{name} cannot be restricted to given candidates: {left_out} of {len(queries)} "
-                "queries are not measured for it, and comparisons leave them out",
+                "queries are not measured for it, and comparisons leave them out"
             )
     return SetResult(
         name=data.name,
@@ -193,15 +181,15 @@ def _evaluate_system(
     try:
         system.index(data.tools)
         if plan.learn and isinstance(system, Learner) and (known := data.split(plan.learn)):
-            plan.report(Progress(data.name, f"{name} learns", 0, len(known)))
+            plan.report(f"{data.name}: {name} learns", 0, len(known))
             system.learn(known)
-        plan.report(Progress(data.name, name, 0, len(queries)))
+        plan.report(f"{data.name}: {name}", 0, len(queries))
         system.search(queries[0].text, plan.depth)
         outcomes: list[QueryResult] = []
         for done, query in enumerate(queries, start=1):
             outcome = _ask(system, query, prompt, plan.depth)
             outcomes += [outcome] if outcome else []
-            plan.report(Progress(data.name, name, done, len(queries)))
+            plan.report(f"{data.name}: {name}", done, len(queries))
         sets = _complete(system, outcomes, plan.coverage)
         version = system.version
     finally:
@@ -269,11 +257,9 @@ def _with_measures(
     )
 
 
-FUSED = ("toolcrib", "fusion")
+FUSION_SYSTEMS = ("toolcrib", "fusion")
 LEGS = ("dense", "lexical")
 """Names of the systems that `leg_warnings` knows."""
-
-PROBABILITY_GATES = {"ece", "brier"}
 
 
 def summarise(
@@ -341,7 +327,7 @@ def _gates(outcomes: Sequence[QueryResult]) -> dict[str, float]:
         lowest = min((o.answer.ranked[0].score for o in outcomes if o.answer.ranked), default=0.0)
         tops = [o.answer.ranked[0].score if o.answer.ranked else lowest for o in outcomes]
         gates = gate_measures(np.array(tops), correct, answerable)
-        gates = {name: value for name, value in gates.items() if name not in PROBABILITY_GATES}
+        gates = {name: value for name, value in gates.items() if name not in {"ece", "brier"}}
     if any(verdicts):
         gates |= verdict_measures([verdict or "" for verdict in verdicts], correct)
     return gates
@@ -393,7 +379,7 @@ def leg_warnings(results: Mapping[str, SystemResult], seed: int) -> tuple[str, .
     Where 10 is not among the cut-offs, the largest stands in. Holm-corrected over the pairs.
     """
     tested: list[tuple[str, str, str, Floats]] = []
-    for fused in FUSED:
+    for fused in FUSION_SYSTEMS:
         for leg in LEGS:
             if fused in results and leg in results:
                 pair = _differences(results[fused], results[leg])

@@ -113,7 +113,6 @@ def _chunks(total: int, width: int) -> list[int]:
 
 # -- comparison of two evaluations -----------------------------------------------------------
 
-
 SEED = 0
 ALPHA = 0.05
 
@@ -175,11 +174,7 @@ def find_falls(
 
 
 def missing_measures(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """Measures that `after` lacks, as `set / system / measure`.
-
-    Raises:
-        SourceError: one of the two is no evaluation.
-    """
+    """Measures that `after` lacks, as `set / system / measure`."""
     old, new = _measures(before, "before"), _measures(after, "after")
     return tuple(" / ".join(key) for key in old if key not in new)
 

@@ -41,8 +41,8 @@ CALLING = frozenset({OwnTool.CALL_TOOL, *CALL_TOOLS})
 """Tools of the gateway that call a server's tool, which is recorded in their place."""
 
 MAX_AGENT_CHARS = 100
-MAX_TOOL_CHARS = 200
-MAX_COUNTED_TOOLS = 20_000
+MAX_UNKNOWN_NAME_CHARS = 200
+MAX_CACHED_TOKEN_COUNTS = 20_000
 """Tools whose tokens are cached."""
 
 _CALLS_WITHIN: ContextVar[list[str]] = ContextVar("calls_within")
@@ -59,7 +59,7 @@ class GatewayRecorder(Middleware):
     ) -> None:
         self._log, self._index, self._pool = ActivityLog(records_db), index, pool
         self._is_on, self._keeps_arguments = mode != "off", mode == "arguments"
-        self._tokens: BoundedMap[str, int] = BoundedMap(MAX_COUNTED_TOOLS)
+        self._tokens: BoundedMap[str, int] = BoundedMap(MAX_CACHED_TOKEN_COUNTS)
 
     async def on_call_tool(
         self,
@@ -94,7 +94,7 @@ class GatewayRecorder(Middleware):
         about: Mapping[str, Any],
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
-        entry, token = self._index.catalog.named(name), get_access_token()
+        entry, token = self._index.catalog.find(name), get_access_token()
         client = session.client_params and session.client_params.client_info
         agent = f"{client.name} {client.version}".strip() if client else ""
         self._log.record(
@@ -102,7 +102,7 @@ class GatewayRecorder(Middleware):
                 at="",
                 agent=agent[:MAX_AGENT_CHARS],
                 server=entry.spec.server if entry else "",
-                tool=entry.spec.id if entry else name[:MAX_TOOL_CHARS],
+                tool=entry.spec.id if entry else name[:MAX_UNKNOWN_NAME_CHARS],
                 by=(token and token.client_id) or None,
                 arguments=shown_arguments(arguments or {}) if self._keeps_arguments else None,
                 **about,
@@ -117,7 +117,7 @@ class GatewayRecorder(Middleware):
         if not left_out or not self._is_on:
             return
         saved = await asyncio.to_thread(self._saved_tokens, left_out)
-        own = [tool for name, tool in shown.items() if self._index.catalog.named(name) is None]
+        own = [tool for name, tool in shown.items() if self._index.catalog.find(name) is None]
         saved[""] = -sum(
             estimated_tokens(tool.model_dump_json(by_alias=True, exclude_none=True), CHARS_A_MARK)
             for tool in own
@@ -156,7 +156,7 @@ class GatewayRecorder(Middleware):
         state: ServerState = health.state
         if state == "down" and health.unready in ("needs_authorisation", "authorisation_expired"):
             state = health.unready
-        tools, held = len(self._index.catalog.of(name)), self._index.held_of(name)
+        tools, held = len(self._index.catalog.of(name)), self._index.held_count_of(name)
         return GatewayServer(name, state, health.reason, tools, held)
 
     def close(self) -> None:

@@ -8,19 +8,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from toolcrib.access.quarantine import LockFile, Quarantine
+from toolcrib.access.quarantine import DANGEROUS_REASON, LockFile, Quarantine
 from toolcrib.errors import UnknownToolError
 from toolcrib.gateway.config import file_stamp
 from toolcrib.indexers.audit import blocks, is_warning
 from toolcrib.records import ToolSpec
 from toolcrib.records.reports import Finding, Held
 
-NEW = "new on a server that is known"
-CHANGED = "changed since it was approved"
-UNLOCKED = "its server was locked, and the lock file names it no more; restore that, or approve it"
-DANGEROUS = "its text is dangerous to a model"
+NEW_REASON = "new on a server that is known"
+CHANGED_REASON = "changed since it was approved"
+UNLOCKED_REASON = (
+    "its server was locked, and the lock file names it no more; restore that, or approve it"
+)
 
-MARK = "#"
+NON_TOOL_ID_MARK = "#"
 """Follows the server's name in the id of what is screened and is no tool."""
 
 Specs: TypeAlias = tuple[ToolSpec, ...]
@@ -28,7 +29,7 @@ Specs: TypeAlias = tuple[ToolSpec, ...]
 
 def is_tool(spec: ToolSpec) -> bool:
     """True for a tool; False for a prompt, a resource or instructions, screened as tools are."""
-    return not spec.id.startswith(spec.server + MARK)
+    return not spec.id.startswith(spec.server + NON_TOOL_ID_MARK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class Approval:
         is_locked: bool,
     ) -> Screening:
         locked = self._lock.read().get(server)
-        unknown = NEW if locked is not None or not is_locked else UNLOCKED
+        unknown = NEW_REASON if locked is not None or not is_locked else UNLOCKED_REASON
         pins = (locked or {}) if is_locked else self._quarantine.first_digests(server)
         served: list[ToolSpec] = []
         held: list[Held] = []
@@ -127,9 +128,9 @@ class Approval:
                 served.append(spec)
                 warnings += filter(is_warning, own if locked is None else ())
             else:
-                reason = CHANGED if pinned else unknown
+                reason = CHANGED_REASON if pinned else unknown
                 if is_dangerous and not is_locked:
-                    reason = DANGEROUS
+                    reason = DANGEROUS_REASON
                 held.append(self._hold(spec, reason, own, pinned))
         if pins is None and specs:
             self._quarantine.keep_first_digests(server, specs)

@@ -49,10 +49,10 @@ HOP_KEYS = frozenset({"progressToken", "progress_token", "fastmcp"})
 
 MAX_PENDING_CALLS = 1_000
 MAX_ALTERNATIVES = 3
-MAX_DESCRIPTION_CHARS = 100
+MAX_ALTERNATIVE_CHARS = 100
 """Length of an alternative's description in an answer."""
 
-MAX_SCHEMA_CHARS = 8_000
+MAX_QUOTED_SCHEMA_CHARS = 8_000
 """Longer schemas are described in words."""
 
 logger = logging.getLogger(__name__)
@@ -64,13 +64,13 @@ class CallBudget:
 
     query: str
     limit: int | None
-    made: int = 0
+    calls: int = 0
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def take(self) -> bool:
         """Count one call; False if the budget is used up."""
-        self.made += 1
-        return self.limit is None or self.made <= self.limit
+        self.calls += 1
+        return self.limit is None or self.calls <= self.limit
 
 
 class CallBudgets:
@@ -79,7 +79,7 @@ class CallBudgets:
     def __init__(self, max_calls: int | None) -> None:
         self.max_calls = max_calls
         self._of: BoundedMap[str, CallBudget] = BoundedMap(MAX_CONVERSATIONS)
-        self._called: BoundedMap[str, dict[str, None]] = BoundedMap(MAX_CONVERSATIONS)
+        self._called_tools: BoundedMap[str, dict[str, None]] = BoundedMap(MAX_CONVERSATIONS)
 
     def begin(self, key: str, query: str) -> CallBudget:
         """Begin a conversation's next budget, at a search."""
@@ -94,20 +94,20 @@ class CallBudgets:
 
     def record_call(self, key: str, tool_id: str) -> None:
         """Record the id of a called tool, for the next searches of the conversation."""
-        called = self._called.get_or_make(key, dict[str, None])
+        called = self._called_tools.get_or_make(key, dict[str, None])
         called.pop(tool_id, None)
         called[tool_id] = None
         if len(called) > MAX_CALLED:
             del called[next(iter(called))]
 
-    def called(self, key: str) -> tuple[str, ...]:
+    def called_tools(self, key: str) -> tuple[str, ...]:
         """Ids of the tools that a conversation has called, the last one at the end."""
-        return tuple(self._called.get(key, ()))
+        return tuple(self._called_tools.get(key, ()))
 
     def leave(self, key: str) -> None:
         """Forget an ended conversation."""
         self._of.pop(key, None)
-        self._called.pop(key, None)
+        self._called_tools.pop(key, None)
 
 
 class Alternatives:
@@ -134,7 +134,7 @@ class Alternatives:
             return " No other tool is like it; try again later, or go on without it."
         lines = ["\nOther tools that may do it:"]
         for each in entries:
-            about = shorten(" ".join(each.spec.description.split()), MAX_DESCRIPTION_CHARS)
+            about = shorten(" ".join(each.spec.description.split()), MAX_ALTERNATIVE_CHARS)
             lines.append(f"- {each.name}: {about}" if about else f"- {each.name}")
         return "\n".join(lines)
 
@@ -161,7 +161,7 @@ class Alternatives:
 
         `goal` is the search that led to the tool's call, empty if there was none.
         """
-        failed = self._index.catalog.named(name)
+        failed = self._index.catalog.find(name)
         if failed is None or not self._index.is_open.is_set():
             return []
         return [each.name for each in await self._find(failed, self._budgets.of(key), goal)]
@@ -379,7 +379,7 @@ class CallRunner:
 def _parameters(entry: CatalogEntry) -> str:
     """The parameters of a tool: its schema, which a search omits, or a description if too long."""
     schema = json.dumps(parameters_schema(entry.spec), ensure_ascii=False, separators=(",", ":"))
-    if len(schema) <= MAX_SCHEMA_CHARS:
+    if len(schema) <= MAX_QUOTED_SCHEMA_CHARS:
         return f"Its inputSchema: {schema}"
     return f"It takes: {describe_parameters(entry.spec.input_schema)}."
 

@@ -89,7 +89,7 @@ class ToolCatalog:
         """The tool with this id."""
         return self._entries.get(tool_id)
 
-    def named(self, name: str) -> CatalogEntry | None:
+    def find(self, name: str) -> CatalogEntry | None:
         """The tool with this name, this id, or this own name if only one tool has it."""
         return self._by_name.get(name) or self._entries.get(name) or self._only.get(name)
 
@@ -223,7 +223,7 @@ class CatalogProvider(Provider):
     def __init__(self, index: GatewayIndex, note: Callable[[str], str], run: Run) -> None:
         super().__init__()
         self._index, self._note, self._run = index, note, run
-        self._made: dict[str, tuple[CatalogEntry, str, GatewayTool]] = {}
+        self._gateway_tools: dict[str, tuple[CatalogEntry, str, GatewayTool]] = {}
 
     async def _list_tools(self) -> Sequence[Tool]:
         return self.tools()
@@ -231,7 +231,7 @@ class CatalogProvider(Provider):
     async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
         # Tools of servers have no versions.
         del version
-        entry = self._index.catalog.named(name)
+        entry = self._index.catalog.find(name)
         if entry is None or not entry.fits(from_scope(self._index.scope)):
             return None
         return self._tool(entry)[2]
@@ -240,12 +240,12 @@ class CatalogProvider(Provider):
         """Every tool of the catalog, by id."""
         # FastMCP may list the tools with every call, so a tool is made once.
         here = self._index.catalog.within(self._index.scope)
-        self._made = {entry.spec.id: self._tool(entry) for entry in here}
-        return [tool for _, _, tool in self._made.values()]
+        self._gateway_tools = {entry.spec.id: self._tool(entry) for entry in here}
+        return [tool for _, _, tool in self._gateway_tools.values()]
 
     def _tool(self, entry: CatalogEntry) -> tuple[CatalogEntry, str, GatewayTool]:
         note = self._note(entry.spec.server)
-        known = self._made.get(entry.spec.id)
+        known = self._gateway_tools.get(entry.spec.id)
         if known is not None and known[0] is entry and known[1] == note:
             return known
         return entry, note, GatewayTool.of(entry, note, self._index.scope_of, self._run)

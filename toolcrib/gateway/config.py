@@ -62,7 +62,7 @@ class McpFile:
 
         An unusable entry gets its `problem`, and the others are used.
         """
-        source = Source.named(str(self.path))
+        source = Source.by_name(str(self.path))
         servers = servers_of(source)
         if not servers:
             raise source.error(

@@ -29,7 +29,7 @@ from toolcrib.gateway.downstream import ClientRequest, InputAnswer
 from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
 from toolcrib.indexers.readers.mcp_session import (
-    UNAUTHORISED,
+    UNAUTHORISED_STATUSES,
     SessionState,
     Tap,
     explain,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import httpx2
     from mcp.shared.message import SessionMessage
 
-CLOSE_TIMEOUT_S = 3.0
+SERVER_CLOSE_TIMEOUT_S = 3.0
 """Time for a server to end by itself, before it is killed."""
 
 MAX_PAGES = 10_000
@@ -56,7 +56,7 @@ TAIL_BYTES = 8192
 READ_BYTES = 65_536
 MAX_QUOTE_CHARS = 200
 
-RELAYED = (types.LoggingMessageNotification, types.ElicitCompleteNotification)
+RELAYED_TYPES = (types.LoggingMessageNotification, types.ElicitCompleteNotification)
 """Notifications forwarded to clients unchanged. Progress goes to its caller, under the caller's own
 token. All others concern requests to the gateway, or features that it does not serve."""
 
@@ -280,7 +280,7 @@ class UpstreamConnection:
             return
         self._stop.set()
         if self._ready.is_set():
-            await asyncio.wait({self._task}, timeout=CLOSE_TIMEOUT_S)
+            await asyncio.wait({self._task}, timeout=SERVER_CLOSE_TIMEOUT_S)
         self._scope.cancel()
         # The SDK ends a process in a shielded, bounded time.
         await asyncio.wait({self._task})
@@ -298,7 +298,7 @@ class UpstreamConnection:
     @property
     def lacks_authorisation(self) -> bool:
         """True if the server refused the connection without a token."""
-        return self._state.status in UNAUTHORISED
+        return self._state.status in UNAUTHORISED_STATUSES
 
     async def _live(self) -> None:
         try:
@@ -374,7 +374,7 @@ class UpstreamConnection:
     async def _receive(self, message: IncomingMessage) -> None:
         if isinstance(message, CHANGES):
             self.changed.set()
-        elif isinstance(message, RELAYED) and (call := self._addressed_call) is not None:
+        elif isinstance(message, RELAYED_TYPES) and (call := self._addressed_call) is not None:
             await call.request.notify(message)
 
     @property
@@ -455,11 +455,11 @@ class UpstreamConnection:
 
         progress = report_progress if request.wants_progress else None
 
-        async def checked() -> types.CallToolResult:
+        async def check_and_call() -> types.CallToolResult:
             await check(call)
             return await self._call(name, arguments, meta, progress)
 
-        task = asyncio.create_task(checked())
+        task = asyncio.create_task(check_and_call())
         task.add_done_callback(remove)
         self._calls.append(call)
         self.used_at = monotonic()

@@ -33,7 +33,7 @@ from toolcrib.gateway.auth import grant_of
 MAX_CONVERSATIONS = 10_000
 """Conversations with state; the least recently used are evicted."""
 
-SHARED = ""
+SHARED_KEY = ""
 """Key of all clients without a session or an API key."""
 
 Hello = TypeVar("Hello", types.InitializeResult, types.DiscoverResult)
@@ -69,7 +69,7 @@ def conversation_key(context: Context) -> str:
     if context.session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return f"session {context.session_id}"
     token = get_access_token()
-    return f"key {token.client_id}" if token is not None and token.client_id else SHARED
+    return f"key {token.client_id}" if token is not None and token.client_id else SHARED_KEY
 
 
 def _is_severe_enough(level: str, minimum: str | None) -> bool:
@@ -196,7 +196,7 @@ class Handshake(Middleware):
         extensions: dict[str, dict[str, Any]] | None,
     ) -> Hello:
         client = context.fastmcp_context
-        key = SHARED if client is None else conversation_key(client)
+        key = SHARED_KEY if client is None else conversation_key(client)
         served = types.ServerCapabilities(
             tools=types.ToolsCapability(list_changed=True),
             logging=result.capabilities.logging,

@@ -91,17 +91,17 @@ class FlowPolicy:
 
     def __init__(self, mode: FlowMode, configs: Iterable[ServerConfig]) -> None:
         self._mode = mode
-        self._stated: dict[str, Overlay] = {}
+        self._overlays: dict[str, Overlay] = {}
         self.update(configs)
-        self._met: BoundedMap[str, dict[FlowTrait, str]] = BoundedMap(MAX_CONVERSATIONS)
+        self._traits: BoundedMap[str, dict[FlowTrait, str]] = BoundedMap(MAX_CONVERSATIONS)
 
     def update(self, configs: Iterable[ServerConfig]) -> None:
         """Take what the entries of servers state; a removed server may still have a call."""
-        self._stated |= {config.name: config.overlay for config in configs}
+        self._overlays |= {config.name: config.overlay for config in configs}
 
     def traits(self, spec: ToolSpec) -> frozenset[FlowTrait]:
         """Traits of a tool: those that its server's entry states, else the guess."""
-        guess, overlay = flow_traits(spec), self._stated[spec.server]
+        guess, overlay = flow_traits(spec), self._overlays[spec.server]
         stated: dict[FlowTrait, Any] = {trait: getattr(overlay, trait) for trait in FLOW_TRAITS}
         return frozenset(
             trait
@@ -114,7 +114,7 @@ class FlowPolicy:
         if self._mode == "off":
             return
         traits, key = self.traits(entry.spec), call.request.key
-        met = self._met.get(key) or {}
+        met = self._traits.get(key) or {}
         if "sends_out" in traits and {"reads_private", "brings_foreign"} <= met.keys():
             why = (
                 f"{entry.name} sends out, and this conversation has read private data with "
@@ -126,7 +126,7 @@ class FlowPolicy:
             await self._ask(call, f"{why}. Let it?\n{shown}", why)
         brought: dict[FlowTrait, str] = dict.fromkeys(traits, entry.name)
         # Read again: other calls may have ended while the user was asked.
-        self._met[key] = brought | (self._met.get(key) or {})
+        self._traits[key] = brought | (self._traits.get(key) or {})
 
     async def _ask(self, call: PendingCall, question: str, why: str) -> None:
         params = ElicitRequestFormParams(message=question, requested_schema=_NO_FIELDS)
@@ -138,4 +138,4 @@ class FlowPolicy:
 
     def leave(self, key: str) -> None:
         """Forget an ended conversation."""
-        self._met.pop(key, None)
+        self._traits.pop(key, None)

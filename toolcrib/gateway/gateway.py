@@ -336,7 +336,7 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.pool.close()
-        await self.index.close()
+        await self.index.wait_for_jobs()
         await asyncio.to_thread(self._recorder.close)
         await self._store.close()
 

@@ -11,7 +11,7 @@ from fastmcp.tools.base import InputRequiredToolResult, ToolResult
 from mcp.types import CallToolResult, ContentBlock, TextContent
 
 from toolcrib.caches import BoundedMap
-from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED
+from toolcrib.gateway.downstream import MAX_CONVERSATIONS, SHARED_KEY
 from toolcrib.guidance import GuidanceSession, TrajectoryBuilder
 from toolcrib.guidance.results import has_failed
 from toolcrib.records import Outcome
@@ -64,7 +64,7 @@ class GatewayGuidance:
     async def _after(
         self, key: str, result: ToolResult, record: Callable[[TrajectoryBuilder], object]
     ) -> ToolResult:
-        if not self._enabled or (key == SHARED and not self._is_shared):
+        if not self._enabled or (key == SHARED_KEY and not self._is_shared):
             return result
         try:
             session = self._sessions.get_or_make(key, GuidanceSession)

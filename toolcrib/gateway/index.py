@@ -15,7 +15,7 @@ from fastmcp.server.auth import AccessToken
 from toolcrib.access.logins import Logins
 from toolcrib.crib import Crib
 from toolcrib.errors import StoreError, ToolcribError
-from toolcrib.gateway.approval import MARK, Approval, Screening, Specs, is_tool
+from toolcrib.gateway.approval import NON_TOOL_ID_MARK, Approval, Screening, Specs, is_tool
 from toolcrib.gateway.auth import granted_scope, has_tool
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog
 from toolcrib.gateway.config import ServerConfig
@@ -42,10 +42,10 @@ OPENING = "The index of tools is still being opened. Search again in a moment."
 LISTINGS = "listings/default"
 """Space of records: the last listing of each server, served until the server is connected."""
 
-INSTRUCTIONS = f"{MARK}instructions"
+INSTRUCTIONS = f"{NON_TOOL_ID_MARK}instructions"
 """Suffix of the id under which a server's instructions are screened, as a tool's text is."""
 
-MAX_INSTRUCTIONS_CHARS = 4_000
+MAX_SERVER_INSTRUCTIONS_CHARS = 4_000
 
 MAX_REPORTED_WARNINGS = 5
 """Warnings about one server that the operator is told of one by one."""
@@ -83,8 +83,8 @@ class GatewayIndex:
     tool joins once it can be found, server by server. Until then the server is `pending`, as is a
     server that has not listed its tools. `offers` are prompts and resources by kind, since names
     are unique within a kind only. `instructions` are those that passed, by server. `scope` is that
-    of the tools to serve. `changed` is called after every change. `problem` is the error of the
-    last screening, None without one.
+    of the tools to serve. `notify_change` is called after every change. `problem` is the error of
+    the last screening, None without one.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class GatewayIndex:
         scope: Scope,
         storage: Storage,
         report: Reporter,
-        changed: Callable[[], None],
+        notify_change: Callable[[], None],
         progress: ListenerScope,
     ) -> None:
         self.scope = scope
@@ -105,12 +105,12 @@ class GatewayIndex:
         self.problem: str | None = None
         self._configs = {config.name: config for config in configs}
         self._storage = storage
-        self._report, self._changed, self._progress = report, changed, progress
+        self._report, self._notify_change, self._progress = report, notify_change, progress
         self._crib: Crib | None = None
-        self._listed: dict[str, Specs] = {}
-        self._reviewed: Mapping[str, Specs] = {}
-        self._screened: dict[str, Screening] = {}
-        self._unindexed: set[str] = set()
+        self._listings: dict[str, Specs] = {}
+        self._screened_listings: Mapping[str, Specs] = {}
+        self._screenings: dict[str, Screening] = {}
+        self._unindexed_servers: set[str] = set()
         self._not_offered: dict[str, list[tuple[CatalogEntry, Unready]]] = {}
         self._removed_servers: list[str] = []
         self._reviews_asked = self._reviews_done = 0
@@ -118,14 +118,14 @@ class GatewayIndex:
         self._threads: set[asyncio.Task[Any]] = set()
 
     async def work(self, job: Callable[..., _Result], *given: Any, **more: Any) -> _Result:
-        """Run a job on index or records in a thread; `close` waits for the job."""
+        """Run a job on index or records in a thread, which goes on after a cancellation."""
         thread = asyncio.create_task(asyncio.to_thread(job, *given, **more))
         self._threads.add(thread)
         thread.add_done_callback(self._threads.discard)
         return await asyncio.shield(thread)
 
-    async def close(self) -> None:
-        """Wait for the jobs in threads, before the index beneath them is closed."""
+    async def wait_for_jobs(self) -> None:
+        """Wait for the jobs in threads, before what they write to is closed or cleared."""
         if self._threads:
             await asyncio.wait(self._threads)
 
@@ -140,22 +140,22 @@ class GatewayIndex:
         return self._crib
 
     @property
-    def held(self) -> int:
+    def held_count(self) -> int:
         """Number of specs that are held back."""
-        return sum(len(each.held) for each in self._screened.values())
+        return sum(len(each.held) for each in self._screenings.values())
 
-    def held_of(self, server: str) -> int:
+    def held_count_of(self, server: str) -> int:
         """Number of a server's tools that are held back."""
-        screened = self._screened.get(server)
+        screened = self._screenings.get(server)
         return sum(is_tool(each.spec) for each in screened.held) if screened else 0
 
     def knows(self, server: str) -> bool:
         """True once a server's listing was screened."""
-        return server in self._screened
+        return server in self._screenings
 
     def held_specs(self) -> Iterator[ToolSpec]:
         """All specs that are held back, of tools or not."""
-        return (held.spec for each in self._screened.values() for held in each.held)
+        return (held.spec for each in self._screenings.values() for held in each.held)
 
     def unready(self, name: str, token: AccessToken | None) -> Unready:
         """Reason why a tool that is not on offer cannot be called, for the holder of a key."""
@@ -185,7 +185,7 @@ class GatewayIndex:
     def _withheld(self) -> dict[str, list[tuple[CatalogEntry, Unready]]]:
         """The tools that are not on offer, by id and by name, each with a reason."""
         found: dict[str, list[tuple[CatalogEntry, Unready]]] = {}
-        for server, each in self._screened.items():
+        for server, each in self._screenings.items():
             withheld: list[tuple[ToolSpec, Unready]] = [
                 *((held.spec, "quarantined") for held in each.held),
                 *((spec, "disabled") for spec in filter(is_tool, each.served)),
@@ -203,7 +203,7 @@ class GatewayIndex:
         try:
             for server, specs in (await self.work(self._read_listings)).items():
                 if server in self._configs:
-                    self._listed.setdefault(server, specs)
+                    self._listings.setdefault(server, specs)
                 else:
                     self._removed_servers.append(server)
             await self.review()
@@ -219,11 +219,13 @@ class GatewayIndex:
     async def remove(self, server: str) -> None:
         """Stop serving a server that was taken out of the configuration."""
         async with self._one_at_a_time:
-            self._listed.pop(server, None)
-            self._screened = {k: v for k, v in self._screened.items() if k != server}
+            # A cancelled review leaves the lock, but its thread still writes the server's tools.
+            await self.wait_for_jobs()
+            self._listings.pop(server, None)
+            self._screenings = {k: v for k, v in self._screenings.items() if k != server}
             self.pending.pop(server, None)
             self.instructions.pop(server, None)
-            self._unindexed.discard(server)
+            self._unindexed_servers.discard(server)
             self.catalog = await self.work(self.catalog.with_listings, {server: ()})
             self.offers = await self.work(self._offers_with, {server: ()})
             self._not_offered = await self.work(self._withheld)
@@ -232,13 +234,13 @@ class GatewayIndex:
                 self._removed_servers.append(server)
             else:
                 await self.work(self._forget, server)
-        self._changed()
+        self._notify_change()
 
     async def open(self, crib: Crib) -> None:
         """Search with this crib from now on."""
         async with self._one_at_a_time:
             self._crib = crib
-            for server in self._screened:
+            for server in self._screenings:
                 specs = [entry.spec for entry in self.catalog.of(server)]
                 if not await self.work(self._has, server, specs):
                     await self._index(server, specs)
@@ -246,7 +248,7 @@ class GatewayIndex:
             for server in self._removed_servers:
                 await self.work(self._forget, server)
         self.is_open.set()
-        self._changed()
+        self._notify_change()
 
     async def receive(
         self, server: str, tools: Sequence[Any], instructions: str, offers: Offers
@@ -260,11 +262,11 @@ class GatewayIndex:
         if server not in self._configs:
             return
         specs = (*self._tool_specs(server, tools), *self._offer_specs(server, offers))
-        if text := instructions.strip()[:MAX_INSTRUCTIONS_CHARS]:
+        if text := instructions.strip()[:MAX_SERVER_INSTRUCTIONS_CHARS]:
             specs = (*specs, _instructions(server, text))
-        if self._listed.get(server) == specs:
+        if self._listings.get(server) == specs:
             return
-        self._listed[server] = specs
+        self._listings[server] = specs
         names = [spec.name for spec in filter(is_tool, specs)]
         for pattern in self._configs[server].tools.idle_patterns(names):
             self._report("warning", f"{server}: {pattern!r} in a list of its tools fits none")
@@ -284,10 +286,10 @@ class GatewayIndex:
             if self._reviews_done >= mine:
                 return
             newest = self._reviews_asked
-            self._reviewed = dict(self._listed)
-            await self._serve(await self.work(self._screen, self._reviewed))
+            self._screened_listings = dict(self._listings)
+            await self._serve(await self.work(self._screen, self._screened_listings))
             self._reviews_done = newest
-        self._changed()
+        self._notify_change()
 
     async def _serve(self, screened: Mapping[str, Screening]) -> None:
         """Offer and index what passed; what may no longer be served is removed first."""
@@ -295,7 +297,7 @@ class GatewayIndex:
         tools = {server: list(filter(is_tool, specs)) for server, specs in served.items()}
         self.catalog = await self.work(self.catalog.without_changed, tools)
         for server, each in screened.items():
-            if each != self._screened.get(server):
+            if each != self._screenings.get(server):
                 await self._index(server, tools[server])
                 await self._offer(server, each, served[server])
                 self._report_screening(server, each)
@@ -307,21 +309,21 @@ class GatewayIndex:
         offers = await self.work(self._offers_with, {server: served})
         # At once: a template must not be offered without what is held back of its resources.
         self.catalog, self.offers = catalog, offers
-        self._screened = {**self._screened, server: screened}
+        self._screenings = {**self._screenings, server: screened}
         self.instructions.pop(server, None)
         passed = filter(_is_instructions, screened.served)
         self.instructions.update((spec.server, spec.description) for spec in passed)
         self._not_offered = await self.work(self._withheld)
-        self._changed()
+        self._notify_change()
 
     def _settle(self, server: str) -> None:
         """End the waiting for a server, if its last listing is in the index."""
         pending = self.pending.get(server)
-        is_newest = self._listed[server] is self._reviewed.get(server)
+        is_newest = self._listings[server] is self._screened_listings.get(server)
         if pending is None or self._crib is None or not is_newest:
             return
         pending.over.set()
-        if server not in self._unindexed and self.problem is None:
+        if server not in self._unindexed_servers and self.problem is None:
             del self.pending[server]
 
     def arrival(self, server: str) -> asyncio.Event:
@@ -364,7 +366,7 @@ class GatewayIndex:
             if last != self.problem:
                 text = f"tools cannot be judged, so new ones are not served: {error}"
                 self._report("error", text)
-            before = {server: list(each.served) for server, each in self._screened.items()}
+            before = {server: list(each.served) for server, each in self._screenings.items()}
             return {
                 server: Screening(tuple(s for s in specs if s in before.get(server, ())))
                 for server, specs in listed.items()
@@ -378,9 +380,9 @@ class GatewayIndex:
             return
         try:
             await self.work(self._replace, server, specs)
-            self._unindexed.discard(server)
+            self._unindexed_servers.discard(server)
         except StoreError as error:
-            self._unindexed.add(server)
+            self._unindexed_servers.add(server)
             self._report("error", f"{server}: its tools can be called, but not all found: {error}")
 
     def _has(self, server: str, specs: Sequence[ToolSpec]) -> bool:
@@ -421,7 +423,7 @@ class GatewayIndex:
 
     def _offer_specs(self, server: str, offers: Offers) -> Iterator[ToolSpec]:
         """Specs of prompts and resources, without invalid ones."""
-        last = self._listed.get(server, ())
+        last = self._listings.get(server, ())
         kept = [s for k in OFFER_KINDS if k not in offers for s in last if is_offer(s, k)]
         for item in {
             each.place if isinstance(each, Refusal) else each.id: each

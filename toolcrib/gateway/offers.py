@@ -26,7 +26,7 @@ from mcp.types import Resource as McpResource
 from pydantic import PrivateAttr, ValidationError
 
 from toolcrib.errors import ServiceError
-from toolcrib.gateway.approval import MARK
+from toolcrib.gateway.approval import NON_TOOL_ID_MARK
 from toolcrib.gateway.catalog import CatalogEntry
 from toolcrib.gateway.downstream import conversation_key
 from toolcrib.gateway.upstream import OFFER_KINDS, OfferKind, Offers, UpstreamPool
@@ -52,7 +52,7 @@ def offer_specs(server: str, offers: Offers) -> list[ToolSpec | Refusal]:
 
 def is_offer(spec: ToolSpec, kind: OfferKind) -> bool:
     """True for the spec of an offer of this kind."""
-    return spec.id.startswith(f"{spec.server}{MARK}{kind}/")
+    return spec.id.startswith(f"{spec.server}{NON_TOOL_ID_MARK}{kind}/")
 
 
 def _spec(server: str, kind: OfferKind, item: dict[str, Any]) -> ToolSpec | Refusal:
@@ -60,7 +60,7 @@ def _spec(server: str, kind: OfferKind, item: dict[str, Any]) -> ToolSpec | Refu
     key = uri or item["name"]
     shown = {"title": item.get("title"), "uri": uri, "mimeType": item.get("mimeType")}
     fields: dict[str, Any] = {
-        "id": f"{server}{MARK}{kind}/{key}",
+        "id": f"{server}{NON_TOOL_ID_MARK}{kind}/{key}",
         "name": item["name"] or key,
         "server": server,
         "description": item.get("description"),

@@ -82,7 +82,7 @@ LISTING = (
     "that something cannot be done."
 )
 
-MAX_INSTRUCTIONS_CHARS = 16_000
+MAX_GREETING_INSTRUCTIONS_CHARS = 16_000
 """Servers' own instructions at the start of a conversation; more come with found tools."""
 
 MAX_COLLECTION_CHARS = 120
@@ -103,7 +103,7 @@ BY_WORDS = (
 INDEXING, UNINDEXED = "is still being indexed", "could not be indexed"
 """States of a server that is up and whose current tools cannot be found."""
 
-MAX_NAMES = 200
+MAX_DESCRIBED_TOOLS = 200
 MAX_DESCRIBED_CHARS = 200_000
 """Length of an answer of describe_tools; the first tool is given at any length."""
 
@@ -182,7 +182,7 @@ class GatewaySearch(ToolcribSearchTransform):
             ]
         self._form: DefinitionForm = "schema" if settings.schemas else "signature"
         self._tools, self._pool, self._budgets, self._guidance = index, pool, budgets, guidance
-        self._pinned, self._pass_through = pinned, settings.pass_through
+        self._pinned_ids, self._pass_through = pinned, settings.pass_through
         self.is_idle, self._under_way = asyncio.Event(), 0
         self.is_idle.set()
         self._crib: Crib | None = None
@@ -214,7 +214,7 @@ class GatewaySearch(ToolcribSearchTransform):
         return [
             f"there is no tool {tool_id!r} to pin"
             + did_you_mean(nearest(tool_id, (entry.spec.id for entry in catalog)))
-            for tool_id in self._pinned
+            for tool_id in self._pinned_ids
             if catalog.get(tool_id) is None and not tool_id.startswith(not_up)
         ]
 
@@ -229,7 +229,7 @@ class GatewaySearch(ToolcribSearchTransform):
         searches = len(offered) > self._pass_through or not self._pass_through
         parts, left = (
             [SEARCHING.format(self._called_by) if searches else LISTING],
-            MAX_INSTRUCTIONS_CHARS,
+            MAX_GREETING_INSTRUCTIONS_CHARS,
         )
         for server in dict.fromkeys(each.spec.server for each in offered):
             text = self._tools.instructions.get(server)
@@ -280,7 +280,7 @@ class GatewaySearch(ToolcribSearchTransform):
         if len(offered) <= pass_through and is_complete:
             return [*offered, *others]
         by_id = {tool.entry.spec.id: tool for tool in offered}
-        ids = self._pinned if profile.pinned is None else profile.pinned
+        ids = self._pinned_ids if profile.pinned is None else profile.pinned
         pinned = [by_id[tool_id] for tool_id in ids if tool_id in by_id]
         active = [tool for tool in offered if tool.entry.spec.always_active and tool not in pinned]
         behind = server_summary(each.entry.spec for each in offered)
@@ -375,7 +375,7 @@ class GatewaySearch(ToolcribSearchTransform):
         missing, here = self._missing(), await self._here(ctx)
         scope, needs = self.scope(), options.needs or ()
         key = conversation_key(ctx)
-        called = self._budgets.called(key) if self._pool.is_of_one_client(key) else ()
+        called = self._budgets.called_tools(key) if self._pool.is_of_one_client(key) else ()
         options = replace(options, scope=scope, form=self._form)
         if options.task is not None:
             options = replace(options, called=called)
@@ -499,7 +499,7 @@ class GatewaySearch(ToolcribSearchTransform):
 
     def _readiness(self, name: str, visible: Collection[str]) -> dict[str, Any]:
         """Readiness of a tool, with the command line that would help."""
-        entry = self._tools.catalog.named(name)
+        entry = self._tools.catalog.find(name)
         if entry is not None and entry.name in visible:
             server, unready = entry.spec.server, self._pool.unready(entry.spec.server)
         else:
@@ -545,7 +545,7 @@ class GatewaySearch(ToolcribSearchTransform):
         """Give the whole schemas of tools; tools out of scope are unknown."""
         await self.wait()
         visible = await self._visible(ctx)
-        named = {name: self._tools.catalog.named(name) for name in names}
+        named = {name: self._tools.catalog.find(name) for name in names}
         here = {name: each for name, each in named.items() if each and each.name in visible}
         once = {each.name: self._definition(each, "schema") for each in here.values()}
         lengths = accumulate(len(json.dumps(each)) for each in once.values())
@@ -565,7 +565,7 @@ class GatewaySearch(ToolcribSearchTransform):
         """Call a tool by a call tool; a milder one than its own is refused."""
         for is_last in (False, True):
             names = await self._visible(ctx)
-            entry = self._tools.catalog.named(name)
+            entry = self._tools.catalog.find(name)
             if entry is not None and entry.name in names:
                 if self._by_risk and not may_call(call_tool, entry.spec):
                     own = call_tool_of(entry.spec)
@@ -621,7 +621,12 @@ def _tool_of_names(
     async def run(given: dict[str, Any], context: Context) -> ToolResult:
         return await act(context, given["ids"])
 
-    names = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_NAMES}
+    names = {
+        "type": "array",
+        "items": {"type": "string"},
+        "minItems": 1,
+        "maxItems": MAX_DESCRIBED_TOOLS,
+    }
     about = "Names of tools as find_tools gave them, or ids (server/name)"
     return SearchTool.of(name, says, {"ids": {**names, "description": about}}, run, READS_ONLY)
 

@@ -44,9 +44,9 @@ from toolcrib.store.records_db import DbRow, RecordsDb
 from toolcrib.telemetry import MetricsRegistry, trace_mcp
 
 MCP_PATH = "/mcp"
-BACKLOG = 128
+GATEWAY_BACKLOG_CONNECTIONS = 128
 DRAIN_S = 5
-CLOSE_TIMEOUT_S = 10
+GATEWAY_CLOSE_TIMEOUT_S = 10
 EXIT_INTERRUPTED = 130
 
 
@@ -188,14 +188,14 @@ def log_out_of(name: str, serving: ServeOptions, settings: Settings) -> bool:
 
 
 async def _stdio(gateway: Gateway, send_spans: Callable[[], None]) -> None:
-    """Serve one client over standard input and output, until it closes them."""
+    """Serve one client over standard input and output, until it closes one of them."""
 
     async def stop(code: int) -> None:
         # A thread waits for standard input and cannot be interrupted, so the process ends here,
         # once the upstream servers have ended.
         with suppress(TimeoutError):
-            await asyncio.wait_for(gateway.close(), CLOSE_TIMEOUT_S)
-            await asyncio.wait_for(asyncio.to_thread(send_spans), CLOSE_TIMEOUT_S)
+            await asyncio.wait_for(gateway.close(), GATEWAY_CLOSE_TIMEOUT_S)
+            await asyncio.wait_for(asyncio.to_thread(send_spans), GATEWAY_CLOSE_TIMEOUT_S)
         os._exit(code)
 
     stopping: set[asyncio.Task[None]] = set()
@@ -205,7 +205,10 @@ async def _stdio(gateway: Gateway, send_spans: Callable[[], None]) -> None:
 
     _on_signal(signal.SIGTERM, partial(begin, 0))
     _on_signal(signal.SIGINT, partial(begin, EXIT_INTERRUPTED))
-    await gateway.server.run_stdio_async(show_banner=False, log_level="CRITICAL")
+    try:
+        await gateway.server.run_stdio_async(show_banner=False, log_level="CRITICAL")
+    except* BrokenPipeError:
+        pass  # The client reads no more answers.
 
 
 async def _http(gateway: Gateway, host: str, port: int, report: Reporter) -> None:
@@ -215,7 +218,7 @@ async def _http(gateway: Gateway, host: str, port: int, report: Reporter) -> Non
     gateway by a name of its own.
     """
     listener = bind(host, port)
-    listener.listen(BACKLOG)
+    listener.listen(GATEWAY_BACKLOG_CONNECTIONS)
     _monitor(gateway)
     app = gateway.server.http_app(
         path=MCP_PATH,
@@ -272,7 +275,7 @@ def _monitor(gateway: Gateway) -> None:
     watch(
         "toolcrib_gateway_tools_held",
         "Tools held back until they are approved.",
-        lambda: index.held,
+        lambda: index.held_count,
     )
     watch("toolcrib_gateway_servers", "Servers behind the gateway.", lambda: len(list(pool)))
     watch(

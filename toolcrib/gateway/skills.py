@@ -40,7 +40,7 @@ from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog, by_unique_name
 from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
 from toolcrib.indexers.readers.mcp_skills import SKILLS_EXTENSION, file_digest
-from toolcrib.indexers.readers.skills import FENCE, MAX_DESCRIPTION_CHARS, SKILL_FILE
+from toolcrib.indexers.readers.skills import FENCE, MAX_SKILL_DESCRIPTION_CHARS, SKILL_FILE
 from toolcrib.integrations.fastmcp import (
     NOT_SURE,
     READS_ONLY,
@@ -138,7 +138,7 @@ class GatewaySkills:
 
     def __init__(self, index: GatewayIndex) -> None:
         self._index, self._skills = index, ToolCatalog()
-        self._published: dict[str, PublishedSkill] = {}
+        self._published_skills: dict[str, PublishedSkill] = {}
         find, read = OwnTool.FIND_SKILLS, OwnTool.READ_SKILL
         self._tools: dict[str, Tool] = {
             find: SearchTool.of(
@@ -154,7 +154,7 @@ class GatewaySkills:
         self._skills = ToolCatalog(crib.list_tools(where=IS_SKILL))
         for spec in (each.spec for each in self._skills):
             try:
-                self._published[spec.id] = PublishedSkill.of(spec)
+                self._published_skills[spec.id] = PublishedSkill.of(spec)
             except ValidationError as error:
                 why = in_words(error, "front matter")
                 logger.warning("%s is found, but not among MCP's skills: %s", spec.id, why)
@@ -170,7 +170,7 @@ class GatewaySkills:
 
     def published_by_uri(self, token: AccessToken | None) -> dict[str, PublishedSkill]:
         """The skills of a key's holder that the extension lists, by URI."""
-        here = (self._published.get(each.spec.id) for each in self._within_scope(token))
+        here = (self._published_skills.get(each.spec.id) for each in self._within_scope(token))
         return {each.entry.uri: each for each in here if each is not None}
 
     def _within_scope(self, token: AccessToken | None) -> tuple[CatalogEntry, ...]:
@@ -201,7 +201,7 @@ class GatewaySkills:
         skills = [
             {
                 "name": hit.name if hit.name in visible else hit.id,
-                "description": hit.description[:MAX_DESCRIPTION_CHARS],
+                "description": hit.description[:MAX_SKILL_DESCRIPTION_CHARS],
             }
             for hit in result.tools
             if hit.id in visible

@@ -20,7 +20,7 @@ from toolcrib.caches import BoundedMap
 from toolcrib.errors import OverloadedError, ServiceUnavailableError
 from toolcrib.gateway.config import ServerConfig
 from toolcrib.gateway.connection import ObservedCall, UpstreamConnection, first_of, observe_nothing
-from toolcrib.gateway.downstream import SHARED
+from toolcrib.gateway.downstream import SHARED_KEY
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.indexers.readers.mcp_session import is_closed
 from toolcrib.records.reports import Unready
@@ -32,7 +32,7 @@ OFFER_KINDS: tuple[OfferKind, ...] = get_args(OfferKind)
 Offers: TypeAlias = dict[OfferKind, list[dict[str, Any]]]
 """Listed prompts and resources, by kind; a kind whose listing failed is missing."""
 
-Listed: TypeAlias = Callable[[str, list[Any], str, Offers], Awaitable[None]]
+TakeListing: TypeAlias = Callable[[str, list[Any], str, Offers], Awaitable[None]]
 
 MAX_CONNECTING = 8
 """Servers that are being connected at the same time."""
@@ -123,7 +123,7 @@ class Upstream:
     def __init__(self, config: ServerConfig, pool: UpstreamPool) -> None:
         self.config = config
         self.settled = asyncio.Event()
-        self._tried = asyncio.Event()
+        self._first_attempt = asyncio.Event()
         self._pool, self._intervals, logins = pool, pool.intervals, pool.logins
         self._auth = logins and logins.auth(config.target)
         self.login = logins.command(self.name) if logins and self._auth else ""
@@ -135,7 +135,7 @@ class Upstream:
         if config.target is None:
             self.health = UpstreamHealth("unusable", config.problem, monotonic())
             self.settled.set()
-            self._tried.set()
+            self._first_attempt.set()
 
     @property
     def is_up(self) -> bool:
@@ -183,7 +183,7 @@ class Upstream:
                 listed = await self._listing(connection)
             self._main, up_at = connection, monotonic()
             self._set_health("up", "")
-            await self._pool.listed(self.name, *listed)
+            await self._pool.take_listing(self.name, *listed)
             self.settled.set()
             await self._watch(connection, listed[-1])
         except Exception as error:
@@ -224,7 +224,7 @@ class Upstream:
             if connection.changed.is_set() or (is_due and not is_complete):
                 listed_at = monotonic()
                 tools, instructions, offers = await self._listing(connection)
-                await self._pool.listed(self.name, tools, instructions, offers)
+                await self._pool.take_listing(self.name, tools, instructions, offers)
             elif not connection.ended.is_set():
                 await self._check(connection)
             await self._close_idle()
@@ -256,9 +256,9 @@ class Upstream:
         changed = (state, unready) != (self.health.state, self.health.unready)
         since = monotonic() if changed else self.health.since
         self.health = UpstreamHealth(state, reason, since, unready)
-        self._tried.set()
+        self._first_attempt.set()
         if changed:
-            self._pool.changed(self)
+            self._pool.report_health(self)
 
     # -- connections of conversations ------------------------------------------------------------
 
@@ -269,12 +269,12 @@ class Upstream:
             ServiceUnavailableError: the server is dead, or refuses a further connection.
             OverloadedError: too many conversations use the server.
         """
-        if not self._tried.is_set():
+        if not self._first_attempt.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._tried.wait(), self._intervals.connect_s)
+                await asyncio.wait_for(self._first_attempt.wait(), self._intervals.connect_s)
         if self._main is None or self._main.is_over:
             raise ServiceUnavailableError(self.health.reason or "the server does not answer")
-        if self._pool.is_shared or key == SHARED:
+        if self._pool.is_shared or key == SHARED_KEY:
             return self._main
         known = self._own.get(key)
         if known is not None and not known.is_over:
@@ -346,8 +346,8 @@ class Upstream:
 class UpstreamPool:
     """All servers behind the gateway. Its texts contain none of the servers' own words.
 
-    `listed` gets a server's name, its tools as they came, its instructions, and its prompts and
-    resources, whenever they may have changed. `changed` is called when a server's health has.
+    `take_listing` gets a server's name, its tools as they came, its instructions, and its prompts
+    and resources, whenever they may have changed; `report_health` gets a server whose health has.
     `is_shared`: there is but one client, so that all calls may go over one connection.
     `observe_call` is called after each call of a server's tool.
     """
@@ -355,19 +355,23 @@ class UpstreamPool:
     def __init__(
         self,
         configs: Iterable[ServerConfig],
-        listed: Listed,
-        changed: Callable[[Upstream], None],
+        take_listing: TakeListing,
+        report_health: Callable[[Upstream], None],
         intervals: Intervals,
         *,
         is_shared: bool = False,
         logins: Logins | None = None,
     ) -> None:
-        self.listed, self.changed, self.intervals = listed, changed, intervals
+        self.take_listing, self.report_health, self.intervals = (
+            take_listing,
+            report_health,
+            intervals,
+        )
         self.is_shared, self.logins = is_shared, logins
         self.connecting = asyncio.Semaphore(MAX_CONNECTING)
         self.observe_call: ObservedCall = observe_nothing
         self._upstreams = {each.name: Upstream(each, self) for each in configs}
-        self._removed: BoundedMap[str, Upstream] = BoundedMap(MAX_REMOVED)
+        self._removed_upstreams: BoundedMap[str, Upstream] = BoundedMap(MAX_REMOVED)
 
     def add(self, config: ServerConfig) -> Upstream:
         """Add a server."""
@@ -377,19 +381,19 @@ class UpstreamPool:
     def remove(self, name: str) -> None:
         """Remove a server, whose run is to end; its last calls still find it, as it is down."""
         kept = dict(self._upstreams)
-        self._removed[name] = removed = kept.pop(name)
+        self._removed_upstreams[name] = removed = kept.pop(name)
         removed.is_removed = True
         self._upstreams = kept
 
     def __getitem__(self, name: str) -> Upstream:
-        return self._upstreams.get(name) or self._removed[name]
+        return self._upstreams.get(name) or self._removed_upstreams[name]
 
     def __iter__(self) -> Iterator[Upstream]:
         return iter(self._upstreams.values())
 
     def is_of_one_client(self, key: str) -> bool:
         """False if several clients may share a key: nobody knows what each of them did."""
-        return key != SHARED or self.is_shared
+        return key != SHARED_KEY or self.is_shared
 
     def not_up(self) -> tuple[str, ...]:
         """The servers whose tools cannot be called."""

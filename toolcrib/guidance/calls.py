@@ -12,10 +12,10 @@ from typing import Any, cast
 from toolcrib.guidance.results import as_json, has_failed, is_acknowledgement, is_empty, text_of
 from toolcrib.text import LETTERS_OR_DIGITS, likeness, name_words, tokenise
 
-MAX_NAME_CHARS, MAX_PARAMETERS, MAX_KEPT_CHARS = 200, 100, 1_000
+MAX_CALL_NAME_CHARS, MAX_PARAMETERS, MAX_KEPT_CHARS = 200, 100, 1_000
 """Parts of a call that are kept."""
 
-MAX_VALUES, MAX_PARAMETER_CHARS, MAX_MESSAGE_CHARS = 1_000, 8_000, 4_000
+MAX_COMPARED_VALUES, MAX_COMPARED_PARAMETER_CHARS, MAX_COMPARED_MESSAGE_CHARS = 1_000, 8_000, 4_000
 """Parts of a call that are compared."""
 
 MIN_REQUEST_LIKENESS, MIN_ANSWER_LIKENESS, MIN_ERROR_LIKENESS = 0.6, 0.8, 0.8
@@ -158,8 +158,8 @@ def make_call(
     given: Mapping[Any, Any] = parameters if isinstance(parameters, Mapping) else {}
     error_text = text_of(error)
     text = text_of(result) or error_text
-    message = text[:MAX_MESSAGE_CHARS]
-    tool_name = text_of(name)[:MAX_NAME_CHARS]
+    message = text[:MAX_COMPARED_MESSAGE_CHARS]
+    tool_name = text_of(name)[:MAX_CALL_NAME_CHARS]
     words, names, places = _read_parameters(given)
     answer = _words(message)
     new_words = sum(word not in known for word in answer)
@@ -226,7 +226,7 @@ def _read_parameters(
 def _values(parameters: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
     """Texts and numbers within the parameters, each with its key."""
     waiting: list[tuple[str, Any]] = [("", parameters)]
-    for _ in range(MAX_VALUES):
+    for _ in range(MAX_COMPARED_VALUES):
         if not waiting:
             return
         key, value = waiting.pop()
@@ -236,7 +236,7 @@ def _values(parameters: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
         elif isinstance(value, list | tuple):
             waiting += ((key, each) for each in islice(cast("list[Any]", value), MAX_PARAMETERS))
         elif isinstance(value, str | int | float) and not isinstance(value, bool):
-            yield key, str(value)[:MAX_PARAMETER_CHARS]
+            yield key, str(value)[:MAX_COMPARED_PARAMETER_CHARS]
 
 
 def _keep(parameters: Mapping[Any, Any]) -> dict[str, Any]:
@@ -244,5 +244,7 @@ def _keep(parameters: Mapping[Any, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for key, value in islice(parameters.items(), MAX_PARAMETERS):
         is_plain = value is None or isinstance(value, bool | int | float)
-        kept[str(key)[:MAX_NAME_CHARS]] = value if is_plain else text_of(value)[:MAX_KEPT_CHARS]
+        kept[str(key)[:MAX_CALL_NAME_CHARS]] = (
+            value if is_plain else text_of(value)[:MAX_KEPT_CHARS]
+        )
     return kept

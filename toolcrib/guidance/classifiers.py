@@ -94,12 +94,10 @@ class ClassificationResult:
         reason: str | None = None,
         metadata: Mapping[str, Any] = _EMPTY_MAPPING,
     ) -> Self:
-        """Create a positive result."""
         return cls(True, confidence, reason, metadata)  # noqa: FBT003
 
     @classmethod
     def no(cls, reason: str | None = None) -> Self:
-        """Create a negative result."""
         return cls(False, 0.0, reason)  # noqa: FBT003
 
     @classmethod
@@ -124,9 +122,7 @@ class GuidanceClassifier(Protocol):
         """Name under which results and cooldown are kept."""
         ...
 
-    def classify(self, context: GuidanceContext) -> ClassificationResult:
-        """Classify a context."""
-        ...
+    def classify(self, context: GuidanceContext) -> ClassificationResult: ...
 
 
 def run_classifiers(
@@ -182,7 +178,6 @@ class ClassifierCooldownTracker:
         return last is None or current_turn - last >= config.cooldown_turns
 
     def record_fire(self, classifier: GuidanceClassifier, turn: int) -> None:
-        """Record a firing."""
         name = classifier.name
         self.fires[name] = max(turn, self.fires.get(name, turn))
         self.counts[name] = self.counts.get(name, 0) + 1

@@ -41,7 +41,7 @@ class DecisionPoint(StrEnum):
     PRE_RESPONSE = "pre-response"
 
 
-Provided: TypeAlias = GuidanceInjection | Sequence[GuidanceInjection] | None
+ProviderResult: TypeAlias = GuidanceInjection | Sequence[GuidanceInjection] | None
 
 
 class GuidanceProvider(GuidanceClassifier, Protocol):
@@ -52,7 +52,7 @@ class GuidanceProvider(GuidanceClassifier, Protocol):
         """Category of the hints."""
         ...
 
-    def provide(self, context: GuidanceContext, /) -> Provided:
+    def provide(self, context: GuidanceContext, /) -> ProviderResult:
         """Hints for `context.result`, a firing classification."""
         ...
 
@@ -118,7 +118,6 @@ def _hints(
     tracker: ClassifierCooldownTracker | None,
     point: DecisionPoint,
 ) -> list[GuidanceInjection]:
-    """Hints of a provider now, within its limits."""
     provider = config.provider
     try:
         how_often = config.cooldown_turns, config.max_fires_per_session
@@ -177,7 +176,6 @@ def stuck_tool(trajectory: TrajectoryAnalysis) -> StuckTool | None:
 
 STUCK = "stuck"
 """Cause of hints for a loop, or for consecutive failures."""
-
 
 CUT_ADVICE = (
     "The answer is cut ({part}), and asking again shows the same part: ask for the rest, for fewer "

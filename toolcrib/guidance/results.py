@@ -10,7 +10,7 @@ from typing import Any, cast
 MAX_SHORT_CHARS, HEAD_CHARS, TAIL_CHARS = 400, 220, 300
 """Length of a short result, whose words may show a failure; first and last part that is read."""
 
-MAX_LABEL_CHARS, MAX_DEPTH = 80, 5
+MAX_LABEL_CHARS, MAX_RESULT_DEPTH = 80, 5
 """Characters from the word of failure to its colon; levels of a JSON result that are read."""
 
 _ERROR_KEYS = ("error", "isError", "is_error", "exception", "error_message", "errorMessage")
@@ -64,7 +64,7 @@ _TRUNCATION = re.compile(
     r"|\bshowing \d{1,9} of \d{1,9}\b",
     re.IGNORECASE,
 )
-_SHOWN = re.compile(r"\b(?:first|showing) (\d{1,9})\b", re.IGNORECASE)
+_SHOWN_COUNT = re.compile(r"\b(?:first|showing) (\d{1,9})\b", re.IGNORECASE)
 _TOTAL = re.compile(r"\b(?:total(?: \w{1,20})?:?|\d{1,9} of) (\d{1,9})\b", re.IGNORECASE)
 
 
@@ -74,12 +74,16 @@ def text_of(result: Any) -> str:
         return result
     if result is None:
         return ""
-    parts = cast("list[Any]", result) if isinstance(result, list | tuple) else []
-    mappings = (cast("Mapping[str, Any]", part) for part in parts if isinstance(part, Mapping))
-    texts = [part.get("text") for part in mappings]
+    texts = [part.get("text") for part in mappings_of(result)]
     if texts and all(isinstance(text, str) for text in texts):
         return "\n".join(map(str, texts))
     return as_json(result)
+
+
+def mappings_of(value: Any) -> list[Mapping[str, Any]]:
+    """Mappings in a list; none in any other value."""
+    items = cast("list[Any]", value) if isinstance(value, list | tuple) else []
+    return [cast("Mapping[str, Any]", each) for each in items if isinstance(each, Mapping)]
 
 
 def as_json(value: Any) -> str:
@@ -127,7 +131,6 @@ _CUT_ERROR = re.compile(
 )
 """Beginning of a JSON result that was cut off, so that it cannot be parsed."""
 
-
 _BETWEEN_DOCUMENTS = re.compile(r"[\s,]*+")
 
 
@@ -148,7 +151,7 @@ def _states_failure_in_json(text: str) -> bool:
 
 def _is_failure(value: Any, depth: int) -> bool:
     """True if a JSON value is an error, holds one as its result, or lists nothing else."""
-    if depth >= MAX_DEPTH:
+    if depth >= MAX_RESULT_DEPTH:
         return False
     if isinstance(value, list):
         items = cast("list[Any]", value)
@@ -190,7 +193,7 @@ def truncation(text: str) -> str:
     ends = f"{text[:TAIL_CHARS]}\n{text[-TAIL_CHARS:]}"
     if not _TRUNCATION.search(ends):
         return ""
-    shown, total = _SHOWN.search(ends), _TOTAL.search(ends)
+    shown, total = _SHOWN_COUNT.search(ends), _TOTAL.search(ends)
     if not shown or not total:
         return "a part"
     return f"{shown[1]} of {total[1]}" if int(shown[1]) < int(total[1]) else ""

@@ -19,7 +19,7 @@ from toolcrib.guidance.providers import (
     default_providers,
     stuck_tool,
 )
-from toolcrib.guidance.results import text_of
+from toolcrib.guidance.results import mappings_of, text_of
 from toolcrib.guidance.trajectory import TrajectoryBuilder
 from toolcrib.records import GuidanceInjection, TrajectoryEvent
 
@@ -82,7 +82,7 @@ def events_of(messages: Iterable[Item]) -> tuple[TrajectoryEvent, ...]:
     """
     calls: dict[str, tuple[str, Any]] = {}
     found: list[TrajectoryEvent] = []
-    for message in _dictionaries(list(messages)):
+    for message in mappings_of(list(messages)):
         for kind, part in _parts(message):
             if kind == "call":
                 calls[str(part[0])] = part[1], part[2]
@@ -104,10 +104,10 @@ def _parts(message: Item) -> Iterator[tuple[str, Any]]:
         yield "result", (message.get("tool_call_id"), content, False)
     elif role == "user" and isinstance(content, str):
         yield "said", content
-    for call in _dictionaries(message.get("tool_calls")):
+    for call in mappings_of(message.get("tool_calls")):
         made = _object(call.get("function"))
         yield "call", (call.get("id"), made.get("name"), made.get("arguments"))
-    for block in _dictionaries(content) if role in {"user", "assistant"} else ():
+    for block in mappings_of(content) if role in {"user", "assistant"} else ():
         yield from _blocks(block, str(role))
 
 
@@ -121,11 +121,6 @@ def _blocks(block: Item, role: str) -> Iterator[tuple[str, Any]]:
         yield "result", (block.get("tool_use_id"), block.get("content"), failed)
     elif role == "user" and kind in {"text", "input_text"}:
         yield "said", str(block.get("text", ""))
-
-
-def _dictionaries(value: Any) -> list[Item]:
-    items = cast("list[Any]", value) if isinstance(value, list | tuple) else []
-    return [cast("Item", each) for each in items if isinstance(each, Mapping)]
 
 
 def _event(name: Any, arguments: Any, result: Any, *, is_error: bool) -> TrajectoryEvent:
@@ -195,14 +190,13 @@ class GuidanceHooks:
         session = self._sessions.get_or_make(str(given.get("session_id", "")), GuidanceSession)
         if event == "UserPromptSubmit":
             session.trajectory.prompt_executed(str(given.get("prompt", "")))
-        elif event in {"PostToolUse", "PostToolUseFailure"}:
-            failed = event == "PostToolUseFailure"
-            result = given.get("error" if failed else "tool_response")
-            name, arguments = given.get("tool_name"), given.get("tool_input")
-            session.trajectory.on_event(_event(name, arguments, result, is_error=failed))
-        else:
+        if event not in {"PostToolUse", "PostToolUseFailure"}:
             return {}
-        hint = None if event == "UserPromptSubmit" else session.hint(self._find)
+        failed = event == "PostToolUseFailure"
+        result = given.get("error" if failed else "tool_response")
+        name, arguments = given.get("tool_name"), given.get("tool_input")
+        session.trajectory.on_event(_event(name, arguments, result, is_error=failed))
+        hint = session.hint(self._find)
         if hint is None:
             return {}
         added = {"hookEventName": event, "additionalContext": _HINT_PREFIX + hint.content}

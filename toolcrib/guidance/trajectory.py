@@ -23,7 +23,7 @@ WINDOW = 30
 _MAX_COUNTED_TOOLS = 1_000
 """Tools that have a count of their own; calls of further tools are in the total alone."""
 
-MAX_TEXT_CHARS, MAX_FOUND = 1_000, 100
+MAX_KEPT_TEXT_CHARS, MAX_FOUND = 1_000, 100
 """Characters kept of a message or query, and names kept of a search's result."""
 
 PAUSE_S = 60.0
@@ -80,11 +80,11 @@ class TrajectoryBuilder:
         self._known: Counter[str] = Counter()
         self._tools: Counter[str] = Counter()
         self._failed_tools: dict[str, None] = {}
-        self._started: float | None = None
+        self._started_at: float | None = None
         self._last = 0.0
         self._goal = ""
         self._events = self._turns = self._tool_calls = self._search_count = 0
-        self._failed = self._in_a_row = self._idle = 0
+        self._failure_count = self._in_a_row = self._idle = 0
 
     def tool_invoked(
         self,
@@ -118,14 +118,14 @@ class TrajectoryBuilder:
         """Add a message to the model."""
         self._moment(at)
         self._turns, self._events = self._turns + 1, self._events + 1
-        self._goal = text.strip()[:MAX_TEXT_CHARS] or self._goal
+        self._goal = text.strip()[:MAX_KEPT_TEXT_CHARS] or self._goal
         return self
 
     def search_asked(
         self, text: str, *, found: Sequence[str] = (), at: float | None = None
     ) -> Self:
         """Add a search for tools; `found` are the names of the found tools."""
-        text, names = text[:MAX_TEXT_CHARS], tuple(found[:MAX_FOUND])
+        text, names = text[:MAX_KEPT_TEXT_CHARS], tuple(found[:MAX_FOUND])
         self._searches.append(make_search(text, names, self._moment(at)))
         self._search_count, self._events = self._search_count + 1, self._events + 1
         self._goal = text.strip() or self._goal
@@ -152,16 +152,15 @@ class TrajectoryBuilder:
         return self
 
     def build(self) -> TrajectoryAnalysis:
-        """Snapshot of the trajectory."""
         return TrajectoryAnalysis(
             turn_count=self._turns,
             tool_call_count=self._tool_calls,
-            error_count=self._failed,
+            error_count=self._failure_count,
             consecutive_errors=self._in_a_row,
             calls_without_progress=self._idle,
             unique_tools_used=len(self._tools),
             search_count=self._search_count,
-            duration=self._last - self._started if self._started is not None else 0.0,
+            duration=self._last - self._started_at if self._started_at is not None else 0.0,
             calls=tuple(self._calls),
             failed_tools=frozenset(self._failed_tools),
             found=MappingProxyType(self._patterns()),
@@ -182,8 +181,8 @@ class TrajectoryBuilder:
         """Moment of an event; time never goes back."""
         now, before = self._clock() if at is None else at, self._last
         if math.isfinite(now):
-            if self._started is None:
-                self._started = before = now
+            if self._started_at is None:
+                self._started_at = before = now
             self._last = max(before, now)
         has_waited = self._last - before >= PAUSE_S
         return Moment(self._last, self._events, self._turns, self._goal, has_waited)
@@ -201,7 +200,7 @@ class TrajectoryBuilder:
             self._tools[call.tool_name] += 1
             if not call.success:
                 self._failed_tools[call.tool_name] = None
-        self._failed += not call.success
+        self._failure_count += not call.success
         if call.is_thought:
             return
         if call.success:

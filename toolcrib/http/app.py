@@ -43,7 +43,7 @@ from toolcrib.http.state import UPLOAD_FACTOR, ServiceState
 from toolcrib.language_models import count_usage
 from toolcrib.settings import Settings
 from toolcrib.store.namespaced import check_name
-from toolcrib.telemetry import UNMATCHED, Telemetry
+from toolcrib.telemetry import UNMATCHED_ROUTE, Telemetry
 from toolcrib.tenants import Tenants
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -53,14 +53,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *admin.ENDPOINTS,
 )
 
-POLICY = (
+CONSOLE_POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
 """Allow the service's own files only: no inline script or style, no other address."""
 
 PAGE_HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": CONSOLE_POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
@@ -232,9 +232,9 @@ class _Admission:
             context.took_ms = (time.perf_counter() - started) * 1000
             context.key_id, context.usage = context.caller.key_id, context.meter.usage
             context.model_requests = context.meter.requests
-            if context.route == UNMATCHED:
+            if context.route == UNMATCHED_ROUTE:
                 # Refused before routing, but its address may be known.
-                context.route = template_of(self._routes, scope) or UNMATCHED
+                context.route = template_of(self._routes, scope) or UNMATCHED_ROUTE
             self._state.telemetry.record(context)
 
     async def _guard(
@@ -278,7 +278,7 @@ class _Admission:
         if state.draining:
             context.turned_away = "stopping"
             raise ServiceUnavailableError("the service is stopping; ask another one, or again")
-        if state.under_way + state.workers.abandoned >= self._service.concurrent:
+        if state.under_way + state.workers.abandoned_jobs >= self._service.concurrent:
             context.turned_away = "overload"
             sys.setswitchinterval(SHORT_SWITCH_S)
             raise OverloadedError(
@@ -346,7 +346,7 @@ class _Admission:
             take(int(declared[:20]))
         received, waited_s, is_whole = 0, 0.0, False
 
-        async def bounded() -> Message:
+        async def receive_bounded() -> Message:
             nonlocal received, waited_s, is_whole
             if is_whole:
                 return await receive()
@@ -368,7 +368,7 @@ class _Admission:
             take(received)
             return message
 
-        return bounded
+        return receive_bounded
 
 
 class _Sender:

@@ -95,7 +95,7 @@ class RateLimiter:
 
     def __init__(self, default: str | None) -> None:
         self._default = default
-        self._counted: BoundedMap[str, deque[float]] = BoundedMap(MAX_COUNTED_KEYS)
+        self._request_times: BoundedMap[str, deque[float]] = BoundedMap(MAX_COUNTED_KEYS)
 
     def count(self, caller: Caller) -> None:
         """Count one request."""
@@ -103,7 +103,10 @@ class RateLimiter:
         if rate is None or caller is ANYONE:
             return
         most, _, period = rate.partition("/")
-        now, counted = time.monotonic(), self._counted.get_or_make(caller.key_id, deque[float])
+        now, counted = (
+            time.monotonic(),
+            self._request_times.get_or_make(caller.key_id, deque[float]),
+        )
         begin = now - PERIODS_S[period]
         while counted and counted[0] <= begin:
             counted.popleft()

@@ -25,9 +25,9 @@ from toolcrib.records.scope import DEFAULT_NAMESPACE
 from toolcrib.router.decision_log_db import DatabaseLog
 from toolcrib.telemetry import RequestSummary
 
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
-REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+REQUEST_ID_FORMAT = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 SCOPE_KEY = "toolcrib"
 """Key of the context in an ASGI scope."""
 
@@ -52,7 +52,7 @@ class RequestContext(RequestSummary):
     def begin(cls, state: ServiceState, scope: MutableMapping[str, Any]) -> RequestContext:
         """Make the context of an ASGI scope, and put it there."""
         given, parent = header(scope, "x-request-id"), header(scope, "traceparent")
-        request_id = given if given and REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        request_id = given if given and REQUEST_ID_FORMAT.fullmatch(given) else uuid.uuid4().hex
         context = cls(request_id, scope["method"], traceparent=parent, state=state)
         scope[SCOPE_KEY] = context
         return context
@@ -98,15 +98,15 @@ class RequestContext(RequestSummary):
         """Owner of the request's work."""
         return Owner(self.namespace, self.caller.key_id)
 
-    async def read(self, work: Callable[[Crib], _Made]) -> _Made:
+    async def read(self, work: Callable[[Crib], _Result]) -> _Result:
         """Run work that reads the namespace's crib, in a thread."""
         return await self.run(partial(self._work, work))
 
-    async def run(self, work: Callable[[], _Made]) -> _Made:
+    async def run(self, work: Callable[[], _Result]) -> _Result:
         """Run other work that only reads, in a thread."""
         return await self.state.workers.read(work, self.owner)
 
-    async def write(self, work: Callable[[Crib], _Made]) -> _Made:
+    async def write(self, work: Callable[[Crib], _Result]) -> _Result:
         """Run work that writes, in a thread; other processes are notified."""
         return await self.state.workers.write(partial(self._work_and_notify, work), self.owner)
 
@@ -148,11 +148,11 @@ class RequestContext(RequestSummary):
         """Record facts of the answer; `text` is the user's, for traces that may contain it."""
         self.stages, self.verdict, self.degraded, self.text = stages, verdict, degraded, text
 
-    def _work(self, work: Callable[[Crib], _Made]) -> _Made:
+    def _work(self, work: Callable[[Crib], _Result]) -> _Result:
         with count_usage(self.meter):
             return work(self.state.namespaces.crib(self.namespace))
 
-    def _work_and_notify(self, work: Callable[[Crib], _Made]) -> _Made:
+    def _work_and_notify(self, work: Callable[[Crib], _Result]) -> _Result:
         try:
             return self._work(work)
         finally:

@@ -17,7 +17,7 @@ from toolcrib.http.routing import JSON, JSON_LINES, Endpoint
 from toolcrib.problems import PROBLEMS, slug_of
 from toolcrib.records.codec import as_json, schemas
 
-EXAMPLE_ID = "3f0c5a1e9b7d4c62"
+EXAMPLE_REQUEST_ID = "3f0c5a1e9b7d4c62"
 
 NEAREST = {errors.UnknownToolError, errors.UnknownCollectionError, errors.UnknownQuestionError}
 """Errors that suggest names similar to an unknown one."""
@@ -48,7 +48,7 @@ TAGS = {
     "health": "Whether the service answers; without a key.",
 }
 
-GUARDED: tuple[type[errors.ToolcribError], ...] = (
+GUARDED_ENDPOINT_ERRORS: tuple[type[errors.ToolcribError], ...] = (
     errors.UnauthenticatedError,
     errors.ForbiddenError,
     errors.TooLargeError,
@@ -63,7 +63,7 @@ GUARDED: tuple[type[errors.ToolcribError], ...] = (
 )
 """Errors of every endpoint that needs a key."""
 
-REQUEST_ID = {
+REQUEST_ID_HEADER = {
     "X-Request-Id": {
         "description": "The request's own id, or one that was made for it.",
         "schema": {"type": "string"},
@@ -103,7 +103,11 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         "servers": [{"url": "/", "description": "The service that this document is from."}],
         "security": [{name: []} for name in SECURITY],
         "paths": paths,
-        "components": {"schemas": schemas.shared, "securitySchemes": SECURITY, "responses": shared},
+        "components": {
+            "schemas": schemas.components,
+            "securitySchemes": SECURITY,
+            "responses": shared,
+        },
         "tags": [{"name": name, "description": says} for name, says in TAGS.items()],
     }
 
@@ -123,13 +127,13 @@ class _Schemas:
                 kinds[each.answer, "serialization"] = None
         made, shared = schemas(list(kinds), TEMPLATE)
         self.of = dict(zip(kinds, made, strict=True))
-        self.shared = dict(shared)
+        self.components = dict(shared)
 
     def fields(self, kind: Any) -> dict[str, Any]:
         """Schemas of the parameters of a query."""
         found = self.of[kind, "validation"]
         if "$ref" in found:
-            found = self.of[kind, "validation"] = self.shared.pop(_name(found["$ref"]))
+            found = self.of[kind, "validation"] = self.components.pop(_name(found["$ref"]))
         return found["properties"]
 
 
@@ -183,12 +187,14 @@ def _request_body(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
 def _responses(endpoint: Endpoint, schemas: _Schemas, shared: dict[str, Any]) -> dict[str, Any]:
     answers: dict[str, Any]
     if endpoint.is_empty:
-        answers = {"204": {"description": "Done.", "headers": REQUEST_ID}}
+        answers = {"204": {"description": "Done.", "headers": REQUEST_ID_HEADER}}
     else:
         is_json = endpoint.answer is not None
         schema = schemas.of[endpoint.answer, "serialization"] if is_json else {"type": "string"}
         content = {endpoint.media_type: {"schema": schema}}
-        answers = {"200": {"description": "The answer.", "headers": REQUEST_ID, "content": content}}
+        answers = {
+            "200": {"description": "The answer.", "headers": REQUEST_ID_HEADER, "content": content}
+        }
     by_status: dict[int, list[ProblemBody]] = {}
     for each in _problems(endpoint):
         by_status.setdefault(each.status, []).append(each)
@@ -202,17 +208,17 @@ def _responses(endpoint: Endpoint, schemas: _Schemas, shared: dict[str, Any]) ->
 def _problems(endpoint: Endpoint) -> Iterator[ProblemBody]:
     """Examples of all problems that an endpoint can answer."""
     known: set[int] = set()
-    common = GUARDED if endpoint.is_guarded else ()
+    common = GUARDED_ENDPOINT_ERRORS if endpoint.is_guarded else ()
     for kind in dict.fromkeys((*common, *endpoint.errors)):
         row = PROBLEMS[kind]
         known.add(row.status)
         nearest = () if kind in NEAREST else None
-        heads = slug_of(kind), row.title, row.status, row.title, EXAMPLE_ID
+        heads = slug_of(kind), row.title, row.status, row.title, EXAMPLE_REQUEST_ID
         yield ProblemBody.make(*heads, nearest=nearest, retry_after_s=row.retry_after_s)
     for status in _http_statuses(endpoint):
         if status not in known:
             slug, title = HTTP_PROBLEMS[status]
-            yield ProblemBody.make(slug, title, status, title, EXAMPLE_ID)
+            yield ProblemBody.make(slug, title, status, title, EXAMPLE_REQUEST_ID)
 
 
 def _http_statuses(endpoint: Endpoint) -> list[int]:
@@ -224,7 +230,7 @@ def _http_statuses(endpoint: Endpoint) -> list[int]:
 
 
 def _response(problems: Sequence[ProblemBody]) -> dict[str, Any]:
-    headers: dict[str, Any] = dict(REQUEST_ID)
+    headers: dict[str, Any] = dict(REQUEST_ID_HEADER)
     if any(each.retry_after_s is not None for each in problems):
         headers["Retry-After"] = {
             "description": "Seconds after which to ask again.",

@@ -36,7 +36,7 @@ ACCEPTABLE_TYPES = frozenset({"", "*/*", "application/*", JSON, PROBLEM_TYPE, JS
 PARSE_IN_THREAD_ABOVE_BYTES = 64 * 1024
 """Larger bodies are parsed in a thread, so that the event loop can serve other requests."""
 
-MAX_NESTING = 200
+MAX_BODY_DEPTH = 200
 """Depth of JSON that pydantic's parser accepts."""
 
 MAX_K = 1000
@@ -181,15 +181,13 @@ def make_routes(endpoints: Sequence[Endpoint]) -> list[Route]:
 
 def _route(path: str, methods: Mapping[str, Endpoint]) -> Route:
     async def respond(request: Request) -> Response:
-        endpoint = methods[request.method]
+        # Starlette takes HEAD wherever it takes GET; the server sends that answer without its body.
+        endpoint = methods["GET" if request.method == "HEAD" else request.method]
         context = context_of(request.scope)
         context.route = endpoint.template
         return await _respond(endpoint, context, request)
 
-    made = Route(path, respond, methods=list(methods))
-    # Starlette would answer HEAD wherever it answers GET.
-    made.methods = set(methods)
-    return made
+    return Route(path, respond, methods=list(methods))
 
 
 def template_of(routes: Sequence[Route], scope: Scope) -> str | None:
@@ -303,7 +301,7 @@ def _json_fault(place: str, reason: str) -> tuple[str, str]:
         return place, reason
     cause = reason.removeprefix("Invalid JSON: ")
     if cause.startswith("recursion limit exceeded"):
-        cause = f"nested deeper than {MAX_NESTING} levels"
+        cause = f"nested deeper than {MAX_BODY_DEPTH} levels"
     return place, f"not valid JSON: {cause}"
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolcrib.http.state import ServiceState
 
 KEEP_ALIVE_S = 60
-BACKLOG = 2048
+SERVICE_BACKLOG_CONNECTIONS = 2048
 LAST_ANSWERS_S = 2
 """Time for connections to take their answers, after draining."""
 
@@ -51,7 +51,7 @@ def make_server(app: Starlette, ready: Callable[[], None] = lambda: None) -> uvi
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=BACKLOG,
+        backlog=SERVICE_BACKLOG_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=LAST_ANSWERS_S,
     )
@@ -87,7 +87,7 @@ class _Server(uvicorn.Server):
         if self.should_exit:
             self.force_exit = True
         elif self._until is not None:
-            self._state.hurried = self.should_exit = True
+            self._state.is_hurried = self.should_exit = True
         else:
             self._state.draining = True
             self._until = time.monotonic() + self._state.settings.service.drain_s
@@ -111,7 +111,7 @@ class _Connection(HttpToolsProtocol):
     def __init__(self, *, head_s: float, **given: Any) -> None:
         super().__init__(**given)
         self._head_s = head_s
-        self._begun = False
+        self._has_begun = False
         self._heads = 0
         self._ends = 0
         self._head_size = 0
@@ -136,25 +136,25 @@ class _Connection(HttpToolsProtocol):
         if heads != self._heads:
             self._head_size = 0
             self._stop_timer()
-        elif self._begun and ends == self._ends:
+        elif self._has_begun and ends == self._ends:
             # If a body ended in the same data, the size of the next head is unknown.
             self._head_size += len(data)
         if self._head_size > MAX_HEAD_BYTES and not self.transport.is_closing():
             self.transport.write(HEAD_TOO_LARGE)
             self.transport.close()
-        elif self._begun:
+        elif self._has_begun:
             self._start_timer()
         else:
             self._time_out_body()
 
     def on_message_begin(self) -> None:
         """A head begins."""
-        self._begun = True
+        self._has_begun = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """A head is complete."""
-        self._begun = False
+        self._has_begun = False
         self._heads += 1
         super().on_headers_complete()
 

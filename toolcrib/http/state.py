@@ -38,7 +38,7 @@ class ServiceState:
     """Tenants, threads, processes, telemetry and readiness of one service.
 
     `under_way` counts the admitted requests. While `draining` no request is admitted; if
-    `hurried` the end waits for none. `ending` is set when requests under way have a moment for
+    `is_hurried` the end waits for none. `ending` is set when requests under way have a moment for
     their last line. `places` and `bytes` are the shares of owners. `activity` reads the calls of
     a gateway.
     """
@@ -66,15 +66,15 @@ class ServiceState:
         self.activity = ActivityReader(self._gateway_db or namespaces.records_db)
         self.under_way = 0
         self.draining = False
-        self.hurried = False
+        self.is_hurried = False
         self.ending = asyncio.Event()
         self.logs: WeakSet[DatabaseLog] = WeakSet()
         # Weak: a lock is dropped after its last use.
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 
-    def dropped(self) -> int:
+    def dropped_decisions(self) -> int:
         """Number of decisions that open logs had to drop."""
-        return sum(log.dropped for log in list(self.logs))
+        return sum(log.dropped_decisions for log in list(self.logs))
 
     def lock(self, namespace: str) -> AbstractContextManager[Any]:
         """Lock of a namespace, for a read that is followed by a write."""
@@ -91,7 +91,7 @@ class ServiceState:
     @property
     def is_busy(self) -> bool:
         """True while any work is under way."""
-        return bool(self.under_way or self.workers.abandoned)
+        return bool(self.under_way or self.workers.abandoned_jobs)
 
 
 class Readiness:

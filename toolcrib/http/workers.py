@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 MAX_CONVERSIONS = 2
 """Documents converted at once, one of each tenant: each may take much memory and time."""
@@ -32,7 +32,7 @@ class Owner:
     key_id: str = ""
 
 
-SERVICE = Owner()
+SERVICE_OWNER = Owner()
 """Owner of the service's own work, and of requests before authentication."""
 
 _Turn: TypeAlias = asyncio.Future[None] | Future[None]
@@ -40,24 +40,24 @@ _Turn: TypeAlias = asyncio.Future[None] | Future[None]
 
 @dataclass(slots=True)
 class _Tenant:
-    """A tenant's work in a pool: the number begun, paused turns, and waiting turns by key."""
+    """A tenant's work in a pool: jobs not yet ended, paused turns, and waiting turns by key."""
 
-    begun: int = 0
-    paused: deque[_Turn] = field(default_factory=deque["_Turn"])
+    begun_jobs: int = 0
+    paused_turns: deque[_Turn] = field(default_factory=deque["_Turn"])
     waiting: dict[str, deque[_Turn]] = field(default_factory=dict[str, "deque[_Turn]"])
 
     def next(self, max_begun: int) -> _Turn | None:
-        """The next turn to run, with at most `max_begun` begun; None without one."""
-        if self.paused:
-            return self.paused.popleft()
-        while self.waiting and self.begun < max_begun:
+        """The next turn to run, with at most `max_begun` begun jobs; None without one."""
+        if self.paused_turns:
+            return self.paused_turns.popleft()
+        while self.waiting and self.begun_jobs < max_begun:
             key_id, turns = next(iter(self.waiting.items()))
             del self.waiting[key_id]
             turn = turns.popleft()
             if turns:
                 self.waiting[key_id] = turns
             if not turn.cancelled():
-                self.begun += 1
+                self.begun_jobs += 1
                 return turn
         return None
 
@@ -65,8 +65,8 @@ class _Tenant:
 class _Pool:
     """Threads for one kind of work; for one event loop.
 
-    At most `threads` jobs run at once, `per_tenant` of one tenant. `abandoned` jobs go on though
-    nobody waits for them.
+    At most `threads` jobs run at once, `per_tenant` of one tenant. Of the
+    `abandoned_jobs` nobody awaits the result.
     """
 
     def __init__(self, name: str, threads: int, *, per_tenant: int, paused: int = 0) -> None:
@@ -75,19 +75,19 @@ class _Pool:
         self._per_tenant = per_tenant
         self._tenants: dict[str, _Tenant] = {}
         self._closing = False
-        self.abandoned = 0
+        self.abandoned_jobs = 0
 
-    async def run(self, work: Callable[[], _Made], owner: Owner = SERVICE) -> _Made:
+    async def run(self, work: Callable[[], _Result], owner: Owner = SERVICE_OWNER) -> _Result:
         """Run work when its turn has come; raises the work's error."""
         loop = asyncio.get_running_loop()
         await self._turn(owner)
         job = self._executor.submit(work)
 
-        def done(_job: Future[_Made]) -> None:
+        def end_job(_job: Future[_Result]) -> None:
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._end, owner.namespace)
 
-        job.add_done_callback(done)
+        job.add_done_callback(end_job)
         try:
             return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
@@ -131,12 +131,12 @@ class _Pool:
         self._free += 1
         # Put the tenant last.
         tenant = self._tenants[namespace] = self._tenants.pop(namespace)
-        tenant.paused.append(turn)
+        tenant.paused_turns.append(turn)
         self._dispatch()
 
     def _end(self, namespace: str) -> None:
         self._free += 1
-        self._tenants[namespace].begun -= 1
+        self._tenants[namespace].begun_jobs -= 1
         self._dispatch()
 
     def _dispatch(self) -> None:
@@ -148,19 +148,19 @@ class _Pool:
                 self._tenants[name] = self._tenants.pop(name)
                 self._free -= 1
                 turn.set_result(None)
-            elif not tenant.begun:
+            elif not tenant.begun_jobs:
                 del self._tenants[name]
 
-    def _abandon(self, loop: asyncio.AbstractEventLoop, job: Future[_Made]) -> None:
-        def finished() -> None:
-            self.abandoned -= 1
+    def _abandon(self, loop: asyncio.AbstractEventLoop, job: Future[_Result]) -> None:
+        def count_down() -> None:
+            self.abandoned_jobs -= 1
 
-        def done(_job: Future[_Made]) -> None:
+        def end_job(_job: Future[_Result]) -> None:
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(finished)
+                loop.call_soon_threadsafe(count_down)
 
-        self.abandoned += 1
-        job.add_done_callback(done)
+        self.abandoned_jobs += 1
+        job.add_done_callback(end_job)
 
 
 class Workers:
@@ -179,9 +179,9 @@ class Workers:
         self.give_way = writing.give_way
 
     @property
-    def abandoned(self) -> int:
+    def abandoned_jobs(self) -> int:
         """Number of jobs that nobody waits for."""
-        return sum(each.abandoned for each in self._pools)
+        return sum(each.abandoned_jobs for each in self._pools)
 
     def close(self) -> None:
         """Wait until all begun work is done."""
@@ -200,7 +200,7 @@ class Shares:
     def __init__(self, total: int, share: float) -> None:
         self._total = total
         self._share = share
-        self._held: dict[str | Owner, int] = {}
+        self._amounts: dict[str | Owner, int] = {}
         self._all = 0
 
     def has_room(self, owner: Owner, amount: int) -> bool:
@@ -209,7 +209,7 @@ class Shares:
             return False
         free = self._total - self._all
         for each in (owner.namespace, owner):
-            own = self._held.get(each, 0)
+            own = self._amounts.get(each, 0)
             bound = math.ceil(self._share * (free + own))
             if own and own + amount > bound:
                 return False
@@ -220,6 +220,6 @@ class Shares:
         """Add an amount to an owner's share, or take it away if negative."""
         self._all += amount
         for each in (owner, owner.namespace):
-            self._held[each] = self._held.get(each, 0) + amount
-            if not self._held[each]:
-                del self._held[each]
+            self._amounts[each] = self._amounts.get(each, 0) + amount
+            if not self._amounts[each]:
+                del self._amounts[each]

@@ -12,13 +12,13 @@ import json
 import os
 import time
 from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolcrib.encoders.base import DenseEncoder
@@ -27,6 +27,7 @@ from toolcrib.indexers.enrichment import EnrichmentLine, Enrichments, NamesOfToo
 from toolcrib.indexers.points import dense_text
 from toolcrib.language_models import LanguageModel
 from toolcrib.records import Message, Refusal, ToolSpec
+from toolcrib.store.folder import file_lock
 from toolcrib.store.records_db import DbRow, RecordsDb
 
 # -- questions ------------------------------------------------------------------------------------
@@ -43,7 +44,7 @@ SERVER_TOOLS_PER_PROMPT = 40
 SIBLING_SEARCH_ROWS = 64
 """Tools whose siblings are computed at once: rows of a matrix as wide as the registry."""
 
-MAX_SIBLING_CHARS, MAX_TEXT_CHARS, MAX_SCHEMA_CHARS = 300, 4_000, 4_000
+MAX_SIBLING_CHARS, MAX_PROMPT_DESCRIPTION_CHARS, MAX_PROMPT_SCHEMA_CHARS = 300, 4_000, 4_000
 MAX_SERVER_TOOL_CHARS = 120
 
 PROMPT = """You write for a search index over the tools of AI agents. For one tool you say what its
@@ -101,8 +102,10 @@ class Question:
         tool = {
             "server": spec.server,
             "name": spec.name,
-            "description": spec.description[:MAX_TEXT_CHARS],
-            "input_schema": json.dumps(spec.input_schema, ensure_ascii=False)[:MAX_SCHEMA_CHARS],
+            "description": spec.description[:MAX_PROMPT_DESCRIPTION_CHARS],
+            "input_schema": json.dumps(spec.input_schema, ensure_ascii=False)[
+                :MAX_PROMPT_SCHEMA_CHARS
+            ],
         }
         siblings = [
             {"name": each.name, "description": each.description[:MAX_SIBLING_CHARS]}
@@ -171,14 +174,9 @@ class EnrichmentTable:
         return Enrichments(self.source, lines)
 
     def add(self, line: EnrichmentLine) -> None:
-        """Store a line, in place of a line for the same version of the tool.
-
-        Raises:
-            StoreError: it cannot be stored.
-        """
+        """Store a line, in place of a line for the same version of the tool."""
         row_id = f"{line.id} {line.digest or ''}"
-        body = {"id": line.id, **line.model_dump(mode="json")}
-        self._records.put(self._table, DbRow(row_id, time.time(), body))
+        self._records.put(self._table, DbRow(row_id, time.time(), line.model_dump(mode="json")))
 
 
 class EnrichmentFile:
@@ -195,19 +193,17 @@ class EnrichmentFile:
         Raises:
             SourceError: another run has the lock, or the folder cannot be written.
         """
-        lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            reason = "another `toolcrib enrich` writes it; wait for that, or name another --out"
-            raise SourceError(str(self.path), "", reason) from None
-        except OSError as error:
-            raise SourceError(str(self.path), "", f"cannot be written: {error}") from error
-        try:
+        lock = file_lock(self.path.with_name(f".{self.path.name}.lock"), timeout_s=0)
+        with ExitStack() as held:
+            try:
+                held.enter_context(lock)
+            except Timeout:
+                reason = "another `toolcrib enrich` writes it; wait for that, or name another --out"
+                raise SourceError(str(self.path), "", reason) from None
+            except OSError as error:
+                raise SourceError(str(self.path), "", f"cannot be written: {error}") from error
             self._mend()
             yield
-        finally:
-            lock.release()
 
     def read(self) -> Enrichments:
         """Read the file; empty where there is none."""
@@ -273,7 +269,7 @@ class Enricher:
     def __init__(
         self, specs: Sequence[ToolSpec], kept: KeptEnrichments, model: LanguageModel
     ) -> None:
-        self._kept = kept
+        self._kept_enrichments = kept
         self._model = model
         self._names = NamesOfTools.of(specs)
         self._failures_in_a_row = 0
@@ -315,15 +311,11 @@ class Enricher:
             return
         self._failures_in_a_row = 0
         line = self._screen(spec, answer)
-        self._kept.add(line)
+        self._kept_enrichments.add(line)
         self.report.written[spec.id] = line
 
     async def _answer(self, question: Question) -> EnrichmentAnswer:
-        """Answer of the model; waits as long as the server's rate limit says.
-
-        Raises:
-            LanguageModelError: the model gives no answer.
-        """
+        """Answer of the model; waits as long as the server's rate limit says."""
         for _ in range(MAX_RATE_LIMIT_WAITS):
             try:
                 return await self._model.ask("enrich", question.messages, EnrichmentAnswer)
@@ -341,7 +333,9 @@ class Enricher:
         about = {"digest": spec.digest, "model": self._model.name, "prompt": PROMPT_VERSION}
         line = EnrichmentLine.model_validate({"id": spec.id, **answer.model_dump(), **about})
         kept, reasons = screen_line(spec, line, self._names)
-        self.report.dropped += (Refusal(self._kept.source, spec.id, each) for each in reasons)
+        self.report.dropped += (
+            Refusal(self._kept_enrichments.source, spec.id, each) for each in reasons
+        )
         return EnrichmentLine.model_validate({"id": spec.id, **kept.model_dump()})
 
 

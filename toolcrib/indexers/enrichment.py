@@ -95,7 +95,7 @@ class Enrichments:
         Raises:
             SourceError: it cannot be read.
         """
-        source = Source.named(str(path))
+        source = Source.by_name(str(path))
         lines: dict[str, list[EnrichmentLine]] = {}
         refused: list[Refusal] = []
         for number, text in source.lines():
@@ -154,9 +154,6 @@ def prepare_entries(
     """Entries with overlays and enrichments, and the lines of these that were dropped.
 
     The screen sees the entries of the source alone: an approval does not cover an operator's texts.
-
-    Raises:
-        SourceError: a file cannot be read.
     """
     laid = [ToolOverlay.read(path) for path in overlays]
     written = [
@@ -206,10 +203,10 @@ _IDENTIFIER = re.compile(r"\w[\w./:-]*+")
 _NOT_EVERYDAY = re.compile(r"[_/:]|\w\.\w|[a-z][A-Z]|-.*-|\w{3}-\w{3}|\w \w*[A-Z]")
 """Marks of an identifier that everyday words lack: `get-weather` has one, `e-mail` none."""
 
-MAX_NAME_WORDS = 5
+MAX_NAMED_TOOL_WORDS = 5
 """Most words of a tool's name that is searched for in texts."""
 
-MAX_COMPANIONS = 4
+MAX_WRITTEN_COMPANIONS = 4
 """Most companions that are taken of a tool."""
 
 
@@ -236,7 +233,7 @@ class NamesOfTools:
                 reasons.append(f"goes_with: no tool has the id {name[:80]!r}")
             elif known != spec.id:
                 found[known] = None
-        return tuple(found)[:MAX_COMPANIONS]
+        return tuple(found)[:MAX_WRITTEN_COMPANIONS]
 
 
 def screen_line(
@@ -300,7 +297,7 @@ def _text_fault(spec: ToolSpec, field: str, text: str, names: Mapping[str, froze
     if len(text) > (limit := MAX_CHARS_BY_FIELD[field]):
         return f"{len(text)} characters; at most {limit} are taken"
     parts = [found.rstrip(".:/-") for found in _IDENTIFIER.findall(text)]
-    for begin, count in product(range(len(parts)), range(1, MAX_NAME_WORDS + 1)):
+    for begin, count in product(range(len(parts)), range(1, MAX_NAMED_TOOL_WORDS + 1)):
         owners = names.get(_key(parts[begin : begin + count]))
         if owners and spec.id not in owners:
             return f"names the tool {min(owners)!r}"

@@ -17,10 +17,10 @@ from toolcrib.records.codec import list_of, object_of
 from toolcrib.store.payload import LinkFacts, head_word
 from toolcrib.text import split_identifier, squeeze, tokenise
 
-MAX_NAMES = 20
+MAX_LINK_NAMES = 20
 """Most names of other tools, and most needs, that are kept of one tool."""
 
-MAX_SEARCHED_CHARS = 3_000
+MAX_LINK_TEXT_CHARS = 3_000
 
 # -- words -----------------------------------------------------------------------------------------
 
@@ -63,7 +63,6 @@ _HANDLES = _word_set(
 )
 """Last words of a parameter that takes the id of an entity."""
 
-_ACCESS_HANDLES = _word_set("token session")
 _HANDLES_WITHOUT_ENTITY = _word_set("id ids gid uuid uid guid slug symbol handle code identifier")
 _SHORT_LIVED = _word_set("session job run thread upload task execution query scan crawl report")
 """Entities that are created to be worked with: no search finds them before."""
@@ -118,7 +117,7 @@ def _required_parameters(spec: ToolSpec) -> Iterator[_Parameter]:
     required = list_of(spec.input_schema.get("required"))
     for name, field in object_of(spec.input_schema.get("properties")).items():
         words = _words(name)
-        if name not in required and (required or not _ACCESS_HANDLES.intersection(words)):
+        if name not in required and (required or {"token", "session"}.isdisjoint(words)):
             continue
         schema = object_of(field)
         chosen = "enum" in schema or "const" in schema or "default" in schema
@@ -144,14 +143,16 @@ def _entities(parameter: _Parameter, spec: ToolSpec) -> list[str] | None:
     if words[-1] not in _HANDLES_WITHOUT_ENTITY:
         return [_phrase(words[-1:])]
     entity = _entity_of_path(parameter.name, spec) or _entity_of_description(parameter.description)
-    return [_phrase(entity)] if entity else [_phrase([noun]) for noun in _action(spec).nouns]
+    return [_phrase(entity)] if entity else [_phrase([noun]) for noun in _action(spec)[1]]
 
 
 def _describes_id(parameter: _Parameter) -> bool:
     """Tell whether the description calls the parameter an id: "Channel ID", "ID of the channel"."""
     name = re.escape(" ".join(parameter.words))
     pattern = rf"\b{name} ids?\b|\bids? (?:of|for) (?:the |a |an )?{name}\b"
-    return re.search(pattern, parameter.description[:MAX_SEARCHED_CHARS], re.IGNORECASE) is not None
+    return (
+        re.search(pattern, parameter.description[:MAX_LINK_TEXT_CHARS], re.IGNORECASE) is not None
+    )
 
 
 def _entity_of_path(name: str, spec: ToolSpec) -> list[str]:
@@ -177,12 +178,7 @@ def _entity_of_description(text: str) -> list[str]:
 # -- what a tool gives -----------------------------------------------------------------------------
 
 
-class _Action(NamedTuple):
-    verb: str
-    nouns: list[str]
-
-
-def _action(spec: ToolSpec) -> _Action:
+def _action(spec: ToolSpec) -> tuple[str, list[str]]:
     """Verb and nouns of a tool's name: `get_user_by_email` gets a user."""
     verb, nouns = "", list[str]()
     for word in _words(_PLACEHOLDER.sub(" ", spec.name)):
@@ -193,41 +189,28 @@ def _action(spec: ToolSpec) -> _Action:
                 break
         elif word not in _FILLING and not word.isdigit():
             nouns.append(word)
-    return _Action(verb, nouns)
-
-
-def _effort(verb: str, entity: str) -> float | None:
-    """Effort to get an id from a tool of this verb; None for a tool that gives no id."""
-    if verb in _FIND:
-        return 0.0
-    if (
-        verb in _LIST
-        or verb in _LOGIN
-        or (verb in _MAKE and _SHORT_LIVED.intersection(entity.split()))
-    ):
-        return 1.0
-    return None
+    return verb, nouns
 
 
 def _gives(spec: ToolSpec, parameters: int) -> dict[str, float]:
     """Entities whose ids a tool's answers hold, each with its effort; lower is better."""
     verb, nouns = _action(spec)
-    first = _SENTENCE.split(spec.description[:MAX_SEARCHED_CHARS].strip(), maxsplit=1)[0].lower()
+    first = _SENTENCE.split(spec.description[:MAX_LINK_TEXT_CHARS].strip(), maxsplit=1)[0].lower()
     opening = _LETTERS.findall(first)
     verb = verb or next((w for w in opening[:3] if w in _VERBS), "")
     own = _phrase(nouns)
     one = verb in _LIST and not any(word.endswith("s") for word in nouns[-2:])
-    effort = _effort(verb, own)
-    if effort is None:
+    makes_short_lived = verb in _MAKE and _SHORT_LIVED.intersection(own.split())
+    if verb not in _FIND | _LIST | _LOGIN and not makes_short_lived:
         return {}
-    base = 0.05 * parameters + (0.3 if one else 0.0) + effort
+    base = 0.05 * parameters + (0.3 if one else 0.0) + (0.0 if verb in _FIND else 1.0)
     others = set(_schema_entities(spec.output_schema))
     others |= {"session", "token"} if verb in _LOGIN else set()
     if not nouns:
         # `search` alone: the description names the entity.
         skipped = _PREPOSITIONS | _FILLING | _FIND | _LIST | _MAKE
         others |= {_phrase([word]) for word in opening if word not in skipped}
-    given = dict.fromkeys(sorted(others)[:MAX_NAMES], base + 0.5)
+    given = dict.fromkeys(sorted(others)[:MAX_LINK_NAMES], base + 0.5)
     given |= {own: base}
     return {phrase: round(cost, 2) for phrase, cost in given.items() if phrase}
 
@@ -249,12 +232,12 @@ def _schema_entities(schema: Mapping[str, Any], parent: str = "", depth: int = 4
 # -- names of other tools ------------------------------------------------------------------------
 
 _NAME = re.compile(r"[A-Za-z]\w*+(?:[-./]\w++)*+")
-_JOINED = re.compile(r"\w[-./_]\w|\A[a-z]+[A-Z]")
-_DISCOURAGED = re.compile(
+_IDENTIFIER_SHAPE = re.compile(r"\w[-./_]\w|\A[a-z]+[A-Z]")
+_DISCOURAGEMENT = re.compile(
     r"instead|deprecat|prefer|rather|alternativ|similar|unlike|see also|not use", re.IGNORECASE
 )
 _LEAD_CHARS = 60
-_RECOMMENDED = re.compile(
+_RECOMMENDATION = re.compile(
     r"\b(?:use|call|run|from|via|by|first|obtain\w*|return\w*|get|got|after|requires?|find"
     r"|output|using|with|result\w*)\b[^.]{0,40}$",
     re.IGNORECASE,
@@ -274,28 +257,28 @@ def _recommended_tools(spec: ToolSpec, parameters: Iterable[_Parameter]) -> list
     """
     found: dict[str, str] = {}
     for each in parameters:
-        text = each.description[:MAX_SEARCHED_CHARS]
-        if not _DISCOURAGED.search(text):
+        text = each.description[:MAX_LINK_TEXT_CHARS]
+        if not _DISCOURAGEMENT.search(text):
             for name in _identifiers(text):
                 found.setdefault(name.group().casefold(), each.name)
-    for sentence in _SENTENCE.split(spec.description[:MAX_SEARCHED_CHARS]):
-        if _DISCOURAGED.search(sentence):
+    for sentence in _SENTENCE.split(spec.description[:MAX_LINK_TEXT_CHARS]):
+        if _DISCOURAGEMENT.search(sentence):
             continue
         for name in _identifiers(sentence):
             lead = sentence[max(0, name.start() - _LEAD_CHARS) : name.start()]
-            if _RECOMMENDED.search(lead) and not _FOLLOWS.search(lead):
+            if _RECOMMENDATION.search(lead) and not _FOLLOWS.search(lead):
                 found.setdefault(name.group().casefold(), "")
     return [(n, parameter) for n, parameter in found.items() if n != spec.name.casefold()][
-        :MAX_NAMES
+        :MAX_LINK_NAMES
     ]
 
 
 def _identifiers(text: str) -> Iterator[re.Match[str]]:
     """Yield words that are written as identifiers: `list_users`, `files.list`, `getUser`."""
-    return (word for word in _NAME.finditer(text) if _JOINED.search(word.group()))
+    return (word for word in _NAME.finditer(text) if _IDENTIFIER_SHAPE.search(word.group()))
 
 
-_DEPRECATED = re.compile(
+_DEPRECATION = re.compile(
     r"\A\W*(?:\w+\W+){0,8}?(?:deprecat\w+|obsolete|superseded)"
     r"|\b(?:tool|endpoint|method|operation|action|function|api|route|call)\b[^.]{0,40}"
     r"\b(?:deprecated|obsolete|superseded|replaced)\b",
@@ -314,15 +297,15 @@ def _successors(spec: ToolSpec) -> list[str]:
 
     Running text does not mark the end of a name: each beginning of the text counts as a name.
     """
-    text = spec.description[:MAX_SEARCHED_CHARS]
-    if not (spec.annotations.get("deprecated") or _DEPRECATED.search(text[:500])):
+    text = spec.description[:MAX_LINK_TEXT_CHARS]
+    if not (spec.annotations.get("deprecated") or _DEPRECATION.search(text[:500])):
         return []
     found: dict[str, None] = {}
     for found_name in _SUCCESSOR.finditer(text):
         words = (found_name["quoted"] or found_name["words"]).split()
         runs = [" ".join(words[:end]) for end in range(len(words), 0, -1)]
         found |= dict.fromkeys(squeeze(run) for run in runs)
-    return [name for name in found if name and name != squeeze(spec.name)][:MAX_NAMES]
+    return [name for name in found if name and name != squeeze(spec.name)][:MAX_LINK_NAMES]
 
 
 # -- the payload -----------------------------------------------------------------------------------
@@ -342,11 +325,11 @@ def link_payload(spec: ToolSpec) -> dict[str, Any]:
     # A tool that takes the id of an entity gives its details, not the id.
     written = spec.enrichment.goes_with if spec.enrichment else ()
     facts = LinkFacts(
-        needs=tuple(needs[:MAX_NAMES]),
+        needs=tuple(needs[:MAX_LINK_NAMES]),
         gives={entity: cost for entity, cost in given.items() if head_word(entity) not in needed},
         recommended=tuple(_recommended_tools(spec, parameters)),
         successors=tuple(_successors(spec)),
-        goes_with=tuple(dict.fromkeys((*spec.goes_with, *written)))[:MAX_NAMES],
+        goes_with=tuple(dict.fromkeys((*spec.goes_with, *written)))[:MAX_LINK_NAMES],
         action="change" if words & _EDIT else "make" if words & _ADD else "",
     )
     return facts.payload()

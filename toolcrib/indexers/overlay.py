@@ -79,7 +79,7 @@ class ToolOverlay:
         Raises:
             SourceError: it cannot be read, or has an unknown field.
         """
-        source = Source.named(str(path))
+        source = Source.by_name(str(path))
         if not cls.is_overlay(source):
             reason = source.data and "needs a mapping `tools`, from ids or patterns to fields"
             raise source.error(reason or "states nothing")

@@ -18,7 +18,7 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.errors import SpecError
 from toolcrib.records import Enrichment, Passage, ToolSpec
 from toolcrib.records.codec import object_of
-from toolcrib.store.base import Layout, Point, point_id
+from toolcrib.store.base import Layout, Point, is_text, point_id
 from toolcrib.store.payload import passage_payload, tool_payload
 from toolcrib.text import split_identifier
 
@@ -191,11 +191,7 @@ class Draft:
 def draft(
     spec: ToolSpec, lexical: LexicalEncoder, weights: FieldWeights, prefix: Sequence[str]
 ) -> Draft:
-    """Prepare a specification.
-
-    Raises:
-        SpecError: it holds text that no store can keep.
-    """
+    """Prepare a specification."""
     from toolcrib.indexers.links import link_payload
 
     counts = lexical_counts(spec, lexical, weights, prefix)
@@ -222,22 +218,13 @@ def draft_passage(passage: Passage, lexical: LexicalEncoder) -> Draft:
     Raises:
         SpecError: it holds text that no store can keep.
     """
-    for text in (passage.document, passage.text, *passage.title):
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise SpecError("holds half a character (a lone surrogate); mend the text") from error
-    counts = passage_counts(passage, lexical)
+    if not is_text(passage.document, passage.text, *passage.title):
+        raise SpecError("holds half a character (a lone surrogate); mend the text")
+    counts: Counter[str] = Counter(lexical.terms(clean(" ".join(passage.title))))
+    counts.update(lexical.terms(clean(passage.text[:MAX_ENCODED_CHARS])))
     payload = passage_payload(passage, digest_of(passage))
     headings, text = " › ".join(passage.title), passage.text[:MAX_ENCODED_CHARS]
     return Draft(passage.id, payload, counts, (clean(f"{headings}: {text}" if headings else text),))
-
-
-def passage_counts(passage: Passage, lexical: LexicalEncoder) -> Mapping[str, float]:
-    """Term frequencies of headings and text."""
-    counts: Counter[str] = Counter(lexical.terms(clean(" ".join(passage.title))))
-    counts.update(lexical.terms(clean(passage.text[:MAX_ENCODED_CHARS])))
-    return counts
 
 
 def digest_of(passage: Passage) -> str:

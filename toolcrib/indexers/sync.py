@@ -37,7 +37,7 @@ from toolcrib.store.payload import ENRICHED_FIELD, read_tool
 # -- the difference --------------------------------------------------------------------------------
 
 _Item = TypeVar("_Item")
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 _WHY_KEPT = {
     "tools": "entries were refused and may stand for them",
@@ -81,10 +81,10 @@ class _Plan(Generic[_Item]):
                 self.unchanged.append(item_id)
 
     def prepare_all(
-        self, prepare: Callable[[_Item], _Made], refusal: Callable[[_Item, SpecError], Refusal]
-    ) -> list[_Made]:
+        self, prepare: Callable[[_Item], _Result], refusal: Callable[[_Item, SpecError], Refusal]
+    ) -> list[_Result]:
         """Prepare the items to write; refuse a text that no store can keep."""
-        made: list[_Made] = []
+        made: list[_Result] = []
         for ids in (self.added, self.changed):
             for item_id in list(ids):
                 try:
@@ -128,7 +128,7 @@ class ReadSources:
     entries: Sequence[tuple[str, ToolSpec | Passage | Refusal]]
 
     @property
-    def refused(self) -> tuple[Refusal, ...] | None:
+    def only_refusals(self) -> tuple[Refusal, ...] | None:
         """All refusals if there is no other entry; else None."""
         refused = tuple(item for _, item in self.entries if isinstance(item, Refusal))
         return refused if refused and len(refused) == len(self.entries) else None
@@ -146,13 +146,13 @@ def require_sources(sources: Sequence[object], *, prune: bool) -> None:
         )
 
 
-def require_entries(entries: Sequence[_Made]) -> Sequence[_Made]:
+def require_entries(entries: Sequence[_Result]) -> Sequence[_Result]:
     """Return the entries, unless all of them are refusals.
 
     Raises:
         SourceError: all are refused; the first says why.
     """
-    refused = ReadSources(cast("Any", entries)).refused
+    refused = ReadSources(cast("Any", entries)).only_refusals
     if refused is None:
         return entries
     first, *more = refused
@@ -162,7 +162,7 @@ def require_entries(entries: Sequence[_Made]) -> Sequence[_Made]:
 
 # -- name prefixes ---------------------------------------------------------------------------------
 
-META_KEY = "lexical/"
+LEXICAL_META_PREFIX = "lexical/"
 """Beginning of the entries of a small document, each of one group."""
 
 
@@ -213,7 +213,11 @@ class NamePrefixes:
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> NamePrefixes:
         """Read the prefixes from the small document."""
-        kept = {k.removeprefix(META_KEY): v for k, v in meta.items() if k.startswith(META_KEY)}
+        kept = {
+            k.removeprefix(LEXICAL_META_PREFIX): v
+            for k, v in meta.items()
+            if k.startswith(LEXICAL_META_PREFIX)
+        }
         prefixes = {group: tuple(each["prefix"]) for group, each in kept.items()}
         return cls(
             {group: prefix for group, prefix in prefixes.items() if prefix},
@@ -225,7 +229,9 @@ class NamePrefixes:
         groups = {*self.prefixes, *before.prefixes, *self.stale, *before.stale}
         own, old = ({group: each.entry(group) for group in groups} for each in (self, before))
         return {
-            META_KEY + group: own[group] for group in sorted(groups) if own[group] != old[group]
+            LEXICAL_META_PREFIX + group: own[group]
+            for group in sorted(groups)
+            if own[group] != old[group]
         }
 
     def entry(self, group: str) -> dict[str, Any] | None:
@@ -251,7 +257,6 @@ class NamePrefixes:
 
 
 # -- tools -----------------------------------------------------------------------------------------
-
 
 Entry: TypeAlias = tuple[str, ToolSpec | Refusal]
 """Source of a tool, and the tool or the reason why it is refused."""
@@ -327,7 +332,6 @@ def _as_stored(spec: ToolSpec) -> _StoredTool:
 
 
 def _tools_of_groups(store: Store, groups: Collection[str]) -> dict[str, _StoredTool]:
-    """Stored tools of these groups, by id."""
     filters = map(in_groups, pages(sorted(groups), GROUPS_PER_REQUEST))
     return {i: tool for i, tool in _stored_tools(store, filters).items() if tool.group in groups}
 
@@ -358,9 +362,6 @@ class ToolSync:
         `prune_server` only, when given), and lets a skill take such a tool's id, or the reverse.
         Nothing is pruned while any entry is refused: it may stand for one of these tools.
         `progress` is called after each page, when its tools are durable.
-
-        Raises:
-            StoreError: the store refused; what was reported before is durable.
         """
         entries = list(entries)
         ids = [item.id for _, item in entries if isinstance(item, ToolSpec)]
@@ -578,9 +579,6 @@ class PassageSync:
 
         Parts that a shortened document no longer has are removed. `prune` names a collection whose
         documents without an entry are removed too, unless anything is refused.
-
-        Raises:
-            StoreError: the store refused; what was reported before is durable.
         """
         entries = list(entries)
         known = self._stored_passages(entries, prune)
@@ -624,25 +622,23 @@ def _diff_passages(
             plan.refused.append(item)
             continue
         first = origin.setdefault((item.collection, item.document), source)
+        place = f"part {item.position + 1}"
         if item.id not in plan.items and source == first:
             plan.items[item.id] = item
         elif plan.items.get(item.id) == item:
             reason = f"a copy of the part of {item.document!r} from {first}"
             if source == first:
                 reason = f"this part of {item.document!r} is given twice; it is kept once"
-            plan.copies.append(Refusal(source, f"part {item.position + 1}", reason))
-        elif source == first:
-            reason = (
-                f"{item.document!r} has another part with the position {item.position}; give each "
-                "part of a document its position, and each document its name"
-            )
-            plan.refused.append(Refusal(source, f"part {item.position + 1}", reason))
+            plan.copies.append(Refusal(source, place, reason))
         else:
-            reason = (
-                f"{item.document!r} already stands for another document, from {first}; "
+            fault = (
+                f"has another part with the position {item.position}; give each "
+                "part of a document its position, and each document its name"
+                if source == first
+                else f"already stands for another document, from {first}; "
                 "rename one of them, or give it another collection"
             )
-            plan.refused.append(Refusal(source, f"part {item.position + 1}", reason))
+            plan.refused.append(Refusal(source, place, f"{item.document!r} {fault}"))
     plan.compare(known, digest_of, lambda item_id: plan.items[item_id].document)
     return plan
 

@@ -17,7 +17,7 @@ from toolcrib.store.base import Point, Store, pages, point_id
 ITEMS_PER_PAGE = 128
 """Items encoded and written together: half a second of encoding between two progress reports."""
 
-MAX_READ_CHARS, OVERHEAD_CHARS = 1_500, 120
+MAX_ENCODED_TEXT_CHARS, TEXT_OVERHEAD_CHARS = 1_500, 120
 """Characters of a text that are encoded, and the cost of a text itself in characters."""
 
 Listener: TypeAlias = Callable[[IndexProgress], None]
@@ -50,11 +50,6 @@ class Writer:
 
     def apply(self, drafts: Sequence[Draft], removed: Iterable[str], progress: Listener) -> None:
         """Write drafts, then delete what is `removed`, by id."""
-        self._write(drafts, progress)
-        progress(IndexProgress(len(drafts), len(drafts), stage="optimise", share=1.0))
-        self._store.delete([point_id(item_id) for item_id in removed])
-
-    def _write(self, drafts: Sequence[Draft], progress: Listener) -> None:
         done, worked, work = 0, 0, sum(map(_encoding_chars, drafts))
         progress(IndexProgress(done, len(drafts)))
         # Texts of like length are encoded together: padding is what slows an encoder down.
@@ -71,6 +66,8 @@ class Writer:
             worked += sum(map(_encoding_chars, page))
             ids = tuple(each.id for each in page)
             progress(IndexProgress(done, len(drafts), ids, share=worked / work))
+        progress(IndexProgress(done, len(drafts), stage="optimise", share=1.0))
+        self._store.delete([point_id(item_id) for item_id in removed])
 
     def _encode_pages(
         self, drafts: Sequence[Draft]
@@ -90,4 +87,4 @@ class Writer:
 
 def _encoding_chars(draft: Draft) -> int:
     """Cost of encoding a draft, in characters, as measured with the bundled encoder."""
-    return sum(min(len(text), MAX_READ_CHARS) + OVERHEAD_CHARS for text in draft.texts)
+    return sum(min(len(text), MAX_ENCODED_TEXT_CHARS) + TEXT_OVERHEAD_CHARS for text in draft.texts)

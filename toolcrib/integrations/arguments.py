@@ -28,14 +28,14 @@ from toolcrib.text import shorten
 CHECK_TIMEOUT_S = 0.25
 """Longest check of a call: a schema can keep a checker busy for ever. Then the server decides."""
 
-MAX_SCHEMA_CHARS = 200_000
+MAX_CHECKED_SCHEMA_CHARS = 200_000
 MAX_CACHED_SCHEMA_CHARS, SCHEMA_CHARS = 2_000_000, 2_000
 """Size of all cached checkers, and of one beside its schema's text; a unit is ten bytes."""
 
 MAX_ERRORS = 5
 MAX_UNIQUE_ITEMS = 1_000
 MAX_LISTED_VALUES = 20
-MAX_VALUE_CHARS = 200
+MAX_QUOTED_CHARS = 200
 
 UNCHECKED_KEYWORDS = frozenset({"patternProperties", "unevaluatedProperties", "unevaluatedItems"})
 """Rare keywords whose work cannot be bounded, and which are not checked."""
@@ -80,7 +80,7 @@ def argument_errors(
 
 def _checker(text: str) -> Validator | None:
     """Validator of a schema; None for a schema that cannot be used."""
-    if len(text) > MAX_SCHEMA_CHARS:
+    if len(text) > MAX_CHECKED_SCHEMA_CHARS:
         return None
     try:
         schema = map_schemas(json.loads(text), _without_unchecked)
@@ -99,7 +99,6 @@ _CHECKERS: BoundedMap[str, Validator | None] = BoundedMap(
 
 
 def _without_unchecked(schema: dict[str, Any]) -> dict[str, Any]:
-    """Schema without the unchecked keywords."""
     if not UNCHECKED_KEYWORDS & schema.keys():
         return schema
     others = {"additionalProperties"} if "patternProperties" in schema else set[str]()
@@ -134,7 +133,7 @@ def _check_time_first(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 # -- patterns ------------------------------------------------------------------------------------
 
-MAX_TEXT_CHARS = 2_000
+MAX_PATTERN_TEXT_CHARS = 2_000
 MAX_PATTERN_BYTES = 1 << 18
 """Size of a compiled pattern: RE2 works at most text length times this, a tenth of a second."""
 
@@ -154,14 +153,14 @@ def matches_pattern(pattern: str, text: str) -> bool:
     which has a timeout, compiles `((a*){5000}){5000}` for a minute.
     """
     compiled = _compile(pattern)
-    if compiled is None or len(text) > MAX_TEXT_CHARS:
+    if compiled is None or len(text) > MAX_PATTERN_TEXT_CHARS:
         return True
     if not text.isascii() and _CHARACTER_CLASS.search(pattern):
         return True
     return compiled.search(text) is not None
 
 
-@cached_texts(256, MAX_TEXT_CHARS)
+@cached_texts(256, MAX_PATTERN_TEXT_CHARS)
 def _compile(pattern: str) -> Any:
     engine = cast("Any", re2)
     options = engine.Options()
@@ -177,7 +176,6 @@ def _compile(pattern: str) -> Any:
 
 
 def _error_lines(error: ValidationError, whole: str) -> Iterator[str]:
-    """Lines of a schema error: place, fault, allowed values."""
     # If all alternatives failed, the nearest alternative says most.
     inner = cast("Any", exceptions).best_match(iter([error])) or error
     place = _place(inner.absolute_path) or whole
@@ -200,24 +198,23 @@ def _lines(error: Any) -> Iterator[str]:
             for name in (name for name in given if name not in known):
                 near = get_close_matches(str(name), known, n=1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
-                yield f"there is no property {shorten(name, MAX_VALUE_CHARS)!r}; {hint}{allowed}"
+                yield f"there is no property {shorten(name, MAX_QUOTED_CHARS)!r}; {hint}{allowed}"
         case "enum":
             texts = [each for each in value if isinstance(each, str)]
             near = get_close_matches(str(given), texts, n=1)
             hint = f"; did you mean {_json(near[0])}?" if near else ""
             yield f"must be one of {_list_words(value)}, not {_value_words(given)}{hint}"
         case "anyOf" | "oneOf" if alternatives := _alternatives(error.context):
-            yield shorten(alternatives, MAX_VALUE_CHARS)
+            yield shorten(alternatives, MAX_QUOTED_CHARS)
         case "type" | "anyOf" | "oneOf" if (
             kind := _type_words({error.validator: value})
         ) != _UNKNOWN:
             yield f"must be {kind}, not {_value_words(given)}"
         case _:
-            yield shorten(str(error.message), MAX_VALUE_CHARS)
+            yield shorten(str(error.message), MAX_QUOTED_CHARS)
 
 
 def _missing(error: Any, known: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of required properties that are missing."""
     given = error.instance
     if error.parent is not None and not error.relative_path:
         # An alternative may leave the types to the schema that it stands in.
@@ -261,7 +258,6 @@ _UNKNOWN = "see its schema"
 
 
 def _type_words(schema: Any) -> str:
-    """Type of a parameter in a few words."""
     if not is_object(schema) or not schema:
         return "anything"
     if isinstance(values := schema.get("enum"), list):
@@ -277,7 +273,6 @@ def _type_words(schema: Any) -> str:
 
 
 def _value_words(value: Any) -> str:
-    """Given value in a few words."""
     if isinstance(value, bool) or value is None:
         return _json(value)
     return (
@@ -299,4 +294,4 @@ def _list_words(values: Any, word: Callable[[Any], str] | None = None) -> str:
 
 
 def _json(value: Any) -> str:
-    return shorten(json.dumps(value, ensure_ascii=False), MAX_VALUE_CHARS)
+    return shorten(json.dumps(value, ensure_ascii=False), MAX_QUOTED_CHARS)

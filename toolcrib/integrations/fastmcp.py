@@ -427,7 +427,7 @@ class VisibleTools:
         self._crib: Crib | None = None
         self._lock = threading.Lock()
         self._read: dict[str, tuple[Tool, ToolSpec]] = {}
-        self._kept: OrderedDict[str, None] = OrderedDict()
+        self._kept_ids: OrderedDict[str, None] = OrderedDict()
 
     def find(self, tools: Sequence[Tool], query: str | None, options: SearchOptions) -> FindResult:
         """Find tools among the given for a query or needs; a hit has the tool's `name`."""
@@ -435,7 +435,7 @@ class VisibleTools:
             specs = [spec for tool in tools if (spec := self._spec(tool)) is not None]
             crib = self._sync(specs)
         seen = HasId(frozenset(point_id(spec.id) for spec in specs))
-        where = None if len(specs) == len(self._kept) else seen
+        where = None if len(specs) == len(self._kept_ids) else seen
         return crib.tools.find(query, replace(options, where=where))
 
     def close(self) -> None:
@@ -444,24 +444,24 @@ class VisibleTools:
             if self._crib is not None:
                 self._crib.close()
             self._crib = None
-            self._kept.clear()
+            self._kept_ids.clear()
             self._read.clear()
 
     def _sync(self, specs: list[ToolSpec]) -> Crib:
         """Index the tools that are new, and drop the oldest unseen tools."""
         if self._crib is None:
             self._crib = Crib.open(":memory:", settings=self._settings)
-        new = [spec for spec in specs if spec.id not in self._kept]
+        new = [spec for spec in specs if spec.id not in self._kept_ids]
         if new:
             self._crib.index_tools(new)
         for spec in specs:
-            self._kept[spec.id] = None
-            self._kept.move_to_end(spec.id)
-        too_many = len(self._kept) - 2 * len(specs) - MAX_UNSEEN_TOOLS
-        if oldest := list(self._kept)[: max(0, too_many)]:
+            self._kept_ids[spec.id] = None
+            self._kept_ids.move_to_end(spec.id)
+        too_many = len(self._kept_ids) - 2 * len(specs) - MAX_UNSEEN_TOOLS
+        if oldest := list(self._kept_ids)[: max(0, too_many)]:
             self._crib.remove_tools(*oldest)
             for tool_id in oldest:
-                del self._kept[tool_id]
+                del self._kept_ids[tool_id]
                 self._read.pop(tool_id.rpartition("@")[0], None)
         return self._crib
 

@@ -44,7 +44,6 @@ from toolcrib.records.tools import ALWAYS_LOAD, INPUT_EXAMPLES, SEARCH_HINT
 
 logger = logging.getLogger(__name__)
 
-
 _MCP_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 """Names of tools by MCP (SEP-986)."""
 
@@ -124,11 +123,7 @@ class Definitions:
 def export(
     tools: Iterable[ToolSpec | ToolHit], format: str, *, enriched: bool = False
 ) -> list[dict[str, Any]]:
-    """Definitions of tools in a format, without those that cannot be expressed in it.
-
-    Raises:
-        QueryError: as `Definitions.of`.
-    """
+    """Definitions of tools in a format, without those that cannot be expressed in it."""
     return Definitions.of(tools, format, enriched=enriched).tools
 
 
@@ -142,11 +137,7 @@ def fitting_definition(tool: ToolSpec) -> dict[str, Any] | None:
 
 
 def named_ids(tools: Iterable[ToolSpec | ToolHit], format: str) -> ToolNames:
-    """Ids of tools by the names that `export` gives them.
-
-    Raises:
-        QueryError: as `Definitions.of`.
-    """
+    """Ids of tools by the names that `export` gives them."""
     return Definitions.of(tools, format).names
 
 
@@ -246,7 +237,7 @@ def _mcp_name(tool: ToolSpec) -> str:
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Reserved words of ECMAScript 2025, in modules too, that Python does not reserve as well.
-_RESERVED = re.compile(
+_RESERVED_WORD = re.compile(
     r"arguments|case|catch|const|debugger|default|delete|do|enum|eval|export|extends|"
     r"false|function|implements|instanceof|interface|let|new|none|null|package|private|"
     r"protected|public|static|super|switch|this|throw|true|typeof|undefined|var|void",
@@ -259,7 +250,7 @@ def _is_function_name(name: str) -> bool:
     return (
         _IDENTIFIER.fullmatch(name) is not None
         and not keyword.iskeyword(name)
-        and _RESERVED.fullmatch(name) is None
+        and _RESERVED_WORD.fullmatch(name) is None
     )
 
 
@@ -273,7 +264,6 @@ def _function_name(tool: ToolSpec) -> str:
 
 
 # -- definitions -------------------------------------------------------------------------------
-
 
 _NamedTool: TypeAlias = tuple[str, ToolSpec]
 
@@ -368,7 +358,7 @@ def _json(_name: str, tool: ToolSpec) -> dict[str, Any]:
 MAX_TYPE_CHARS = 20_000
 """Characters of the types of one schema."""
 
-MAX_OPTIONAL = 1_000
+MAX_OPTIONAL_PROPERTIES = 1_000
 
 
 def _typescript(name: str, tool: ToolSpec) -> dict[str, Any]:
@@ -395,7 +385,7 @@ def _python_stub(name: str, tool: ToolSpec) -> dict[str, Any]:
 
 class _TypeScript(SchemaTypes):
     cut, rest = "any", "[more: string]: any"
-    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL
+    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL_PROPERTIES
 
     def arguments(self) -> str:
         """Parameters of a function, without the brackets."""
@@ -420,7 +410,7 @@ class _TypeScript(SchemaTypes):
 class _Python(SchemaTypes):
     any = cut = "Any"
     null, rest = "None", "**more: Any"
-    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL
+    max_chars, max_optional = MAX_TYPE_CHARS, MAX_OPTIONAL_PROPERTIES
 
     def arguments(self) -> str:
         """Parameters of a function, without the brackets."""

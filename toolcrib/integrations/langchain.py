@@ -21,10 +21,7 @@ try:
         PrivateStateAttr,
         ToolCallRequest,
     )
-    from langchain_core.callbacks import (
-        AsyncCallbackManagerForRetrieverRun,
-        CallbackManagerForRetrieverRun,
-    )
+    from langchain_core.callbacks import CallbackManagerForRetrieverRun
     from langchain_core.documents import Document
     from langchain_core.messages import (
         AIMessage,
@@ -63,7 +60,7 @@ from toolcrib.integrations.selection import (
     report_outcome,
     scope_in,
 )
-from toolcrib.records import Attachment, KnowledgeResult, Message, Scope, ToolSpec, Turn
+from toolcrib.records import Attachment, Message, Scope, ToolSpec, Turn
 from toolcrib.records.codec import is_object
 
 # -- turns -----------------------------------------------------------------------------------------
@@ -108,7 +105,6 @@ def step_of(messages: Sequence[BaseMessage]) -> RunStep:
 
 
 def _attachments(message: HumanMessage) -> tuple[Attachment, ...]:
-    """Files among a message's parts."""
     found: list[Attachment] = []
     for block in message.content_blocks:
         part: Mapping[str, Any] = block
@@ -431,24 +427,13 @@ class ToolcribRetriever(BaseRetriever):
         *,
         run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002
     ) -> list[Document]:
-        return documents(self.crib.find_knowledge(query, self.k, scope=self.scope))
-
-    async def _aget_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: AsyncCallbackManagerForRetrieverRun,  # noqa: ARG002
-    ) -> list[Document]:
-        return documents(await self.crib.afind_knowledge(query, self.k, scope=self.scope))
-
-
-def documents(found: KnowledgeResult) -> list[Document]:
-    """Convert the passages of an answer to LangChain's documents."""
-    return [
-        Document(
-            page_content=hit.text,
-            id=hit.id,
-            metadata={**passage_metadata(hit), "score": hit.score, "confidence": found.confidence},
-        )
-        for hit in found.passages
-    ]
+        found = self.crib.find_knowledge(query, self.k, scope=self.scope)
+        sure = found.confidence
+        return [
+            Document(
+                page_content=hit.text,
+                id=hit.id,
+                metadata={**passage_metadata(hit), "score": hit.score, "confidence": sure},
+            )
+            for hit in found.passages
+        ]

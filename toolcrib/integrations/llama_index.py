@@ -45,7 +45,7 @@ from toolcrib.integrations.selection import (
     tools_for_turn,
     turn_of_messages,
 )
-from toolcrib.records import KnowledgeResult, Message, Scope, ToolSpec, Turn
+from toolcrib.records import Message, Scope, ToolSpec, Turn
 
 
 def tool_spec(tool: BaseTool) -> ToolSpec:
@@ -58,12 +58,9 @@ def tool_spec(tool: BaseTool) -> ToolSpec:
 
 @dataclass
 class _FitMetadata(ToolMetadata):
-    """Metadata with the parameters that all providers take."""
-
     parameters: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def get_parameters_dict(self) -> dict[str, Any]:
-        """Schema of the parameters."""
         return self.parameters
 
 
@@ -83,15 +80,12 @@ class _FitTool(AsyncBaseTool):
 
     @property
     def metadata(self) -> ToolMetadata:
-        """Metadata of the tool."""
         return self._metadata
 
     def call(self, *_: Any, **given: Any) -> ToolOutput:
-        """Call the tool."""
         return self._tool.call(**restore_arguments(self._spec, given))
 
     async def acall(self, *_: Any, **given: Any) -> ToolOutput:
-        """Call the tool."""
         return await self._tool.acall(**restore_arguments(self._spec, given))
 
 
@@ -108,9 +102,6 @@ class ToolcribObjectRetriever(ObjectRetriever[BaseTool]):
     `tools` are all tools; the index chooses by their names, and tools unknown to the index are
     always included. `k` replaces the settings' `tools.k`. Schemas get the form that all providers
     take, and calls the names of the tool's own.
-
-    Raises:
-        StoreError: a store does not answer.
     """
 
     def __init__(
@@ -130,8 +121,6 @@ class ToolcribObjectRetriever(ObjectRetriever[BaseTool]):
 
 
 class _ToolRetriever(BaseRetriever):
-    """Retriever of the nodes of a turn's tools."""
-
     def __init__(
         self,
         crib: AnyCrib,
@@ -246,7 +235,6 @@ class ToolcribFunctionAgent(FunctionAgent):
         return output
 
     def _step(self, messages: Sequence[ChatMessage]) -> RunStep:
-        """Step after the messages of a run."""
         llm: Any = self.llm
         answers = [each for each in messages if each.role == "assistant"]
         calls = [
@@ -260,7 +248,6 @@ class ToolcribFunctionAgent(FunctionAgent):
 
 
 def _turn(messages: Sequence[ChatMessage], scope: Scope | None) -> Turn:
-    """Turn of the user's last message, with the messages before as history."""
     said = [
         Message.model_validate({"role": each.role.value, "content": each.content})
         for each in messages
@@ -274,9 +261,6 @@ class ToolcribNodeRetriever(BaseRetriever):
 
     At most `k` if given. The metadata of a node have `collection`, `source`, `title`,
     `position` and `citation`.
-
-    Raises:
-        StoreError: a store does not answer.
     """
 
     def __init__(self, crib: AnyCrib, *, k: int | None = None, scope: Scope | None = None) -> None:
@@ -284,19 +268,14 @@ class ToolcribNodeRetriever(BaseRetriever):
         self._crib, self._k, self._scope = crib, k, scope
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _nodes(self._crib.find_knowledge(query_bundle.query_str, self._k, scope=self._scope))
+        found = self._crib.find_knowledge(query_bundle.query_str, self._k, scope=self._scope)
+        return [
+            NodeWithScore(
+                node=TextNode(id_=hit.id, text=hit.text, metadata=passage_metadata(hit)),
+                score=hit.score,
+            )
+            for hit in found.passages
+        ]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = self._crib.afind_knowledge(query_bundle.query_str, self._k, scope=self._scope)
-        return _nodes(await found)
-
-
-def _nodes(found: KnowledgeResult) -> list[NodeWithScore]:
-    """Convert the passages of an answer to LlamaIndex's nodes."""
-    return [
-        NodeWithScore(
-            node=TextNode(id_=hit.id, text=hit.text, metadata=passage_metadata(hit)),
-            score=hit.score,
-        )
-        for hit in found.passages
-    ]
+        return await asyncio.to_thread(self._retrieve, query_bundle)

@@ -93,14 +93,14 @@ class _FollowedRun:
     def __init__(
         self, choice: AgentTools, scope: Scope | None, shown: ShownTools, agent: Agent[Any]
     ) -> None:
-        self._choice, self._scope, self._shown = choice, scope, shown
+        self._choice, self._scope, self._shown_tools = choice, scope, shown
         self._calls, self._changing = list[list[str]](), asyncio.Lock()
         self._functions = {
             SEARCH.name: self._search_tool(),
             **{tool.name: tool for tool in agent.tools if isinstance(tool, FunctionTool)},
         }
-        self._fitted: dict[str, FunctionTool] = {}
-        self._hosted = [tool for tool in agent.tools if not isinstance(tool, FunctionTool)]
+        self._fitted_tools: dict[str, FunctionTool] = {}
+        self._hosted_tools = [tool for tool in agent.tools if not isinstance(tool, FunctionTool)]
         self._own_hooks: Any = agent.hooks or AgentHooks[Any]()
         hooks = AgentHooks[Any]()
         for name in dir(self._own_hooks):
@@ -110,10 +110,13 @@ class _FollowedRun:
         self.agent = replace(agent, tools=self._tools(), hooks=hooks)
 
     def _tools(self) -> list[Tool]:
-        for name in self._shown["names"]:
-            if name not in self._fitted:
-                self._fitted[name] = _fit_function(self._functions[name])
-        return [*(self._fitted[name] for name in self._shown["names"]), *self._hosted]
+        for name in self._shown_tools["names"]:
+            if name not in self._fitted_tools:
+                self._fitted_tools[name] = _fit_function(self._functions[name])
+        return [
+            *(self._fitted_tools[name] for name in self._shown_tools["names"]),
+            *self._hosted_tools,
+        ]
 
     async def _on_llm_end(self, context: Any, agent: Agent[Any], response: ModelResponse) -> None:
         """Give the agent the functions of its next step."""
@@ -126,8 +129,8 @@ class _FollowedRun:
 
     async def _follow(self, step: RunStep) -> None:
         async with self._changing:
-            self._shown = await asyncio.to_thread(
-                self._choice.for_step, self._shown, step, self._scope
+            self._shown_tools = await asyncio.to_thread(
+                self._choice.for_step, self._shown_tools, step, self._scope
             )
             self.agent.tools = self._tools()
 
@@ -136,7 +139,7 @@ class _FollowedRun:
             step = RunStep.of("", self._calls)
             text, found = await asyncio.to_thread(
                 self._choice.search,
-                self._shown,
+                self._shown_tools,
                 _read_arguments(arguments),
                 step.called,
                 self._scope,
@@ -195,9 +198,6 @@ def turn_tools(
     """Return the `tools=` of a turn for `responses.create`, and the ids by their names.
 
     `names.call(name, arguments)` gives the id and the arguments of a call.
-
-    Raises:
-        StoreError: a store does not answer.
     """
     made = Definitions.of((hit.tool for hit in crib.route(turn, k=k).tools.tools), "openai")
     functions = [{"type": "function", "strict": False, **each["function"]} for each in made.tools]
@@ -210,9 +210,6 @@ def search_output(
     """Answer a search by the client with an item, and the ids of the loaded tools.
 
     A namespaced function is `namespace.name`. None for a search by the server.
-
-    Raises:
-        StoreError: the store does not answer.
     """
     if call.execution != "client":
         return None, ToolNames(())

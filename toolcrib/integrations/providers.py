@@ -517,7 +517,7 @@ def safe_names(schema: Mapping[str, Any]) -> dict[str, str]:
 def rename_properties(schema: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Copy of a schema with other names of properties, wherever they stand."""
 
-    def renamed(node: dict[str, Any]) -> dict[str, Any]:
+    def rename_node(node: dict[str, Any]) -> dict[str, Any]:
         changed = dict(node)
         # A rule about names says nothing of the new ones.
         changed.pop("propertyNames", None)
@@ -536,7 +536,7 @@ def rename_properties(schema: Mapping[str, Any], names: Mapping[str, str]) -> di
     def list_names(given: Iterable[str]) -> list[str]:
         return [names.get(name, name) for name in given]
 
-    return map_schemas(schema, renamed)
+    return map_schemas(schema, rename_node)
 
 
 def rename_arguments(schemas: Iterable[Any], value: Any, names: Mapping[str, str]) -> Any:

@@ -111,13 +111,13 @@ def choose_tools(
     return TurnTools(ordered, ids, decision, _tokens(chosen.values()))
 
 
-_WARNED: WeakSet[AnyCrib] = WeakSet()
+_WARNED_CRIBS: WeakSet[AnyCrib] = WeakSet()
 
 
 def _warn_of_unknown_tools(crib: AnyCrib, count: int) -> None:
     """Log once for each crib that it lacks the agent's tools."""
-    if crib not in _WARNED:
-        _WARNED.add(crib)
+    if crib not in _WARNED_CRIBS:
+        _WARNED_CRIBS.add(crib)
         logger.warning(
             "the index knows none of the agent's %d tools, so its model is shown all of them; "
             "index them with index_tools() under the same names",

@@ -6,7 +6,7 @@ import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
@@ -74,6 +74,7 @@ class ChatReply:
     followed: bool = True
 
 
+@dataclass(eq=False, repr=False)
 class ChatFailure(Exception):  # noqa: N818 -- it never leaves the package: see LanguageModelError
     """Failure of a call.
 
@@ -82,21 +83,12 @@ class ChatFailure(Exception):  # noqa: N818 -- it never leaves the package: see 
     `refused_option`: so may a request without this option.
     """
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        passing: bool = False,
-        retry_after_s: float | None = None,
-        mode_refused: bool = False,
-        refused_option: str | None = None,
-    ) -> None:
-        self.reason = reason
-        self.passing = passing
-        self.retry_after_s = retry_after_s
-        self.mode_refused = mode_refused
-        self.refused_option = refused_option
-        super().__init__(reason)
+    reason: str
+    _: KW_ONLY
+    passing: bool = False
+    retry_after_s: float | None = None
+    mode_refused: bool = False
+    refused_option: str | None = None
 
 
 class ChatModel(Protocol):
@@ -243,7 +235,6 @@ def read_reply(read: Callable[[Any, Mode], ChatReply], response: Any, mode: Mode
 
 
 def _retry_after(response: Any) -> float | None:
-    """Seconds to wait, by the headers of a response."""
     headers: Any = getattr(response, "headers", None) or {}
     try:
         if "retry-after-ms" in headers:

@@ -197,21 +197,15 @@ class LanguageModel:
         prompts: Sequence[Sequence[Message]],
         shape: type[_Shape],
         *,
-        timeout_s: float | None = None,
+        timeout_s: float,
     ) -> list[_Shape | LanguageModelError]:
-        """Ask several prompts at once; an error stands for an answer that did not come.
-
-        All share `timeout_s`. Without it each has the time of the use, from when one of the
-        `parallel` requests is free for it.
-        """
-        free = asyncio.Semaphore(self.parallel if timeout_s is None else max(1, len(prompts)))
+        """Ask several prompts at once; an error stands for an answer that did not come in time."""
 
         async def ask_one(messages: Sequence[Message]) -> _Shape | LanguageModelError:
-            async with free:
-                try:
-                    return await self.ask(use, messages, shape, timeout_s=timeout_s)
-                except LanguageModelError as error:
-                    return error
+            try:
+                return await self.ask(use, messages, shape, timeout_s=timeout_s)
+            except LanguageModelError as error:
+                return error
 
         async def ask_all() -> list[_Shape | LanguageModelError]:
             return await asyncio.gather(*map(ask_one, prompts))
@@ -390,7 +384,7 @@ MAX_JSON_VALUES = 50
 STRAIGHT_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
 
 _THOUGHT_TAG = r"(?:think|thinking|thoughts?|reasoning|reflection)"
-_THOUGHT = re.compile(
+_THOUGHT_BLOCK = re.compile(
     rf"[<\[]{_THOUGHT_TAG}\b[^<>\]]{{0,200}}[>\]].*?(?:[<\[]/{_THOUGHT_TAG}\s{{0,9}}[>\]]|\Z)",
     re.IGNORECASE | re.DOTALL,
 )
@@ -495,13 +489,12 @@ def _without_thoughts(text: str) -> str:
     """Text behind the model's thoughts; tags within a text that is JSON as a whole stay."""
     if next(_whole(text), None) is not None:
         return text
-    rest = _THOUGHT.sub("", text)
+    rest = _THOUGHT_BLOCK.sub("", text)
     ends = list(_THOUGHT_END.finditer(rest))
     return rest[ends[-1].end() :] if ends else rest
 
 
 def _names_of(schema: Any) -> Iterator[str]:
-    """Names of all fields in a JSON schema."""
     fields = object_of(schema)
     yield from fields.get("properties", {})
     for each in (*fields.values(), *list_of(schema)):

@@ -84,11 +84,7 @@ def _as_text(content: Any) -> str:
 
 
 def _read_events(stream: str, mode: Mode) -> ChatReply:
-    """Reply of a server that streams unasked.
-
-    Raises:
-        ChatFailure: the text holds no event.
-    """
+    """Reply of a server that streams unasked."""
     lines = (
         line.removeprefix("data:").strip() for line in stream.splitlines() if line[:5] == "data:"
     )

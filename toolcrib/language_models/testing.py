@@ -114,7 +114,7 @@ class ChatServer:
         self.closing = threading.Event()
         self._replies = replies
         self._faults = faults
-        self._replied = 0
+        self._reply_count = 0
         self._lock = threading.Lock()
         self._server = _Listener(self, port)
 
@@ -172,8 +172,8 @@ class ChatServer:
         if isinstance(replies, str | Mapping | BaseModel):
             return replies
         with self._lock:
-            reply = replies[min(self._replied, len(replies) - 1)]
-            self._replied += 1
+            reply = replies[min(self._reply_count, len(replies) - 1)]
+            self._reply_count += 1
         return reply
 
 
@@ -231,7 +231,6 @@ def _with_fault(reply: ChatAnswer, fault: ChatFault | None) -> str | Mapping[str
 
 
 def _with_made_up_words(value: Any) -> Any:
-    """Value with made-up words in place of all words."""
     if isinstance(value, str):
         return f"made-up-{len(value)}"
     if isinstance(value, Mapping):
@@ -245,7 +244,6 @@ def _with_made_up_words(value: Any) -> Any:
 
 
 def _example(schema: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
-    """Simple answer that fits a schema."""
     if "$ref" in schema:
         return _example(known[schema["$ref"].rpartition("/")[2]], known)
     for choice in ("anyOf", "oneOf", "allOf"):
@@ -313,7 +311,6 @@ def _openai(planned: _PlannedResponse) -> dict[str, Any]:
 
 
 def _openai_events(whole: dict[str, Any]) -> str:
-    """Events of a stream of a whole response."""
     (choice,) = whole.pop("choices")
     parts: list[dict[str, Any]] = [
         {"choices": [{"delta": {"role": "assistant", "content": ""}}]},
@@ -364,23 +361,23 @@ class _Listener(ThreadingHTTPServer):
 
     def __init__(self, chat: ChatServer, port: int) -> None:
         self.chat = chat
-        self._open: set[socket.socket] = set()
+        self._open_sockets: set[socket.socket] = set()
         super().__init__(("127.0.0.1", port), _Handler)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept the next connection."""
         accepted = super().get_request()
-        self._open.add(accepted[0])
+        self._open_sockets.add(accepted[0])
         return accepted
 
     def shutdown_request(self, request: Any) -> None:
         """End a connection."""
-        self._open.discard(request)
+        self._open_sockets.discard(request)
         super().shutdown_request(request)
 
     def server_close(self) -> None:
         """End all connections: clients keep theirs for the next request."""
-        for each in list(self._open):
+        for each in list(self._open_sockets):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
         super().server_close()

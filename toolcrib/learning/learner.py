@@ -81,7 +81,6 @@ _REASONS = {
     "off": "learning is off",
 }
 
-
 Learnable: TypeAlias = Callable[[str, Scope | None], RankedOptions]
 """Ranks the options of a choice for a text in a scope, without learned examples; an option that is
 not among them cannot be learned."""
@@ -98,17 +97,13 @@ class _Request:
     choice: str
 
 
-def _bytes_of(_decision_id: str, request: _Request) -> int:
-    scope = request.scope.bytes if request.scope else 0
-    return 512 + len(request.text) + scope
-
-
 class UsageLearner:
     """Learner of tools, and of other choices, from their outcomes. Safe for several threads.
 
     `table` keeps observations apart from the specifications. `text`: keep requests' words too.
     `orders_steps`: order steps by what other runs called. `choices` has what was learned of
-    choices; who makes a choice adds it to `learnable`.
+    choices; who makes a choice adds it to `learnable`. Methods raise `StoreError` if a store does
+    not answer.
     """
 
     def __init__(
@@ -127,11 +122,12 @@ class UsageLearner:
         self.collects = collects
         self._text, self._now = text, now
         self._requests: BoundedMap[str, _Request] = BoundedMap(
-            MAX_PENDING_REQUESTS_BYTES, _bytes_of
+            MAX_PENDING_REQUESTS_BYTES,
+            lambda _, each: 512 + len(each.text) + (each.scope.bytes if each.scope else 0),
         )
         self.choices = LearnedChoices()
         self.learnable: dict[str, Learnable] = {"": self._rank_tools}
-        self._given: BoundedMap[tuple[str, str, str], int] = BoundedMap(MAX_SESSION_COUNTS)
+        self._session_counts: BoundedMap[tuple[str, str, str], int] = BoundedMap(MAX_SESSION_COUNTS)
         self._lock = threading.Lock()
         self._learning = threading.Lock()
         self._background: threading.Thread | None = None
@@ -174,11 +170,7 @@ class UsageLearner:
         return request is not None and by in {None, request.by}
 
     def record_success(self, decision_id: str, tool: str) -> bool:
-        """Record a successful call of a decision, and of its run; True if it was learned from.
-
-        Raises:
-            StoreError: a store does not answer.
-        """
+        """Record a successful call of a decision, and of its run; True if it was learned from."""
         if self.runs.record(decision_id, tool, self._now()):
             self._new_calls += 1
             if self._new_calls >= max(MIN_RUNS, RELEARN_GROWTH * self._known_calls):
@@ -189,9 +181,6 @@ class UsageLearner:
         """Record the right options of a decision, by choice; True if any was learned from.
 
         The choice `LABELS` is the one that the request was of.
-
-        Raises:
-            StoreError: a store does not answer.
         """
         request = self._requests.get(decision_id)
         if request is None:
@@ -226,11 +215,7 @@ class UsageLearner:
                 self._background.start()
 
     def read_log(self, records: Iterable[Mapping[str, Any]]) -> LogLearning:
-        """Learn from a log of decisions with users' words.
-
-        Raises:
-            StoreError: a store does not answer.
-        """
+        """Learn from a log of decisions with users' words."""
         decisions: dict[str, Mapping[str, Any]] = {}
         known: dict[tuple[str, str, str], Mapping[str, Any]] = {}
         for record in records:
@@ -283,8 +268,8 @@ class UsageLearner:
             return False
         session = self._table.session_hash(f"{request.by}\n{request.session or day_of(at)}")
         with self._lock:
-            given = self._given.get((request.by, session, name), 0) + 1
-            self._given[request.by, session, name] = given
+            given = self._session_counts.get((request.by, session, name), 0) + 1
+            self._session_counts[request.by, session, name] = given
             if given > MAX_EXAMPLES_A_SESSION:
                 return False
         self._table.add(
@@ -312,11 +297,7 @@ class UsageLearner:
     # -- lessons ------------------------------------------------------------------
 
     def learn(self) -> LearningStatus:
-        """Choose examples, replay past requests, and re-order answers by examples that help.
-
-        Raises:
-            StoreError: a store does not answer.
-        """
+        """Choose examples, replay past requests, and re-order answers by examples that help."""
         with self._learning:
             observations = self._table.read()
             self._known, self._new = len(observations), 0
@@ -385,11 +366,7 @@ class UsageLearner:
         return rows, replayed, left_out
 
     def apply(self) -> None:
-        """Re-order answers by the examples that may count now.
-
-        Raises:
-            StoreError: a store does not answer.
-        """
+        """Re-order answers by the examples that may count now."""
         state, runs = self._table.state(), self.runs.read()
         self._known_calls, self._new_calls = sum(len(run.tools) for run in runs), 0
         self._known = state.get("observations", 0)
@@ -432,11 +409,7 @@ class UsageLearner:
         return tool_use(runs, self._now()) if counts else None
 
     def status(self) -> LearningStatus:
-        """Status of each tool's examples and of each server's replay.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """Status of each tool's examples and of each server's replay."""
         state = self._table.state()
         is_on = state.get("on", True)
         read = adapter(LearnedTool).validate_python
@@ -469,16 +442,13 @@ class UsageLearner:
         """Remove observations and runs of a day (`2026-01-31`), a key, a tool, or a choice.
 
         `CHOICE:OPTION` names one option. Only observations are counted.
-
-        Raises:
-            StoreError: a store does not answer.
         """
         removed = self._table.remove(
             lambda each: what in {each.day, each.name, each.choice or None, each.by or None}
         )
         self.runs.remove(what)
         with self._lock:
-            self._given.clear()
+            self._session_counts.clear()
         self.learn()
         return removed
 

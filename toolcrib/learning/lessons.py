@@ -36,7 +36,7 @@ CHANGED_TOOL_WEIGHT = 0.5
 FULL_SUPPORT_OBSERVATIONS = 5.0
 """Fresh observations, each of another session, that give the full strength."""
 
-MAX_CANDIDATES = 400
+MAX_CANDIDATE_OBSERVATIONS = 400
 """Newest observations of a tool, among which its examples are chosen."""
 
 
@@ -180,7 +180,9 @@ def _lesson(
     tool: str, seen: Sequence[Observation], digest: str, now: float, left_out: Sequence[str]
 ) -> Lesson:
     believed = (each for each in seen if each.by not in left_out)
-    newest = sorted(believed, key=lambda each: (-each.at, each.decision))[:MAX_CANDIDATES]
+    newest = sorted(believed, key=lambda each: (-each.at, each.decision))[
+        :MAX_CANDIDATE_OBSERVATIONS
+    ]
     worths = np.array(
         [age_weight((now - each.at) / DAY_S, changed=each.digest != digest) for each in newest]
     )
@@ -354,7 +356,7 @@ class _LessonArrays:
     def __init__(self, lessons: Sequence[Lesson]) -> None:
         self._lessons = lessons
         self.places = {lesson.tool: place for place, lesson in enumerate(lessons)}
-        self.learned = LearnedTools.of(
+        self.tools = LearnedTools.of(
             {place: (each.support, each.vectors) for place, each in enumerate(lessons)}
         )
         requests = {each.decision: each for lesson in lessons for each in lesson.examples}
@@ -382,7 +384,7 @@ class _Request:
         self.by, self._session, self._ranking = first.by, first.session, first.ranking
         self._right = {call.tool for call in calls}
         self._is_choice = bool(first.choice)
-        self._lessons, learned = lessons, lessons.learned
+        self._lessons, learned = lessons, lessons.tools
         self._own = lessons.of_session.get(first.session, {})
         self._tools = [tool for tool, _ in first.ranking if tool in lessons.places]
         self._rows = np.array([lessons.places[tool] for tool in self._tools], dtype=np.int64)
@@ -399,7 +401,7 @@ class _Request:
         for place, tool in enumerate(self._tools):
             if tool in self._own:
                 strengths[place] = self._own[tool].support_without(self._session, without_key)
-        lifts = self._lessons.learned.lift_shares(self._rows, kernels, strengths)
+        lifts = self._lessons.tools.lift_shares(self._rows, kernels, strengths)
         return dict(zip(self._tools, lifts.tolist(), strict=True))
 
     def _ndcg(self, shares: Mapping[str, float]) -> float:

@@ -33,7 +33,7 @@ MIN_RUNS = 20
 MAX_SHOWN_NEXT = 3
 """Tools called next that the status shows of each tool."""
 
-MAX_DECISIONS = 100_000
+MAX_RUN_DECISIONS = 100_000
 """Decisions whose runs are remembered until their calls are reported."""
 
 
@@ -67,7 +67,7 @@ class RunTable:
 
     def __init__(self, database: Callable[[], RecordsDb], namespace: str) -> None:
         self._database, self._table = database, f"runs/{namespace}"
-        self._keys: BoundedMap[str, tuple[str, str]] = BoundedMap(MAX_DECISIONS)
+        self._keys: BoundedMap[str, tuple[str, str]] = BoundedMap(MAX_RUN_DECISIONS)
         self._lock = threading.Lock()
 
     def remember(self, decision_id: str, session: str | None, by: str) -> None:

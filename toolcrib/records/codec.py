@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeGuard, TypeVar, cast
 from pydantic import (
     AfterValidator,
     BaseModel,
+    ConfigDict,
     Field,
     PlainSerializer,
     TypeAdapter,
@@ -36,6 +37,12 @@ UNLESS_EMPTY = Field(exclude_if=not_)
 
 UNLESS_NONE = Field(exclude_if=lambda value: value is None)
 """Field that JSON omits when its value is None."""
+
+
+class FrozenModel(BaseModel):
+    """Base of models that never change and have no unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def pattern_validator(pattern: re.Pattern[str], reason: str) -> AfterValidator:

@@ -66,11 +66,11 @@ def parameters_schema(tool: ToolSpec) -> dict[str, Any]:
 
 # -- signatures --------------------------------------------------------------------------------
 
-MAX_OPTIONAL = 12
+MAX_OPTIONAL_PARAMETERS = 12
 """Optional parameters that a signature names; required parameters all are named."""
 
-MAX_VALUES, MAX_VALUE_CHARS = 6, 24
-MAX_DEPTH = 3
+MAX_SIGNATURE_VALUES, MAX_SIGNATURE_VALUE_CHARS = 6, 24
+MAX_SIGNATURE_DEPTH = 3
 """Depth to which objects, lists, alternatives and references are followed."""
 
 MAX_CHARS, MAX_NODES = 2_000, 10_000
@@ -115,12 +115,12 @@ class SchemaTypes:
     cut = rest = _MORE
     """Mark of an omitted type, and of omitted parameters."""
 
-    max_chars, max_optional = MAX_CHARS, MAX_OPTIONAL
+    max_chars, max_optional = MAX_CHARS, MAX_OPTIONAL_PARAMETERS
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._root = schema
         self._chars, self._nodes = self.max_chars, MAX_NODES
-        self._referred: dict[tuple[str, int], str] = {}
+        self._reference_types: dict[tuple[str, int], str] = {}
 
     def parameters(self) -> str:
         """Parameters of the schema; of a root with alternatives, their union, never empty."""
@@ -169,14 +169,14 @@ class SchemaTypes:
         if not is_object(schema) or not schema:
             return self._fit(self.any)
         for word in ("enum", "const"):
-            if word in schema and depth <= MAX_DEPTH:
+            if word in schema and depth <= MAX_SIGNATURE_DEPTH:
                 values = list_of(schema[word]) if word == "enum" else [schema[word]]
                 return self._fit(self.values(values) if values else self.any)
         return self._composite(schema, depth)
 
     def _composite(self, schema: Mapping[str, Any], depth: int) -> str:
         """Type of a schema with references, alternatives or parts."""
-        if depth <= MAX_DEPTH:
+        if depth <= MAX_SIGNATURE_DEPTH:
             if list_of(schema.get("allOf")):
                 merged, size = self._merge(schema)
                 self._nodes -= size
@@ -192,10 +192,10 @@ class SchemaTypes:
 
     def _reference(self, reference: str, depth: int) -> str:
         """Type that a reference names, computed once per depth."""
-        known = self._referred.get((reference, depth))
+        known = self._reference_types.get((reference, depth))
         if known is not None:
             return self._fit(known)
-        found = self._referred[reference, depth] = self.type(self._resolve(reference), depth)
+        found = self._reference_types[reference, depth] = self.type(self._resolve(reference), depth)
         return found
 
     def _merge(self, schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
@@ -225,9 +225,9 @@ class SchemaTypes:
         return merged | {"required": required}, len(parts) + len(properties) + len(required)
 
     def _plain(self, kind: str, schema: Mapping[str, Any], depth: int) -> str:
-        if depth <= MAX_DEPTH and kind == "array":
+        if depth <= MAX_SIGNATURE_DEPTH and kind == "array":
             return self.array(self.type(schema.get("items"), depth + 1))
-        if depth <= MAX_DEPTH and kind == "object" and schema.get("properties"):
+        if depth <= MAX_SIGNATURE_DEPTH and kind == "object" and schema.get("properties"):
             return self.object(schema, depth + 1)
         return self._fit(self.kind(kind))
 
@@ -249,8 +249,8 @@ class SchemaTypes:
 
     def values(self, values: Sequence[Any]) -> str:
         """One of several values."""
-        shown = [_short(value) for value in values[:MAX_VALUES]]
-        return self.union([*shown, *([_MORE] if len(values) > MAX_VALUES else [])])
+        shown = [_short(value) for value in values[:MAX_SIGNATURE_VALUES]]
+        return self.union([*shown, *([_MORE] if len(values) > MAX_SIGNATURE_VALUES else [])])
 
     def union(self, types: Sequence[str]) -> str:
         """Union of types without null, which only says that a parameter may be left out."""
@@ -273,9 +273,12 @@ def _options(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, str | list | dict) and len(cast("list[Any]", value)) > MAX_VALUE_CHARS:
+    if (
+        isinstance(value, str | list | dict)
+        and len(cast("list[Any]", value)) > MAX_SIGNATURE_VALUE_CHARS
+    ):
         return _MORE
-    return text if len(text := _literal(value)) <= MAX_VALUE_CHARS else _MORE
+    return text if len(text := _literal(value)) <= MAX_SIGNATURE_VALUE_CHARS else _MORE
 
 
 def _literal(value: Any) -> str:
@@ -315,7 +318,7 @@ def with_digest(name: str, of: str) -> str:
 
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]+")
 _PLAIN = re.compile(r"(?!_)[a-zA-Z0-9_-]+(?<!_)")
-_DIGESTED = re.compile(rf"_[0-9a-f]{{{DIGEST_CHARS}}}\Z")
+_DIGEST_SUFFIX = re.compile(rf"_[0-9a-f]{{{DIGEST_CHARS}}}\Z")
 
 
 def provider_name(tool: ToolSpec) -> str:
@@ -343,7 +346,7 @@ def _exact_or_digest(tool: ToolSpec, *parts: str) -> str:
 def _is_exact(parts: Sequence[str]) -> bool:
     """True if providers accept the joined parts, and no others are joined or digested to them."""
     name = "__".join(parts)
-    if len(name) > MAX_PROVIDER_NAME_CHARS or name in RESERVED_NAMES or _DIGESTED.search(name):
+    if len(name) > MAX_PROVIDER_NAME_CHARS or name in RESERVED_NAMES or _DIGEST_SUFFIX.search(name):
         return False
     return all(_PLAIN.fullmatch(part) and "__" not in part for part in parts)
 

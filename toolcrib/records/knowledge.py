@@ -64,8 +64,8 @@ class Passage:
     """A part of a document, small enough to be read by an encoder and quoted by an agent.
 
     `document` is where it comes from (path or URL), `title` the headings above it, outermost
-    first, `position` its number within the document, from 0, and `start` the character of the
-    document's text at which it begins.
+    first, or the page of a PDF, `position` its number within the document, from 0, and `start` the
+    character of the document's text at which it begins.
     """
 
     collection: str

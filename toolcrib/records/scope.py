@@ -19,12 +19,14 @@ SENSITIVITIES: tuple[Sensitivity, ...] = get_args(Sensitivity)
 """Levels from the least to the most sensitive; a ceiling allows its own level."""
 
 
-MAX_NAMES = 10_000
+MAX_FILTER_VALUES = 10_000
 """Names in one field of a scope, and values in a filter: ten times the widest that is measured
 (benchmarks/scale.py). Every leg of a query carries them, and caches hold them."""
 
 Names: TypeAlias = Annotated[
-    frozenset[str], Field(max_length=MAX_NAMES), PlainSerializer(sorted, return_type=list[str])
+    frozenset[str],
+    Field(max_length=MAX_FILTER_VALUES),
+    PlainSerializer(sorted, return_type=list[str]),
 ]
 """Names in any order; JSON has them sorted."""
 
@@ -61,8 +63,8 @@ class Scope:
     ceiling of tools and collections; `collections` are those that may be asked.
 
     Raises:
-        QueryError: a field has more than `MAX_NAMES` names or is one text, or the ceiling is no
-            level.
+        QueryError: a field has more than `MAX_FILTER_VALUES` names or is one text, or the
+            ceiling is no level.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -78,10 +80,10 @@ class Scope:
         for field, names in self._names():
             if isinstance(names, str):  # its letters would be the names
                 raise QueryError(f"{field} of the scope must be a set of texts, not {names!r}")
-            if len(names) > MAX_NAMES:
+            if len(names) > MAX_FILTER_VALUES:
                 raise QueryError(
-                    f"the scope has {len(names)} {field}, and may have {MAX_NAMES}; name what "
-                    "they have in common, such as a tag, or leave the field out"
+                    f"the scope has {len(names)} {field}, and may have {MAX_FILTER_VALUES}; name "
+                    "what they have in common, such as a tag, or leave the field out"
                 )
         if self.max_sensitivity not in (None, *SENSITIVITIES):
             raise QueryError(

@@ -19,10 +19,10 @@ from pydantic import (
 from toolcrib.records.codec import UNLESS_EMPTY, UNLESS_NONE
 from toolcrib.records.scope import Sensitivity
 
-MAX_DESCRIPTION_CHARS = 200_000
+MAX_TOOL_DESCRIPTION_CHARS = 200_000
 """Longest accepted description; no encoder reads further."""
 
-MAX_NAME_CHARS = 512
+MAX_TOOL_NAME_CHARS = 512
 
 
 def none_as(empty: type) -> BeforeValidator:
@@ -52,7 +52,7 @@ MCP_DEFAULTS = {
 }
 """Value of a hint that is not given, by MCP; a read-only tool destroys nothing."""
 
-_UNDERSCORED = {
+_SNAKE_CASE_HINTS = {
     name: "".join(f"_{c.lower()}" if c.isupper() else c for c in name) for name in MCP_DEFAULTS
 }
 """Spelling of each hint in the Python SDK and in hand-written files."""
@@ -81,7 +81,7 @@ def hinted_tags(annotations: dict[str, Any]) -> tuple[str, ...]:
 
 def _hint(annotations: dict[str, Any], name: str) -> bool | None:
     """Value of a hint in either spelling; None for a hint that is not given."""
-    value = annotations.get(name, annotations.get(_UNDERSCORED[name]))
+    value = annotations.get(name, annotations.get(_SNAKE_CASE_HINTS[name]))
     if isinstance(value, str):
         return {"true": True, "false": False}.get(value.strip().lower())
     return value if isinstance(value, bool) else None
@@ -164,7 +164,7 @@ class ToolSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
+    name: str = Field(min_length=1, max_length=MAX_TOOL_NAME_CHARS)
     description: Text = ""
     server: Text = ""
     id: Text = ""
@@ -198,9 +198,9 @@ class ToolSpec(BaseModel):
     @field_validator("description")
     @classmethod
     def _description_fits(cls, value: str) -> str:
-        if len(value) > MAX_DESCRIPTION_CHARS:
+        if len(value) > MAX_TOOL_DESCRIPTION_CHARS:
             raise ValueError(
-                f"{len(value):,} characters; at most {MAX_DESCRIPTION_CHARS:,} are accepted"
+                f"{len(value):,} characters; at most {MAX_TOOL_DESCRIPTION_CHARS:,} are accepted"
             )
         return value
 

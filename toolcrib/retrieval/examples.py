@@ -25,7 +25,7 @@ from toolcrib.store.base import Store
 from toolcrib.store.filters import Equals, Filter, all_of
 from toolcrib.store.payload import ENRICHED_FIELD
 
-MIN_EXAMPLES, MIN_TOOLS = 30, 2
+MIN_TRUST_EXAMPLES, MIN_TRUST_TOOLS = 30, 2
 """Fewer examples or tools are too few to fit the trust in the head."""
 
 MIN_TOOL_EXAMPLES, MIN_SHARE_OF_TOOLS = 5, 0.5
@@ -189,7 +189,7 @@ def fit(tools: Mapping[int, ToolExamples]) -> ExampleHead | None:
     """Fit a head over tools by point id; None where there are too few examples."""
     taught = list(tools.values())
     counts = np.array([len(each.rows) - 1 for each in taught])
-    if len(taught) < MIN_TOOLS or counts.sum() < MIN_EXAMPLES:
+    if len(taught) < MIN_TRUST_TOOLS or counts.sum() < MIN_TRUST_EXAMPLES:
         return None
     rows = np.concatenate([each.rows for each in taught])
     means = np.stack([each.mean for each in taught])

@@ -157,7 +157,7 @@ class HybridRetriever:
         self._weights = weights
         self._clock = clock or SystemClock()
         self._reranker = reranker
-        self._learned = learned
+        self._learned_from_use = learned
         self.assessor = assessor or Assessor(store, GateSettings(), None)
 
     @property
@@ -221,7 +221,7 @@ class HybridRetriever:
             shares=self._weights,
             k=options.k,
             authors=authors,
-            learned=self._learned.goes_with,
+            learned=self._learned_from_use.goes_with,
         )
         watch.lap("prerequisites")
         took = watch.result()
@@ -356,7 +356,7 @@ class HybridRetriever:
             folds=options.gate,
             state=replace(state, is_step=follows),
             sentences=tuple(sentences),
-            use=self._learned.use if follows and plan.learned else None,
+            use=self._learned_from_use.use if follows and plan.learned else None,
         )
 
     def _run(
@@ -375,7 +375,9 @@ class HybridRetriever:
     def _lifting(self, plan: SearchPlan) -> LearnedTools | None:
         """Learned examples of a plan; scores of rank fusion take no lift."""
         weights = plan.weights or self._weights
-        return self._learned.examples if plan.learned and weights.method == "convex" else None
+        return (
+            self._learned_from_use.examples if plan.learned and weights.method == "convex" else None
+        )
 
     def _find_one(
         self,

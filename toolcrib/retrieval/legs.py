@@ -35,8 +35,8 @@ TINY = 1e-12
 MAX_NAMED = 50
 MAX_READ_AHEAD_POINTS = 64
 _NO_POINT = -1
-MAX_NAME_CHARS = 200
-MAX_NAME_WORDS = 8
+MAX_NAME_QUERY_CHARS = 200
+MAX_NAME_QUERY_WORDS = 8
 """Longer queries are sentences, in which only identifiers can be names."""
 
 SELECT, MCP_PREFIX = "select:", "mcp__"
@@ -96,11 +96,11 @@ def name_keys(text: str) -> set[str]:
     `mcp__server__tool`, `server.tool` and `select:name`.
     """
     text = text.strip()
-    found = _IDENTIFIER.findall(text[:MAX_NAME_CHARS])
+    found = _IDENTIFIER.findall(text[:MAX_NAME_QUERY_CHARS])
     keys = {key for name in found for key in _spellings(name.casefold())}
     if text.startswith(SELECT):
-        keys.update(map(squeeze, text[len(SELECT) : MAX_NAME_CHARS].split(",")))
-    if len(text) <= MAX_NAME_CHARS and len(text.split()) <= MAX_NAME_WORDS:
+        keys.update(map(squeeze, text[len(SELECT) : MAX_NAME_QUERY_CHARS].split(",")))
+    if len(text) <= MAX_NAME_QUERY_CHARS and len(text.split()) <= MAX_NAME_QUERY_WORDS:
         keys.add(squeeze(text))
     return keys - {""}
 

@@ -119,7 +119,7 @@ NO_COMPANIONS: Companions = MappingProxyType({})
 COMPANION_CONSUMERS = 6
 """First tools that bring companions; 3 and 10 changed nothing on a development split."""
 
-MAX_COMPANIONS = 8
+MAX_BROUGHT_COMPANIONS = 8
 """Most companions that one tool brings, so that no author fills an answer."""
 
 CONSUMERS = 3
@@ -138,7 +138,7 @@ MIN_SHARED_NEED_HITS = 4
 MAX_TIED_PROVIDERS = 3
 """Largest number of tied providers that are brought; more bring none."""
 
-MAX_SERVER_TOOLS = 1_000
+MAX_CONSUMER_CANDIDATES = 1_000
 """Tools of a server that are searched for users of one of them."""
 
 MAX_PROVIDERS = 200
@@ -285,7 +285,7 @@ def _demands(consumer: _LinkedTool, *, authors: bool = True) -> Iterator[_Demand
 def _companions(consumer: _LinkedTool, learned: Companions) -> Iterator[_Demand]:
     """Demands for companions: stated by the author or the enrichment, then learned."""
     named = dict.fromkeys((*consumer.links.goes_with, *learned.get(consumer.id, ())))
-    for name in islice(named, MAX_COMPANIONS):
+    for name in islice(named, MAX_BROUGHT_COMPANIONS):
         yield _Demand(consumer, names=(name,), link="goes_with", is_stated=True)
 
 
@@ -457,7 +457,7 @@ def links_of(
         if (best := _provider(demand, found)) is not None
     ]
     here = all_of(Equals("server", own.server), ENABLED, limits)
-    records = islice(store.scroll(here, _LINKS), MAX_SERVER_TOOLS)
+    records = islice(store.scroll(here, _LINKS), MAX_CONSUMER_CANDIDATES)
     siblings = [*map(_LinkedTool.from_record, records)]
     candidates = [
         demand for each in siblings for demand in _demands(each) if _effort(demand, own) is not None
@@ -482,8 +482,8 @@ class _Ranking:
         self._hits = hits
         self._siblings = {each.id: each for each in siblings}
         self._first = hits[0].id
-        self._named = sum(hit.score >= 1 for hit in hits)
-        self._brought = 0
+        self._named_count = sum(hit.score >= 1 for hit in hits)
+        self._brought_count = 0
 
     def succeed(self, deprecated: ToolHit, successor: str | None) -> None:
         """Put the successor in the place of the deprecated hit, unless it stands before."""
@@ -505,9 +505,9 @@ class _Ranking:
         is_needed = demand.link == "needed_for"
         user, other = self._place(demand.consumer.id), self._place(provider)
         if other == len(self._hits) and is_needed:
-            if self._brought == MAX_BROUGHT_TOOLS:
+            if self._brought_count == MAX_BROUGHT_TOOLS:
                 return
-            self._brought += 1
+            self._brought_count += 1
         elif other < user:
             # In a circle only one of the two tools is a provider.
             if is_needed and provider not in self._hits[user].needed_for:
@@ -526,7 +526,7 @@ class _Ranking:
         """First `k` hits, or all; the last unnamed hits give way to providers of the first tool."""
         hits = self._hits
         if cut:
-            room = max(0, k - max(1, self._named))
+            room = max(0, k - max(1, self._named_count))
             late = [hit for hit in hits[k:] if self._first in hit.needed_for][:room]
             hits = [*hits[: k - len(late)], *late]
         return list(with_ranks(hits))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_TEXT_CHARS = 4_000
+MAX_RERANKED_TEXT_CHARS = 4_000
 """Characters of a text that are scored; no cross-encoder reads further."""
 
 DEFAULT_BUDGET_MS = 250.0
@@ -131,7 +131,7 @@ class ToolReranker(_BlendingReranker):
         if len(others) > 1 and others[0].score - others[1].score >= self.settings.lead:
             return Reranked(list(hits))
         texts = [
-            f"{hit.name}: {hit.tool.description[:MAX_TEXT_CHARS]}"
+            f"{hit.name}: {hit.tool.description[:MAX_RERANKED_TEXT_CHARS]}"
             for hit in others[: self.settings.depth]
         ]
         seconds, lacking = self._scores(query, texts)
@@ -155,7 +155,7 @@ class PassageReranker(_BlendingReranker):
     ) -> tuple[list[RankedPassage], tuple[str, ...]]:
         """Rerank passages, and give marks of what failed; a failing reranker changes nothing."""
         texts = [
-            f"{' › '.join(each.passage.title)}: {each.passage.text[:MAX_TEXT_CHARS]}"
+            f"{' › '.join(each.passage.title)}: {each.passage.text[:MAX_RERANKED_TEXT_CHARS]}"
             for each in found[: self.settings.depth]
         ]
         seconds, lacking = self._scores(query, texts)
@@ -168,7 +168,7 @@ class PassageReranker(_BlendingReranker):
 
 # -- by a language model -----------------------------------------------------------------------
 
-MAX_LINE_CHARS = 300
+MAX_LISTED_DESCRIPTION_CHARS = 300
 """Characters of a tool's description that a language model reads."""
 
 PROMPT = """You choose tools for an assistant. Below are the request that it has to serve and the \
@@ -271,7 +271,7 @@ class ModelReranker:
         shown = "\n".join(f"{at}. {lines[each]}" for at, each in enumerate(order, start=1))
         messages = (
             Message(role="system", content=PROMPT),
-            Message(content=f"Request:\n{query[:MAX_TEXT_CHARS]}\n\nTools:\n{shown}"),
+            Message(content=f"Request:\n{query[:MAX_RERANKED_TEXT_CHARS]}\n\nTools:\n{shown}"),
         )
         left_s = max(0.001, until - self._clock())
         answer = self._model.ask_sync("rerank", messages, ToolOrder, timeout_s=left_s)
@@ -282,7 +282,7 @@ class ModelReranker:
 
 
 def _line(hit: ToolHit) -> str:
-    return f"{hit.name}: {' '.join(hit.tool.description.split())[:MAX_LINE_CHARS]}"
+    return f"{hit.name}: {' '.join(hit.tool.description.split())[:MAX_LISTED_DESCRIPTION_CHARS]}"
 
 
 ToolRerankers: TypeAlias = Reranker | ModelReranker

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from toolcrib.caches import cached_texts
 from toolcrib.records import ToolSpec
-from toolcrib.retrieval.legs import MAX_NAME_CHARS
+from toolcrib.retrieval.legs import MAX_NAME_QUERY_CHARS
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
@@ -38,7 +38,7 @@ and of how many called it right after this run's last tools, 1 together at most.
 LAST_TOOLS = 3
 """Tools called last, after which other runs' next calls count."""
 
-MAX_SERVER_TOOLS, MAX_USED_TOOLS = 500, 200
+MAX_SCORED_SERVER_TOOLS, MAX_USED_TOOLS = 500, 200
 """Tools of servers in use, and tools that other runs called, which are scored in any case."""
 
 MAX_GAINED_SCORE = 0.999
@@ -66,7 +66,7 @@ def verb_ratios() -> Mapping[str, float]:
     return {verb: float(ratio) for verb, ratio in rows}
 
 
-@cached_texts(4_096, MAX_NAME_CHARS)
+@cached_texts(4_096, MAX_NAME_QUERY_CHARS)
 def verb_ratio(name: str) -> float:
     """Log ratio of the first verb of a tool's name."""
     ratios = verb_ratios()
@@ -137,7 +137,7 @@ class RunState:
     def points(self, store: Store, limits: Filter | None, use: ToolUse | None) -> set[int]:
         """Points to score in any case: tools of servers in use, and what most runs called."""
         here = all_of(AnyOf("server", sorted(self.servers)), limits)
-        found = {r.id for r in islice(store.scroll(here, ("id",)), MAX_SERVER_TOOLS)}
+        found = {r.id for r in islice(store.scroll(here, ("id",)), MAX_SCORED_SERVER_TOOLS)}
         if use is not None:
             known = all_of(HasId(frozenset(use.most_called())), limits)
             found |= {r.id for r in store.scroll(known, ("id",))}

@@ -17,7 +17,7 @@ from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not, Or, all_of
 from toolcrib.text import split_identifier, squeeze
 
-MAX_CANDIDATES = 20
+MAX_CANDIDATE_TOOLS = 20
 """Candidates of each search: they held an equal tool for 97 in 100 failures, if there was one."""
 
 LIKENESS_WEIGHT = 0.25
@@ -56,7 +56,7 @@ something for one that ends it, however alike their words are."""
 
 EFFECT_OF = {verb: effect for effect, verbs in EFFECTS.items() for verb in verbs.split()}
 
-MAX_TOOL_CHARS = 500
+MAX_FAILED_TOOL_CHARS = 500
 
 _MAX_SCORE = 1 + CATEGORY_WEIGHT + PROVIDES_WEIGHT + SCHEMA_WEIGHT
 
@@ -78,19 +78,15 @@ def alternates(
     are the ids of tools that failed before in it. `scope` and `where` are filters of the searches.
     Scores are in [0, 1], and `legs` has their parts; `probability` is that of fitting the turn, if
     that search found the tool.
-
-    Raises:
-        QueryError: a filter on an unknown field.
-        StoreError: the store does not answer.
     """
     itself = HasId(frozenset({point_id(failed.id)}))
     others = all_of(Not(HasId(frozenset(map(point_id, (failed.id, *excluded))))), where)
-    options = SearchOptions(MAX_CANDIDATES, scope, others, gate=False)
+    options = SearchOptions(MAX_CANDIDATE_TOOLS, scope, others, gate=False)
     fitting = {hit.id: hit for hit in find(text, options).tools} if text.strip() else {}
     # The failed tool is searched too: likeness is relative to its likeness to its own text.
     options = replace(options, where=others and Or(others, itself), explain=True)
     # Its words without identifiers, which would match the tool of that name exactly.
-    words_of_failed = " ".join(split_identifier(dense_text(failed)[:MAX_TOOL_CHARS]))
+    words_of_failed = " ".join(split_identifier(dense_text(failed)[:MAX_FAILED_TOOL_CHARS]))
     alike = {hit.id: hit for hit in find(words_of_failed, options).tools}
     own = alike.pop(failed.id, None)
     nearest = (own.legs["dense"] if own else 0.0) or 1.0

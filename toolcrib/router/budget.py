@@ -16,7 +16,6 @@ ANSWER_TIME_SHARE = 0.05
 LAST_RUN_WEIGHT = 0.2
 """Weight of the last run in the expected cost of a stage, a moving average."""
 
-
 _Result = TypeVar("_Result")
 
 

@@ -13,11 +13,11 @@ import numpy as np
 from pydantic import ValidationError
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray, from_text, to_text
-from toolcrib.errors import QueryError, SettingsError, require_type
+from toolcrib.errors import QueryError, require_type
 from toolcrib.indexers.points import clean
 from toolcrib.records import Collection, Scope
 
-_ENTRY = "collection/"
+_COLLECTION_ENTRY_PREFIX = "collection/"
 """Beginning of the entries of a small document, each of one collection."""
 
 _PRESETS = Path(__file__).with_name("collections.yaml")
@@ -33,10 +33,6 @@ class CollectionIndex:
     collections: tuple[Collection, ...]
     vectors: FloatArray
     owners: tuple[int, ...]
-
-    def __bool__(self) -> bool:
-        """True if there is a collection."""
-        return bool(self.collections)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,9 +66,11 @@ class CollectionIndex:
     def changes_since(self, before: CollectionIndex | None) -> dict[str, Any]:
         """Entries of a store's small document that differ from those of `before`."""
         known = {} if before is None else {each.name: each for each in before.collections}
-        gone = dict.fromkeys(f"{_ENTRY}{name}" for name in known.keys() - {*self.names})
+        gone = dict.fromkeys(
+            f"{_COLLECTION_ENTRY_PREFIX}{name}" for name in known.keys() - {*self.names}
+        )
         return gone | {
-            f"{_ENTRY}{each.name}": {
+            f"{_COLLECTION_ENTRY_PREFIX}{each.name}": {
                 "collection": each.model_dump(mode="json"),
                 "digest": _digest(each),
                 "vectors": to_text(self.rows_of(each.name)),
@@ -124,7 +122,7 @@ def index_collections(collections: Iterable[Collection], dense: DenseEncoder) ->
 def read_collection_index(meta: Mapping[str, Any], dense: DenseEncoder) -> CollectionIndex:
     """Read the index of a store's metadata; empty if the store has none."""
     collections = read_collections(meta)
-    kept = [meta[f"{_ENTRY}{each.name}"] for each in collections]
+    kept = [meta[f"{_COLLECTION_ENTRY_PREFIX}{each.name}"] for each in collections]
     digests = [_digest(each) for each in collections]
     if [each["digest"] for each in kept] != digests:
         return index_collections(collections, dense)
@@ -138,7 +136,7 @@ def read_collections(meta: Mapping[str, Any]) -> tuple[Collection, ...]:
     return tuple(
         Collection.model_validate(meta[key]["collection"])
         for key in sorted(meta)
-        if key.startswith(_ENTRY)
+        if key.startswith(_COLLECTION_ENTRY_PREFIX)
     )
 
 
@@ -165,11 +163,8 @@ def with_known_fields(given: Collection, known: Collection) -> Collection:
 def _presets() -> dict[str, Collection]:
     import yaml
 
-    found: Any = yaml.safe_load(_PRESETS.read_text(encoding="utf-8"))
-    try:
-        return {name: Collection(name=name, **fields) for name, fields in found.items()}
-    except (TypeError, ValueError, AttributeError) as error:
-        raise SettingsError(f"{_PRESETS.name}: {error}") from error
+    found: dict[str, Any] = yaml.safe_load(_PRESETS.read_text(encoding="utf-8"))
+    return {name: Collection(name=name, **fields) for name, fields in found.items()}
 
 
 def _owners(collections: Sequence[Collection]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -22,9 +22,6 @@ from toolcrib.retrieval.legs import has_words
 from toolcrib.router.context.rules import Answer, HeuristicDetector
 from toolcrib.router.probes import file_kind, find_sql
 from toolcrib.text import split_words
-
-FollowUp: TypeAlias = Literal["joined", "shifted", "first"]
-"""Joined with an earlier message; a new topic; or the first message."""
 
 MAX_SEARCHED_CHARS, SEARCHED_HEAD_CHARS, SEARCHED_TAIL_CHARS = 2_000, 700, 500
 """A pasted log has its question before or behind it: both ends of a longer text are searched."""
@@ -52,10 +49,13 @@ Encode = Callable[[Sequence[str]], FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class SearchText:
-    """Text to search with, its origin, and signals."""
+    """Text to search with, its origin, and signals.
+
+    It is joined with an earlier message, a new topic, or the first message.
+    """
 
     text: str
-    follow_up: FollowUp
+    follow_up: Literal["joined", "shifted", "first"]
     signals: tuple[str, ...] = ()
 
 
@@ -64,7 +64,7 @@ SQL_WORDS = {"select": "a SQL query on the database", "ddl": "a SQL statement on
 SQL_STATEMENT = "a SQL {} statement on the database"
 """Words that stand for a statement: its own words are data, and name no tool."""
 
-ATTACHED = "attached file:"
+ATTACHMENT_PREFIX = "attached file:"
 
 
 def gist(text: str) -> str:
@@ -112,26 +112,27 @@ def _with_files(turn: Turn, text: str) -> str:
     """Text with the kinds of the attached files, in the words of tools that take them."""
     kinds = filter(None, map(file_kind, turn.attachments[:MAX_ATTACHMENTS]))
     words = ", ".join(dict.fromkeys(each.words for each in kinds))
-    return f"{text} ({ATTACHED} {words})" if words else text
+    return f"{text} ({ATTACHMENT_PREFIX} {words})" if words else text
 
 
-def search_text(turn: Turn, detector: HeuristicDetector, encode: Encode) -> SearchText:
+def search_text(
+    turn: Turn, answer: Answer | None, detector: HeuristicDetector, encode: Encode
+) -> SearchText:
     """Build the text to search with.
 
-    `encode` gives unit vectors of texts, float32 [n, d]; it is called only if there is a choice
-    between messages that words do not make.
+    `answer` is what `answer_of` gives for the turn. `encode` gives unit vectors of texts, float32
+    [n, d]; it is called only if there is a choice between messages that words do not make.
     """
     alone = by_itself(turn)
     own, signals = alone.text, alone.signals
     earlier = [m.content for m in turn.history if m.role == "user" and m.content.strip()]
     if not earlier:
         return alone
-    is_answer = answer_of(turn, detector) is not None
-    leaning = 1.0 if is_answer else detector.leans(gist(turn.text))
+    leaning = 1.0 if answer else detector.leans(gist(turn.text))
     chosen = None
     if leaning >= 0.5:  # noqa: PLR2004 -- more likely than not
         places = _request_places(turn, detector) or range(len(earlier))
-        if is_answer or not detector.says_something(gist(turn.text)):
+        if answer or not detector.says_something(gist(turn.text)):
             chosen = places[-1]
         else:
             chosen = _nearest(own, earlier, places, leaning, detector, encode)

@@ -19,11 +19,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypedDict, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import StoreDamagedError, StoreWriteError
-from toolcrib.records.codec import adapter, as_json, object_of
+from toolcrib.records.codec import FrozenModel, adapter, as_json, object_of
 from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolRecord
 from toolcrib.records.turns import Decision, Outcome, RouteKind
 from toolcrib.router.settings import TelemetrySettings
@@ -64,12 +64,12 @@ class DecisionLog(Protocol):
 class FailureLog(Protocol):
     """Log that also knows which tools failed, in any process."""
 
-    def failed(self, decision_id: str) -> tuple[str, ...]:
+    def failed_tools(self, decision_id: str) -> tuple[str, ...]:
         """Tools whose last reported outcome for a decision is a failure."""
         ...
 
 
-MAX_DECISIONS = 10_000
+MAX_FAILURE_DECISIONS = 10_000
 MAX_FAILED_TOOLS = 100
 
 
@@ -79,33 +79,31 @@ class Failures:
     The last `decisions` with a failure are kept, and the last `MAX_FAILED_TOOLS` of each.
     """
 
-    def __init__(self, decisions: int = MAX_DECISIONS) -> None:
-        self._failed: BoundedMap[str, tuple[str, ...]] = BoundedMap(decisions)
+    def __init__(self, decisions: int = MAX_FAILURE_DECISIONS) -> None:
+        self._failed_tools: BoundedMap[str, tuple[str, ...]] = BoundedMap(decisions)
         self._lock = threading.Lock()
 
     def report(self, decision_id: str, tool: str, outcome: Outcome) -> None:
         """Report the outcome of a call of a tool (by id); a success clears its failures."""
         with self._lock:
-            failed = [each for each in self._failed.pop(decision_id, ()) if each != tool]
+            failed = [each for each in self._failed_tools.pop(decision_id, ()) if each != tool]
             failed += [tool] if outcome == "failure" else []
             if failed:
-                self._failed[decision_id] = tuple(failed[-MAX_FAILED_TOOLS:])
+                self._failed_tools[decision_id] = tuple(failed[-MAX_FAILED_TOOLS:])
 
     def of(self, decision_id: str) -> tuple[str, ...]:
         """Ids of the tools that failed for a decision, in the order of failing."""
         with self._lock:
-            return self._failed.get(decision_id, ())
+            return self._failed_tools.get(decision_id, ())
 
 
-class Feedback(BaseModel):
+class Feedback(FrozenModel):
     """Feedback on a decision: the right values, as far as stated; None is "not stated".
 
     `tools` and `collections` are the ids of all right ones, empty if none fits; `intent` and
     `domain` are empty if no label fits. `passages` are the ids of those that were used or cited.
     `labels`: the right class of a question, capabilities, or the target of an agent.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     route: RouteKind | None = None
     tools: tuple[str, ...] | None = None
@@ -282,10 +280,13 @@ class JsonLinesLog:
     def _make_room(self, more: int) -> None:
         if not self._is_full(more):
             return
-        from filelock import FileLock, Timeout
+        from filelock import Timeout
 
+        from toolcrib.store.folder import file_lock
+
+        lock = self.path.with_name(f"{self.path.name}.lock")
         try:
-            with FileLock(f"{self.path}.lock", timeout=ROTATION_TIMEOUT_S):
+            with file_lock(lock, timeout_s=ROTATION_TIMEOUT_S):
                 # Another process may have rotated in the meantime.
                 if self._is_full(more):
                     self._rotate()

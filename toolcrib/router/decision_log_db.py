@@ -32,7 +32,7 @@ PRUNE_TIMEOUT_S = 5.0
 """Timeout of closing for a prune that runs."""
 
 PAGE_ROWS = 200
-CLOCK_SKEW_S = 1.0
+REPORT_CLOCK_SKEW_S = 1.0
 """Tolerance between the times of a decision and of its reports: another process may report on a
 decision that is not written yet, at its own time."""
 
@@ -84,14 +84,14 @@ class DatabaseLog:
         self._queue = WriteBehind(self._put_decisions)
         self._pruning: threading.Thread | None = None
         self._counting = threading.Lock()
-        self._dropped = 0
+        self._dropped_decisions = 0
         self._last_stamp = 0
         self._next_warning = self._clock()
 
     @property
-    def dropped(self) -> int:
+    def dropped_decisions(self) -> int:
         """Number of decisions that could not be kept."""
-        return self._dropped
+        return self._dropped_decisions
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class DatabaseLog:
                     yield row.body, decision
             mark = page[-1].at, page[-1].id
 
-    def failed(self, decision_id: str) -> tuple[str, ...]:
+    def failed_tools(self, decision_id: str) -> tuple[str, ...]:
         found = self._find(decision_id)
         outcomes = self._reports("outcome", found) if found else []
         last = {outcome["tool"]: outcome["outcome"] for outcome in outcomes}
@@ -200,7 +200,7 @@ class DatabaseLog:
 
     def _reports(self, kind: str, decision: DbRow) -> list[Record]:
         """Records of a kind about a decision, read from the last possible one backwards."""
-        mark, end = (decision.at + CLOCK_SKEW_S, ""), decision.at - CLOCK_SKEW_S
+        mark, end = (decision.at + REPORT_CLOCK_SKEW_S, ""), decision.at - REPORT_CLOCK_SKEW_S
         found: list[DbRow] = []
         while page := self._db.newest(self._tables[kind], limit=PAGE_ROWS, before=mark):
             found += [row for row in page if row.id.startswith(f"{decision.id}:")]
@@ -242,12 +242,14 @@ class DatabaseLog:
 
     def _drop(self, count: int, why: str) -> None:
         with self._counting:
-            self._dropped += count
+            self._dropped_decisions += count
             quiet = self._clock() < self._next_warning
             if not quiet:
                 self._next_warning = self._clock() + WARN_EVERY_S
         if not quiet:
-            logger.warning("decisions were not logged, %d until now: %s", self._dropped, why)
+            logger.warning(
+                "decisions were not logged, %d until now: %s", self._dropped_decisions, why
+            )
 
 
 class WriteBehind:

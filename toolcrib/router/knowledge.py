@@ -140,7 +140,7 @@ def select_passages(
     return kept
 
 
-MAPPED = "mapped"
+MAPPED_SIGNAL = "mapped"
 """Signal of collections chosen by the map."""
 
 ALL_COLLECTIONS = "all"
@@ -170,8 +170,8 @@ class KnowledgeRouter:
     """Router of an encoded question to collections and passages.
 
     `aliases` are other words for intents in the map, by alias. A `reranker` orders the passages of
-    the chosen collections again. `learned` examples order collections, and leave out none that
-    passes the settings' threshold.
+    the chosen collections again. By `learned_choices` collections are ordered; none
+    that passes the settings' threshold is left out.
     """
 
     retriever: PassageRetriever
@@ -179,7 +179,7 @@ class KnowledgeRouter:
     settings: KnowledgeSettings
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     reranker: PassageReranker | None = None
-    learned: LearnedChoices = field(default_factory=LearnedChoices)
+    learned_choices: LearnedChoices = field(default_factory=LearnedChoices)
 
     def find(
         self,
@@ -195,9 +195,6 @@ class KnowledgeRouter:
 
         `options` say how many; collections named there must come as `among`. `wanted`: the
         turn surely asks, or names written rules, so passages may fit less well.
-
-        Raises:
-            StoreError: the store does not answer.
         """
         reach = self.catalogue.collections if among is None else tuple(among)
         if not reach:
@@ -217,10 +214,10 @@ class KnowledgeRouter:
         if mapped:
             answer = answer_of(_by_map(mapped, shares, fits))
             if answer.passages:
-                return replace(answer, signals=(*signals, MAPPED))
+                return replace(answer, signals=(*signals, MAPPED_SIGNAL))
             signals = (*signals, *(f"map-empty:{each.name}" for each in mapped))
         stands = self.settings.threshold / fits
-        shares = self.learned.mix(COLLECTIONS, shares, query.dense, stands)
+        shares = self.learned_choices.mix(COLLECTIONS, shares, query.dense, stands)
         least = self.settings.least * (WANTED_LEAST_FACTOR if wanted else 1)
         answer = answer_of(self._by_scores(shares, fits, reach, least))
         if answer.verdict == "fallback" and not answer.passages:
@@ -323,7 +320,6 @@ class KnowledgeRouter:
         options: KnowledgeOptions,
         choice: _Choice,
     ) -> KnowledgeResult:
-        """Answer with the passages of the chosen collections."""
         if not choice.hits:
             return choice.result
         # A passage of a collection that is almost surely wrong is not worth its tokens.

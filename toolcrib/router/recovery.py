@@ -40,7 +40,7 @@ USER_MESSAGES: Mapping[ErrorClass, str] = {
 }
 """Message for a user if the error has none of its own (`user_message`)."""
 
-MAX_ERROR_CHARS = 4_000
+MAX_CLASSIFIED_ERROR_CHARS = 4_000
 MAX_CAUSES = 8
 
 EXCEPTIONS: Mapping[ErrorClass, tuple[type[BaseException], ...]] = {
@@ -225,7 +225,7 @@ def _chain(error: BaseException | int | str) -> Iterator[BaseException | int | s
 
 def _diagnose_one(error: BaseException | int | str) -> Diagnosis:
     """Diagnosis by one error without its causes; `why` is empty without a rule."""
-    text = _text(error)[:MAX_ERROR_CHARS]
+    text = _text(error)[:MAX_CLASSIFIED_ERROR_CHARS]
     codes = [*_codes(error), *map(int, _CODE.findall(text))]
     kind, why = _kind(error, codes, text)
     return Diagnosis(kind, why, codes[-1] if codes else None, _retry_after(error, text))

@@ -71,25 +71,25 @@ class RouteEvidence:
     """Evidence for the route of a turn.
 
     With `gate_decides` tools that the gate doubts are not enough alone; if the gate `withholds`
-    them, there are none. `unasked`: stages that were left out or failed. `grounds`: phrases of the
-    turn that name written rules. `orders_and_asks`: one clause orders something, another asks.
-    `learned`: shares of the routes by learned examples (`retrieval.learned`).
+    them, there are none. `skipped_stages` were left out or failed. `grounds`: phrases of the turn
+    that name written rules. `orders_and_asks`: one clause orders something, another asks.
+    `learned_shares`: probabilities of the routes by learned examples (`retrieval.learned`).
     """
 
     context: Context
     tools: FindResult
     knowledge: KnowledgeResult
     gate_decides: bool = False
-    unasked: frozenset[str] = frozenset()
+    skipped_stages: frozenset[str] = frozenset()
     withholds: bool = False
     grounds: int = 0
     orders_and_asks: bool = False
-    learned: Mapping[str, float] = field(default_factory=dict[str, float])
+    learned_shares: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
     def saw_tools(self) -> bool:
         """True if a search for tools found any, fit or not."""
-        return "tools" not in self.unasked and bool(self.tools.tools)
+        return "tools" not in self.skipped_stages and bool(self.tools.tools)
 
     @property
     def saw_passages(self) -> bool:
@@ -210,7 +210,7 @@ def _need_probabilities(evidence: RouteEvidence) -> tuple[float, float]:
         sigmoid(sum(weight * value for weight, value in zip(weights, features, strict=True)))
         for weights in (TOOL_WEIGHTS, TEXT_WEIGHTS)
     )
-    shares = evidence.learned
+    shares = evidence.learned_shares
     left, both = 1 - sum(shares.values()), shares.get("both", 0.0)
     tool = left * tool + shares.get("tools", 0.0) + both
     text = left * text + shares.get("knowledge", 0.0) + both
@@ -230,8 +230,8 @@ def route_probabilities(evidence: RouteEvidence) -> dict[RouteKind, float]:
     "nothing fits" is never certain.
     """
     tool, text = _need_probabilities(evidence)
-    tools = evidence.has_tools or "tools" in evidence.unasked
-    passages = bool(evidence.knowledge.passages) or "knowledge" in evidence.unasked
+    tools = evidence.has_tools or "tools" in evidence.skipped_stages
+    passages = bool(evidence.knowledge.passages) or "knowledge" in evidence.skipped_stages
     if not (tools or passages):
         tools, passages = evidence.saw_tools, evidence.saw_passages
     tool, text = tool * tools, text * passages

@@ -137,7 +137,7 @@ class Router:
     version: Hashable = None
     reader: ContextReader | None = None
     conversation: ConversationReader | None = None
-    learned: LearnedChoices = field(default_factory=LearnedChoices)
+    learned_choices: LearnedChoices = field(default_factory=LearnedChoices)
 
     def __post_init__(self) -> None:
         self._message_vectors: BoundedMap[str, FloatArray] = BoundedMap(
@@ -161,11 +161,7 @@ class Router:
         options: KnowledgeOptions = BY_SETTINGS,
         context: Context | None = None,
     ) -> KnowledgeResult:
-        """Find the passages for a question; the map holds if there is a context.
-
-        Raises:
-            QueryError: a named collection is not in reach.
-        """
+        """Find the passages for a question; the map holds if there is a context."""
         knowledge = self.knowledge
         if knowledge is None:
             return KnowledgeResult(reason=Reason.NO_COLLECTION.format())
@@ -186,12 +182,6 @@ class Router:
         `k` and `budget_ms` go before the settings; `passages` are the options for knowledge;
         `shown` are the ids of tools that earlier turns of the conversation had, for an append-only
         order.
-
-        Raises:
-            QueryError: `k` is less than 1, `budget_ms` is negative, or a named collection is not
-                in reach.
-            CalibrationError: `k="auto"` needs a calibration that is not there.
-            StoreError: a store does not answer.
         """
         _check(k, budget_ms)
         turn, reach, detector = _with_words(turn), self._reach(turn, passages), self._detector(turn)
@@ -216,9 +206,9 @@ class Router:
         else:
             selection, knowledge = self._for_smalltalk(request, context.smalltalk)
         found = selection.result
-        shares = self.learned.shares(ROUTE, DECIDED_ROUTES, query.dense)
+        shares = self.learned_choices.shares(ROUTE, DECIDED_ROUTES, query.dense)
         evidence, clause_signals = self._evidence(request, context, found, knowledge)
-        route = choose_route(replace(evidence, learned=shares))
+        route = choose_route(replace(evidence, learned_shares=shares))
         return Decision(
             id=request.id,
             context=context,
@@ -278,7 +268,7 @@ class Router:
             found,
             knowledge,
             gate_decides=self.gate_decides,
-            unasked=frozenset(request.budget.degraded),
+            skipped_stages=frozenset(request.budget.degraded),
             withholds=self.tools.retriever.assessor.withholds,
             grounds=request.detector.grounds(request.turn.text),
             orders_and_asks={"act", "know"} <= set(needs),
@@ -400,7 +390,7 @@ class Router:
 
         def join() -> SearchText:
             try:
-                return search_text(turn, detector, self._vectors)
+                return search_text(turn, request.answer, detector, self._vectors)
             except ToolcribError:
                 logger.warning("the history could not be encoded", exc_info=True)
                 budget.degraded.append("follow_up")

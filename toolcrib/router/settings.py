@@ -19,7 +19,6 @@ _Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 STAGES = ("interleave", "llm", "rerank", "entities", "follow_up", "knowledge", "tools", "context")
 """Stages that may be left out, the cheapest loss first."""
 
-
 PRESET: Literal["preset"] = "preset"
 """Name of the targets, or the map, of the package."""
 

@@ -43,9 +43,6 @@ def compatible(settings: ToolSettings) -> Filter | None:
     """Filter of the settings; None if every tool passes.
 
     The filter belongs inside the legs: a tool cut from an answer has taken a place there.
-
-    Raises:
-        QueryError: a ceiling is not a finite number.
     """
     tags, servers = settings.without_safety_tags, settings.servers
     return all_of(
@@ -95,9 +92,6 @@ class ToolSelector:
         """Find out the tools in reach; `k` goes before the settings.
 
         If everything is given, the search should withhold nothing.
-
-        Raises:
-            StoreError: the store does not answer.
         """
         k = self.settings.k if k is None else k
         most = self.settings.pass_through
@@ -118,9 +112,6 @@ class ToolSelector:
         Tools that are always active come first, by id, then the others, each followed by its
         requirements. With `reach`, at most its `k` others, or all tools. A tool that was not found
         has a score of 0; `legs` has the rule.
-
-        Raises:
-            StoreError: the store does not answer.
         """
         found = {hit.id: hit for hit in hits}
         active = self._active(allowed) if reach is None else reach.active
@@ -140,9 +131,6 @@ class ToolSelector:
 
         A prompt cache holds while the front of a prompt stays, so a tool of an earlier turn stays
         even if this turn did not find it. A tool goes when it is no longer allowed.
-
-        Raises:
-            StoreError: the store does not answer.
         """
         known = {hit.id: hit for hit in hits}
         absent = [tool_id for tool_id in previous_ids if tool_id not in known]
@@ -234,11 +222,6 @@ class ToolStage:
 
         `reranking`: with the reranker, where there is one. `seed` draws the order in which two
         rankings are interleaved, where the budget has room for the second.
-
-        Raises:
-            QueryError: an impossible `k`.
-            CalibrationError: `k="auto"` needs a calibration that is not there.
-            StoreError: the store does not answer.
         """
         limits, allowed = self._limits(turn)
         reach = self.selector.reach(allowed, k)

@@ -325,18 +325,13 @@ def _json_fault(value: object) -> str:
             entries = cast("dict[Any, Any]", value)
             if not all(isinstance(key, str) for key in entries):
                 return "a mapping whose keys are not all text"
-            return _first_fault((*entries, *entries.values()))
+            parts = (*entries, *entries.values())
+            return next((fault for each in parts if (fault := _json_fault(each))), "")
         case list() | tuple():
-            return _first_fault(cast("Sequence[Any]", value))
+            items = cast("Sequence[Any]", value)
+            return next((fault for each in items if (fault := _json_fault(each))), "")
         case _:
             return "" if value is None or isinstance(value, int) else f"a {type(value).__name__}"
-
-
-def _first_fault(values: Iterable[Any]) -> str:
-    for value in values:
-        if fault := _json_fault(value):
-            return fault
-    return ""
 
 
 def is_text(*texts: str) -> bool:

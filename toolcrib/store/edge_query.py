@@ -53,10 +53,7 @@ MAX_PAYLOAD_BYTES, PAYLOAD_FIELDS_BYTES = 16 * 2**20, 4 * 2**10
 """Size of the cache of payloads, and what one takes there beside its texts."""
 
 EMPTY_CORPUS = HasId(frozenset())
-EQUAL_IDF = engine.SearchParams(
-    idf=engine.IdfParams(corpus=engine.Filter(must=[engine.HasIdCondition(set())]))
-)
-"""Corpus without points, where all terms weigh alike, and the parameters of a search in it."""
+"""Corpus without points, where all terms weigh alike."""
 
 ALL_POINTS = And()
 """Corpus of every live point. Without a corpus the engine also counts the words of overwritten and
@@ -99,16 +96,13 @@ class EdgeSearch:
         # Legs have their filter in common: its points are counted once.
         size = cache(partial(count_points, self.shard, exact=False))
         answers: list[list[Scored]] = []
-        shared = queries[0].where if queries else None
-        where = self.without_universal_flags(shared)
+        narrow = cache(self.without_universal_flags)
         # A batch of queries is no faster: 2.0 ms against 1.3 ms.
         for query in queries:
             hits: list[Any] = []
             if self._has_vectors(query.using):
-                if query.where is not shared:
-                    shared = query.where
-                    where = self.without_universal_flags(shared)
-                hits = self.shard.query(to_query(self._weigh(query), where, size))
+                request = to_query(self._weigh(query), narrow(query.where), size)
+                hits = self.shard.query(request)
             answers.append([Scored(hit.id, hit.score) for hit in hits])
         return answers
 
@@ -222,8 +216,6 @@ def to_query(
         params = _dense_params(where, size)
     elif leg.idf_corpus is None:
         params = engine.SearchParams()
-    elif leg.idf_corpus is EMPTY_CORPUS:
-        params = EQUAL_IDF
     else:
         idf = engine.IdfParams(corpus=to_filter(leg.idf_corpus))
         params = engine.SearchParams(idf=idf)
@@ -299,8 +291,7 @@ def _condition(where: Filter) -> Any:  # noqa: PLR0911
             make = partial(_any_of, where)
             return _CONDITIONS.get_or_make(where, make) if is_wide else make()
         case Range(field=field):
-            bounds = engine.RangeFloat(gt=where.gt, gte=where.gte, lt=where.lt, lte=where.lte)
-            return engine.FieldCondition(key=field, range=bounds)
+            return engine.FieldCondition(key=field, range=engine.RangeFloat(**where.bounds))
         case HasId(ids=ids):
             return engine.HasIdCondition({*valid_ids(ids)})
         case Not(part=part):

@@ -12,6 +12,7 @@ conditions, and the contract suite holds them to it. On the wire a filter is one
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -29,8 +30,8 @@ from pydantic_core import core_schema
 
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import QueryError, require_type
-from toolcrib.records import Scope, Sensitivity
-from toolcrib.records.scope import MAX_NAMES, bytes_of, levels_above
+from toolcrib.records import Scope
+from toolcrib.records.scope import MAX_FILTER_VALUES, bytes_of, levels_above
 
 Keyword: TypeAlias = str | bool
 
@@ -98,6 +99,9 @@ class AnyOf:
         object.__setattr__(self, "values", tuple(values))
 
 
+_COMPARISONS = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
     """The number lies within the bounds given; a point without the field does not match."""
@@ -109,16 +113,19 @@ class Range:
     lte: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("gt", "gte", "lt", "lte"):
-            bound = getattr(self, name)
+        for name, bound in self.bounds.items():
             # JSON has no word for these, and the embedded engine panics on NaN.
-            if bound is None:
-                continue
             if not isinstance(bound, Real) or not math.isfinite(bound):
                 raise QueryError(
                     f"the range filter on {self.field!r} has {name}={bound!r}; "
                     "give a finite number, or leave the bound out"
                 )
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """The bounds given, by name."""
+        bounds = ((name, getattr(self, name)) for name in _COMPARISONS)
+        return {name: bound for name, bound in bounds if bound is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +188,7 @@ def _reason_to_fail(part: Filter) -> str:
         case Equals() | AnyOf():
             return f"not {_values_in_words(part)}"
         case Range():
-            bounds = ((name, getattr(part, name)) for name in ("gt", "gte", "lt", "lte"))
-            given = (f"{name} {bound:g}" for name, bound in bounds if bound is not None)
+            given = (f"{name} {bound:g}" for name, bound in part.bounds.items())
             return f"no {part.field} {' '.join(given)}"
         case _:
             return "another part of the filter"
@@ -200,11 +206,7 @@ SCOPE_FIELDS = ("server", "tags", "category", "safety_tags", "sensitivity")
 
 
 def from_scope(scope: Scope | None) -> Filter | None:
-    """The filter that keeps a search within what a caller may use; None for no restriction.
-
-    Raises:
-        QueryError: the scope is of another type.
-    """
+    """The filter that keeps a search within what a caller may use; None for no restriction."""
     if scope is None:
         return None
     require_type(scope, Scope, "scope", "a Scope")
@@ -216,23 +218,19 @@ def from_scope(scope: Scope | None) -> Filter | None:
     ]
     if scope.without_safety_tags:
         parts.append(Not(AnyOf("safety_tags", sorted(scope.without_safety_tags))))
-    return all_of(*parts, up_to(scope.max_sensitivity))
+    if above := levels_above(scope.max_sensitivity):
+        parts.append(Not(AnyOf("sensitivity", above)))
+    return all_of(*parts)
 
 
 # Every query of a caller asks for the same, at several places.
-_SORTED: BoundedMap[frozenset[str], tuple[str, ...]] = BoundedMap(
+_SORTED_NAMES: BoundedMap[frozenset[str], tuple[str, ...]] = BoundedMap(
     MAX_CACHED_BYTES, lambda names, _: bytes_of(names)
 )
 
 
 def _sorted_names(names: frozenset[str]) -> tuple[str, ...]:
-    return _SORTED.get_or_make(names, lambda: tuple(sorted(names)))
-
-
-def up_to(ceiling: Sensitivity | None) -> Filter | None:
-    """Filter for points at or below a sensitivity; None for no ceiling."""
-    above = levels_above(ceiling)
-    return Not(AnyOf("sensitivity", above)) if above else None
+    return _SORTED_NAMES.get_or_make(names, lambda: tuple(sorted(names)))
 
 
 def as_keyword(value: Keyword) -> str:
@@ -241,7 +239,7 @@ def as_keyword(value: Keyword) -> str:
 
 
 def validate(where: Filter) -> None:
-    """Check that every field can be filtered on, and that there are at most `MAX_NAMES` values.
+    """Check that every field can be filtered on, with at most `MAX_FILTER_VALUES` values in all.
 
     Raises:
         QueryError: a field is unknown, or of the other kind (the message lists the fields), or a
@@ -261,10 +259,10 @@ def validate(where: Filter) -> None:
                 require_type(
                     part, HasId, "filter", "an Equals, AnyOf, Range, And, Or or Not of toolcrib"
                 )
-    if values > MAX_NAMES:
+    if values > MAX_FILTER_VALUES:
         raise QueryError(
-            f"the filter has {values} values, and may have {MAX_NAMES}; filter by what they have "
-            "in common, such as a tag"
+            f"the filter has {values} values, and may have {MAX_FILTER_VALUES}; filter by what "
+            "they have in common, such as a tag"
         )
 
 
@@ -287,7 +285,6 @@ def _leaves(where: Filter) -> Iterator[Filter]:
 
 
 def _values_of(part: Filter) -> Collection[object]:
-    """The values of a part that has no parts."""
     match part:
         case Equals(value=value):
             return (value,)
@@ -320,8 +317,11 @@ def matches(where: Filter, point_id: int, payload: Mapping[str, Any]) -> bool:  
             return as_keyword(value) in _payload_values(payload, field)
         case AnyOf(field=field, values=values):
             return bool(_payload_values(payload, field) & {as_keyword(value) for value in values})
-        case Range():
-            return _in_range(where, payload.get(where.field))
+        case Range(field=field):
+            value = payload.get(field)
+            return value is not None and all(
+                _COMPARISONS[name](value, bound) for name, bound in where.bounds.items()
+            )
 
 
 def _payload_values(payload: Mapping[str, Any], field: str) -> set[str]:
@@ -329,17 +329,6 @@ def _payload_values(payload: Mapping[str, Any], field: str) -> set[str]:
     if value is None:
         return set()
     return set(cast("list[str]", value)) if isinstance(value, list | tuple) else {value}
-
-
-def _in_range(bounds: Range, value: float | None) -> bool:
-    if value is None:
-        return False
-    return (
-        (bounds.gt is None or value > bounds.gt)
-        and (bounds.gte is None or value >= bounds.gte)
-        and (bounds.lt is None or value < bounds.lt)
-        and (bounds.lte is None or value <= bounds.lte)
-    )
 
 
 Value: TypeAlias = Annotated[str, Field(max_length=1_000)] | bool
@@ -423,8 +412,7 @@ def filter_to_json(where: Filter) -> dict[str, Any]:
         case AnyOf(field=field, values=values):
             return {"field": field, "any_of": list(values)}
         case Range(field=field):
-            bounds = {name: getattr(where, name) for name in ("gt", "gte", "lt", "lte")}
-            return {"field": field, "range": {k: v for k, v in bounds.items() if v is not None}}
+            return {"field": field, "range": where.bounds}
         case Not(part=part):
             return {"not": filter_to_json(part)}
         case And(parts=parts):
@@ -436,11 +424,7 @@ def filter_to_json(where: Filter) -> dict[str, Any]:
 
 
 def read_filter(given: FilterJson) -> Filter:
-    """The filter that a validated model stands for.
-
-    Raises:
-        QueryError: it is nested too deep, or names an unknown field.
-    """
+    """The filter that a validated model stands for."""
     where = _build(given, 1)
     validate(where)
     return where

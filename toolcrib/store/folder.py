@@ -79,8 +79,9 @@ def lock_folder(folder: Path) -> FileLock:
         raise StoreLockedError(_lock_message(folder, holder)) from None
     except OSError as error:
         raise StoreWriteError(
-            f"the store {folder} cannot be written to ({error.strerror}); name another "
-            "folder with --store, or give this user the right to write there"
+            f"the store {folder} cannot be written to ({error.strerror}), which its engine does "
+            "even to search; give this user the right to write there, or name another folder with "
+            "--store, such as a copy of this one"
         ) from error
     return lock
 
@@ -94,6 +95,23 @@ def _lock_message(folder: Path, holder: Path) -> str:
         f"the store {folder} is in use by {who}; close it there, ask its service with --url, or "
         "run a Qdrant server, which many processes can share (`toolcrib docs qdrant-server`)"
     )
+
+
+@contextmanager
+def file_lock(path: Path, *, timeout_s: float) -> Generator[None]:
+    """Lock by a file, which is removed while the lock is held: a waiting process makes it anew.
+
+    Raises:
+        filelock.Timeout: another process holds the lock all the time.
+        OSError: the file cannot be made.
+    """
+    with FileLock(path, timeout=timeout_s):
+        try:
+            yield
+        finally:
+            # Windows removes no open file; there the lock does it when it is released.
+            with suppress(OSError):
+                path.unlink()
 
 
 def temporary_folder() -> tuple[Path, Callable[[], None]]:

@@ -239,7 +239,6 @@ class NamespacedStore(Store):
         return inside
 
     def _shift_filter(self, where: Filter) -> Filter:
-        """Filter over the shared store's ids."""
         match where:
             case HasId(ids=ids):
                 return HasId(frozenset(map(self._shift_id, ids)))

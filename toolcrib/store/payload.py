@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticSerializationError
@@ -12,6 +12,7 @@ from pydantic_core import PydanticSerializationError
 from toolcrib.errors import SpecError
 from toolcrib.records import Passage, ToolSpec
 from toolcrib.records.definitions import provider_name
+from toolcrib.store.base import pages
 from toolcrib.store.filters import MAX_LIST_VALUES, YIELDS_FIELD, AnyOf, Filter, Or
 from toolcrib.text import squeeze
 
@@ -80,10 +81,7 @@ def name_keys(tool: ToolSpec) -> list[str]:
 def has_key(keys: Iterable[str]) -> Filter | None:
     """Filter of the tools that have any of these keys; None without keys."""
     listed = sorted({*keys} - {""})
-    parts = [
-        AnyOf("name_key", listed[at : at + MAX_LIST_VALUES])
-        for at in range(0, len(listed), MAX_LIST_VALUES)
-    ]
+    parts = [AnyOf("name_key", page) for page in pages(listed, MAX_LIST_VALUES)]
     return Or(*parts) if len(parts) > 1 else next(iter(parts), None)
 
 
@@ -126,30 +124,24 @@ def _nearest(name: str, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
     return tuple(next(filter(None, exact), tools))
 
 
+_PASSAGE_FIELDS = [each.name for each in fields(Passage)]
+
+
 def passage_payload(passage: Passage, digest: str) -> dict[str, Any]:
     """The payload of a passage's point."""
     return {
+        **{name: getattr(passage, name) for name in _PASSAGE_FIELDS},
         "id": passage.id,
-        "collection": passage.collection,
-        "document": passage.document,
         "title": list(passage.title),
-        "text": passage.text,
-        "position": passage.position,
-        "start": passage.start,
         "digest": digest,
     }
 
 
 def read_passage(payload: Mapping[str, Any]) -> Passage:
     """The passage that a payload holds."""
-    return Passage(
-        collection=payload["collection"],
-        document=payload["document"],
-        text=payload["text"],
-        title=tuple(payload["title"]),
-        position=payload["position"],
-        start=payload["start"],
-    )
+    found: dict[str, Any] = {name: payload[name] for name in _PASSAGE_FIELDS}
+    found["title"] = tuple(payload["title"])
+    return Passage(**found)
 
 
 def count_facets(payloads: Iterable[Mapping[str, Any]]) -> Facets:

@@ -38,7 +38,7 @@ except ModuleNotFoundError as missing:
 
 logger = logging.getLogger(__name__)
 
-META_KEY = "toolcrib"
+OWN_META_KEY = "toolcrib"
 """Key in the metadata of a collection that toolcrib made."""
 
 API_KEY_SETTING = "TOOLCRIB_SERVER__API_KEY"
@@ -66,11 +66,11 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _NO_WRITE_ACCESS = re.compile(r"(?:[Ww]rite|[Mm]anage) access")
 _START_HINT = "start it with `docker compose up -d`"
-_MAX_MESSAGE_CHARS = 300
+_MAX_SERVER_MESSAGE_CHARS = 300
 
 _Answer = TypeVar("_Answer")
 _Item = TypeVar("_Item")
-_Given = ParamSpec("_Given")
+_Parameters = ParamSpec("_Parameters")
 
 
 def connect(url: str, api_key: str | None, timeout_s: float) -> QdrantConnection:
@@ -146,9 +146,9 @@ class QdrantConnection:
     def ask(
         self,
         what: str,
-        call: Callable[_Given, _Answer],
-        *args: _Given.args,
-        **kwargs: _Given.kwargs,
+        call: Callable[_Parameters, _Answer],
+        *args: _Parameters.args,
+        **kwargs: _Parameters.kwargs,
     ) -> _Answer:
         """Make the call, up to three times; `what` says in messages what was being done.
 
@@ -168,15 +168,14 @@ class QdrantConnection:
     def write(
         self,
         what: str,
-        call: Callable[_Given, models.UpdateResult],
-        *args: _Given.args,
-        **kwargs: _Given.kwargs,
+        call: Callable[_Parameters, models.UpdateResult],
+        *args: _Parameters.args,
+        **kwargs: _Parameters.kwargs,
     ) -> None:
         """Make a call that writes, and see that it was finished.
 
         Raises:
             StoreUnavailableError: as `ask`, or the server took the write and is not done with it.
-            StoreError: as `ask`.
         """
         status = self.ask(what, call, *args, **kwargs).status
         if status != models.UpdateStatus.COMPLETED:
@@ -210,7 +209,7 @@ class QdrantConnection:
         create = self.client.create_collection
         try:
             what = f"making the collection {name!r}"
-            self.ask(what, create, name, metadata={META_KEY: mark}, **config)
+            self.ask(what, create, name, metadata={OWN_META_KEY: mark}, **config)
         except StoreUnavailableError:
             raise
         except StoreError:
@@ -363,15 +362,15 @@ def _server_message(response: UnexpectedResponse) -> str:
         text = str(body["status"]["error"])
     except (ValueError, KeyError, TypeError):
         pass
-    return text[:_MAX_MESSAGE_CHARS] or response.reason_phrase or "no reason given"
+    return text[:_MAX_SERVER_MESSAGE_CHARS] or response.reason_phrase or "no reason given"
 
 
 def _first_line(failure: Exception) -> str:
     if isinstance(failure, ValidationError):
         fault = failure.errors()[0]
         # The first place is the client's own name for the whole answer.
-        return f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}"[:_MAX_MESSAGE_CHARS]
-    return str(failure).strip().partition("\n")[0][:_MAX_MESSAGE_CHARS]
+        return f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}"[:_MAX_SERVER_MESSAGE_CHARS]
+    return str(failure).strip().partition("\n")[0][:_MAX_SERVER_MESSAGE_CHARS]
 
 
 def _retry_after(failure: Exception) -> bool | float:

@@ -135,7 +135,7 @@ class EdgeStore(Store):
         self._search: EdgeSearch | None = None
         self._why_not = "is closed"
         self._use(generation, written)
-        _OPEN.add(self)
+        _OPEN_STORES.add(self)
 
     @classmethod
     def open(
@@ -194,7 +194,7 @@ class EdgeStore(Store):
         closed = Checksums.check(generation)
         layout = read_layout(generation)
         copy = self._copy_for_reading(generation, is_closed=closed is not None)
-        with EngineGuard(self._path):
+        with engine_guard(self._path):
             if closed is not None and copy is None:
                 Checksums.remove(generation)
             shard = engine.EdgeShard.load(str(Path(copy.name) if copy else generation / "shard"))
@@ -213,7 +213,7 @@ class EdgeStore(Store):
         self._checksums_until_change = closed
         if copy is None and missing_indexes(shard):
             # On a full disk the shard is read without indexes.
-            with suppress(StoreWriteError), EngineGuard(self._path):
+            with suppress(StoreWriteError), engine_guard(self._path):
                 index_fields(self._require_writable())
         self._logs: set[Path] = set()
 
@@ -255,7 +255,7 @@ class EdgeStore(Store):
         """Write points, and index fields: while there are few, that stops others the least."""
         with self._writing:
             self._update(engine.UpdateOperation.upsert_points(points), len(points))
-            with EngineGuard(self._path):
+            with engine_guard(self._path):
                 index_fields(self._open_shard())
 
     def set_sparse(self, using: str, vectors: Mapping[int, SparseVector]) -> None:
@@ -277,7 +277,7 @@ class EdgeStore(Store):
             # Caches go before the write too, and after a failure: a part may be written.
             self._search = EdgeSearch(shard, self.layout, self._written)
             try:
-                with EngineGuard(self._path):
+                with engine_guard(self._path):
                     shard.update(operation)
                 if self._written is not None:
                     self._written += points
@@ -298,7 +298,7 @@ class EdgeStore(Store):
         """Flush the write-ahead log to the disk: after a power cut the engine restores from it."""
         if not self._survives_power_cut:
             return
-        with self._writing, EngineGuard(self._path):
+        with self._writing, engine_guard(self._path):
             folder = self.generation / "shard" / "wal"
             # The engine makes the next log under another name, in a thread of its own.
             logs = set(folder.glob("[!t]*"))
@@ -313,19 +313,19 @@ class EdgeStore(Store):
 
     def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
         search = self._open_search()
-        with EngineGuard(self._path):
+        with engine_guard(self._path):
             return search.answer(queries)
 
     def retrieve(self, ids: Sequence[int]) -> list[Record]:
         search = self._open_search()
-        with EngineGuard(self._path):
+        with engine_guard(self._path):
             return search.retrieve(ids)
 
     def vectors(self, ids: Sequence[int], using: str) -> dict[int, FloatArray]:
         made: dict[int, FloatArray] = {}
         for page in pages(valid_ids(ids), SCROLL_PAGE_POINTS):
             asked: list[Any] = [*page]
-            with EngineGuard(self._path):
+            with engine_guard(self._path):
                 found: list[Any] = self._open_shard().retrieve(
                     asked, with_payload=False, with_vector=[using]
                 )
@@ -348,7 +348,7 @@ class EdgeStore(Store):
         shown = True if fields is None else list(fields) or False
         while True:
             search = self._open_search()
-            with EngineGuard(self._path):
+            with engine_guard(self._path):
                 narrowed = to_filter(search.without_universal_flags(where))
                 request = engine.ScrollRequest(offset, limit, narrowed, shown, with_vector=False)
                 page, offset = search.shard.scroll(request)
@@ -359,7 +359,7 @@ class EdgeStore(Store):
             limit = SCROLL_PAGE_POINTS
 
     def count(self, where: Filter | None = None) -> int:
-        with EngineGuard(self._path):
+        with engine_guard(self._path):
             return count_points(self._open_shard(), where)
 
     # -- the rest --------------------------------------------------------------------------
@@ -384,7 +384,7 @@ class EdgeStore(Store):
             self.compact()
             if self._unindexed_count() < OPTIMISE_FROM_POINTS:
                 return
-            with EngineGuard(self._path):
+            with engine_guard(self._path):
                 self._open_shard().flush()
             fresh = self._generations.unused()
             optimise_beside(self.generation, fresh)
@@ -425,7 +425,7 @@ class EdgeStore(Store):
     def _whole_points(self, offset: Any, limit: int) -> tuple[list[engine.Record], Any]:
         """Points with payloads and vectors, and the next offset; None at the end."""
         request = engine.ScrollRequest(offset, limit, None, with_payload=True, with_vector=True)
-        with EngineGuard(self._path):
+        with engine_guard(self._path):
             return self._open_shard().scroll(request)
 
     @contextmanager
@@ -435,19 +435,16 @@ class EdgeStore(Store):
         carry: Carry | None = None,  # noqa: ARG002 -- other threads' writes wait
     ) -> Generator[EdgeStore]:
         with self._writing:
-            shutil.rmtree(self._generations.next_folder, ignore_errors=True)
             place = self._generations.next_folder
-            beside = EdgeStore.open(place, layout, survives_power_cut=False)
-            try:
+            shutil.rmtree(place, ignore_errors=True)
+            with EdgeStore.open(place, layout, survives_power_cut=False) as beside:
                 yield beside
-            finally:
-                beside.close()
             fresh = self._generations.unused()
             beside.generation.rename(fresh)
             self._swap(fresh)
 
     def _swap(self, generation: Path, written: int | None = None) -> None:
-        with EngineGuard(self._path):
+        with engine_guard(self._path):
             sync_tree(generation)
         self._generations.make_current(generation)
         self._use(generation, written)
@@ -482,7 +479,7 @@ class EdgeStore(Store):
                 return
             shard, self._search = self._search.shard, None
             try:
-                with EngineGuard(self._path):
+                with engine_guard(self._path):
                     points = shard.info().points_count
                     if self._ends_with_process and self._checksums_until_change is not None:
                         # Flushing and closing would only write the same files anew.
@@ -530,7 +527,7 @@ class EdgeStore(Store):
         """Stop work in a forked child: its writes would be lost, or damage the parent's files."""
         if self._search is not None:
             keep_for_good(self._search.shard)
-            self._search, self._why_not = None, _FORKED
+            self._search, self._why_not = None, _FORKED_REASON
         self._writing = threading.RLock()
 
 
@@ -557,7 +554,7 @@ def create_shard(generation: Path, layout: Layout) -> None:
     # The engine syncs a thousand times here: on a busy disk that takes seconds.
     place = roomy_folder(0) or generation.parent
     with (
-        EngineGuard(generation.parent),
+        engine_guard(generation.parent),
         tempfile.TemporaryDirectory(prefix="toolcrib-", dir=place) as making,
     ):
         created = engine.EdgeShard.create(making, _config(layout))
@@ -625,19 +622,17 @@ def missing_indexes(shard: engine.EdgeShard) -> dict[str, Any]:
     info = shard.info()
     if info.points_count < INDEXED_FROM_POINTS:
         return {}
-    known = info.payload_schema
-    return {name: kind for name, kind in _filtered_fields() if name not in known}
-
-
-def _filtered_fields() -> list[tuple[str, Any]]:
     keywords = sorted({*KEYWORD_FIELDS, TENANT_FIELD, YIELDS_FIELD})
-    kinds = [(name, engine.PayloadSchemaType.Keyword) for name in keywords]
-    kinds += [(name, engine.PayloadSchemaType.Float) for name in sorted(NUMBER_FIELDS)]
-    codes = engine.IntegerIndexParams(lookup=True, range=False)
-    return [*kinds, (SERVER_CODE_FIELD, codes)]
+    kinds: dict[str, Any] = {
+        **dict.fromkeys(keywords, engine.PayloadSchemaType.Keyword),
+        **dict.fromkeys(sorted(NUMBER_FIELDS), engine.PayloadSchemaType.Float),
+        SERVER_CODE_FIELD: engine.IntegerIndexParams(lookup=True, range=False),
+    }
+    return {name: kind for name, kind in kinds.items() if name not in info.payload_schema}
 
 
-class EngineGuard:
+@contextmanager
+def engine_guard(path: Path) -> Generator[None]:
     """Turn the engine's exceptions into our own errors.
 
     Raises:
@@ -645,30 +640,25 @@ class EngineGuard:
         StoreError: the engine refused the request.
         StoreDamagedError: the engine panicked.
     """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        path = self._path
-        if error is None or isinstance(error, StoreError):
-            return
-        if isinstance(error, OSError):
-            raise StoreWriteError(f"{path}: {error.strerror or error}") from error
-        if isinstance(error, Exception):
-            if any(f"(os error {number})" in str(error) for number in FULL_DISK_ERRORS):
-                raise StoreWriteError(
-                    f"{path} cannot be written, as its disk is full; free some space: what was "
-                    "acknowledged is there when the store is opened again"
-                ) from error
-            raise StoreError(f"the engine refused a request on {path}: {error}") from error
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        raise StoreWriteError(f"{path}: {error.strerror or error}") from error
+    except Exception as error:
+        if any(f"(os error {number})" in str(error) for number in FULL_DISK_ERRORS):
+            raise StoreWriteError(
+                f"{path} cannot be written, as its disk is full; free some space: what was "
+                "acknowledged is there when the store is opened again"
+            ) from error
+        raise StoreError(f"the engine refused a request on {path}: {error}") from error
+    except BaseException as error:
         # A Rust panic is a BaseException of a class that cannot be imported.
-        if type(error).__name__ == "PanicException":
-            why = f"the engine failed on {path}: {error}; {REINDEX_HINT}"
-            raise StoreDamagedError(why) from error
+        if type(error).__name__ != "PanicException":
+            raise
+        why = f"the engine failed on {path}: {error}; {REINDEX_HINT}"
+        raise StoreDamagedError(why) from error
 
 
 def optimise_beside(generation: Path, target: Path) -> None:
@@ -700,15 +690,15 @@ def _optimise(shard_folder: str) -> None:
 
 # -- forks --------------------------------------------------------------------------------------
 
-_OPEN: weakref.WeakSet[EdgeStore] = weakref.WeakSet()
-_FORKED = (
+_OPEN_STORES: weakref.WeakSet[EdgeStore] = weakref.WeakSet()
+_FORKED_REASON = (
     "was opened before this process was forked from another, which holds it; open it in one "
     'process alone, or start processes by "spawn"'
 )
 
 
 def _leave_all_to_parent() -> None:
-    for store in list(_OPEN):
+    for store in list(_OPEN_STORES):
         store.leave_to_parent()
 
 

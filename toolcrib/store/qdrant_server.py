@@ -53,7 +53,7 @@ from toolcrib.store.filters import (
     Range,
     as_keyword,
 )
-from toolcrib.store.qdrant_client import META_KEY, QdrantConnection, batches, connect, models
+from toolcrib.store.qdrant_client import OWN_META_KEY, QdrantConnection, batches, connect, models
 
 _SCROLL_PAGE_POINTS = 500
 MAX_REQUEST_IDS = 1000
@@ -72,7 +72,7 @@ MAX_CARRY_PASSES = 10
 UNDER_WAY_S = 1.0
 """Time for writes that a server took for the old collection just before the change."""
 
-_ENTRY = f"{META_KEY}/"
+_META_ENTRY_PREFIX = f"{OWN_META_KEY}/"
 """Beginning of the metadata keys that hold entries of the small document."""
 
 
@@ -273,10 +273,8 @@ class ServerStore(Store):
                 return
 
     def count(self, where: Filter | None = None) -> int:
-        count = self._connection.client.count
-        condition = _to_filter(where)
-        what = f"counting in {self.name!r}"
-        return self._ask(what, count, condition, exact=True).count
+        count, what = self._connection.client.count, f"counting in {self.name!r}"
+        return self._ask(what, count, _to_filter(where), exact=True).count
 
     def _ask(self, what: str, call: Callable[..., Any], *given: Any, **more: Any) -> Any:
         """Send a request about points to the tenant's shard, where there is one."""
@@ -292,9 +290,9 @@ class ServerStore(Store):
     def read_meta(self) -> Mapping[str, Any]:
         metadata: Mapping[str, str] = self._connection.describe(self.name).config.metadata or {}
         return {
-            key.removeprefix(_ENTRY): json.loads(text)
+            key.removeprefix(_META_ENTRY_PREFIX): json.loads(text)
             for key, text in metadata.items()
-            if key.startswith(_ENTRY)
+            if key.startswith(_META_ENTRY_PREFIX)
         }
 
     def write_meta(self, entries: Mapping[str, Any]) -> None:
@@ -302,7 +300,7 @@ class ServerStore(Store):
             return
         update = self._connection.client.update_collection
         metadata = {
-            _ENTRY + key: None if value is None else json.dumps(value, sort_keys=True)
+            _META_ENTRY_PREFIX + key: None if value is None else json.dumps(value, sort_keys=True)
             for key, value in entries.items()
         }
         what = f"writing the metadata of {self.name!r}"
@@ -310,14 +308,10 @@ class ServerStore(Store):
 
     @contextmanager
     def renew(self, layout: Layout, carry: Carry | None = None) -> Generator[ServerStore]:
-        """An empty store beside this one, which takes its place when the block ends well.
+        """As the protocol says; searches from everywhere go to the old one until then.
 
-        Searches from everywhere go to the old one until then. Other processes may write: `carry`
-        copies their writes before the change, and afterwards those that were under way. One
-        process at a time renews.
-
-        Raises:
-            StoreError: the collection is not behind an alias that toolcrib made.
+        Other processes may write: `carry` copies their writes before the change, and afterwards
+        those that were under way. One process at a time renews.
         """
         live = self._live()
         for name in self._generations():
@@ -360,7 +354,6 @@ class ServerStore(Store):
         )
 
     def close(self) -> None:
-        """Close the connections, unless the client was given; a second call does nothing."""
         self._connection.close()
 
     # -- the collections behind the name -----------------------------------------------------
@@ -376,7 +369,7 @@ class ServerStore(Store):
             self._connection.wait_for_nodes(founded)
             self._point_to(founded)
         found = self._connection.describe(self.name)
-        if META_KEY in (found.config.metadata or {}):
+        if OWN_META_KEY in (found.config.metadata or {}):
             self.layout = _layout_of(found.config.params)
         self._by_tenant = found.config.params.sharding_method == models.ShardingMethod.CUSTOM
         self._require_layout(self.name, found, self.layout)
@@ -517,7 +510,6 @@ def _payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordInd
 
 
 def _layout_of(found: models.CollectionParams) -> Layout:
-    """The layout that a collection was made with."""
     vectors = found.vectors if isinstance(found.vectors, dict) else {}
     return Layout(
         dense={n: v.size for n, v in vectors.items() if v.multivector_config is None},
@@ -631,8 +623,7 @@ def _condition(where: Filter) -> models.Condition:  # noqa: PLR0911
             match_any = models.MatchAny(any=[*map(as_keyword, values)])
             return models.FieldCondition(key=field, match=match_any)
         case Range(field=field):
-            given = models.Range(gt=where.gt, gte=where.gte, lt=where.lt, lte=where.lte)
-            return models.FieldCondition(key=field, range=given)
+            return models.FieldCondition(key=field, range=models.Range(**where.bounds))
         case HasId(ids=ids):
             return models.HasIdCondition(has_id=[*sorted(valid_ids(ids))])
         case Not(part=part):

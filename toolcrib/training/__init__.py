@@ -16,11 +16,7 @@ CPU_BUILD = (
 
 
 def import_train(module: str) -> Any:
-    """Import a module of the extra `train`; untyped, as its packages bring few types.
-
-    Raises:
-        MissingExtraError: the extra is not installed.
-    """
+    """Import a module of the extra `train`; untyped, as its packages bring few types."""
     try:
         return import_extra(module, "training", "train")
     except MissingExtraError as missing:

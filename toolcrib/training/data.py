@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -184,9 +184,7 @@ class HeldOut:
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._datasketch = import_train("datasketch")
         self._index: Any = self._datasketch.MinHashLSH(
-            threshold=NEAR_DUPLICATE_JACCARD,
-            num_perm=PERMUTATIONS,
-            weights=LSH_ERROR_WEIGHTS,
+            threshold=NEAR_DUPLICATE_JACCARD, num_perm=PERMUTATIONS, weights=LSH_ERROR_WEIGHTS
         )
         self._hashes: dict[str, Any] = {}
         for text in texts:
@@ -277,27 +275,27 @@ def _dealt(
     return tuple(replace(query, split=splits[at]) for at, query in enumerate(queries))
 
 
-MIN_WORDS, MAX_WORDS = 2, 40
+MIN_PURPOSE_WORDS, MAX_PURPOSE_WORDS = 2, 40
 """Shorter purposes say nothing, longer ones are no sentence."""
 
-HIDDEN = 0.5
+HIDDEN_PURPOSE_SHARE = 0.5
 """Share of the pairs whose tool text loses what the query was made from: without them the model
 would learn no more than to match words."""
 
-VALUED, PREFACED, DOUBLED, NAMED = 0.35, 0.15, 0.15, 0.3
+VALUE_SHARE, PREAMBLE_SHARE, SECOND_WISH_SHARE, NAME_QUERY_SHARE = 0.35, 0.15, 0.15, 0.3
 """Shares of the queries with a parameter's value, with a preamble, with a second wish, and made
 of the name."""
 
-THINNED, DROPPED, CAPITALISED = 0.3, 0.25, 0.5
+THINNED_QUERY_SHARE, DROPPED_WORD_SHARE, CAPITAL_SHARE = 0.3, 0.25, 0.5
 """Shares of the queries with words left out, of their words left out, and with a capital."""
 
-MAX_VALUE_CHARS = 40
+MAX_QUERY_VALUE_CHARS = 40
 
-PLACED, PLACED_IF_SHORT, SHORT = 0.12, 0.5, 4
+WISH_SERVER_SHARE, SHORT_WISH_SERVER_SHARE, MAX_SHORT_WISH_WORDS = 0.12, 0.5, 4
 """Shares of the queries that name the server; `Get suggestions` and other purposes of up to four
 words say little without."""
 
-SERVED = 0.85
+NAMED_SERVER_SHARE = 0.85
 """Share of the tool texts that name it."""
 
 _SENTENCE = re.compile(r"(?<=[.!?。])\s+|\n+")
@@ -343,7 +341,7 @@ def imitate(specs: Iterable[ToolSpec], source: str, *, seed: int = 0) -> Trainin
         positive = documents.setdefault(text, len(documents))
         servers.setdefault(positive, spec.server)
         relevant, wish = {positive}, _wish(spec, purpose, rng, named=hidden)
-        if place and rng.random() < DOUBLED:
+        if place and rng.random() < SECOND_WISH_SHARE:
             # Neighbours in a file are tools of one server: as in a user's turn of two steps.
             _, second = pairs[place - 1]
             relevant.add(examples[-1].positive)
@@ -357,10 +355,10 @@ def _purpose(spec: ToolSpec) -> str:
     """The first sentence that says something; the name's words where there is none."""
     for sentence in _SENTENCE.split(spec.description.strip())[:3]:
         text = clean(sentence).strip(" .:#*`-")
-        if MIN_WORDS < len(text.split()) <= MAX_WORDS and _latin(text):
+        if MIN_PURPOSE_WORDS < len(text.split()) <= MAX_PURPOSE_WORDS and _latin(text):
             return text
     words = split_identifier(spec.name)
-    return " ".join(words) if len(words) >= MIN_WORDS and _latin(spec.name) else ""
+    return " ".join(words) if len(words) >= MIN_PURPOSE_WORDS and _latin(spec.name) else ""
 
 
 def _latin(text: str) -> bool:
@@ -369,13 +367,15 @@ def _latin(text: str) -> bool:
 
 def _tool_text(spec: ToolSpec, purpose: str, rng: random.Random) -> tuple[str, bool]:
     """Text that the encoder reads, and True if the purpose was taken out."""
-    server = spec.server if rng.random() < SERVED else ""
+    server = spec.server if rng.random() < NAMED_SERVER_SHARE else ""
     words = " ".join(split_identifier(spec.name))
-    if rng.random() < HIDDEN:
+    if rng.random() < HIDDEN_PURPOSE_SHARE:
         rest = clean(spec.description[:MAX_ENCODED_CHARS]).replace(purpose, "", 1).strip(" .")
         parameters = ", ".join(_parameters(spec))
         # Nothing but a name is left of many tools; their parameters say what they do.
-        described = rest if len(rest.split()) > MIN_WORDS else f"{rest} {parameters}".strip()
+        described = (
+            rest if len(rest.split()) > MIN_PURPOSE_WORDS else f"{rest} {parameters}".strip()
+        )
         return clean(f"{server} {words}: {described}"), True
     shown = spec if server else spec.model_copy(update={"server": ""})
     return clean(dense_text(shown)), False
@@ -384,15 +384,17 @@ def _tool_text(spec: ToolSpec, purpose: str, rng: random.Random) -> tuple[str, b
 def _wish(spec: ToolSpec, purpose: str, rng: random.Random, *, named: bool) -> str:
     """Wish of a user, as an imperative or a noun phrase."""
     words = split_identifier(spec.name)
-    if not named and len(words) >= MIN_WORDS and rng.random() < NAMED:
+    if not named and len(words) >= MIN_PURPOSE_WORDS and rng.random() < NAME_QUERY_SHARE:
         wish = " ".join(words).casefold()
     else:
         wish = _imperative(purpose)
-    placed = PLACED if len(wish.split()) > SHORT else PLACED_IF_SHORT
+    placed = (
+        WISH_SERVER_SHARE if len(wish.split()) > MAX_SHORT_WISH_WORDS else SHORT_WISH_SERVER_SHARE
+    )
     if spec.server and rng.random() < placed:
         wish = rng.choice(_phrases().server_frames).format(wish, spec.server)
     parameters = list(_parameters(spec))
-    if parameters and rng.random() < VALUED:
+    if parameters and rng.random() < VALUE_SHARE:
         name = rng.choice(parameters)
         value = _value(spec, name, rng)
         shown = " ".join(split_identifier(name)).casefold()
@@ -421,19 +423,19 @@ def _both(first: str, second: str, rng: random.Random) -> str:
 
 
 def _in_a_users_words(wish: str, rng: random.Random) -> str:
-    if rng.random() < THINNED:
+    if rng.random() < THINNED_QUERY_SHARE:
         wish = _thinned_text(wish, rng)
     verbal = wish.partition(" ")[0] in _phrases().verbs
     query = rng.choice(_phrases().frames if verbal else _phrases().noun_frames).format(wish)
-    if rng.random() < PREFACED:
+    if rng.random() < PREAMBLE_SHARE:
         query = f"{rng.choice(_phrases().preambles)} {query}"
-    return query[:1].upper() + query[1:] if rng.random() < CAPITALISED else query
+    return query[:1].upper() + query[1:] if rng.random() < CAPITAL_SHARE else query
 
 
 def _thinned_text(text: str, rng: random.Random) -> str:
     words = text.split()
-    kept = [word for word in words if rng.random() >= DROPPED]
-    return " ".join(kept) if len(kept) >= MIN_WORDS else text
+    kept = [word for word in words if rng.random() >= DROPPED_WORD_SHARE]
+    return " ".join(kept) if len(kept) >= MIN_PURPOSE_WORDS else text
 
 
 def _parameters(spec: ToolSpec) -> Mapping[str, Any]:
@@ -446,7 +448,7 @@ def _value(spec: ToolSpec, name: str, rng: random.Random) -> str:
     options = given.get("enum") or [given[k] for k in ("example", "default") if given.get(k)]
     if isinstance(options, list) and options:
         chosen = str(rng.choice(cast("list[Any]", options)))
-        if len(chosen) <= MAX_VALUE_CHARS:
+        if len(chosen) <= MAX_QUERY_VALUE_CHARS:
             return chosen
     values = _phrases().values
     words = [word.casefold() for word in split_identifier(name)]
@@ -465,7 +467,6 @@ def _phrases() -> _Phrases:
 
 
 # -- negatives -------------------------------------------------------------------------------
-
 
 SAME_TEXT_COSINE = 0.9
 """Cosine from which a text counts as the positive in other words, and as no negative."""
@@ -492,9 +493,6 @@ def mine(
     (in the manner of NV-Retriever, Moreira et al. 2024). An example without enough candidates
     takes any other text. The second value is the guide's vector of
     every text, float32 [texts, d]; the loss masks by it as well.
-
-    Raises:
-        EncoderError: the guide cannot encode.
     """
     rng = np.random.default_rng(seed)
     # A part of one text has nothing to tell it from.
@@ -505,7 +503,7 @@ def mine(
     for part in parts:
         known = guide.encode_documents(part.documents)
         vectors |= zip(part.documents, known, strict=True)
-        servers = _server_numbers(part.servers or [""] * len(part.documents))
+        servers = np.array(part.servers or [""] * len(part.documents))
         words, examples = _Words(part.documents), list[Example]()
         for start in range(0, len(part.examples), CHUNK_QUERIES):
             chunk = part.examples[start : start + CHUNK_QUERIES]
@@ -517,20 +515,12 @@ def mine(
     return data, np.array([vectors[text] for text in data.documents], dtype=np.float32)
 
 
-def _server_numbers(servers: Sequence[str]) -> NDArray[np.int64]:
-    """A number for each text's server; where none is known, one of the text's own."""
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(servers))}
-    own = range(len(numbers), len(numbers) + len(servers))
-    known = [numbers[name] if name else alone for name, alone in zip(servers, own, strict=True)]
-    return np.array(known, dtype=np.int64)
-
-
 def _with_negatives(
     examples: Sequence[Example],
     guide: DenseEncoder,
     vectors: FloatArray,
     words: _Words,
-    servers: NDArray[np.int64],
+    servers: NDArray[np.str_],
     count: int,
     rng: np.random.Generator,
 ) -> list[Example]:
@@ -540,7 +530,7 @@ def _with_negatives(
     for row, example in enumerate(examples):
         barred = alike[row]
         barred[[example.positive, *example.relevant]] = True
-        siblings = servers == servers[example.positive]
+        siblings = (servers == servers[example.positive]) & (servers != "")
         chosen = _draw(scores[row], example.positive, barred, siblings, count, rng)
         mined.append(replace(example, negatives=chosen))
     return mined
@@ -584,7 +574,7 @@ class _Words:
     def __init__(self, documents: Sequence[str]) -> None:
         self._sparse: Any = import_train("scipy.sparse")
         self._encoder = LexicalEncoder()
-        counts = [self._counts(text) for text in documents]
+        counts = [Counter(self._encoder.terms(text)) for text in documents]
         average = float(np.mean([sum(count.values()) for count in counts])) if counts else 1.0
         matrix = self._matrix([self._encoder.encode_document(c, average) for c in counts])
         found = np.bincount(matrix.indices, minlength=matrix.shape[1])
@@ -595,12 +585,6 @@ class _Words:
         """BM25 with the engine's IDF: float32 [queries, texts]."""
         asked = self._matrix([self._encoder.encode_query(query) for query in queries])
         return (asked @ self._documents.T).toarray()
-
-    def _counts(self, text: str) -> dict[str, float]:
-        counts: dict[str, float] = {}
-        for term in self._encoder.terms(text):
-            counts[term] = counts.get(term, 0.0) + 1
-        return counts
 
     def _matrix(self, rows: Sequence[SparseVector]) -> Any:
         ends = np.cumsum([0, *(len(row.indices) for row in rows)])

@@ -22,8 +22,6 @@ from toolcrib.training.data import TrainingData
 
 logger = logging.getLogger(__name__)
 
-CALIBRATION = "calibration.txt"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
@@ -137,8 +135,9 @@ def _session(model: bytes) -> Any:
 
 def _feeds(tokenizer: Any, max_tokens: int, more: Sequence[str]) -> Iterator[NDArray[np.int64]]:
     """Token rows: each line of the calibration file and of `more`, all joined, each word alone."""
-    text = resources.files("toolcrib.training").joinpath(CALIBRATION).read_text(encoding="utf-8")
-    ids: list[list[int]] = [tokenizer.encode(line).ids for line in [*text.splitlines(), *more]]
+    file = resources.files("toolcrib.training").joinpath("calibration.txt")
+    lines = file.read_text(encoding="utf-8").splitlines()
+    ids: list[list[int]] = [tokenizer.encode(line).ids for line in [*lines, *more]]
     start, end = ids[0][0], ids[0][-1]
     body = [token for line in ids for token in line[1:-1]]
     width = max_tokens - 2
@@ -183,7 +182,7 @@ def restore(folder: Path, *, projected: bool = False) -> Weights:
     except (KeyError, StopIteration) as error:
         raise EncoderError(
             f"{folder / 'model.onnx'} was not written by toolcrib ({error} is not in it); train "
-            "from a folder or hub name of sentence-transformers instead (--base)",
+            "from a folder or hub name of sentence-transformers instead (--base)"
         ) from error
     return Weights(tensors, heads, tokenizer)
 
@@ -205,12 +204,12 @@ def check_base(base: str, tokens: int, layers: int = 1) -> None:
     if kind != ("bert", "gelu"):
         raise TrainingError(
             f"the base {base} is of the kind {' with '.join(kind)}; what is exported is BERT "
-            "with gelu, such as all-MiniLM-L6-v2, bge-small-en-v1.5 or e5-small-v2",
+            "with gelu, such as all-MiniLM-L6-v2, bge-small-en-v1.5 or e5-small-v2"
         )
     if config.max_position_embeddings < tokens or config.num_hidden_layers < layers:
         raise TrainingError(
             f"the base {base} reads {config.max_position_embeddings} tokens in "
-            f"{config.num_hidden_layers} layers; {tokens} and {layers} are needed",
+            f"{config.num_hidden_layers} layers; {tokens} and {layers} are needed"
         )
 
 
@@ -300,11 +299,7 @@ def export_agreeing(
     card: Mapping[str, Any],
     data: TrainingData,
 ) -> dict[str, float]:
-    """Export to int8, or in full precision where int8 costs too much: with few layers it may.
-
-    Raises:
-        TrainingError: as `agreement`.
-    """
+    """Export to int8, or in full precision where int8 costs too much: with few layers it may."""
     weights = read_weights(trained)
     export(weights, out, card)
     try:
@@ -329,7 +324,7 @@ def agreement(
     if not figure >= MIN_AGREEMENT:
         raise TrainingError(
             f"the exported model does not agree with the trained one ({found}); the trained "
-            f"weights are in {trained}, and can be used as sentence-transformers:{trained}",
+            f"weights are in {trained}, and can be used as sentence-transformers:{trained}"
         )
     return found
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
@@ -52,19 +52,12 @@ from toolcrib.training.trainer import (
     train_reranker,
 )
 
-BUNDLED = "bundled"
+BUNDLED_BASE = "bundled"
 WORK = "work"
 """The folder in the model's that holds the run until it is done: checkpoints, float weights."""
 
 RERANKER_NEGATIVES = 7
 MAX_TOKENS = 256
-
-Stage: TypeAlias = Callable[[str, int, int], None]
-"""Is told what is being done, how much of it, and of how much."""
-
-
-MAX_SET_PAIRS = 3_000
-"""Pairs of one data set: with more of them a large set would set the tone for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +66,19 @@ class TrainingPlan:
 
     `base`: `bundled`, or a folder or hub name of sentence-transformers. `corpora`: tools
     without queries, by name. `unseen`: data sets that must not leak into the training texts.
-    `limit` and `corpus_limit` bound the pairs of a data set and of a corpus. `checked`: whether
-    development queries choose. `judged`: at most so many test queries of a data set judge.
-    `keep_work`: checkpoints and float weights stay in `out/work`.
+    `limit` and `corpus_limit` bound the pairs of a data set and of a corpus: a large one would set
+    the tone for all. `checked`: whether development queries choose. `judged`: at most so many test
+    queries of a data set judge. `keep_work`: checkpoints and float weights stay in `out/work`.
     """
 
     out: Path
     data_sets: Sequence[DataSet]
     corpora: Mapping[str, Iterable[ToolSpec]] = field(default_factory=dict[str, Any])
     unseen: Sequence[DataSet] = ()
-    base: str = BUNDLED
+    base: str = BUNDLED_BASE
     settings: EncoderTraining | RerankerTraining = field(default_factory=EncoderTraining)
     imitated: bool = True
-    limit: int = MAX_SET_PAIRS
+    limit: int = 3_000
     corpus_limit: int | None = None
     judged: int | None = None
     checked: bool = True
@@ -114,7 +107,7 @@ class TrainingResult:
     verdict: TrainingVerdict | None
 
 
-def train(plan: TrainingPlan, settings: Settings, report: Stage) -> TrainingResult:
+def train(plan: TrainingPlan, settings: Settings, report: Report) -> TrainingResult:
     """Train a model into `plan.out`: `model.onnx`, `tokenizer.json`, `card.json`.
 
     `settings` are those in use: their encoder mines the negatives, and what they find is what
@@ -135,7 +128,7 @@ def train(plan: TrainingPlan, settings: Settings, report: Stage) -> TrainingResu
     if not gathered.parts:
         raise TrainingError(
             "there is nothing to learn from: no training query, and no tool whose purpose can "
-            "be told; give labelled queries with a split `train`, or --resplit",
+            "be told; give labelled queries with a split `train`, or --resplit"
         )
     guide = build.make_dense(settings)
     data, vectors = mine(
@@ -191,7 +184,7 @@ def _claim(work: Path, plan: TrainingPlan, data: TrainingData) -> dict[str, Any]
             shutil.rmtree(work, ignore_errors=True)  # the base, and nothing of a run
         raise TrainingError(
             f"{plan.out} holds a run on other data or with other settings; finish that one, remove "
-            "the folder, or name another --out",
+            "the folder, or name another --out"
         )
     work.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(asked, indent=2) + "\n", encoding="utf-8")
@@ -200,7 +193,7 @@ def _claim(work: Path, plan: TrainingPlan, data: TrainingData) -> dict[str, Any]
 
 def _base(plan: TrainingPlan, work: Path) -> str:
     """Base for the trainer; weights of a model folder are read back from its graph."""
-    folder = MODELS / DEFAULT_MODEL if plan.base == BUNDLED else Path(plan.base)
+    folder = MODELS / DEFAULT_MODEL if plan.base == BUNDLED_BASE else Path(plan.base)
     if not (folder / "card.json").is_file():
         return plan.base
     write_for_training(restore(folder), work / "base")
@@ -208,7 +201,7 @@ def _base(plan: TrainingPlan, work: Path) -> str:
 
 
 def _verdict(
-    plan: TrainingPlan, settings: Settings, sets: Sequence[DataSet], report: Stage
+    plan: TrainingPlan, settings: Settings, sets: Sequence[DataSet], report: Report
 ) -> TrainingVerdict | None:
     judged = [found for found in sets if found.split(TEST)]
     if not judged:
@@ -221,7 +214,7 @@ def _verdict(
         settings.model_copy(update={"encoder": encoder}),
         limit=plan.judged,
         seed=plan.seed,
-        progress=lambda p: report(f"judging {p.data_set}: {p.system}", p.done, p.total),
+        progress=lambda what, done, total: report(f"judging {what}", done, total),
     )
 
 
@@ -348,8 +341,6 @@ def _mean_of_sets(evaluators: Sequence[Any]) -> Any:
     base = import_train("sentence_transformers.base.evaluation").BaseEvaluator
 
     class MeanOfSets(base):
-        """The mean nDCG@10 over data sets."""
-
         def __call__(self, model: Any, *_where: Any, **_when: Any) -> dict[str, float]:
             found = [
                 evaluator(model)[f"{evaluator.name}_cosine_ndcg@10"] for evaluator in evaluators
@@ -398,13 +389,9 @@ def judge(
     *,
     limit: int | None = None,
     seed: int = 0,
-    progress: Report | None = None,
+    progress: Report = lambda _what, _done, _total: None,
 ) -> TrainingVerdict:
-    """Measure the whole search with both settings on the test queries of the data sets.
-
-    Raises:
-        SettingsError: a data set has no test queries.
-    """
+    """Measure the whole search with both settings on the test queries of the data sets."""
     old, new = OwnSystems(before), OwnSystems(after)
     systems: dict[str, CreateSystem] = {
         "before": lambda: old.make("toolcrib"),

@@ -62,8 +62,6 @@ def _fit(  # noqa: PLR0913 -- by name, what the library's trainer takes
     model.save_pretrained = partial(model.save_pretrained, create_model_card=False)
 
     class Report(transformers.TrainerCallback):
-        """Tells how far training is."""
-
         def on_step_end(self, _args: Any, state: Any, _control: Any, **_rest: Any) -> None:
             progress(state.global_step, state.max_steps)
 
@@ -285,11 +283,8 @@ def train_reranker(
 ) -> dict[str, Any]:
     """Train from `base` (a folder or a hub name of a BERT) into `out`, a folder of the same form.
 
-    The loss is a softmax over each query's positive and its negatives (ListNet with one right
-    answer, Cao et al. 2007). With an `evaluator` (`development`) the best checkpoint is kept. A run
-    that was killed goes on from its last checkpoint.
-
-    Returns the trainer's own account: steps, seconds, the mean loss, the best figure.
+    As `train_encoder`, but the loss is a softmax over each query's positive and its negatives
+    (ListNet with one right answer, Cao et al. 2007).
     """
     ce = import_train("sentence_transformers.cross_encoder")
     listwise = import_train("toolcrib.training.loss").ListwiseLoss

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tests.evaluation.report.test_page import FETCHING, HOSTILE, Reader
-from toolcrib.evaluation.lint.findings import LintFinding
-from toolcrib.evaluation.lint.lint import LintReport, ServerLint
+from toolcrib.evaluation.lint import LintFinding, LintReport, ServerLint
 from toolcrib.evaluation.report import lint as page
 from toolcrib.evaluation.report.lint import render_lint
 

@@ -53,20 +53,23 @@ def docx(*paragraphs: tuple[str, str], body: str = "", styles: str = "") -> byte
 def pdf(*lines: str, stream: bytes = b"", beside: bytes = b"") -> bytes:
     """Make a PDF of one page with these lines; without any, it is a page as a scanner leaves it.
 
-    Or the page is this `stream`, with what is said `beside` it.
+    A line that is a form feed begins another page. Or the page is this `stream`, with what is said
+    `beside` it.
     """
-    shown = " ".join(f"({line}) Tj T*" for line in lines)
-    stream = stream or f"BT /F1 12 Tf 14 TL 72 720 Td {shown} ET".encode()
+    pages = [text.split("\n") for text in "\n".join(lines).split("\f")]
+    streams = [stream] if stream else [_shown(page) for page in pages]
+    kids = b" ".join(b"%d 0 R" % number for number in range(4, 4 + 2 * len(streams), 2))
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
-        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        (
-            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
-            b"/Resources << /Font << /F1 5 0 R >> >> >>"
-        ),
-        b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(stream), beside, stream),
+        b"<< /Type /Pages /Kids [%s] /Count %d >>" % (kids, len(streams)),
         b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
     ]
+    for content in streams:
+        objects += [
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %d 0 R "
+            b"/Resources << /Font << /F1 3 0 R >> >> >>" % (len(objects) + 2),
+            b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(content), beside, content),
+        ]
     file = b"%PDF-1.4\n"
     places: list[int] = []
     for number, content in enumerate(objects, start=1):
@@ -80,6 +83,11 @@ def pdf(*lines: str, stream: bytes = b"", beside: bytes = b"") -> bytes:
         % (size, table, size)
         + b"startxref\n%d\n%%%%EOF\n" % len(file)
     )
+
+
+def _shown(lines: list[str]) -> bytes:
+    shown = " ".join(f"({line}) Tj T*" for line in lines if line)
+    return f"BT /F1 12 Tf 14 TL 72 720 Td {shown} ET".encode()
 
 
 def notebook(*cells: tuple[str, str], language: str = "python") -> bytes:

@@ -105,6 +105,28 @@ def test_headings_below_the_third_level_stay_in_the_text_and_name_what_follows()
     assert parts[-1][1].endswith("#### Second\n\nLast words.")
 
 
+def test_the_first_row_of_a_table_names_its_later_rows_and_nothing_behind_it():
+    rows = "".join(f"| Land {n} | {n}0 EUR |\n" for n in range(12))
+    text = f"# A\n\n| Country | *Per* day |\n| --- | ---: |\n{rows}- Meals are {'not ' * 60}paid."
+    *table, behind = titles(text, capacity=60)
+    assert [title for title, _ in table] == [
+        ("A",),
+        *[("A", "Country | Per day")] * (len(table) - 1),
+    ]
+    assert "".join(words for _, words in table).count("Country") == 1
+    assert len(table) > 1
+    assert behind[0] == ("A",)
+
+
+@pytest.mark.parametrize("text", ["a | b\nno rule\n", "|  |  |\n| --- | --- |\n"])
+def test_a_paragraph_without_a_first_row_names_nothing(text):
+    assert {title for title, _ in titles(text + "| c | d |\n" * 40, capacity=50)} == {()}
+
+
+def test_a_table_without_rows_is_a_part():
+    assert titles("| a | b |\n| --- | --- |") == [((), "| a | b |\n| --- | --- |")]
+
+
 def test_headings_with_nothing_below_them_are_no_parts():
     assert titles("# A\n\n## B\n\n#### C\n\n---\n\n## D\n\nText.") == [(("A", "D"), "Text.")]
     assert titles("# A\n\n## B") == []
@@ -122,6 +144,16 @@ def test_a_text_that_is_no_markdown_has_no_headings():
     assert [(part.title, part.text, part.start) for part in parts] == [
         (("main.c",), "# include\n\nint x;", 0)
     ]
+
+
+def test_the_page_on_which_a_part_begins_is_in_its_title():
+    pages = "One. \f\fThree, which\fgoes on."
+    parts = list(split(pages, "pages", 6, title="policy"))
+    assert [(part.title, part.text) for part in parts] == [
+        (("policy", "page 1"), "One."),
+        (("policy", "page 3"), "Three, which\ngoes on."),
+    ]
+    assert all(pages[part.start :].startswith(part.text[:4]) for part in parts)
 
 
 def test_a_capacity_without_a_token_is_refused():
@@ -160,7 +192,7 @@ def test_every_word_of_a_plain_text_is_in_some_part_and_in_its_order(words, capa
     assert " ".join(part.text for part in parts).split() == words
 
 
-@given(markdown, st.sampled_from(["markdown", "text"]), st.integers(10, 200))
+@given(markdown, st.sampled_from(["markdown", "text", "pages"]), st.integers(10, 200))
 def test_parts_are_slices_in_their_order_that_are_never_too_large(text, kind, capacity):
     end = 0
     for part in split(text, kind, capacity, title="t"):

@@ -92,11 +92,20 @@ def test_documents_of_every_kind_are_read_from_one_folder(tmp_path):
         ("b.rst", ("Words of b",), "keys"),
         ("c.html", ("Words of c",), "keys"),
         ("d.txt", ("d",), "keys"),
-        ("e.pdf", ("e",), "keys"),
+        ("e.pdf", ("e", "page 1"), "keys"),
         ("f.docx", ("Words of f",), "keys"),
         ("g.ipynb", ("Words of g",), "keys"),
         ("h.py", ("h.py",), "keys"),
     ]
+
+
+def test_the_citation_of_a_passage_of_a_pdf_names_the_page_on_which_it_begins(tmp_path):
+    lines = ["Cover", "\f", "\f", *["Rotate every key within ninety days."] * 30, "\f", "Revoke."]
+    write(tmp_path, **{"keys.pdf": pdf(*lines)})
+    found, _ = read(tmp_path)
+    assert [passage.title for passage in found] == [("keys", "page 1"), *[("keys", "page 3")] * 2]
+    assert "keys › page 3 (" in found[-1].citation
+    assert found[-1].text.endswith("Revoke.")
 
 
 def test_a_folder_is_walked_in_order_and_without_what_is_no_document(tmp_path):
@@ -157,7 +166,7 @@ def test_a_folder_without_documents_is_refused(tmp_path):
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "MAX_FILE_BYTES", 1_000)
+    monkeypatch.setattr(sources, "MAX_DOCUMENT_BYTES", 1_000)
     write(tmp_path, **{"a.md": "x" * 1_001})
     assert reasons(tmp_path) == ["larger than 1,000 bytes, the most that is read"]
 
@@ -332,7 +341,7 @@ def test_what_comes_drop_by_drop_is_given_up(site):
 
 def test_a_server_that_never_answers_is_given_up(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(sources, "FETCH_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(sources, "PAGE_TIMEOUT_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.md"
         assert reason(url).startswith("not here within")

@@ -88,7 +88,7 @@ def write_sample(folder: Path, name: str) -> Source:
     file, content = SAMPLES[name]
     path = folder / file
     path.write_text(content, encoding="utf-8")
-    return Source.named(f"{path}:TOOLS" if name == "python" else str(path))
+    return Source.by_name(f"{path}:TOOLS" if name == "python" else str(path))
 
 
 def split(reading: Reading) -> tuple[list[ToolSpec], list[Refusal]]:
@@ -123,11 +123,11 @@ class ReaderConformance:
     def test_recognises_no_garbage_and_does_not_raise(self, tmp_path: Path, name: str) -> None:
         path = tmp_path / name
         path.write_bytes(GARBAGE[name])
-        assert not self.reader.recognises(Source.named(str(path)))
+        assert not self.reader.recognises(Source.by_name(str(path)))
 
     @pytest.mark.parametrize("name", ["", "no such file", "a\0b", "x" * 5000, "C:\\tools.json"])
     def test_recognises_no_nonsense_name(self, name: str) -> None:
-        assert not self.reader.recognises(Source.named(name))
+        assert not self.reader.recognises(Source.by_name(name))
 
     def test_reads_the_same_twice_and_after_a_round_trip(self, tmp_path: Path) -> None:
         tools, refusals = split(self.reader.read(self.good(tmp_path), None))

@@ -33,10 +33,10 @@ class TestFunctionsReader(ReaderConformance):
     reader: ClassVar[Reader] = FunctionsReader()
 
     def mixed(self, folder: Path) -> Source:
-        return Source.named(write(folder, [{"type": "web_search"}, FLAT, {"parameters": {}}]))
+        return Source.by_name(write(folder, [{"type": "web_search"}, FLAT, {"parameters": {}}]))
 
     def nothing(self, folder: Path) -> Source:
-        return Source.named(write(folder, {"functions": []}))
+        return Source.by_name(write(folder, {"functions": []}))
 
 
 @pytest.mark.parametrize("tool", [NESTED, FLAT, LEGACY, ANTHROPIC, ANTHROPIC_CUSTOM])

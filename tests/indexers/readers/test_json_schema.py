@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.indexers.readers.json_schema import (
-    MAX_NESTING,
     MAX_OWN_VALUES,
-    MAX_VALUES,
+    MAX_SCHEMA_DEPTH,
+    MAX_WRITTEN_OUT_VALUES,
     References,
 )
 
@@ -138,7 +138,7 @@ def test_a_dense_net_of_schemas_is_cut_to_size() -> None:
     names = [f"S{i}" for i in range(50)]
     defs = {n: {"type": "object", "properties": {m: ref(m) for m in names}} for n in names}
     written = out(ref("S0"), **defs)
-    assert _size(written) <= MAX_VALUES
+    assert _size(written) <= MAX_WRITTEN_OUT_VALUES
     assert written["properties"]["S1"] == {"type": "object", "description": "S1 (shortened)"}
 
 
@@ -150,7 +150,7 @@ def test_a_shortened_schema_still_says_what_a_scalar_is() -> None:
 
 def test_limits_of_one_schema() -> None:
     deep: Any = STRING
-    for _ in range(MAX_NESTING + 1):
+    for _ in range(MAX_SCHEMA_DEPTH + 1):
         deep = {"items": deep}
     with pytest.raises(ValueError, match=r"^the schema is nested deeper than 100 levels$"):
         out(deep)

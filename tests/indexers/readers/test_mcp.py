@@ -266,13 +266,13 @@ class TestMcpLiveReader(ReaderConformance):
     reader: ClassVar[Reader] = McpLiveReader()
 
     def good(self, folder: Path) -> Source:
-        return Source.named(typed("broken.py", "pair"))
+        return Source.by_name(typed("broken.py", "pair"))
 
     def mixed(self, folder: Path) -> Source:
-        return Source.named(typed("broken.py", "one_bad"))
+        return Source.by_name(typed("broken.py", "one_bad"))
 
     def nothing(self, folder: Path) -> Source:
-        return Source.named(typed("broken.py", "no_tools"))
+        return Source.by_name(typed("broken.py", "no_tools"))
 
 
 @pytest.mark.slow

@@ -191,7 +191,7 @@ def test_a_file_that_names_a_server_twice_is_refused(tmp_path: Path, key: str) -
     path.write_text(f'{{"{key}": {{{entry % "a"}{entry % "b"}}}}}')
 
     with pytest.raises(SourceError, match="post: two servers"):
-        servers_of(Source.named(str(path)))
+        servers_of(Source.by_name(str(path)))
 
 
 def test_patterns_that_fit_no_tool_are_found() -> None:

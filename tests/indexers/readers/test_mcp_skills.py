@@ -35,10 +35,10 @@ def folder(tmp_path: Path) -> Path:
 
 def test_skills_of_a_server_are_those_of_its_folder(folder: Path) -> None:
     skills, refusals = split(
-        McpSkillsReader().read(Source.named(typed("skills.py", str(folder))), None)
+        McpSkillsReader().read(Source.by_name(typed("skills.py", str(folder))), None)
     )
     own = [
-        next(iter(SkillsReader().read(Source.named(str(folder / name / "SKILL.md")), "office")))
+        next(iter(SkillsReader().read(Source.by_name(str(folder / name / "SKILL.md")), "office")))
         for name in ("pdf-forms", "refunds")
     ]
     assert (skills, refusals) == (own, [])
@@ -48,7 +48,7 @@ def test_skills_of_a_server_are_those_of_its_folder(folder: Path) -> None:
 
 
 def test_a_file_that_is_not_what_its_digest_says_costs_its_skill(folder: Path) -> None:
-    source = Source.named(typed("skills.py", str(folder), "--forged"))
+    source = Source.by_name(typed("skills.py", str(folder), "--forged"))
     skills, refusals = split(McpSkillsReader().read(source, None))
     assert [skill.name for skill in skills] == ["pdf-forms"]
     assert "letter.md is not what its digest says" in refusals[0].reason
@@ -56,8 +56,8 @@ def test_a_file_that_is_not_what_its_digest_says_costs_its_skill(folder: Path) -
 
 def test_a_server_without_the_extension_is_refused(folder: Path) -> None:
     with pytest.raises(SourceError, match="does not announce the extension for skills"):
-        split(McpSkillsReader().read(Source.named(typed("clock.py")), None))
+        split(McpSkillsReader().read(Source.by_name(typed("clock.py")), None))
 
 
 def test_a_server_is_asked_for_its_tools_unless_the_format_is_named() -> None:
-    assert not McpSkillsReader().recognises(Source.named("stdio:server"))
+    assert not McpSkillsReader().recognises(Source.by_name("stdio:server"))

@@ -40,10 +40,10 @@ class TestOpenApiReader(ReaderConformance):
 
     def mixed(self, folder: Path) -> Source:
         dangling = {"parameters": [{"$ref": "#/components/parameters/Nope"}]}
-        return Source.named(write(folder, document({"/a": {"get": OK, "put": dangling}})))
+        return Source.by_name(write(folder, document({"/a": {"get": OK, "put": dangling}})))
 
     def nothing(self, folder: Path) -> Source:
-        return Source.named(write(folder, document({})))
+        return Source.by_name(write(folder, document({})))
 
 
 def test_one_tool_an_operation(tmp_path: Path) -> None:
@@ -392,6 +392,27 @@ def test_swagger_2_body(tmp_path: Path) -> None:
     body = {"name": "pet", "in": "body", "required": True, "schema": pet_reference}
     schema = takes(tmp_path, {"parameters": [body]}, "2.0", definitions={"Pet": pet})
     assert schema == pet
+
+
+def test_swagger_2_extension_allows_null(tmp_path: Path) -> None:
+    note = {"type": "string", "x-nullable": True, "enum": ["x"]}
+    owner = {"$ref": "#/definitions/Owner", "x-nullable": True}
+    pet = {"type": "object", "properties": {"note": note, "owner": owner, "x-nullable": STRING}}
+    parameters = [
+        {"name": "page", "in": "query", "type": "integer", "x-nullable": True},
+        {"name": "size", "in": "query", "type": "integer", "x-nullable": False},
+        {"name": "pet", "in": "body", "schema": pet},
+    ]
+    schema = takes(
+        tmp_path, {"parameters": parameters}, "2.0", definitions={"Owner": {"type": "object"}}
+    )
+    assert schema["properties"] == {
+        "page": {"type": ["integer", "null"]},
+        "size": INTEGER,
+        "note": {"type": ["string", "null"], "enum": ["x", None]},
+        "owner": {"type": ["object", "null"]},
+        "x-nullable": STRING,
+    }
 
 
 def valid(schema: Any, *bodies: Any) -> list[bool]:

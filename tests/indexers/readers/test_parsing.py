@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.indexers.readers.parsing import MAX_DEPTH, parse_json, parse_yaml
+from toolcrib.indexers.readers.parsing import MAX_DOCUMENT_DEPTH, parse_json, parse_yaml
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_scalars_are_what_yaml_1_2_says(text: str, value: Any) -> None:
 
 
 def test_the_last_level_that_is_allowed() -> None:
-    text = "[" * MAX_DEPTH + "]" * MAX_DEPTH
+    text = "[" * MAX_DOCUMENT_DEPTH + "]" * MAX_DOCUMENT_DEPTH
     assert parse_json(text) == parse_yaml(text)
 
 

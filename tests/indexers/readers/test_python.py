@@ -47,10 +47,10 @@ class TestPythonReader(ReaderConformance):
             def bad(x: "Missing"): "Bad."
             TOOLS = [good, bad, 3]
         """
-        return Source.named(write(folder, code))
+        return Source.by_name(write(folder, code))
 
     def nothing(self, folder: Path) -> Source:
-        return Source.named(write(folder, "TOOLS = []"))
+        return Source.by_name(write(folder, "TOOLS = []"))
 
 
 def test_a_function_with_everything(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_another_format_forced_to_be_python(tmp_path: Path) -> None:
 
 def test_nothing_is_imported_to_recognise(tmp_path: Path) -> None:
     name = write(tmp_path, "raise AssertionError")
-    assert PythonReader().recognises(Source.named(name))
+    assert PythonReader().recognises(Source.by_name(name))
 
 
 @pytest.mark.slow

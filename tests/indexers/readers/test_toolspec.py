@@ -27,10 +27,10 @@ class TestToolSpecReader(ReaderConformance):
 
     def mixed(self, folder: Path) -> Source:
         lines = '{"name": "a", "tags": ["x"]}\n{"tags": ["x"]}\n{"name": "b"}\n'
-        return Source.named(write(folder, "mixed.jsonl", lines))
+        return Source.by_name(write(folder, "mixed.jsonl", lines))
 
     def nothing(self, folder: Path) -> Source:
-        return Source.named(write(folder, "nothing.jsonl", "\n\n"))
+        return Source.by_name(write(folder, "nothing.jsonl", "\n\n"))
 
 
 LIST: list[dict[str, Any]] = [{"name": "a", "description": "Does a."}, {"name": "b", "tags": ["t"]}]

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy
 
 from toolcrib.errors import MissingExtraError, SettingsError, SourceError
-from toolcrib.router.choices.allowlist import EMBEDDED, Allowlist, load_allowlist, reflect
+from toolcrib.router.choices.allowlist import ALLOWLIST_FILE, Allowlist, load_allowlist, reflect
 from toolcrib.text import split_words
 
 SHOP = Allowlist.model_validate(
@@ -133,4 +133,4 @@ def test_a_wrong_file_is_named(tmp_path):
 
 
 def test_the_embedded_one_reads():
-    assert "orders" in load_allowlist(EMBEDDED).tables
+    assert "orders" in load_allowlist(ALLOWLIST_FILE).tables

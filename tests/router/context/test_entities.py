@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib.records import Entity
 from toolcrib.router.context.entities import (
-    MAX_READ_CHARS,
+    MAX_ENTITY_TEXT_CHARS,
     EntityFinder,
     head_of,
     numeric_dates,
@@ -88,14 +88,14 @@ def test_names_of_one_or_two_letters_are_not_looked_for():
 
 
 def test_of_a_long_text_only_the_head_is_searched():
-    text = f"ann@example.com {'x ' * MAX_READ_CHARS} bob@example.com"
+    text = f"ann@example.com {'x ' * MAX_ENTITY_TEXT_CHARS} bob@example.com"
     assert found(text) == [("email", "ann@example.com")]
 
 
 def test_the_head_ends_between_two_words():
-    assert head_of("a" * 10 + " " + "b" * MAX_READ_CHARS) == "a" * 10
-    assert head_of("a" * 2 * MAX_READ_CHARS) == "a" * MAX_READ_CHARS
-    assert head_of(" " * 2 * MAX_READ_CHARS) == ""
+    assert head_of("a" * 10 + " " + "b" * MAX_ENTITY_TEXT_CHARS) == "a" * 10
+    assert head_of("a" * 2 * MAX_ENTITY_TEXT_CHARS) == "a" * MAX_ENTITY_TEXT_CHARS
+    assert head_of(" " * 2 * MAX_ENTITY_TEXT_CHARS) == ""
     assert head_of("short") == "short"
 
 

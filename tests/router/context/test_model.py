@@ -17,7 +17,7 @@ from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.labels import label_sets
 from toolcrib.router.context.model import (
     LEAST_TEXTS,
-    SHIPPED,
+    MODEL_FILE,
     fit_context,
     fit_features,
     identity_of,
@@ -145,7 +145,7 @@ def test_the_shipped_model_knows_the_shipped_labels(shipped):
 
 
 def test_the_shipped_model_holds_no_objects_that_could_run_code():
-    with np.load(SHIPPED, allow_pickle=False) as kept:
+    with np.load(MODEL_FILE, allow_pickle=False) as kept:
         assert all(kept[name].dtype.kind in "fiu" for name in kept.files)
 
 

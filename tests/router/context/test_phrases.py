@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.router.context.phrases import MAX_WORDS, PhraseIndex
+from toolcrib.router.context.phrases import MAX_PHRASE_WORDS, PhraseIndex
 from toolcrib.text import singular, split_words
 
 
@@ -54,8 +54,10 @@ def test_a_phrase_keeps_all_its_labels_in_their_order_once():
 
 
 def test_phrases_without_words_and_phrases_that_are_too_long_are_left_out():
-    assert found(["", "  ", "a " * (MAX_WORDS + 1)], "a " * 30) == []
-    assert found(["a " * MAX_WORDS], "a " * MAX_WORDS) == [("a " * MAX_WORDS).strip()]
+    assert found(["", "  ", "a " * (MAX_PHRASE_WORDS + 1)], "a " * 30) == []
+    assert found(["a " * MAX_PHRASE_WORDS], "a " * MAX_PHRASE_WORDS) == [
+        ("a " * MAX_PHRASE_WORDS).strip()
+    ]
 
 
 def test_a_phrase_is_looked_up_at_one_word():
@@ -74,5 +76,5 @@ def test_with_a_fold_both_sides_are_folded():
 @given(st.lists(st.sampled_from(["a", "b", "c-d", "e"]), min_size=1, max_size=8))
 def test_a_text_contains_itself_as_a_phrase(parts):
     text = " ".join(parts)
-    expected = [text] if len(split_words(text).bare) <= MAX_WORDS else []
+    expected = [text] if len(split_words(text).bare) <= MAX_PHRASE_WORDS else []
     assert found([text], text) == expected

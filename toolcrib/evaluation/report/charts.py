@@ -284,9 +284,8 @@ def _path_data(points: Iterable[Pixel]) -> str:
 
 # -- charts of a report ----------------------------------------------------------------------
 
-
 FIFTHS = {fifth / 5: percent(fifth / 5) for fifth in range(6)}
-MAX_NAME_CHARS, MAX_SHORT_NAME_CHARS = 21, 14
+MAX_CHART_NAME_CHARS, MAX_SHORT_CHART_NAME_CHARS = 21, 14
 MAX_RELIABILITY_CURVES = 4
 BAR_PX, ROW_PX = 9.6, 37
 
@@ -304,7 +303,7 @@ def recall_curves(systems: Sequence[SystemResult], looks: Mapping[str, Look]) ->
     }
     curves = [
         Curve(
-            one_line(name, MAX_NAME_CHARS),
+            one_line(name, MAX_CHART_NAME_CHARS),
             looks[name],
             [(k, interval.mean) for k, interval in intervals],
             [] if looks[name] is GREYED_LOOK else [(each.low, each.high) for _, each in intervals],
@@ -405,7 +404,7 @@ def reliability_plot(
     errors = {name: f"{expected_error(each):.3f}" for name, each in bins.items()}
     curves = [
         Curve(
-            f"{one_line(name, MAX_SHORT_NAME_CHARS)} {errors[name]}",
+            f"{one_line(name, MAX_SHORT_CHART_NAME_CHARS)} {errors[name]}",
             Look(looks[name].colour, looks[name].marker),
             [(each.confidence, each.accuracy) for each in its],
         )

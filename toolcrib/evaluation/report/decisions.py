@@ -41,10 +41,7 @@ WAY = {
 
 
 def render_decisions(summary: DecisionSummary) -> str:
-    """The log as an HTML document that asks nothing of the network.
-
-    The same summary gives the same text; it is light or dark as the reader's system is.
-    """
+    """The log as an HTML document."""
     times = {name: (one.latency.p50, one.latency.p99) for name, one in summary.routes.items()}
     return fill(
         "decisions.html.jinja",
@@ -98,7 +95,6 @@ def _facts(summary: DecisionSummary) -> str:
 
 
 def _reliability(summary: DecisionSummary) -> Plot:
-    """Reliability of decisions by confidence."""
     bins = {name: summary.reliability[name].bins for name in JUDGES if name in summary.reliability}
     caption = (
         "How often the first tool, the first collection and the route were right, by confidence; "
@@ -109,10 +105,7 @@ def _reliability(summary: DecisionSummary) -> Plot:
 
 
 def render_choices(kind: str, results: Sequence[ChoiceResult]) -> str:
-    """The results as an HTML document that asks nothing of the network.
-
-    `kind`: what was chosen, as in `questions`.
-    """
+    """The results as an HTML document; `kind` is what was chosen, as in `questions`."""
     turns = sum(one.turns for one in results)
     right = sum(one.turns - len(one.wrong) for one in results)
     return fill(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from toolcrib.evaluation.lint.findings import LINT_RULES, LintFinding
-from toolcrib.evaluation.lint.lint import LintReport
+from toolcrib.evaluation.lint import LINT_RULES, LintFinding, LintReport
 from toolcrib.evaluation.report.page import fill
 
 MAX_ROWS = 500
@@ -13,10 +12,7 @@ MAX_ROWS = 500
 
 
 def render_lint(report: LintReport) -> str:
-    """The findings as an HTML document that asks nothing of the network.
-
-    The same report gives the same text; it is light or dark as the reader's system is.
-    """
+    """The findings as an HTML document."""
     by_rule: dict[str, list[LintFinding]] = defaultdict(list)
     for finding in report.findings:
         by_rule[finding.rule.partition("/")[0]].append(finding)

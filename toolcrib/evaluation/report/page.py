@@ -45,17 +45,18 @@ NO_FIGURE = "–"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure with its interval; `mark` compares with the first system, `said` in words.
+    """Figure with its interval.
 
-    `low`, `mean` and `high`, in percent, place an interval on the column's own scale.
+    `mark` compares it with the first system, `comparison` in words. `position` has the low end,
+    the mean and the high end of the interval, in percent of the column's scale.
     """
 
     text: str
     interval: str = ""
     best: bool = False
     mark: str = ""
-    said: str = ""
-    placed: tuple[float, float, float] | None = None
+    comparison: str = ""
+    position: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,6 @@ def _cost_cells(system: SystemResult) -> tuple[Cell, Cell]:
 def _measure_cells(
     one: SetResult, measures: Sequence[str], evaluation: Evaluation
 ) -> dict[str, list[Cell]]:
-    """By system, a cell for each measure."""
     columns = [_column(list(one.systems.values()), m, one, evaluation) for m in measures]
     return {name: [column[at] for column in columns] for at, name in enumerate(one.systems)}
 
@@ -178,15 +178,15 @@ def _column(
             continue
         interval = system.measures[measure]
         text = f"{interval.mean:.3f}"
-        mark, said = _mark(system.name, measure, one, evaluation)
+        mark, comparison = _mark(system.name, measure, one, evaluation)
         cells.append(
             Cell(
                 text,
                 interval=f"{interval.low:.3f}–{interval.high:.3f}",
                 best=text == best and len(intervals) > 1,
                 mark=mark,
-                said=said,
-                placed=_interval_position(interval, low, high),
+                comparison=comparison,
+                position=_interval_position(interval, low, high),
             )
         )
     return cells
@@ -213,10 +213,10 @@ def _mark(name: str, measure: str, one: SetResult, evaluation: Evaluation) -> tu
     first = next(iter(one.systems))
     if pooled:
         marks = [f"▲{better}" * bool(better), f"▼{worse}" * bool(worse)]
-        said = (
+        comparison = (
             f"significantly better than {first} on {better}, worse on {worse} of {len(found)} sets"
         )
-        return " ".join(filter(None, marks)), said if better or worse else ""
+        return " ".join(filter(None, marks)), comparison if better or worse else ""
     if not found or not found[0].significant:
         return "", ""
     word = "better" if better else "worse"
@@ -307,20 +307,18 @@ MAX_WORST_QUERIES = 10
 
 
 def render(evaluation: Evaluation) -> str:
-    """The report as an HTML document that asks nothing of the network.
+    """The report as an HTML document.
 
-    The same evaluation gives the same text. It has no scripts, holds its drawings as SVG, and
-    is light or dark as the reader's system is. The first system is what others are marked
-    against and whose worst queries are shown.
+    The first system is what others are marked against and whose worst queries are shown.
     """
     whole = overall(evaluation)
     looks = looks_of(whole)
     several = len(evaluation.sets) > 1
-    said = headline(evaluation, whole)
+    lead, *rest = headline(evaluation, whole)
     return fill(
         "page.html.jinja",
-        lead=said.lead,
-        rest=said.rest,
+        lead=lead,
+        rest=rest,
         whole=whole,
         several=several,
         overall=_chapter(whole, evaluation, looks) if several else None,
@@ -371,25 +369,16 @@ def _chapter(one: SetResult, evaluation: Evaluation, looks: Mapping[str, Look]) 
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Headline:
-    """One sentence, and what should be said beside it."""
-
-    lead: str
-    rest: tuple[str, ...]
-
-
-def headline(evaluation: Evaluation, whole: SetResult) -> Headline:
-    """Sentence on the best system and its lead, and on the first system's figures."""
-    measure = main_measure_of(whole)
+def headline(evaluation: Evaluation, whole: SetResult) -> Iterator[str]:
+    """Sentences: on the best system and its lead, then on the first system's figures."""
     if not whole.systems:
-        return Headline("Nothing was measured.", ())
-    first = next(iter(whole.systems.values()))
-    if not measure:
-        lead = "No query here has an answer: only confidence and cost were measured."
-        return Headline(lead, tuple(_first_system_sentences(first, whole)))
-    lead, chance = _ranking(evaluation, whole, measure)
-    return Headline(lead, tuple(filter(None, (chance, *_first_system_sentences(first, whole)))))
+        yield "Nothing was measured."
+        return
+    if measure := main_measure_of(whole):
+        yield from filter(None, _ranking(evaluation, whole, measure))
+    else:
+        yield "No query here has an answer: only confidence and cost were measured."
+    yield from _first_system_sentences(next(iter(whole.systems.values())), whole)
 
 
 def _ranking(evaluation: Evaluation, whole: SetResult, measure: str) -> tuple[str, str]:
@@ -461,7 +450,11 @@ TEMPLATE_PACKAGE = "toolcrib.evaluation.report"
 
 
 def fill(name: str, **values: Any) -> str:
-    """Template with these values and the style; lone surrogates of texts are replaced."""
+    """Template with these values and the style; lone surrogates of texts are replaced.
+
+    The document asks nothing of the network, and the same values give the same text. It has no
+    scripts, holds its drawings as SVG, and is light or dark as the reader's system is.
+    """
     css = (files(TEMPLATE_PACKAGE) / "style.css").read_text(encoding="utf-8")
     page: str = _template(name).render(css=css, **values)
     return page.encode("utf-8", "replace").decode("utf-8")

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from toolcrib.encoders.base import DenseEncoder
 from toolcrib.evaluation.systems.base import Baseline
 from toolcrib.records import ToolSpec
 from toolcrib.records.codec import object_of
@@ -33,7 +32,7 @@ def documents(tools: Iterable[ToolSpec]) -> list[str]:
                 spec.description,
                 *(part for pair in parameters(spec) for part in pair if part),
                 *spec.success_examples,
-            ],
+            ]
         )
         for spec in tools
     ]
@@ -54,11 +53,8 @@ class RankBm25(Baseline):
     package = "rank-bm25"
     modules = ("rank_bm25",)
     extra = "eval"
-
-    def __init__(self, encoder: DenseEncoder) -> None:
-        super().__init__(encoder)
-        self._index: Any = None
-        self._ids: list[str] = []
+    _index: Any
+    _ids: list[str]
 
     def _build(self, tools: Sequence[ToolSpec]) -> None:
         from rank_bm25 import BM25Okapi  # pyright: ignore[reportMissingTypeStubs]
@@ -71,8 +67,3 @@ class RankBm25(Baseline):
         # `get_top_n` gives no scores; its order of equals is arbitrary, this one is not.
         best: list[int] = np.argsort(-scores, kind="stable")[:depth].tolist()
         return ((self._ids[place], scores[place]) for place in best)
-
-    def close(self) -> None:
-        """Drop the index."""
-        super().close()
-        self._index, self._ids = None, []

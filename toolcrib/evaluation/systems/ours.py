@@ -40,7 +40,7 @@ class OwnSystems:
         self._settings = settings
         self._crib = crib
         self._dense = build.make_dense(settings)
-        self._shared: dict[bool, tuple[tuple[str, ...], Store]] = {}
+        self._stores: dict[bool, tuple[tuple[str, ...], Store]] = {}
 
     def make(self, name: str, enrichment: str | None = None) -> System:
         """The system of this name, over tools that a file enriches where one is named.
@@ -52,11 +52,7 @@ class OwnSystems:
         return _OwnSystem(name if enrichment is None else f"{name}+{enrichment}", variant, self)
 
     def open(self, tools: Sequence[ToolSpec], variant: _Variant) -> Crib:
-        """A crib over an index of these tools, made once for all variants.
-
-        Raises:
-            SourceError: the file of enrichments cannot be read.
-        """
+        """A crib over an index of these tools, made once for all variants."""
         is_own = variant.settings == self._settings and variant.with_examples
         if self._crib is not None and is_own and variant.enrichment is None:
             return self._crib
@@ -70,22 +66,22 @@ class OwnSystems:
 
     def close(self) -> None:
         """Let go of every index that was made."""
-        for _, store in self._shared.values():
+        for _, store in self._stores.values():
             store.close()
-        self._shared.clear()
+        self._stores.clear()
 
     def _store(self, tools: Sequence[ToolSpec], *, with_examples: bool) -> Store:
         digests = tuple(tool.digest for tool in tools)
-        held = self._shared.get(with_examples)
+        held = self._stores.get(with_examples)
         if held is not None and held[0] == digests:
             return held[1]
         if held is not None:
             held[1].close()
         store = build.open_store(":memory:", self._settings, layout(self._dense.dimensions))
-        self._shared[with_examples] = (digests, store)
+        self._stores[with_examples] = (digests, store)
         bare = {} if with_examples else {"success_examples": ()}
         Crib.over(store, self._dense, self._settings).index_tools(
-            [tool.model_copy(update=bare) for tool in tools],
+            [tool.model_copy(update=bare) for tool in tools]
         )
         return store
 
@@ -93,21 +89,21 @@ class OwnSystems:
         settings = self._settings
         plain = settings.without_reranker()
 
-        def fused(base: Settings = settings, **weights: float) -> Settings:
+        def with_fusion(base: Settings = settings, **weights: float) -> Settings:
             return base.model_copy(update={"fusion": replace(base.fusion, **weights)})
 
         variants = {
             "toolcrib": _Variant(settings),
-            "lexical": _Variant(fused(plain, dense=0.0, lexical=1.0)),
+            "lexical": _Variant(with_fusion(plain, dense=0.0, lexical=1.0)),
             "dense": _Variant(
-                fused(plain, dense=1.0, lexical=0.0, examples=0.0, anti_patterns=0.0)
+                with_fusion(plain, dense=1.0, lexical=0.0, examples=0.0, anti_patterns=0.0)
             ),
             "fusion": _Variant(plain),
             "fusion+rerank": _Variant(settings),
             "without-examples": _Variant(settings, with_examples=False),
-            "without-anti-patterns": _Variant(fused(anti_patterns=0.0)),
-            "without-prerequisites": _Variant(fused(prerequisites=0.0)),
-            "without-companions": _Variant(fused(companions=0.0)),
+            "without-anti-patterns": _Variant(with_fusion(anti_patterns=0.0)),
+            "without-prerequisites": _Variant(with_fusion(prerequisites=0.0)),
+            "without-companions": _Variant(with_fusion(companions=0.0)),
         }
         if name not in variants:
             raise SettingsError(f"there is no system {name!r}; known are {', '.join(variants)}")
@@ -128,7 +124,6 @@ class _OwnSystem:
         self._systems = systems
 
     def index(self, tools: Sequence[ToolSpec]) -> None:
-        """Take in the tools; called once."""
         self._crib = self._systems.open(tools, self._variant)
 
     def learn(self, queries: Sequence[LabelledQuery]) -> None:
@@ -136,7 +131,6 @@ class _OwnSystem:
         self._crib.tools.use_calibration(learn(self._crib, queries).calibration)
 
     def search(self, query: str, k: int, among: Sequence[str] | None = None) -> Answer:
-        """The best `k` tools or fewer, of those in `among` when it is given."""
         if not query.strip() or k < 1:
             return Answer(())
         where = None if among is None else HasId(frozenset(map(point_id, among)))
@@ -145,17 +139,14 @@ class _OwnSystem:
         return Answer(ranked, found.confidence, found.verdict)
 
     def complete(self, query: str, coverage: float) -> tuple[str, ...]:
-        """The smallest set that holds all needed tools with the probability `coverage`."""
         found = self._crib.find_tools(query, "auto", coverage=coverage, gate=False)
         return tuple(hit.id for hit in found.tools)
 
     def find_step(self, said: str, k: int, called: Sequence[str], task: str) -> tuple[str, ...]:
-        """Ids of the best `k` tools for the next call, none of those that were called."""
         found = self._crib.find_tools(said, k, called=called, task=task, gate=False)
         return tuple(hit.id for hit in found.tools)
 
     def learn_runs(self, runs: Sequence[Sequence[str]]) -> None:
-        """Learn from the calls of other runs, in place of those learned before."""
         made = (Run(str(place), 0.0, "", tuple(run)) for place, run in enumerate(runs))
         self._crib.tools.use_learned(LearnedFromUse(use=tool_use(made, 0.0)))
 

@@ -70,9 +70,13 @@ def watch(state: ServiceState) -> None:
     metrics = state.telemetry.metrics
     metrics.watch("toolcrib_requests_under_way", "Requests under way.", lambda: state.under_way)
     metrics.watch(
-        "toolcrib_abandoned_work", "Work that nobody waits for.", lambda: state.workers.abandoned
+        "toolcrib_abandoned_work",
+        "Work that nobody waits for.",
+        lambda: state.workers.abandoned_jobs,
     )
-    metrics.watch("toolcrib_decisions_dropped", "Decisions that were not logged.", state.dropped)
+    metrics.watch(
+        "toolcrib_decisions_dropped", "Decisions that were not logged.", state.dropped_decisions
+    )
     metrics.watch("toolcrib_tools", "Tools of the default namespace.", state.readiness.tools)
 
 
@@ -259,14 +263,14 @@ class SwitchBody(Body):
 
 ServerId = Annotated[Identifier, Field(description="Name of a server, slashes and all.")]
 
-MAX_CALLS = 1_000
+MAX_LISTED_CALLS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class ActivityQuery:
     """Number of calls in the answer."""
 
-    limit: Annotated[int, Field(ge=1, le=MAX_CALLS)] = 50
+    limit: Annotated[int, Field(ge=1, le=MAX_LISTED_CALLS)] = 50
 
 
 async def get_activity(context: RequestContext, query: ActivityQuery) -> Response:
@@ -380,7 +384,7 @@ def _server_file(context: RequestContext) -> ServerFile:
 
 REPORT_NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_. -]{0,199}\.html\Z"
 
-POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """A report can be read only: no script, no form, no request."""
 
 
@@ -424,7 +428,9 @@ async def get_report(
 ) -> Response:
     """Get a report: an HTML page that may run nothing."""
     page = await context.run(lambda: _page(context, name))
-    return Response(page, media_type="text/html", headers={"Content-Security-Policy": POLICY})
+    return Response(
+        page, media_type="text/html", headers={"Content-Security-Policy": REPORT_POLICY}
+    )
 
 
 def _page(context: RequestContext, name: str) -> bytes:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, Self, TypeAlias, TypeVar, cast
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -46,6 +55,7 @@ from toolcrib.records import (
     Scope,
     Sensitivity,
 )
+from toolcrib.records.codec import in_words
 from toolcrib.records.knowledge import CollectionName
 from toolcrib.router.collections import preset
 
@@ -156,13 +166,25 @@ def _require_in_scope(scope: Scope, collection: Collection) -> None:
 
 # -- documents -------------------------------------------------------------------------------
 
-_Given = TypeVar("_Given", bound=Body)
+_Body = TypeVar("_Body", bound=Body)
+_Entry = TypeVar("_Entry")
 
 
-def _with_one_of(body: _Given, first: str, second: str) -> _Given:
+def _with_one_of(body: _Body, first: str, second: str) -> _Body:
     if len(body.model_fields_set & {first, second}) != 1:
         raise ValueError(f"give one of {first} and {second}")
     return body
+
+
+def _entry_or_refusal(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return validate(value)
+    except ValidationError as error:
+        return Refusal("the request", "", in_words(error, "it"))
+
+
+OrRefusal: TypeAlias = Annotated[_Entry, WrapValidator(_entry_or_refusal)] | SkipJsonSchema[Refusal]
+"""Entry of a list; an invalid entry becomes a refusal, and keeps no valid one out."""
 
 
 class DocumentBody(Body):
@@ -228,7 +250,8 @@ UploadedEntry: TypeAlias = tuple[
 class DocumentsBody(Body):
     """Documents or passages to write into a collection, which is added if it is new.
 
-    Unchanged ones are skipped. `prune` removes the collection's other documents.
+    Unchanged ones are skipped, and invalid ones refused. `prune` removes the collection's other
+    documents, unless one is refused.
     """
 
     model_config = strict_config(
@@ -242,8 +265,8 @@ class DocumentsBody(Body):
     )
 
     collection: CollectionName
-    documents: list[DocumentBody] = Field(default=[])
-    passages: list[PassageBody] = Field(default=[])
+    documents: list[OrRefusal[DocumentBody]] = Field(default=[])
+    passages: list[OrRefusal[PassageBody]] = Field(default=[])
     prune: bool = False
 
     @model_validator(mode="after")
@@ -255,18 +278,18 @@ _SAME_NAME = "an earlier document of the request has this name; give each one a 
 
 
 async def put_documents(context: RequestContext, body: DocumentsBody) -> Response:
-    """Write documents into a collection; unreadable ones are refused in the report."""
+    """Write documents into a collection; invalid and unreadable ones are refused in the report."""
     scope, name = context.scope(), body.collection
     await context.read(lambda crib: _require_writable(crib, [name], scope))
     lines = await context.run(
-        lambda: [_line(each.document, each.as_passage(name)) for each in body.passages]
+        lambda: [_passage_line(each, name) for each in _with_places(body.passages)]
     )
     if body.documents:
         require_docs()
     given: dict[str, DocumentBody] = {}
-    for each in body.documents:
+    for each in _with_places(body.documents):
         # Parts of two documents of one name would become one document.
-        if given.setdefault(each.name, each) == each:
+        if isinstance(each, Refusal) or given.setdefault(each.name, each) == each:
             lines += await _convert(context, each, name)
         else:
             lines.append(_line(each.name, Refusal(each.name, "", _SAME_NAME)))
@@ -275,13 +298,27 @@ async def put_documents(context: RequestContext, body: DocumentsBody) -> Respons
     return answer(await work.run(context, ignore), full=True)
 
 
-async def _convert(context: RequestContext, body: DocumentBody, collection: str) -> list[Line]:
+def _with_places(entries: Iterable[_Entry | Refusal]) -> Iterator[_Entry | Refusal]:
+    """Yield the entries of a list; a refusal gets its place in the list."""
+    for place, each in enumerate(entries):
+        yield replace(each, place=f"[{place}]") if isinstance(each, Refusal) else each
+
+
+def _passage_line(entry: PassageBody | Refusal, collection: str) -> Line:
+    if isinstance(entry, Refusal):
+        return _line(entry.source, entry)
+    return _line(entry.document, entry.as_passage(collection))
+
+
+async def _convert(
+    context: RequestContext, entry: DocumentBody | Refusal, collection: str
+) -> list[Line]:
     """The lines of a document's passages."""
-    document = await context.run(body.document)
+    document = entry if isinstance(entry, Refusal) else await context.run(entry.document)
     if isinstance(document, Refusal):
-        return [_line(body.name, document)]
+        return [_line(document.source, document)]
     items = await context.convert(document, collection)
-    return await context.run(lambda: [_line(body.name, item) for item in items])
+    return await context.run(lambda: [_line(document.source, item) for item in items])
 
 
 def _line(source: str, item: Passage | Refusal) -> Line:
@@ -388,25 +425,41 @@ async def find_knowledge(context: RequestContext, body: KnowledgeBody) -> Respon
     return answer(found)
 
 
-TAG = "knowledge"
-UNKNOWN = (UnknownCollectionError,)
+KNOWLEDGE_TAG = "knowledge"
+UNKNOWN_COLLECTION = (UnknownCollectionError,)
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/collections", list_collections, TAG, CollectionList),
-    Endpoint("POST", "/v1/collections", put_collections, TAG, CollectionList, writes=True),
+    Endpoint("GET", "/v1/collections", list_collections, KNOWLEDGE_TAG, CollectionList),
     Endpoint(
-        "DELETE", "/v1/collections/{name}", delete_collection, TAG, None, UNKNOWN, writes=True
+        "POST", "/v1/collections", put_collections, KNOWLEDGE_TAG, CollectionList, writes=True
+    ),
+    Endpoint(
+        "DELETE",
+        "/v1/collections/{name}",
+        delete_collection,
+        KNOWLEDGE_TAG,
+        None,
+        UNKNOWN_COLLECTION,
+        writes=True,
     ),
     Endpoint(
         "POST",
         "/v1/documents",
         put_documents,
-        TAG,
+        KNOWLEDGE_TAG,
         IndexReport,
         (MissingExtraError,),
         writes=True,
         upload=upload_documents,
     ),
-    Endpoint("DELETE", "/v1/documents", delete_documents, TAG, Removed, UNKNOWN, writes=True),
-    Endpoint("POST", "/v1/knowledge/search", find_knowledge, TAG, KnowledgeResult),
+    Endpoint(
+        "DELETE",
+        "/v1/documents",
+        delete_documents,
+        KNOWLEDGE_TAG,
+        Removed,
+        UNKNOWN_COLLECTION,
+        writes=True,
+    ),
+    Endpoint("POST", "/v1/knowledge/search", find_knowledge, KNOWLEDGE_TAG, KnowledgeResult),
 )

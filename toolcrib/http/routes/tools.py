@@ -74,12 +74,12 @@ Shape: TypeAlias = Literal["summary", "full", DefinitionFormat]
 
 ListOrder: TypeAlias = Literal["store", "name", "server", "use"]
 
-MAX_PAGE = 500
+MAX_PAGE_TOOLS = 500
 
 MAX_COUNTED_CALLS = 1_000
 """Newest reported calls that count as use, and newest calls of a gateway."""
 
-OUT_OF_SCOPE = "this key's scope does not allow to write this tool"
+OUT_OF_SCOPE_REASON = "this key's scope does not allow to write this tool"
 HELD_BACK = "held back until somebody approves it: "
 
 ToolId = Annotated[Identifier, Field(description="`server/name`, slashes and all.")]
@@ -325,7 +325,7 @@ def write_tools(
     kept, refused = _allowed_and_refused(crib, entries, scope)
     held: list[Held] = []
 
-    def served(tool_id: str) -> ToolSpec | None:
+    def find_served(tool_id: str) -> ToolSpec | None:
         with suppress(UnknownToolError):
             return crib.get_tool(tool_id)
         return None
@@ -334,7 +334,7 @@ def write_tools(
         given = list(entries)
         if quarantine is not None:
             specs = [item for _, item in given if isinstance(item, ToolSpec)]
-            held.extend(quarantine.screen(specs, written_by=written_by, served=served)[1])
+            held.extend(quarantine.screen(specs, written_by=written_by, find_served=find_served)[1])
         back = {(each.tool_id, each.digest) for each in held}
         return [
             (source, item)
@@ -378,7 +378,7 @@ def _allowed_and_refused(
         if spec.id not in foreign and _is_within(allowed, spec):
             kept.append((source, spec))
         else:
-            refused.append(Refusal(source, spec.id, OUT_OF_SCOPE))
+            refused.append(Refusal(source, spec.id, OUT_OF_SCOPE_REASON))
     return kept, refused
 
 
@@ -411,7 +411,7 @@ def _prune(
 class ListQuery:
     """A page of tools; of several servers or tags, any. `cursor` is the last page's last id."""
 
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_TOOLS)] = 50
     cursor: Identifier | None = None
     server: Annotated[tuple[str, ...], Field(description="May be repeated: any of them.")] = ()
     tag: Annotated[tuple[str, ...], Field(description="May be repeated: any of them.")] = ()
@@ -423,7 +423,7 @@ class ListBody(Body):
     The order `use` begins with the tools that were called most often of late.
     """
 
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE), AS_WHOLE] = 50
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_TOOLS), AS_WHOLE] = 50
     cursor: Identifier | None = None
     where: FilterField | None = None
     scope: Scope | None = None
@@ -513,7 +513,7 @@ class CheckBody(Body):
 
     model_config = strict_config(examples=[{"ids": ["mail/send_mail", "mail/no_such_tool"]}])
 
-    ids: Annotated[list[ToolId], Field(min_length=1, max_length=MAX_PAGE)]
+    ids: Annotated[list[ToolId], Field(min_length=1, max_length=MAX_PAGE_TOOLS)]
     scope: Scope | None = None
 
 
@@ -550,18 +550,20 @@ async def count_facets(context: RequestContext) -> Response:
     return answer(await context.read(lambda crib: crib.facets(scope=scope)))
 
 
-TAG = "tools"
+TOOLS_TAG = "tools"
 TOOL_PATH = "/v1/tools/{id:path}"
-UNKNOWN = (UnknownToolError,)
+UNKNOWN_TOOL = (UnknownToolError,)
 
 ENDPOINTS = (
-    Endpoint("POST", "/v1/tools/search", find_tools, TAG, FoundTools, (CalibrationError,)),
-    Endpoint("POST", "/v1/tools", index_tools, TAG, ToolReport, writes=True, upload=upload_tools),
-    Endpoint("GET", "/v1/tools", list_tools, TAG, ToolPage),
-    Endpoint("POST", "/v1/tools/list", list_some, TAG, ToolPage),
-    Endpoint("POST", "/v1/tools/links", find_links, TAG, ToolLinks, UNKNOWN),
-    Endpoint("POST", "/v1/tools/check", check_tools, TAG, CheckedTools),
-    Endpoint("GET", TOOL_PATH, get_tool, TAG, ToolSpec, UNKNOWN),
-    Endpoint("DELETE", TOOL_PATH, delete_tool, TAG, None, UNKNOWN, writes=True),
-    Endpoint("GET", "/v1/facets", count_facets, TAG, Facets),
+    Endpoint("POST", "/v1/tools/search", find_tools, TOOLS_TAG, FoundTools, (CalibrationError,)),
+    Endpoint(
+        "POST", "/v1/tools", index_tools, TOOLS_TAG, ToolReport, writes=True, upload=upload_tools
+    ),
+    Endpoint("GET", "/v1/tools", list_tools, TOOLS_TAG, ToolPage),
+    Endpoint("POST", "/v1/tools/list", list_some, TOOLS_TAG, ToolPage),
+    Endpoint("POST", "/v1/tools/links", find_links, TOOLS_TAG, ToolLinks, UNKNOWN_TOOL),
+    Endpoint("POST", "/v1/tools/check", check_tools, TOOLS_TAG, CheckedTools),
+    Endpoint("GET", TOOL_PATH, get_tool, TOOLS_TAG, ToolSpec, UNKNOWN_TOOL),
+    Endpoint("DELETE", TOOL_PATH, delete_tool, TOOLS_TAG, None, UNKNOWN_TOOL, writes=True),
+    Endpoint("GET", "/v1/facets", count_facets, TOOLS_TAG, Facets),
 )

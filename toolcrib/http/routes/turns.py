@@ -60,13 +60,13 @@ from toolcrib.router.decision_log import Feedback
 LOG_DELAY_S = 0.1
 """Delay until another process has written a decision that it answered."""
 
-MAX_PAGE = 200
+MAX_PAGE_DECISIONS = 200
 MAX_PAGES_READ = 20
 """Pages of the log that are read for one page of a caller who sees few decisions."""
 
 DecisionId = Annotated[str, Field(min_length=1, max_length=200)]
 
-EXAMPLE_ID = "0d4c1c1e2f6a4f0b9d5a4d1d0a7b8c9e"
+EXAMPLE_DECISION_ID = "0d4c1c1e2f6a4f0b9d5a4d1d0a7b8c9e"
 EXAMPLE_TURN: dict[str, Any] = {
     "text": "and now send it to Ana",
     "history": [{"role": "user", "content": "write a summary of the meeting"}],
@@ -305,7 +305,7 @@ async def give_guidance(context: RequestContext, body: GuidanceBody) -> Response
 class DecisionsQuery:
     """A page of decisions, older than the `cursor`; `reports`: with feedback and outcomes."""
 
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_DECISIONS)] = 50
     cursor: Annotated[str, Field(max_length=200)] | None = None
     reports: bool = False
 
@@ -338,14 +338,16 @@ class ReportedCalls:
 class OutcomesQuery:
     """Number of calls in the answer."""
 
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_DECISIONS)] = 50
 
 
 class OutcomeBody(Body):
     """Outcome of a call of a tool."""
 
     model_config = strict_config(
-        examples=[{"decision_id": EXAMPLE_ID, "tool": "mail/send_mail", "outcome": "failure"}]
+        examples=[
+            {"decision_id": EXAMPLE_DECISION_ID, "tool": "mail/send_mail", "outcome": "failure"}
+        ]
     )
 
     decision_id: DecisionId
@@ -362,7 +364,9 @@ class FeedbackBody(Feedback):
             {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
             for name in Feedback.model_fields
         ],
-        examples=[{"decision_id": EXAMPLE_ID, "tools": ["mail/send_mail"], "outcome": "success"}],
+        examples=[
+            {"decision_id": EXAMPLE_DECISION_ID, "tools": ["mail/send_mail"], "outcome": "success"}
+        ],
     )
 
     decision_id: DecisionId
@@ -450,7 +454,7 @@ async def _require_visible(context: RequestContext, decision_id: str) -> Mapping
     return record
 
 
-UNKNOWN = (UnknownDecisionError,)
+UNKNOWN_DECISION = (UnknownDecisionError,)
 NOT_CLASSIFIED = (UnknownQuestionError, QuestionRenderError)
 NO_ALTERNATES = (UnknownToolError, UnknownDecisionError, CalibrationError)
 
@@ -462,8 +466,12 @@ ENDPOINTS = (
     Endpoint("POST", "/v1/alternates", find_alternates, "turns", Alternates, NO_ALTERNATES),
     Endpoint("POST", "/v1/guidance", give_guidance, "turns", Guidance),
     Endpoint("GET", "/v1/decisions", list_decisions, "decisions", DecisionPage),
-    Endpoint("GET", "/v1/decisions/{id}", get_decision, "decisions", DecisionHistory, UNKNOWN),
+    Endpoint(
+        "GET", "/v1/decisions/{id}", get_decision, "decisions", DecisionHistory, UNKNOWN_DECISION
+    ),
     Endpoint("GET", "/v1/outcomes", list_outcomes, "decisions", ReportedCalls),
-    Endpoint("POST", "/v1/outcomes", report_outcome, "decisions", None, UNKNOWN),
-    Endpoint("POST", "/v1/feedback", give_feedback, "decisions", None, (*UNKNOWN, FeedbackError)),
+    Endpoint("POST", "/v1/outcomes", report_outcome, "decisions", None, UNKNOWN_DECISION),
+    Endpoint(
+        "POST", "/v1/feedback", give_feedback, "decisions", None, (*UNKNOWN_DECISION, FeedbackError)
+    ),
 )

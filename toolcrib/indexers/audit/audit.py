@@ -51,7 +51,6 @@ _DIRECTS = re.compile(
 )
 """Wording of a comment for a model; authors' notes to themselves are worded otherwise."""
 
-
 RUDE = frozenset({"authority", "conduct"})
 """Tools that want to be called first and to say little are rude; alone that harms nobody."""
 
@@ -69,7 +68,8 @@ def audit(spec: ToolSpec) -> list[Finding]:
     if is_suspect(everything):
         found += ((t, sign) for t in texts for sign in hidden_signs(t.text, is_name=t.is_name))
     if may_be_coded(everything):
-        found += ((text, sign) for text in texts for sign in _in_code(text.text, topic))
+        order = any(sign.rule == DECODE_RUN and sign.group for _, sign in found)
+        found += ((t, sign) for t in texts for sign in _in_code(t.text, topic, has_order=order))
     if "<" in everything or "]:" in everything:
         found += ((text, sign) for text in texts for sign in _out_of_sight(text.text, topic))
     found += _in_statements(spec, topic, quotes=bool(quotes))
@@ -201,8 +201,16 @@ def _in_parameters(spec: ToolSpec, texts: list[ToolText]) -> Iterator[tuple[Tool
                     yield text, Sign("context/parameter", "warning", shown, why, "harvest")
 
 
-def _in_code(text: str, topic: str) -> Iterator[Sign]:
+DECODE_RUN = "role/decode-run"
+"""Rule about the order to decode something and to run it: beside it, any encoded text counts."""
+
+
+def _in_code(text: str, topic: str, *, has_order: bool) -> Iterator[Sign]:
+    """Find what a text says in code; the code itself where the tool `has_order` to decode it."""
     for kind, said in decodings(text):
+        if has_order:
+            why = f"it holds a text in {kind}, beside the order to decode it"
+            yield Sign("encoded/text", "warning", visible(said[:120]), why, "encoded")
         for _, sign in _word_signs(said.replace(SEPARATOR, " "), topic, [False]):
             if sign.severity != "info":
                 why = f"{sign.why}; it is written in {kind}, so that nobody sees it"
@@ -210,14 +218,14 @@ def _in_code(text: str, topic: str) -> Iterator[Sign]:
 
 
 def _out_of_sight(text: str, topic: str) -> Iterator[Sign]:
-    for piece in unseen(text):
-        said = piece.text.replace(SEPARATOR, " ")
+    for kind, part, start in unseen(text):
+        said = part.replace(SEPARATOR, " ")
         directs = _DIRECTS.search(normalise(said).lower()) is not None or any(
             sign.severity != "info" for _, sign in _word_signs(said, topic, [False])
         )
-        shown = visible(text[max(0, piece.start - 20) : piece.start + 160])
-        if piece.kind == "element" or directs:
-            why = f"a hidden {piece.kind} holds text that no page shows"
+        shown = visible(text[max(0, start - 20) : start + 160])
+        if kind == "element" or directs:
+            why = f"a hidden {kind} holds text that no page shows"
             why += " and that speaks to the model" if directs else ""
             yield Sign("hidden-markup", "block", shown, why)
         else:

@@ -37,7 +37,6 @@ _LATIN_NAME = re.compile(
 _SCRIPTS = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU")
 """Those that have letters in common shapes; others cannot be taken for each other."""
 
-
 _SAME_SHAPE = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "5": "s"})
 
 
@@ -123,15 +122,15 @@ HIDDEN_CHARACTERS = re.compile(
 _BLANKS = re.compile(r"(?:[^\S\x00]|[\u2800\u3164\u115f\u1160\uffa0\u200b]){40,}")
 
 FIRST_TAG, LAST_TAG = 0xE0000, 0xE007F
-FIRST_SELECTOR, FIRST_MORE_SELECTOR = 0xFE00, 0xE0100
-FEW_SELECTORS = 16
-"""There are so many in the first range; the second goes on counting."""
+FIRST_SELECTOR, FEW_SELECTORS = 0xFE00, 16
+BETWEEN_SELECTORS = 0xE0100 - FIRST_SELECTOR - FEW_SELECTORS
+"""Number of codes between the two ranges, of which the second goes on counting."""
 
 _PICTURE = (
     "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 )
 _JOINING = "\u0590-\u08ff\u0900-\u0dff\u0e00-\u109f\u1780-\u18af\ufb1d-\ufdff\ufe70-\ufefc"
-_UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
+_SPACELESS_SCRIPTS = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 _IDEOGRAPH = "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 
 _AT_HOME = re.compile(
@@ -141,7 +140,7 @@ _AT_HOME = re.compile(
     f"|(?<=[{_IDEOGRAPH}])[{SELECTORS}](?![{SELECTORS}])"
     f"|(?<=[\u1820-\u18aa])[\u180b-\u180f]"
     f"|(?<=[{_JOINING}])[\u200c\u200d]+|[\u200c\u200d](?=[{_JOINING}])"
-    f"|(?<=[{_UNSPACED}])[\u200b\u2060]|[\u200b\u2060](?=[{_UNSPACED}])"
+    f"|(?<=[{_SPACELESS_SCRIPTS}])[\u200b\u2060]|[\u200b\u2060](?=[{_SPACELESS_SCRIPTS}])"
     r"|(?<=\w)\u00ad(?=\w)|\A\ufeff|\n\f|\f\n"
 )
 """Flags and families of emoji, variants of ideographs, joiners of scripts that need them, breaks
@@ -191,18 +190,12 @@ def decode_tags(text: str) -> str:
 
 def decode_selectors(run: str) -> str:
     """Decode variation selectors: each stands for a byte or half a byte."""
-    numbers = [_number(letter) for letter in run]
+    codes = (ord(letter) - FIRST_SELECTOR for letter in run)
+    numbers = [code if code < FEW_SELECTORS else code - BETWEEN_SELECTORS for code in codes]
     if max(numbers, default=0) < FEW_SELECTORS:
         pairs = zip(numbers[::2], numbers[1::2], strict=False)
         numbers = [high * FEW_SELECTORS + low for high, low in pairs]
     return _readable(bytes(numbers))
-
-
-def _number(selector: str) -> int:
-    code = ord(selector)
-    if code < FIRST_MORE_SELECTOR:
-        return code - FIRST_SELECTOR
-    return code - FIRST_MORE_SELECTOR + FEW_SELECTORS
 
 
 def decode_zero_width(run: str) -> str:
@@ -247,17 +240,17 @@ _SUSPECT = re.compile(r"[^\x00\x09\x0a\x0d\x20-\x7e]|[^\S\x1c-\x1f]{40,}|\n[\r\n
 """Matches somewhere in every text that has hidden characters."""
 
 _BLANK_RUN = re.compile(r"(?:[^\S\x00]|[\u2800\u3164\u115f\u1160\uffa0\u200b]){30,}")
-_ESCAPES = re.compile(r"(?:\x1b|\x9b)(?:\[?[0-9;?]*[A-Za-z]|[\]PX^_][^\x07\x1b]{0,200}|.)?")
+_TERMINAL_ESCAPE = re.compile(r"(?:\x1b|\x9b)(?:\[?[0-9;?]*[A-Za-z]|[\]PX^_][^\x07\x1b]{0,200}|.)?")
 _COLOUR = re.compile(r"(?:\x1b\[|\x9b)([0-9;]*)m")
-_SELECTED = re.compile(f"[A-Za-z]?[{SELECTORS}]{{2,}}|[A-Za-z][{SELECTORS}]")
-_NO_WIDTH = re.compile(f"[{ZERO_WIDTH}]+")
-_TAGGED = re.compile(f"[{TAG_CHARACTERS}]+")
+_SELECTOR_RUN = re.compile(f"[A-Za-z]?[{SELECTORS}]{{2,}}|[A-Za-z][{SELECTORS}]")
+_ZERO_WIDTH_RUN = re.compile(f"[{ZERO_WIDTH}]+")
+_TAG_RUN = re.compile(f"[{TAG_CHARACTERS}]+")
 _OVERRIDE = re.compile("[\u202d\u202e]")
-_EMBEDDED = re.compile("[\u061c\u200e\u200f\u202a\u202b\u2066-\u2068]")
-_RUBBED_OUT = re.compile(r"\x08{3,}|\x7f{3,}")
+_BIDI_EMBEDDING = re.compile("[\u061c\u200e\u200f\u202a\u202b\u2066-\u2068]")
+_ERASING_RUN = re.compile(r"\x08{3,}|\x7f{3,}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9a\x9c-\x9f]")
-_ANNOTATED = re.compile("[\ufff9-\ufffb]")
-_PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010fffd]+")
+_ANNOTATION_MARK = re.compile("[\ufff9-\ufffb]")
+_PRIVATE_USE_RUN = re.compile("[\ue000-\uf8ff\U000f0000-\U0010fffd]+")
 
 
 def is_suspect(text: str) -> bool:
@@ -296,18 +289,18 @@ def _blank_runs(text: str) -> Iterator[Sign]:
 
 
 def _written_in_hidden(text: str) -> Iterator[Sign]:
-    if tagged := _TAGGED.search(text):
-        said = decode_tags("".join(_TAGGED.findall(text)))
+    if tagged := _TAG_RUN.search(text):
+        said = decode_tags("".join(_TAG_RUN.findall(text)))
         why = f"tag characters, which no screen shows, spell {visible(said, 80)!r}"
         yield _sign("hidden-tags", "block", text, tagged, why)
-    if selected := _SELECTED.search(text):
+    if selected := _SELECTOR_RUN.search(text):
         severity: Severity = "block" if len(selected[0]) > _MAX_STRAY_CHARS else "warning"
         why = "variation selectors stand where nothing has variants: each can carry a byte"
         yield _sign("hidden-selectors", severity, text, selected, why)
 
 
 def _no_width(text: str) -> Iterator[Sign]:
-    runs = list(_NO_WIDTH.finditer(text))
+    runs = list(_ZERO_WIDTH_RUN.finditer(text))
     if not runs:
         return
     longest = max(runs, key=lambda run: len(run[0]))
@@ -327,27 +320,27 @@ def _directions(text: str) -> Iterator[Sign]:
     if override := _OVERRIDE.search(text):
         why = "the direction of letters is overridden, so that people read another text than models"
         yield _sign("hidden-direction", "block", text, override, why)
-    elif mark := _EMBEDDED.search(text):
+    elif mark := _BIDI_EMBEDDING.search(text):
         why = "marks of writing direction in a text that has no letters from right to left"
         severity: Severity = "info" if mark[0] in "\u061c\u200e\u200f" else "warning"
         yield _sign("hidden-direction", severity, text, mark, why)
 
 
 def _controls(text: str) -> Iterator[Sign]:
-    if escape := _ESCAPES.search(text):
-        hides = any(_hides(each[0]) for each in _ESCAPES.finditer(text))
+    if escape := _TERMINAL_ESCAPE.search(text):
+        hides = any(_hides(each[0]) for each in _TERMINAL_ESCAPE.finditer(text))
         why = (
             f"escape sequences for terminals {'hide, move or link' if hides else 'colour the'} text"
         )
         yield _sign("hidden-escapes", "block" if hides else "warning", text, escape, why)
-    if rubbed := _RUBBED_OUT.search(text):
+    if rubbed := _ERASING_RUN.search(text):
         why = "backspaces rub out on a screen what a model still reads"
         yield _sign("hidden-controls", "block", text, rubbed, why)
         return
     if control := _CONTROL.search(text):
         why = "control characters have no place in a description"
         yield _sign("hidden-controls", "info", text, control, why)
-    if annotated := _ANNOTATED.search(text):
+    if annotated := _ANNOTATION_MARK.search(text):
         why = "marks of annotation hide the text that they enclose"
         yield _sign("hidden-controls", "warning", text, annotated, why)
 
@@ -364,7 +357,7 @@ def _hides(escape: str) -> bool:
 
 
 def _private(text: str) -> Iterator[Sign]:
-    if found := _PRIVATE.search(text):
+    if found := _PRIVATE_USE_RUN.search(text):
         severity: Severity = "warning" if len(found[0]) >= _MAX_STRAY_CHARS else "info"
         why = "characters of private use show what a font makes of them, or nothing"
         yield _sign("private-use", severity, text, found, why)

@@ -191,9 +191,6 @@ class StatementClassifier:
     float16 [BUCKETS] with `offset` and `least` of the first step, `weights` float32
     [dimensions, kinds] and `bias` float32 [kinds] of the second. From odds of `warns` on a
     statement that is no description is warned of.
-
-    Raises:
-        EncoderError: the folder cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -254,8 +251,7 @@ class StatementClassifier:
     def _odds(self, texts: Sequence[str]) -> FloatArray:
         vectors = self._encoder.encode_documents(texts)
         logits: Any = vectors * VECTOR_SCALE @ self._weights + self._bias
-        odds: FloatArray = logits[:, 1:] - logits[:, :1]
-        return odds
+        return logits[:, 1:] - logits[:, :1]
 
 
 @cache

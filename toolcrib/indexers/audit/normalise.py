@@ -9,7 +9,6 @@ import html
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 from toolcrib.indexers.audit.characters import (
@@ -30,10 +29,10 @@ from toolcrib.text import TWO_LETTERS
 SEPARATOR = "\x00"
 """Stands between texts that are made plain together; no text keeps one of its own."""
 
-_DROPPED = re.compile(
+_INVISIBLE_CHARACTER = re.compile(
     f"[{TAG_CHARACTERS}{SELECTORS}{ZERO_WIDTH}{BIDI}{CONTROLS.replace(SEPARATOR, chr(1))}]"
 )
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b\x00]{0,200}\x07?")
+_WHOLE_TERMINAL_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b\x00]{0,200}\x07?")
 _ODD_BLANK = re.compile("[\u2800\u3164\u115f\u1160\uffa0]")
 _ENTITY = re.compile(r"&(?:#|[A-Za-z]{2,8};)")
 _INLINE = re.compile(
@@ -44,10 +43,10 @@ _LINE_TAG = re.compile(
     r"</?(?:br|p|li|ul|ol|div|tr|td|table)(?:\s[^<>\x00]{0,200})?/?>", re.IGNORECASE
 )
 _MARKUP = re.compile(r"\*+|~~+|(?<![A-Za-z0-9])_+|_+(?![A-Za-z0-9])")
-_SPACED = re.compile(r"[\x00\n .\-_|/,(\"':][^\W_](?:[ .\-_|/,]{1,3}[^\W_](?![^\W_])){4,}")
+_SPACED_LETTERS = re.compile(r"[\x00\n .\-_|/,(\"':][^\W_](?:[ .\-_|/,]{1,3}[^\W_](?![^\W_])){4,}")
 _GAP = re.compile(r"(?<=[^\W_])[ .\-_|/,]{1,3}(?=[^\W_])")
 _APOSTROPHES = str.maketrans("`‘’", "'''")
-_BLANKS = re.compile(r"[^\S\n\x00]{2,}|[^\S\n\x00 ]")
+_ODD_BLANKS_RUN = re.compile(r"[^\S\n\x00]{2,}|[^\S\n\x00 ]")
 _LINES = re.compile(r" ?\n[ \n]*")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\-.]+")
 
@@ -63,12 +62,12 @@ def normalise(texts: str) -> str:
     if not texts.isascii():
         texts = unicodedata.normalize("NFKC", _ODD_BLANK.sub(" ", texts))
     if not texts.isascii() or not texts.isprintable():
-        texts = _DROPPED.sub("", _ESCAPES.sub("", texts))
+        texts = _INVISIBLE_CHARACTER.sub("", _WHOLE_TERMINAL_ESCAPE.sub("", texts))
     if "<" in texts:
         texts = _LINE_TAG.sub("\n", _INLINE.sub("", texts))
     texts = _MARKUP.sub("", texts).translate(_APOSTROPHES)
-    texts = _SPACED.sub(_joined_letters, texts)
-    return _LINES.sub("\n", _BLANKS.sub(" ", texts))
+    texts = _SPACED_LETTERS.sub(_joined_letters, texts)
+    return _LINES.sub("\n", _ODD_BLANKS_RUN.sub(" ", texts))
 
 
 def fold(texts: str) -> str:
@@ -104,25 +103,25 @@ _BASE64 = re.compile(
 )
 _HEX = re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-fA-F]{2}[ :]?){20,}(?![0-9A-Za-z])")
 _PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2}){4,}")
-_ESCAPED = re.compile(r"(?:\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})\\?){3,}")
-_ONE_ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+_UNICODE_ESCAPE_RUN = re.compile(r"(?:\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})\\?){3,}")
+_UNICODE_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
 _LEET_HINT = re.compile(r"[013457@$!][a-z]")
 _LEET_WORD = re.compile(r"(?<![\w])(?=[\w@$!]*[A-Za-z])(?=[\w@$!]*[013457@$!])[A-Za-z0-9@$!]{2,}")
 _LEET = str.maketrans("013457@$!", "oieastasi")
-_SELECTED = re.compile(f"[{SELECTORS}]{{3,}}")
-_NO_WIDTH = re.compile(f"[{ZERO_WIDTH}]{{16,}}")
+_SELECTOR_MESSAGE = re.compile(f"[{SELECTORS}]{{3,}}")
+_ZERO_WIDTH_MESSAGE = re.compile(f"[{ZERO_WIDTH}]{{16,}}")
 
-_TELLING = frozenset(
+_INSTRUCTION_WORDS = frozenset(
     {
         *("always", "assistant", "before", "conversation", "credentials", "history", "ignore"),
         *("instruction", "instructions", "key", "keys", "password", "previous", "prior", "prompt"),
         *("read", "rules", "secret", "secrets", "send", "system", "tell", "the", "user", "your"),
     }
 )
-_TURNED = frozenset(word[::-1] for word in _TELLING)
-_ROTATED = frozenset(codecs.encode(word, "rot13") for word in _TELLING)
+_REVERSED_WORDS = frozenset(word[::-1] for word in _INSTRUCTION_WORDS)
+_ROT13_WORDS = frozenset(codecs.encode(word, "rot13") for word in _INSTRUCTION_WORDS)
 _WORD = re.compile(r"[a-z]{3,}")
-_MIN_TELLING_WORDS = 2
+_MIN_INSTRUCTION_WORDS = 2
 """Telling words by which a decoded text counts as encoded; one appears by chance."""
 
 
@@ -130,7 +129,7 @@ def may_be_coded(text: str) -> bool:
     """Look quickly for anything encoded in a text; nearly all texts have nothing."""
     return (
         not text.isascii()
-        or ("\\" in text and _ESCAPED.search(text) is not None)
+        or ("\\" in text and _UNICODE_ESCAPE_RUN.search(text) is not None)
         or ("%" in text and _PERCENT.search(text) is not None)
         or _HEX.search(text) is not None
         or _BASE64.search(text) is not None
@@ -142,8 +141,11 @@ def decodings(text: str) -> Iterator[tuple[str, str]]:
     """Decode a text by every encoding that may apply, each with its name."""
     if not text.isascii():
         yield from _from_hidden(text)
-    if "\\" in text and _ESCAPED.search(text):
-        yield "escaped characters", _ONE_ESCAPED.sub(lambda at: chr(int(at[1] or at[2], 16)), text)
+    if "\\" in text and _UNICODE_ESCAPE_RUN.search(text):
+        yield (
+            "escaped characters",
+            _UNICODE_ESCAPE.sub(lambda at: chr(int(at[1] or at[2], 16)), text),
+        )
     if "%" in text and _PERCENT.search(text):
         yield "percent-encoding", unquote(text, errors="replace")
     if len(text) >= MIN_CHARS:
@@ -155,9 +157,9 @@ def _from_hidden(text: str) -> Iterator[tuple[str, str]]:
     tags = re.findall(f"[{TAG_CHARACTERS}]+", text)
     if tags:
         yield "tag characters", decode_tags("".join(tags))
-    for run in _SELECTED.findall(text)[:MAX_BLOBS]:
+    for run in _SELECTOR_MESSAGE.findall(text)[:MAX_BLOBS]:
         yield "variation selectors", decode_selectors(run)
-    for run in _NO_WIDTH.findall(text)[:MAX_BLOBS]:
+    for run in _ZERO_WIDTH_MESSAGE.findall(text)[:MAX_BLOBS]:
         yield "characters of no width", decode_zero_width(run)
 
 
@@ -182,14 +184,14 @@ def _as_text(octets: bytes) -> str:
 
 def _swapped_letters(text: str) -> Iterator[tuple[str, str]]:
     words = set(_WORD.findall(text))
-    if len(words & _ROTATED) >= _MIN_TELLING_WORDS:
+    if len(words & _ROT13_WORDS) >= _MIN_INSTRUCTION_WORDS:
         yield "rotated letters (ROT13)", codecs.decode(text, "rot13")
-    if len(words & _TURNED) >= _MIN_TELLING_WORDS:
+    if len(words & _REVERSED_WORDS) >= _MIN_INSTRUCTION_WORDS:
         yield "letters in reverse", text[::-1]
-    if len(_LEET_HINT.findall(text)) >= _MIN_TELLING_WORDS:
+    if len(_LEET_HINT.findall(text)) >= _MIN_INSTRUCTION_WORDS:
         read = _LEET_WORD.sub(lambda word: word[0].translate(_LEET), text)
         gained = set(_WORD.findall(read)) - words
-        if len(gained & _TELLING) >= _MIN_TELLING_WORDS:
+        if len(gained & _INSTRUCTION_WORDS) >= _MIN_INSTRUCTION_WORDS:
             yield "digits for letters", read
 
 
@@ -214,17 +216,8 @@ _MIN_HIDDEN_WORDS = 4
 """Words of the shortest hidden text that is reported; constants and labels are shorter."""
 
 
-@dataclass(frozen=True, slots=True)
-class HiddenText:
-    """Text that a page would not show; `kind` names how it is kept from sight."""
-
-    kind: str
-    text: str
-    start: int
-
-
-def unseen(text: str) -> Iterator[HiddenText]:
-    """Find parts of a text that a rendered page does not show."""
+def unseen(text: str) -> Iterator[tuple[str, str, int]]:
+    """Find parts of a text that a rendered page does not show: how, the part and its start."""
     for comment in _COMMENT.finditer(text):
         yield from _if_words("comment", comment[1] or "", comment.start())
     if "]:" in text:
@@ -236,9 +229,9 @@ def unseen(text: str) -> Iterator[HiddenText]:
                 yield from _if_words("element", element["inside"], element.start())
 
 
-def _if_words(kind: str, text: str, start: int) -> Iterator[HiddenText]:
+def _if_words(kind: str, text: str, start: int) -> Iterator[tuple[str, str, int]]:
     if len(TWO_LETTERS.findall(text)) >= _MIN_HIDDEN_WORDS:
-        yield HiddenText(kind, text.strip(), start)
+        yield kind, text.strip(), start
 
 
 def _is_code(text: str, start: int) -> bool:

@@ -95,7 +95,7 @@ def _compile(regex: str) -> re.Pattern[str]:
     return re.compile(regex)
 
 
-_REPEATED = re.compile(r"(\\.|\[\^?(?:\\.|[^\]\\]){1,200}\]|[^\\\[])(\*|\+|\{(\d+),\})?")
+_REPETITION = re.compile(r"(\\.|\[\^?(?:\\.|[^\]\\]){1,200}\]|[^\\\[])(\*|\+|\{(\d+),\})?")
 
 _MAX_REPETITIONS = 200
 """Repetitions of a part of a phrase; without a bound, a long text takes quadratic time."""
@@ -104,12 +104,12 @@ _MAX_REPETITIONS = 200
 def _bounded_regex(regex: str) -> str:
     """The same, but nothing repeats more than `_MAX_REPETITIONS` times."""
 
-    def bound(element: re.Match[str]) -> str:
+    def bound_repetition(element: re.Match[str]) -> str:
         what, times, least = element.groups()
         least = least or {"*": "0", "+": "1"}.get(times)
         return what if least is None else f"{what}{{{least},{_MAX_REPETITIONS}}}"
 
-    return _REPEATED.sub(bound, regex)
+    return _REPETITION.sub(bound_repetition, regex)
 
 
 @dataclass(slots=True)
@@ -267,11 +267,6 @@ class Rulebook:
 
     def __iter__(self) -> Iterator[tuple[Rule, Phrase]]:
         return iter(self._phrases)
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of all rules."""
-        return frozenset(rule.name for rule, _ in self._phrases)
 
     def possible(self, text: str) -> Iterator[tuple[Rule, Phrase]]:
         """The phrases that a text may hold: of all that must be there something is."""

@@ -24,10 +24,17 @@ from markdown_it.token import Token
 
 from toolcrib.extras import import_extra
 
-TextKind: TypeAlias = Literal["markdown", "text"]
+TextKind: TypeAlias = Literal["markdown", "text", "pages"]
+"""Kind of a text; each page of `pages` ends with a form feed."""
 
 CUTTING_LEVEL = 3
 """Headings down to this level begin a new part; deeper ones only name what is below them."""
+
+PAGE_LEVEL = CUTTING_LEVEL + 1
+"""Level of a page's number as a heading: sentences go on on the next page."""
+
+TABLE_LEVEL = 7
+"""Level of the first row of a table as a heading: below all headings of Markdown."""
 
 MAX_HEADING_CHARS = 300
 """A longer heading is a paragraph that happens to stand above a line of dashes."""
@@ -58,7 +65,8 @@ def approximate_tokens(text: str) -> int:
 class Part:
     """A slice of a text: `source[start : start + len(text)] == text`.
 
-    `title` holds the headings above it, outermost first.
+    `title` holds the headings above it, outermost first, then the number of its page, or the
+    first row of the table in which it begins.
     """
 
     text: str
@@ -84,11 +92,7 @@ class _Section:
 
 
 def require_docs() -> Any:
-    """Import the splitter, which the extra `docs` brings.
-
-    Raises:
-        MissingExtraError: the extra is not installed.
-    """
+    """Import the splitter, which the extra `docs` brings."""
     return import_extra("semantic_text_splitter", "reading documents", "docs")
 
 
@@ -97,7 +101,9 @@ def split(text: str, kind: TextKind, capacity: int, *, title: str = "") -> Itera
 
     `text` has no line ends but `\n`. `title` is the document's own; the first heading of level
     1 takes its place. A heading of level 1 to 3 is in the title of what is below it and not in
-    its text; what has neither letters nor digits, or only headings, is left out.
+    its text; so is the number of the page on which a part begins, or the first row of a table
+    whose later rows it begins with. What has neither letters nor digits, or only headings, is
+    left out. Form feeds of pages become line ends.
 
     Raises:
         MissingExtraError: the extra `docs` is not installed.
@@ -111,7 +117,8 @@ def split(text: str, kind: TextKind, capacity: int, *, title: str = "") -> Itera
     chunks = splitter.from_callback(approximate_tokens, capacity).chunk_indices
     path: list[_Heading] = []
     # As though the document began with its own title.
-    headings = [_Heading(1, title, 0, 0), *(_headings(text) if markdown else ())]
+    headings = [_Heading(1, title, 0, 0), *_headings(text, kind)]
+    text = text.replace("\f", "\n") if kind == "pages" else text
     for section in _sections(headings, len(text)):
         deeper = deque(section.deeper)
         path = _path_to(path, section.head)
@@ -157,19 +164,46 @@ def _has_words(chunk: str, begin: int, headings: Iterable[_Heading]) -> bool:
     return any(character.isalnum() for character in kept + chunk[last:])
 
 
-def _headings(text: str) -> list[_Heading]:
+def _headings(text: str, kind: TextKind) -> list[_Heading]:
+    if kind == "markdown":
+        return _markdown_headings(text)
+    return _page_numbers(text) if kind == "pages" else []
+
+
+def _markdown_headings(text: str) -> list[_Heading]:
     parser = MarkdownIt("commonmark")
     lines = [0, *(found.end() for found in re.finditer("\n", text)), len(text)]
     # The texts of paragraphs are not needed, and parsing them takes three quarters of the time.
     tokens = MarkdownIt("commonmark").disable("inline").parse(text)
     found: list[_Heading] = []
     for opening, content in pairwise(tokens):
-        is_heading = opening.type == "heading_open" and opening.level == 0
-        if is_heading and opening.map and len(content.content) <= MAX_HEADING_CHARS:
+        if opening.level or not opening.map:
+            continue
+        start, end = (lines[line] for line in opening.map)
+        if opening.type == "heading_open" and len(content.content) <= MAX_HEADING_CHARS:
             title = _plain(parser.parseInline(content.content))
-            first, last = opening.map
-            found.append(_Heading(int(opening.tag[1:]), title, lines[first], lines[last]))
+            found.append(_Heading(int(opening.tag[1:]), title, start, end))
+        elif opening.type == "paragraph_open" and (row := _first_row(content.content)):
+            # The row stays in the text, and names nothing behind the table.
+            title = _plain(parser.parseInline(row))
+            found.append(_Heading(TABLE_LEVEL, title, start, start))
+            found.append(_Heading(TABLE_LEVEL, "", end - 1, end - 1))
     return found
+
+
+def _first_row(paragraph: str) -> str:
+    """Give the first row of a table, without its outer bars; nothing for any other paragraph."""
+    row, _, rest = paragraph.partition("\n")
+    rule = rest.partition("\n")[0]
+    is_table = "|" in row and "-" in rule and not rule.strip("|:- \t")
+    cells = " ".join(row.split()).strip("| ")
+    return cells if is_table and len(cells) <= MAX_HEADING_CHARS else ""
+
+
+def _page_numbers(text: str) -> list[_Heading]:
+    """Give the number of each page as a heading that stands on the form feed before the page."""
+    ends = [-1, *(found.start() for found in re.finditer("\f", text))]
+    return [_Heading(PAGE_LEVEL, f"page {n}", end, end) for n, end in enumerate(ends, start=1)]
 
 
 def _plain(tokens: Iterable[Token]) -> str:

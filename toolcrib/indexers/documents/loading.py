@@ -33,7 +33,6 @@ from toolcrib.indexers.readers.parsing import parse_yaml
 
 FEATURE, EXTRA = "reading documents", "docs"
 
-
 Kind: TypeAlias = Literal["markdown", "rst", "html", "text", "pdf", "docx", "notebook", "source"]
 
 _SUFFIXES: dict[Kind, str] = {
@@ -54,7 +53,6 @@ _KIND_OF_SUFFIX: dict[str, Kind] = {
     suffix: kind for kind, all_ in _SUFFIXES.items() for suffix in all_.split()
 }
 
-_OFFICE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _KIND_OF_TYPE: dict[str, Kind] = {
     "text/html": "html",
     "application/xhtml+xml": "html",
@@ -66,7 +64,7 @@ _KIND_OF_TYPE: dict[str, Kind] = {
     "application/yaml": "source",
     "application/pdf": "pdf",
     "application/x-ipynb+json": "notebook",
-    _OFFICE: "docx",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
 }
 
 _BYTE_ORDER_MARKS = (
@@ -93,7 +91,7 @@ MIN_GUESS_BYTES = 16
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 _NON_ASCII = re.compile(r"[^\x00-\x7f\ufffd]")
 _BACKTICKS = re.compile(r"`+")
-_SPACED = re.compile(r"[ \t\r\n]{2,}")
+_WHITE_SPACE_RUN = re.compile(r"[ \t\r\n]{2,}")
 _SCHEME = re.compile(r"\A\s*([A-Za-z][A-Za-z0-9+.-]*):")
 
 
@@ -138,7 +136,8 @@ def load(content: bytes, name: str, kind: Kind, charset: str | None = None) -> D
         raise SourceError(name, "", str(error)) from error
     text = _in_lines(text.replace("\0", "").encode(errors="replace").decode())
     if kind in {"text", "pdf", "source"}:
-        return Document(text, "text", path.name if kind == "source" else path.stem)
+        title = path.name if kind == "source" else path.stem
+        return Document(text, "pages" if kind == "pdf" else "text", title)
     return Document(text, "markdown", title or path.stem)
 
 
@@ -254,8 +253,11 @@ def _import_docs(module: str) -> Any:
     return import_extra(module, FEATURE, EXTRA)
 
 
-def _html_to_markdown(html: str) -> tuple[str, str]:
-    """Give the Markdown of a page's main part, and the page's title."""
+def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[str, str]:
+    """Give the Markdown of a page's main part, and the page's title.
+
+    `first_row_is_head` holds for tables in which no row is marked as the head.
+    """
     with _converting("HTML"):
         library = _import_docs("bs4")
         soup = library.BeautifulSoup(html, "html.parser")
@@ -270,21 +272,21 @@ def _html_to_markdown(html: str) -> tuple[str, str]:
         ]
         for element in [*links, *body.find_all(_SKIPPED_ELEMENTS)]:
             element.decompose()
-        for string in body.find_all(string=_SPACED):
+        for string in body.find_all(string=_WHITE_SPACE_RUN):
             if type(string) is library.NavigableString and string.find_parent("pre") is None:
                 string.replace_with(
-                    _SPACED.sub(lambda run: "\n" if "\n" in run[0] else " ", string)
+                    _WHITE_SPACE_RUN.sub(lambda run: "\n" if "\n" in run[0] else " ", string)
                 )
-        return _markdown(body), title.strip()
+        return _markdown(body, first_row_is_head=first_row_is_head), title.strip()
 
 
-def _markdown(element: Any) -> str:
+def _markdown(element: Any, *, first_row_is_head: bool) -> str:
     """Give the Markdown of parsed HTML; nested too deep for that, its words."""
     library = _import_docs("markdownify")
     # `get_user` is to be found and quoted as `get_user`.
     as_written = {"escape_asterisks": False, "escape_underscores": False}
     converter = _markdown_converter(library.MarkdownConverter)(
-        heading_style=library.ATX, **as_written
+        heading_style=library.ATX, table_infer_header=first_row_is_head, **as_written
     )
     try:
         return converter.convert_soup(element).strip()
@@ -343,7 +345,8 @@ def _docx_to_markdown(content: bytes) -> str:
             # Pictures are no text; what stands for them is.
             convert_image=mammoth.images.img_element(_without_picture),
         ).value
-        return _html_to_markdown(html)[0]
+        # Word marks a head only where it is to be printed on each page.
+        return _html_to_markdown(html, first_row_is_head=True)[0]
 
 
 def _without_picture(_image: object) -> dict[str, str]:
@@ -436,11 +439,10 @@ def _latex(element: ET.Element) -> str:
 
 
 def _pdf_to_text(content: bytes) -> str:
-    """Give the text of a PDF, page after page; a scanned one has none."""
+    """Give the text of a PDF, a form feed after each page; a scanned one has no words."""
     with _converting("PDF"):
         # markitdown takes the prose of many PDFs for tables, and runs the words together.
-        text: str = _import_docs("pdfminer.high_level").extract_text(BytesIO(content))
-        return text.replace("\f", "\n")
+        return _import_docs("pdfminer.high_level").extract_text(BytesIO(content))
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from toolcrib.records import Passage, Refusal
 
 logger = logging.getLogger(__name__)
 
-MAX_FILE_BYTES = 50_000_000
+MAX_DOCUMENT_BYTES = 50_000_000
 
 _READ_KINDS = "documents (.md .rst .html .txt .pdf .docx .ipynb) and source files are read"
 
@@ -187,11 +187,11 @@ def _read_file(path: Path) -> RawDocument | Refusal:
         if kind is None:
             return _refusal(path, f"a file of no known kind; {_READ_KINDS}")
         with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
+            content = file.read(MAX_DOCUMENT_BYTES + 1)
     except OSError as error:
         return _refusal(path, f"cannot be read: {error.strerror or error}")
-    if len(content) > MAX_FILE_BYTES:
-        return _refusal(path, f"larger than {MAX_FILE_BYTES:,} bytes, the most that is read")
+    if len(content) > MAX_DOCUMENT_BYTES:
+        return _refusal(path, f"larger than {MAX_DOCUMENT_BYTES:,} bytes, the most that is read")
     document = _printable_path(Path(os.path.normpath(path)).as_posix())
     return RawDocument(_printable_path(path), document, document, content, kind)
 
@@ -207,7 +207,7 @@ def _printable_path(path: str | Path) -> str:
 
 # -- web addresses ---------------------------------------------------------------------------------
 
-FETCH_TIMEOUT_S = 20
+PAGE_TIMEOUT_S = 20
 """Timeout of connecting, of each read, and of the content as a whole."""
 
 MAX_FETCHED_BYTES = 20_000_000
@@ -234,7 +234,7 @@ def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
     written = quote(url, safe="%/:=&?~#+!$,;'@()*[]|")
     try:
         asked = request.Request(written, headers=_HEADERS)  # noqa: S310 -- the opener speaks HTTP
-        with _web().open(asked, timeout=FETCH_TIMEOUT_S) as opened:
+        with _web().open(asked, timeout=PAGE_TIMEOUT_S) as opened:
             answer = cast("HTTPResponse", opened)
             content = _read(answer, clock or SystemClock())
             headers = answer.headers
@@ -263,7 +263,7 @@ def _web() -> request.OpenerDirector:
 
 
 def _read(answer: HTTPResponse, clock: Clock) -> bytes:
-    until = clock() + FETCH_TIMEOUT_S
+    until = clock() + PAGE_TIMEOUT_S
     content = bytearray()
     while chunk := answer.read1(_CHUNK_BYTES):
         content += chunk
@@ -291,7 +291,7 @@ def _reason(error: Exception) -> str:
         return f"the server answered {error.code} {' '.join(error.reason.split())}; {advice}"
     cause: Any = error.reason if isinstance(error, URLError) else error
     if isinstance(cause, TimeoutError):
-        return f"not here within {FETCH_TIMEOUT_S} s; try again, or save it as a file and name that"
+        return f"not here within {PAGE_TIMEOUT_S} s; try again, or save it as a file and name that"
     if isinstance(error, OSError):
         return f"cannot be reached: {cause}; check the address and the network"
     if isinstance(error, HTTPException | UnicodeError):

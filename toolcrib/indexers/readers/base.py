@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import IO, Annotated, Any, ClassVar, Literal, Protocol, TypeAlias, TypeGuard, cast
+from typing import IO, Any, ClassVar, Literal, Protocol, TypeAlias, TypeGuard, cast
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from toolcrib.errors import SourceError
 from toolcrib.indexers.readers.parsing import decode, parse_json, parse_toml, parse_yaml
-from toolcrib.records import Refusal, Sensitivity, ToolSpec
+from toolcrib.records import Refusal, ToolSpec
 from toolcrib.records.codec import is_object, object_of
 
 MAX_SOURCE_BYTES = 32 * 2**20
@@ -71,7 +71,6 @@ class Reader(Protocol):
 
 # -- parsed values ----------------------------------------------------------------------------
 
-
 JSON_KINDS: dict[type, str] = {
     type(None): "null",
     bool: "true or false",
@@ -109,8 +108,8 @@ class Source:
     path: Path | None = None
 
     @classmethod
-    def named(cls, name: str) -> Source:
-        """Give the source that `name` stands for, with its path when that is a file."""
+    def by_name(cls, name: str) -> Source:
+        """Return the source of a name, with its path if that is a file."""
         # Unlike pathlib, this says no to names that no file can have, instead of raising.
         return cls(name, Path(name) if os.path.isfile(name) else None)  # noqa: PTH113
 
@@ -158,15 +157,15 @@ class Source:
             SourceError: it is none of them; the reason has line and column.
         """
         braced = self.text.lstrip()[0] in "[{"
-        is_yaml = self._suffix in YAML_SUFFIXES
+        is_yaml = self.suffix in YAML_SUFFIXES
         try:
-            if self._suffix == ".toml":
+            if self.suffix == ".toml":
                 return parse_toml(self.text)
             if braced and is_yaml:
                 # JSON is YAML, and forty times faster to read as JSON.
                 with suppress(ValueError):
                     return parse_json(self.text)
-            is_json = not is_yaml and (braced or self._suffix == ".json")
+            is_json = not is_yaml and (braced or self.suffix == ".json")
             return parse_json(self.text) if is_json else parse_yaml(self.text)
         except ValueError as error:
             raise self.error(str(error)) from None
@@ -184,15 +183,11 @@ class Source:
 
     @cached_property
     def is_lines(self) -> bool:
-        """Tell whether this is JSON Lines, by its ending or by two objects in the first two lines.
-
-        Raises:
-            SourceError: the file cannot be read.
-        """
-        if self.path is None or self._suffix in YAML_SUFFIXES:
+        """Tell whether this is JSON Lines, by its ending or by objects in the first two lines."""
+        if self.path is None or self.suffix in YAML_SUFFIXES:
             return False
         first, second = ([line for _, line in islice(self.lines(), 2)] + [b"", b""])[:2]
-        if self._suffix in LINE_SUFFIXES:
+        if self.suffix in LINE_SUFFIXES:
             # Unless it is a document that was only given the wrong ending.
             return not (first.startswith(b"[") or first == b"{")
         return _is_object(first) and _is_object(second)
@@ -239,12 +234,12 @@ class Source:
 
     @property
     def _path_without_gz(self) -> Path:
-        """The path without `.gz`."""
         path = self.path or Path()
         return path.with_suffix("") if path.suffix.lower() == ".gz" else path
 
     @property
-    def _suffix(self) -> str:
+    def suffix(self) -> str:
+        """The ending of the file's name in small letters, without `.gz`."""
         return self._path_without_gz.suffix.lower()
 
     @contextmanager
@@ -291,11 +286,10 @@ def _is_object(line: bytes) -> bool:
 
 # -- tools in a file --------------------------------------------------------------------------
 
-
 TOOL_LIST_KEYS = ("tools", "functions")
 """Keys under which an object holds its list of tools."""
 
-_Located: TypeAlias = tuple[str, dict[str, Any]]
+_PlacedObject: TypeAlias = tuple[str, dict[str, Any]]
 """Place of an object (`line 17`, `tools[3]`), and the object."""
 
 Dialect: TypeAlias = Literal["toolspec", "function", "anthropic", "mcp"]
@@ -310,7 +304,6 @@ DIALECTS: dict[Dialect, str] = {
 SHARED_FIELDS = frozenset({"name", "description", "input_schema"})
 OWN_FIELDS = frozenset(ToolSpec.model_fields) - SHARED_FIELDS
 """Fields that only a ToolSpec has; the shared ones are an Anthropic definition as well."""
-
 
 COMMON_FIELDS = frozenset({"id", "version", "category", "enabled", "requires", "provides"})
 """Fields of ours that objects of any kind have, such as packages."""
@@ -443,7 +436,7 @@ def dialects_in(source: Source) -> set[Dialect]:
     return {dialect for tool in tools if (dialect := dialect_of(tool))}
 
 
-def entries(source: Source) -> Iterator[_Located | Refusal]:
+def entries(source: Source) -> Iterator[_PlacedObject | Refusal]:
     """Yield every tool object of JSON Lines, a list, an object with a list, or a single one."""
     if source.is_lines:
         yield from _line_entries(source)
@@ -457,11 +450,7 @@ def entries(source: Source) -> Iterator[_Located | Refusal]:
 
 
 def specs_in(source: Source, fields: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Reading:
-    """Yield a specification for each tool object; what `fields` raises ValueError for is refused.
-
-    Raises:
-        SourceError: the source cannot be read (on), or is no list and no object.
-    """
+    """Yield a specification for each tool object; a ValueError of `fields` is a refusal."""
     for entry in entries(source):
         if isinstance(entry, Refusal):
             yield entry
@@ -486,7 +475,7 @@ def _tool_list(data: object) -> tuple[str | None, list[object]]:
     )
 
 
-def _line_entries(source: Source) -> Iterator[_Located | Refusal]:
+def _line_entries(source: Source) -> Iterator[_PlacedObject | Refusal]:
     for number, line in source.lines():
         place = f"line {number}"
         if len(line) > MAX_SOURCE_BYTES:
@@ -501,7 +490,7 @@ def _line_entries(source: Source) -> Iterator[_Located | Refusal]:
             yield from _entries(source, place, value)
 
 
-def _entries(source: Source, place: str, value: object) -> Iterator[_Located | Refusal]:
+def _entries(source: Source, place: str, value: object) -> Iterator[_PlacedObject | Refusal]:
     for where, tool in _definitions_within(place, value):
         if is_object(tool):
             yield where, tool
@@ -528,7 +517,6 @@ def _definitions_within(place: str, value: object) -> Iterator[tuple[str, object
 
 # -- specifications ---------------------------------------------------------------------------
 
-
 HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp"})
 """Unicode categories that show nothing: controls, zero-width and direction marks, separators."""
 
@@ -543,17 +531,12 @@ EXPECTED_KINDS = {
 }
 """Kind of value that a field takes, by pydantic's name of the error."""
 
-
 OWN_FIELD_TYPES: dict[str, TypeAdapter[Any]] = {
-    "sensitivity": TypeAdapter(Sensitivity),
-    "category": TypeAdapter(str),
-    "safety_tags": TypeAdapter(tuple[str, ...]),
-    "tags": TypeAdapter(tuple[str, ...]),
-    "success_examples": TypeAdapter(tuple[str, ...]),
-    "anti_patterns": TypeAdapter(tuple[str, ...]),
-    "goes_with": TypeAdapter(tuple[str, ...]),
-    "cost_estimate": TypeAdapter(Annotated[float, Field(ge=0, allow_inf_nan=False)]),
-    "avg_latency_ms": TypeAdapter(Annotated[float, Field(ge=0, allow_inf_nan=False)]),
+    name: TypeAdapter(ToolSpec.model_fields[name].rebuild_annotation())
+    for name in (
+        *("sensitivity", "category", "safety_tags", "tags", "success_examples"),
+        *("anti_patterns", "goes_with", "cost_estimate", "avg_latency_ms"),
+    )
 }
 """Fields of ours that formats without them hold among their free details."""
 
@@ -566,7 +549,7 @@ def own_fields(details: object) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in object_of(details).items():
         name = key.replace("-", "_")
-        if (form := OWN_FIELD_TYPES.get(name)) is not None:
+        if value is not None and (form := OWN_FIELD_TYPES.get(name)) is not None:
             alone = isinstance(value, str) and name not in {"sensitivity", "category"}
             with suppress(ValidationError):
                 found[name] = form.validate_python([value] if alone else value)

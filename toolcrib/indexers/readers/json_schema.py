@@ -49,13 +49,13 @@ def _map_keywords(schema: dict[str, Any], copy: Callable[[Any], Any]) -> dict[st
 MAX_REFERENCE_DEPTH = 8
 """Most references within references that are written out; deeper ones are cut."""
 
-MAX_VALUES = 2_000
+MAX_WRITTEN_OUT_VALUES = 2_000
 """A schema that grows beyond this many values is written out one reference less deep."""
 
 MAX_OWN_VALUES = 100_000
 """A schema with more values of its own, nothing written out, is refused."""
 
-MAX_NESTING = 100
+MAX_SCHEMA_DEPTH = 100
 """Deeper schemas are refused, before the interpreter's stack refuses them."""
 
 UNIONS = ("oneOf", "anyOf")
@@ -86,8 +86,8 @@ class _Walk:
 
     def count(self, depth: int) -> None:
         """Take note of one more value, `depth` levels deep."""
-        if depth > MAX_NESTING:
-            raise ValueError(f"the schema is nested deeper than {MAX_NESTING} levels")
+        if depth > MAX_SCHEMA_DEPTH:
+            raise ValueError(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
         self.values += 1
         if self.values > self.max_values:
             raise _TooLargeError
@@ -131,7 +131,7 @@ class References:
     def write_out(self, schema: Any) -> Any:
         """Copy `schema` with the references in it replaced by what they lead to.
 
-        Raises ValueError also for what is deeper than `MAX_NESTING`.
+        Raises ValueError also for what is deeper than `MAX_SCHEMA_DEPTH`.
         """
         top = [schema["$ref"] if is_reference(schema) else "#"]
         self._scopes = [schema] if is_object(schema) else []
@@ -143,7 +143,7 @@ class References:
             raise ValueError(f"the schema has more than {MAX_OWN_VALUES:,} values") from None
         # From shallow to deep, as each try costs no more than what it may hold.
         while walk.was_shortened and walk.max_references < MAX_REFERENCE_DEPTH:
-            walk = _Walk(walk.max_references + 1, MAX_VALUES, top)
+            walk = _Walk(walk.max_references + 1, MAX_WRITTEN_OUT_VALUES, top)
             try:
                 copy = self._copy(schema, walk, 0)
             except _TooLargeError:

@@ -158,7 +158,7 @@ PLACEHOLDER = re.compile(r"\$\{([^{}]*)\}|(?<![\w$])\$([A-Za-z_][A-Za-z0-9_]*)")
 
 VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
-NESTED = re.compile(r"\$\{[^{}]*\$\{")
+NESTED_PLACEHOLDER = re.compile(r"\$\{[^{}]*\$\{")
 
 SHELL_KEYS = ("command", "args[")
 """Begins of the places where `$VAR` may be a shell's, which is none of ours to fill in."""
@@ -183,7 +183,7 @@ class Expander:
 
     def text(self, where: str, value: str) -> str:
         """`value` with its placeholders filled in; `where` names it in `problems`."""
-        if NESTED.search(value):
+        if NESTED_PLACEHOLDER.search(value):
             self._report(f"{where} has one placeholder inside another; write the inner one out")
             return value
         return PLACEHOLDER.sub(lambda found: self._one(where, found), value)
@@ -380,11 +380,7 @@ def variables_of(value: Any) -> Iterator[str]:
 
 
 def servers_of(source: Source) -> dict[str, Any] | None:
-    """Give the servers as `find_servers`, and refuse a file that names one twice.
-
-    Raises:
-        SourceError: as `find_servers`, or two servers have one name.
-    """
+    """Give the servers as `find_servers`, and refuse a file that names one twice."""
     servers = find_servers(source)
     if servers and (repeated := _repeated_servers(source)):
         reason = "two servers have this name, and one would replace the other; rename one"
@@ -397,7 +393,9 @@ class _Members(dict[str, Any]):
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
-        self.repeated = [name for name, count in Counter(n for n, _ in pairs).items() if count > 1]
+        self.repeated_names = [
+            name for name, count in Counter(n for n, _ in pairs).items() if count > 1
+        ]
 
 
 def _repeated_servers(source: Source) -> list[str]:
@@ -409,7 +407,7 @@ def _repeated_servers(source: Source) -> list[str]:
     except (ValueError, RecursionError):
         return []
     under = map(document.get, SERVERS_KEYS) if is_object(document) else ()
-    return [name for each in under if isinstance(each, _Members) for name in each.repeated]
+    return [name for each in under if isinstance(each, _Members) for name in each.repeated_names]
 
 
 SERVERS_KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers")
@@ -686,11 +684,7 @@ def _template(value: Any) -> str:
 
 
 def parse_config(source: Source) -> Any:
-    """Parse the file; None for JSON Lines, which are no configuration.
-
-    Raises:
-        SourceError: it cannot be read, with the place.
-    """
+    """Parse the file; None for JSON Lines, which are no configuration."""
     if source.is_lines:
         return None
     try:

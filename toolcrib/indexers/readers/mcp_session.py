@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -13,7 +13,6 @@ from contextlib import (
 )
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, TypeVar, cast
 
 from pydantic import ValidationError
@@ -50,14 +49,14 @@ class NoSkillsError(Exception):
 class SessionState:
     """State of a session: filled while it goes on, read when it fails.
 
-    `auth` authorises requests over HTTP, `asked` is the request in flight, `unreadable` what came
+    `auth` authorises requests over HTTP, `request` is the request in flight, `unreadable` what came
     over the wire that is not JSON-RPC, `status` and `content_type` are those of the last HTTP
     answer (0 when there was none). `failure` says why `tools` lacks some; empty for a whole list.
     """
 
     target: Target
     auth: httpx2.Auth | None = None
-    asked: str = "initialize"
+    request: str = "initialize"
     server: str = ""
     tools: list[Any] = field(default_factory=list[Any])
     complete: bool = False
@@ -68,7 +67,7 @@ class SessionState:
 
 
 def _no_login(_target: Target) -> httpx2.Auth | None:
-    """No authorisation."""
+    pass
 
 
 class Authorisation:
@@ -116,7 +115,9 @@ async def open_session(
             session = await enter()
         except Exception:
             target, status, kind = state.target, state.status, state.content_type
-            is_refused = CLIENT_ERROR <= status < SERVER_ERROR and status not in UNAUTHORISED
+            is_refused = (
+                CLIENT_ERROR <= status < SERVER_ERROR and status not in UNAUTHORISED_STATUSES
+            )
             if not (is_refused and isinstance(target, HttpTarget) and target.sse is None):
                 raise
             state.target, session = replace(target, sse=True), None
@@ -130,11 +131,7 @@ async def open_session(
 
 
 async def initialize(session: ClientSession) -> None:
-    """Agree on a version of the protocol, the old way first, which all servers survive.
-
-    Raises:
-        MCPError: the server refuses, or ended.
-    """
+    """Agree on a version of the protocol, the old way first, which all servers survive."""
     from mcp import MCPError
 
     # Many servers end themselves at any other first message than `initialize` (rmcp before 3.0
@@ -186,7 +183,7 @@ async def follow_cursors(
     seen: set[str] = set()
     cursor: str | None = None
     for page in range(1, max_pages + 1):
-        state.asked = method if page == 1 else f"{method} (page {page})"
+        state.request = method if page == 1 else f"{method} (page {page})"
         answer = await ask(PaginatedRequestParams(cursor=cursor))
         cursor = answer.next_cursor
         # Some servers write an empty cursor for "no more".
@@ -224,16 +221,10 @@ class Tap:
         return self._look_at(await self._inner.__anext__())
 
     async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> bool | None:
-        return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
+    async def __aexit__(self, exc_type: object, exc_val: object, exc_tb: object) -> None:
+        await self.aclose()
 
     def _look_at(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         from mcp.types import JSONRPCResponse
@@ -346,7 +337,7 @@ PATH_HINTS = {False: "/mcp", True: "/sse", None: "/mcp or /sse"}
 
 def explain_timeout(state: SessionState, timeout_s: float, stderr_line: str) -> str:
     """Give the reason for a server that did not finish within `timeout_s` seconds."""
-    reason = f"gave no answer to {state.asked} within {timeout_s:g} s"
+    reason = f"gave no answer to {state.request} within {timeout_s:g} s"
     return _with_context(reason, state, stderr_line)
 
 
@@ -354,14 +345,17 @@ def explain(state: SessionState, error: Exception, stderr_line: str) -> str:
     """Give the reason for `error`, which ended the session; `stderr_line` is the last of stderr."""
     from mcp import MCPError
 
-    cause = next(_leaves(error))
+    cause = error
+    # Task groups wrap errors.
+    while isinstance(cause, ExceptionGroup):
+        cause = cast("ExceptionGroup[Exception]", cause).exceptions[0]
     if isinstance(cause, EndlessListError):
         reason = f"lists tools without end: {cause}"
     elif isinstance(cause, NoSkillsError):
         reason = "does not announce the extension for skills; without --format its tools are read"
     elif isinstance(cause, ValidationError):
         wrong = in_words(cause, "its answer")
-        reason = f"answered {state.asked} with something that is not MCP: {wrong}"
+        reason = f"answered {state.request} with something that is not MCP: {wrong}"
     elif isinstance(state.target, HttpTarget) and _is_no_mcp_server(state, cause):
         reason = _no_mcp_reason(state, state.target)
     elif isinstance(cause, MCPError):
@@ -403,22 +397,22 @@ def _is_no_mcp_server(state: SessionState, cause: Exception) -> bool:
     return cause.code == PARSE_ERROR or (state.status >= CLIENT_ERROR and cause.message in made_up)
 
 
-UNAUTHORISED = (401, 403)
+UNAUTHORISED_STATUSES = (401, 403)
 
 
 def _no_mcp_reason(state: SessionState, target: HttpTarget) -> str:
-    if state.status in UNAUTHORISED:
+    if state.status in UNAUTHORISED_STATUSES:
         return (
             f'asks for authorization (HTTP {state.status}): put a token under "headers" of its '
             "entry in an mcp.json, or log in with `toolcrib gateway login NAME`"
         )
     said = f"HTTP {state.status}" + (f" ({state.content_type})" if state.content_type else "")
     if state.status >= SERVER_ERROR:
-        return f"is out of order: it answered {state.asked} with {said}; try again later"
+        return f"is out of order: it answered {state.request} with {said}; try again later"
     hint = f"check the path, which often ends in {PATH_HINTS[target.sse]}"
     if state.status in (404, 405) and target.sse is False:
         hint += ', or give it "type": "sse" in an mcp.json if it speaks that older transport'
-    return f"is no MCP endpoint: it answered {state.asked} with {said}; {hint}"
+    return f"is no MCP endpoint: it answered {state.request} with {said}; {hint}"
 
 
 def _error_reason(state: SessionState, error: MCPError) -> str:
@@ -426,10 +420,10 @@ def _error_reason(state: SessionState, error: MCPError) -> str:
 
     if is_closed(error):
         what = "process ended" if isinstance(state.target, StdioTarget) else "connection closed"
-        return f"its {what} before it answered {state.asked}"
-    if error.code == METHOD_NOT_FOUND and state.asked == "tools/list":
+        return f"its {what} before it answered {state.request}"
+    if error.code == METHOD_NOT_FOUND and state.request == "tools/list":
         return f"offers no tools: it answered tools/list with {_quote(error.message)!r}"
-    return f"answered {state.asked} with the error {_quote(error.message)!r} (code {error.code})"
+    return f"answered {state.request} with the error {_quote(error.message)!r} (code {error.code})"
 
 
 def _unreachable_reason(cause: Exception) -> str:
@@ -444,8 +438,8 @@ def _unreachable_reason(cause: Exception) -> str:
 
 
 def _start_reason(state: SessionState, target: StdioTarget, cause: Exception) -> str:
-    if state.asked != "initialize" or not isinstance(cause, (OSError, ValueError)):
-        return f"failed at {state.asked}: {_error_words(cause)}"
+    if state.request != "initialize" or not isinstance(cause, (OSError, ValueError)):
+        return f"failed at {state.request}: {_error_words(cause)}"
     if isinstance(cause, OSError) and target.cwd is not None and cause.filename == target.cwd:
         return f"its folder {target.cwd!r} cannot be entered: {cause.strerror}; correct 'cwd'"
     if isinstance(cause, FileNotFoundError):
@@ -466,15 +460,6 @@ def _with_context(reason: str, state: SessionState, stderr_line: str) -> str:
     if state.tools:
         parts.append(f"tools kept from before that: {len(state.tools):,}")
     return "; ".join(parts)
-
-
-def _leaves(error: Exception) -> Iterator[Exception]:
-    """Yield the errors inside the groups that task groups wrap them in."""
-    if isinstance(error, ExceptionGroup):
-        for inner in cast("ExceptionGroup[Exception]", error).exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
 
 
 def _error_words(error: Exception) -> str:

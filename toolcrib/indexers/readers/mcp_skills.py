@@ -19,9 +19,9 @@ from toolcrib.indexers.readers.mcp_session import (
     implementation,
 )
 from toolcrib.indexers.readers.skills import (
-    MAX_FILE_BYTES,
     MAX_FILES,
-    MAX_TEXT_CHARS,
+    MAX_SKILL_CHARS,
+    MAX_SKILL_FILE_BYTES,
     SKILL_FILE,
     front_matter_and_body,
     skill_spec,
@@ -56,7 +56,7 @@ async def follow_skills(state: SessionState, stderr: TextIO, max_pages: int) -> 
         connect(state, stderr) as (incoming, outgoing),
         ClientSession(incoming, outgoing, client_info=implementation()) as session,
     ):
-        state.asked = "server/discover"
+        state.request = "server/discover"
         hello = await session.discover()
         state.server = session.server_info.name if session.server_info else ""
         if SKILLS_EXTENSION not in (hello.capabilities.extensions or {}):
@@ -72,7 +72,7 @@ async def follow_skills(state: SessionState, stderr: TextIO, max_pages: int) -> 
 
         await follow_cursors("skills/list", ask, state, max_pages)
         for entry in listed:
-            state.asked = f"resources/read of {entry.get('uri')}"
+            state.request = f"resources/read of {entry.get('uri')}"
             state.tools.append(await _fetch_files(session, entry))
         state.complete = True
 
@@ -81,12 +81,12 @@ async def _fetch_files(session: ClientSession, entry: dict[str, Any]) -> dict[st
     """Entry with the texts of its files, or the reason why it cannot be used."""
     try:
         files: dict[str, str | None] = {}
-        left = MAX_TEXT_CHARS
+        left = MAX_SKILL_CHARS
         for path, file in sorted(
             _listed_files(entry).items(), key=lambda item: item[0] != SKILL_FILE
         ):
             is_main, size = path == SKILL_FILE, file["size"]
-            fits = is_main or size <= min(MAX_FILE_BYTES, left)
+            fits = is_main or size <= min(MAX_SKILL_FILE_BYTES, left)
             files[path] = await _text(session, file) if fits else None
             left -= 0 if is_main else len(files[path] or "")
     except (ValueError, KeyError, TypeError) as error:

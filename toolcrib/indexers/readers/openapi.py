@@ -206,8 +206,11 @@ def _description(operation: dict[str, Any]) -> Any:
 
 # -- schemas ---------------------------------------------------------------------------------------
 
+NULLABLE = ("nullable", "x-nullable")
+"""Keywords that allow null: of OpenAPI 3.0, and the extension of Swagger 2, which has none."""
+
 NOT_JSON_SCHEMA = frozenset(
-    {"nullable", "discriminator", "xml", "externalDocs", "$schema", "$id", "$anchor"}
+    {*NULLABLE, "discriminator", "xml", "externalDocs", "$schema", "$id", "$anchor"}
     | {"$recursiveAnchor", "$dynamicAnchor"}
 )
 """Keywords that only OpenAPI knows, or that point at what is no longer there."""
@@ -226,9 +229,9 @@ class _Schemas:
 
     def __init__(self, references: References, hidden: str) -> None:
         self.references = references
-        self._hidden = hidden
+        self._hiding_flag = hidden
         self._has_hidden = False
-        self._done: dict[str, Any] = {}
+        self._plain_schemas: dict[str, Any] = {}
 
     def plain(self, schema: Any) -> dict[str, Any]:
         """Give `schema` as JSON Schema, to be shared and not changed; {} for true or none.
@@ -236,19 +239,19 @@ class _Schemas:
         Raises ValueError for a reference that cannot be followed.
         """
         key = schema["$ref"] if is_reference(schema) and len(schema) == 1 else None
-        if key in self._done:
-            return self._done[key]
+        if key in self._plain_schemas:
+            return self._plain_schemas[key]
         self._has_hidden = False
         plain = map_schemas(self.references.write_out(schema), self._translate)
         if self._has_hidden:
             plain = map_schemas(map_schemas(plain, self._without_requirement), self._without_hidden)
         plain = plain if is_object(plain) else {}
         if key is not None:
-            self._done[key] = plain
+            self._plain_schemas[key] = plain
         return plain
 
     def _translate(self, schema: dict[str, Any]) -> dict[str, Any]:
-        self._has_hidden |= schema.get(self._hidden) is True
+        self._has_hidden |= schema.get(self._hiding_flag) is True
         tag = schema.get(BRANCH_TAG)
         plain = as_json_schema({k: v for k, v in schema.items() if k != BRANCH_TAG})
         return _with_tag(plain, *tag) if is_list(tag) else plain
@@ -266,7 +269,7 @@ class _Schemas:
     def _hidden_names(self, schema: dict[str, Any], *parts: str) -> set[str]:
         """Names of hidden properties of a schema, and of these parts of it."""
         own = _properties_of(schema).items()
-        names = {name for name, each in own if object_of(each).get(self._hidden) is True}
+        names = {name for name, each in own if object_of(each).get(self._hiding_flag) is True}
         return names.union(*(self._hidden_names(p, *parts) for p in _parts_of(schema, *parts)))
 
     def of_content(self, content: Any) -> dict[str, Any] | None:
@@ -288,7 +291,7 @@ def as_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
             del plain[exclusive]
             if marked and bound in plain:
                 plain[exclusive] = plain.pop(bound)
-    return _with_null(plain) if schema.get("nullable") is True else plain
+    return _with_null(plain) if any(schema.get(key) is True for key in NULLABLE) else plain
 
 
 def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
@@ -429,14 +432,14 @@ def _with_branch_tags(schema: dict[str, Any]) -> dict[str, Any]:
     for value, target in _mapping_of(schema).items():
         values.setdefault(_target_name(target), []).append(value)
 
-    def marked(branch: Any) -> Any:
+    def mark_branch(branch: Any) -> Any:
         if not is_object(branch):
             return branch
         name = _target_name(branch["$ref"]) if is_reference(branch) else ""
         its_values = values.get(name.removesuffix(BASE_SUFFIX), [])
         return {**branch, BRANCH_TAG: [tag, its_values]}
 
-    return schema | {k: list(map(marked, schema[k])) for k in UNIONS if is_list(schema.get(k))}
+    return schema | {k: [*map(mark_branch, schema[k])] for k in UNIONS if is_list(schema.get(k))}
 
 
 def _with_tag(branch: dict[str, Any], tag: str, values: list[str]) -> dict[str, Any]:

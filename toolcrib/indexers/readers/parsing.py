@@ -12,7 +12,7 @@ from pydantic_core import from_json
 from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 
-MAX_DEPTH = 200
+MAX_DOCUMENT_DEPTH = 200
 """Deeper nesting is refused: no real schema has it, and whatever walks it would overflow."""
 
 MAX_ALIASED_NODES = 1_000_000
@@ -37,7 +37,7 @@ def parse_json(text: str) -> Any:
     except ValueError as error:
         reason = str(error)
         if reason.startswith("recursion limit exceeded"):
-            reason = f"nested deeper than {MAX_DEPTH} levels"
+            reason = f"nested deeper than {MAX_DOCUMENT_DEPTH} levels"
         raise ValueError(f"not valid JSON: {reason}") from None
 
 
@@ -53,7 +53,7 @@ def parse_yaml(text: str) -> Any:
     """Parse one YAML document, scalars read as YAML 1.2 does (`no` is text, not false).
 
     Raises ValueError saying what is wrong, at which line and column; also for nesting deeper
-    than `MAX_DEPTH`, aliases that contain themselves or add more than `MAX_ALIASED_NODES`.
+    than `MAX_DOCUMENT_DEPTH`, aliases that contain themselves or add more than `MAX_ALIASED_NODES`.
     """
     try:
         # The events come first, as they cost a seventh of loading and neither deep
@@ -73,7 +73,7 @@ def _in_one_line(error: Exception) -> str:
     mark = error.problem_mark or error.context_mark
     if mark and problem.startswith("exceeded maximum nesting"):
         # Of libyaml, which reads ahead: its own limit is met before ours.
-        return f"nested deeper than {MAX_DEPTH} levels at line {mark.line + 1}"
+        return f"nested deeper than {MAX_DOCUMENT_DEPTH} levels at line {mark.line + 1}"
     return f"{problem} at line {mark.line + 1} column {mark.column + 1}" if mark else problem
 
 
@@ -81,9 +81,9 @@ class _Expansion:
     """Counts, event by event, the nodes a document has once its aliases are written out."""
 
     def __init__(self) -> None:
-        self._open: list[tuple[str | None, int]] = []
+        self._open_nodes: list[tuple[str | None, int]] = []
         self._sizes: dict[str, int] = {}
-        self._aliased = 0
+        self._aliased_nodes = 0
         self._size = 0
 
     def measure(self, text: str) -> None:
@@ -102,28 +102,28 @@ class _Expansion:
                     self._sizes[event.anchor] = 1
 
     def _enter(self, event: yaml.CollectionStartEvent) -> None:
-        if len(self._open) == MAX_DEPTH:
+        if len(self._open_nodes) == MAX_DOCUMENT_DEPTH:
             line = event.start_mark.line + 1
-            raise ValueError(f"nested deeper than {MAX_DEPTH} levels at line {line}")
-        self._open.append((event.anchor, self._size))
+            raise ValueError(f"nested deeper than {MAX_DOCUMENT_DEPTH} levels at line {line}")
+        self._open_nodes.append((event.anchor, self._size))
         if event.anchor:
             self._sizes.pop(event.anchor, None)
         self._size += 1
 
     def _leave(self) -> None:
-        anchor, before = self._open.pop()
+        anchor, before = self._open_nodes.pop()
         if anchor:
             self._sizes[anchor] = self._size - before
 
     def _follow(self, event: yaml.AliasEvent) -> None:
         line, name = event.start_mark.line + 1, event.anchor
-        if any(anchor == name for anchor, _ in self._open):
+        if any(anchor == name for anchor, _ in self._open_nodes):
             raise ValueError(f"alias *{name} at line {line} contains itself")
         # An alias without an anchor is left to the loader, which says so.
         size = self._sizes.get(name, 0)
         self._size += size
-        self._aliased += size
-        if self._aliased > MAX_ALIASED_NODES:
+        self._aliased_nodes += size
+        if self._aliased_nodes > MAX_ALIASED_NODES:
             raise ValueError(
                 f"aliases up to *{name} at line {line} stand for more than "
                 f"{MAX_ALIASED_NODES:,} values; write them out or remove them"

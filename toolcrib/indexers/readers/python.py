@@ -24,6 +24,7 @@ from pydantic.errors import PydanticErrorMixin
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
+from toolcrib.errors import did_you_mean
 from toolcrib.indexers.readers.base import Reading, Source, build_spec
 from toolcrib.indexers.readers.json_schema import References, map_schemas
 from toolcrib.indexers.readers.mcp import tool_fields
@@ -142,7 +143,6 @@ def _fields(name: str | None, tool: Any) -> dict[str, Any]:
 
 
 def _wrapped_function(tool: Any) -> Any:
-    """The function of a `functools.partial`; any other object itself."""
     return cast("Any", tool).func if isinstance(tool, partial) else tool
 
 
@@ -152,8 +152,7 @@ def _attribute(source: Source, module: ModuleType, dotted: str) -> Any:
         try:
             value = getattr(value, name)
         except AttributeError:
-            near = get_close_matches(name, dir(value), 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(get_close_matches(name, dir(value), 1))
             raise source.error(f"there is no attribute {name!r}{hint}") from None
         except Exception as error:  # noqa: BLE001 -- a module may make its attributes up
             reason = f"{type(error).__name__}: {error}"

@@ -156,7 +156,7 @@ def read_source(name: str, *, format: str | None = None, server: str | None = No
     if os.path.isdir(name):  # noqa: PTH112
         yield from _read_folder(Path(name), format, server)
     else:
-        yield from _read(Source.named(name), readers(), format, server, _unknown_format_reason)
+        yield from _read(Source.by_name(name), readers(), format, server, _unknown_format_reason)
 
 
 def _unknown_format(name: str) -> str:
@@ -221,8 +221,8 @@ def _files_in(folder: Path, hidden: list[str]) -> Iterator[Path | Refusal]:
 
 
 def _is_data(path: Path) -> bool:
-    inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    return path.suffix.lower() in DATA_SUFFIXES and inner.suffix.lower() in {*DATA_SUFFIXES, ""}
+    inner = Source(path.name, path).suffix
+    return path.suffix.lower() in DATA_SUFFIXES and inner in {*DATA_SUFFIXES, ""}
 
 
 def _read(

@@ -28,12 +28,12 @@ REQUIRED_FIELDS = frozenset({"name", "description"})
 OWN_FIELDS = REQUIRED_FIELDS | {"sensitivity"}
 """Keys that become fields; an unknown sensitivity is refused there, not ignored."""
 
-MAX_DESCRIPTION_CHARS = 1_024
+MAX_SKILL_DESCRIPTION_CHARS = 1_024
 """Limit of the format."""
 
 MAX_FILES = 200
-MAX_FILE_BYTES = 64 * 1024
-MAX_TEXT_CHARS = 90_000
+MAX_SKILL_FILE_BYTES = 64 * 1024
+MAX_SKILL_CHARS = 90_000
 """Most characters of a skill's text and files together: the audit reads no more."""
 
 
@@ -88,11 +88,11 @@ def front_matter_and_body(text: str) -> tuple[dict[str, Any], str]:
         raise ValueError(f"must be an object, not {kind_of(front)}")
     if missing := sorted(REQUIRED_FIELDS - {key for key, value in front.items() if value}):
         raise ValueError(f"{missing[0]}: missing")
-    if len(str(front["description"])) > MAX_DESCRIPTION_CHARS:
-        raise ValueError(f"description: more than {MAX_DESCRIPTION_CHARS:,} characters")
+    if len(str(front["description"])) > MAX_SKILL_DESCRIPTION_CHARS:
+        raise ValueError(f"description: more than {MAX_SKILL_DESCRIPTION_CHARS:,} characters")
     body = "\n".join(lines[ends[0] + 1 :]).strip()
-    if len(body) > MAX_TEXT_CHARS:
-        raise ValueError(f"more than {MAX_TEXT_CHARS:,} characters; move some into files")
+    if len(body) > MAX_SKILL_CHARS:
+        raise ValueError(f"more than {MAX_SKILL_CHARS:,} characters; move some into files")
     return front, body
 
 
@@ -111,7 +111,7 @@ def _parse_front_matter(text: str) -> Any:
 
 def _files(folder: Path, taken: int) -> Iterator[tuple[str, str | None]]:
     """Yield the files of a skill's folder by path; None for a text that is over the limit."""
-    left = MAX_TEXT_CHARS - taken
+    left = MAX_SKILL_CHARS - taken
     for path in _paths(folder)[:MAX_FILES]:
         text = _text(path)
         if text is not None and len(text) > left:
@@ -131,7 +131,7 @@ def _paths(folder: Path) -> list[Path]:
 
 def _text(path: Path) -> str | None:
     """Text of a file; None for a long file or a binary one."""
-    if path.stat().st_size > MAX_FILE_BYTES:
+    if path.stat().st_size > MAX_SKILL_FILE_BYTES:
         return None
     try:
         text = path.read_text("utf-8")

@@ -155,7 +155,6 @@ class RoutingNodes:
         return {"plan": self._instructions(state, steps), "plan_steps": steps}
 
     def _instructions(self, state: RoutingState, steps: list[PlanStep]) -> str:
-        """System message of the turn."""
         decision, tools = decision_of(state), state.get("tools", [])
         lines = [self._options.prompt] if self._options.prompt else []
         if tools:
@@ -340,9 +339,6 @@ def build_routing_graph(
 
     `tools` are all tools of the agent; the index chooses among them by their names. A
     conversation, and calls that a person must approve, need a `checkpointer`.
-
-    Raises:
-        SettingsError: an option names a tool that is not among `tools`.
     """
     nodes = RoutingNodes(crib, model, tools, options)
     graph: Any = StateGraph(RoutingState)
@@ -538,14 +534,12 @@ def _with_done(steps: Sequence[PlanStep], name: str) -> list[PlanStep]:
 
 # -- states ----------------------------------------------------------------------------------------
 
-
 _LISTS = ("failed", "needs", "notes", "plan_steps", "tools")
 _MAPPINGS = ("attempts", "ids")
 """Fields that reflection may change."""
 
 
 def _new_turn(turn_id: str) -> Update:
-    """State at the beginning of a turn."""
     fresh: Update = {"turn": turn_id, "plan": "", "calls": 0, "spent_s": 0.0, "step": {}}
     lists = (*_LISTS, "passages", "made", "pending", "citations")
     mappings: Update = {name: dict[str, Any]() for name in _MAPPINGS}
@@ -565,8 +559,7 @@ def _is_answer(message: AnyMessage) -> bool:
 
 # -- calls -----------------------------------------------------------------------------------------
 
-
-MAX_ERROR_CHARS = 500
+MAX_NOTED_ERROR_CHARS = 500
 OVER_CAP = "Not carried out: the turn has no calls left."
 
 Result: TypeAlias = ToolMessage | Command[Any]
@@ -593,7 +586,6 @@ class _ToolCalls:
         return self._calls_update(state, calls, refused, began, results)
 
     async def amake(self, state: RoutingState, config: RunnableConfig) -> Any:
-        """As `make`."""
         calls, refused = await asyncio.to_thread(self._calls, state)
         await asyncio.sleep(_wait(state))
         began = perf_counter()
@@ -728,7 +720,7 @@ def _timeout(state: Any) -> float:
 
 def _failure(request: ToolCallRequest, error: Exception) -> ToolMessage:
     found = diagnose(error)
-    text = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
+    text = f"{type(error).__name__}: {error}"[:MAX_NOTED_ERROR_CHARS]
     return _error(cast("RoutingState", request.state), request.tool_call, text, found)
 
 

@@ -63,8 +63,8 @@ class AgentRouter:
     """Router of turns to targets; reads no store and no file.
 
     With a `classifier` its language model decides, and heuristics are the fallback; `cache` keeps
-    the model's decisions. `time_s` is the model's time unless a caller gives one. `learned`
-    examples count beside the heuristics, and outvote no rule.
+    the model's decisions. `time_s` is the model's time unless a caller gives one. The
+    `learned_choices` count beside the heuristics, and outvote no rule.
     """
 
     reader: EvidenceReader
@@ -73,7 +73,7 @@ class AgentRouter:
     classifier: AgentClassifier | None = None
     cache: DecisionCache | None = None
     time_s: float = 0.0
-    learned: LearnedChoices = field(default_factory=LearnedChoices)
+    learned_choices: LearnedChoices = field(default_factory=LearnedChoices)
 
     def route(
         self, turn: Turn, knowledge: KnowledgeResult | None = None
@@ -152,7 +152,7 @@ class AgentRouter:
     def _by_heuristics(self, pending: Pending, evidence: AgentEvidence) -> AgentDecision:
         made = decide_by_heuristics(evidence, self.targets)
         likely = exclusive_probabilities(weigh_targets(evidence, self.targets))
-        mixed = self.learned.mix(AGENTS, likely, pending.vector, self.targets.confident)
+        mixed = self.learned_choices.mix(AGENTS, likely, pending.vector, self.targets.confident)
         best = max(mixed, key=lambda name: mixed[name])
         if mixed == likely or mixed[best] <= mixed[made.target]:
             return made

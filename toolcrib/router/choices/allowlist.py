@@ -10,15 +10,15 @@ from typing import Any, cast
 from unicodedata import combining, normalize
 
 import yaml
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import Field, field_validator
 
 from toolcrib.errors import SourceError
 from toolcrib.extras import import_extra
-from toolcrib.records.codec import read_yaml
+from toolcrib.records.codec import FrozenModel, read_yaml
 from toolcrib.router.context.phrases import PhraseIndex
 from toolcrib.text import TextWords, singular
 
-EMBEDDED = Path(__file__).parent / "presets" / "allowlist.yaml"
+ALLOWLIST_FILE = Path(__file__).parent / "presets" / "allowlist.yaml"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _QUOTES = str.maketrans("", "", '`"[]')
 
@@ -31,22 +31,18 @@ def fold(word: str) -> str:
     return singular(bare)
 
 
-class AllowedTable(BaseModel):
+class AllowedTable(FrozenModel):
     """Table: its columns, a description, and other words for the table, in any language."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     columns: tuple[str, ...] = ()
     description: str = ""
     aliases: tuple[str, ...] = ()
 
 
-class Allowlist(BaseModel):
+class Allowlist(FrozenModel):
     """Tables by name; decisions drop every other table."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    tables: dict[str, AllowedTable] = {}
+    tables: dict[str, AllowedTable] = Field(default_factory=dict[str, AllowedTable])
 
     @field_validator("tables", mode="before")
     @classmethod
@@ -184,12 +180,12 @@ def _phrases(name: str) -> Iterator[str]:
 @cache
 def nouns() -> dict[str, tuple[str, ...]]:
     """Portuguese and Spanish words by the English name that a business table mostly has."""
-    file = EMBEDDED.with_name("nouns.yaml")
+    file = ALLOWLIST_FILE.with_name("nouns.yaml")
     known = cast("dict[str, list[str]]", yaml.safe_load(file.read_text(encoding="utf-8")))
     return {fold(name): tuple(words) for name, words in known.items()}
 
 
-def load_allowlist(file: str | Path = EMBEDDED) -> Allowlist:
+def load_allowlist(file: str | Path = ALLOWLIST_FILE) -> Allowlist:
     """Read an allowlist from YAML or JSON.
 
     Raises:

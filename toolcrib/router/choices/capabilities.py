@@ -13,7 +13,6 @@ from typing import Annotated, Any, TypeVar, cast
 import numpy as np
 from pydantic import (
     BaseModel,
-    ConfigDict,
     StrictBool,
     StringConstraints,
     ValidationError,
@@ -33,7 +32,7 @@ from toolcrib.language_models import FieldwiseAnswer, LanguageModel
 from toolcrib.language_models.turns import YesOrNo, prompt, read_yes, show_turn
 from toolcrib.numerics import Floats, sigmoid
 from toolcrib.records import Scope, Turn
-from toolcrib.records.codec import in_words, read_yaml
+from toolcrib.records.codec import FrozenModel, in_words, read_yaml
 from toolcrib.records.turns import CapabilitySelection, FailedCapability
 from toolcrib.retrieval.examples import fit_few_shot
 from toolcrib.retrieval.learned import CAPABILITIES, LearnedChoices, RankedOptions
@@ -45,16 +44,14 @@ from toolcrib.router.settings import CapabilitySettings, OrchestrationMode, Reco
 ENTRY_POINTS = "toolcrib.capabilities"
 """Group of entry points of packages; each names a capability, a registry, or a list of both."""
 
-_Filled = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+_NonEmpty = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _Work = TypeVar("_Work", bound=Callable[..., Any])
 
 
-class CapabilityExample(BaseModel):
+class CapabilityExample(FrozenModel):
     """Request that needs the capability or not, and why; also written `[query, use, reason]`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    query: _Filled
+    query: _NonEmpty
     use: StrictBool
     reason: str = ""
 
@@ -66,7 +63,7 @@ class CapabilityExample(BaseModel):
         return given
 
 
-class Capability(BaseModel):
+class Capability(FrozenModel):
     """Capability that an agent can switch on for a turn.
 
     `description` is for the selection, `instructions` for the agent if the capability is active.
@@ -75,10 +72,8 @@ class Capability(BaseModel):
     `RecoveryPolicy.next_step`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: _Filled
-    description: _Filled
+    name: _NonEmpty
+    description: _NonEmpty
     instructions: str = ""
     examples: tuple[CapabilityExample, ...] = ()
     requires: tuple[str, ...] = ()
@@ -264,7 +259,7 @@ class CapabilitySelector:
 
     With a `model` each capability is one call, in parallel as far as the model allows. A capability
     whose call fails is off, and reported. If all calls fail, or without a model, examples and
-    descriptions decide. `learned` examples count beside them, and switch nothing off.
+    descriptions decide. The `learned_choices` count beside them, and switch nothing off.
     """
 
     def __init__(
@@ -276,10 +271,10 @@ class CapabilitySelector:
         settings: CapabilitySettings | None = None,
         limits: RecoverySettings | None = None,
         mode: OrchestrationMode = "plan_first",
-        learned: LearnedChoices | None = None,
+        learned_choices: LearnedChoices | None = None,
     ) -> None:
         registry.check()
-        self._learned = learned or LearnedChoices()
+        self._learned_choices = learned_choices or LearnedChoices()
         self._registry = registry
         self._dense = dense
         self._model = model
@@ -402,7 +397,7 @@ class CapabilitySelector:
             failed = tuple(FailedCapability(each.name, str(error)) for each in self._optional)
             return CapabilitySelection((), failed=failed, degraded=(*degraded, "encoder"))
         threshold = self._settings.threshold
-        likely = self._learned.mix(CAPABILITIES, likely, query, threshold)
+        likely = self._learned_choices.mix(CAPABILITIES, likely, query, threshold)
         active = tuple(name for name, each in likely.items() if each >= threshold)
         return CapabilitySelection(active, likely, degraded=degraded)
 

@@ -18,7 +18,7 @@ from toolcrib.router.context.phrases import TextWords, split_words
 from toolcrib.router.context.rules import follow_up_score, meta_of, smalltalk_of
 from toolcrib.router.probes import MAX_FILE_NAME_CHARS, file_kind, file_words, find_sql
 
-MAX_READ_CHARS, READ_HEAD_CHARS, READ_TAIL_CHARS = 3_000, 3_000, 500
+MAX_FACT_TEXT_CHARS, FACT_TEXT_HEAD_CHARS, FACT_TEXT_TAIL_CHARS = 3_000, 3_000, 500
 """Facts are read from both ends of a longer text."""
 
 MAX_SHORT_WORDS = 2
@@ -166,4 +166,4 @@ class EvidenceReader:
 
 
 def _cut(text: str) -> str:
-    return both_ends(text, MAX_READ_CHARS, READ_HEAD_CHARS, READ_TAIL_CHARS)
+    return both_ends(text, MAX_FACT_TEXT_CHARS, FACT_TEXT_HEAD_CHARS, FACT_TEXT_TAIL_CHARS)

@@ -32,7 +32,7 @@ from toolcrib.language_models import LanguageModel
 from toolcrib.language_models.turns import prompt, read_label
 from toolcrib.numerics import Floats, softmax
 from toolcrib.records import Message, Scope, Turn
-from toolcrib.records.codec import faults
+from toolcrib.records.codec import FrozenModel, faults
 from toolcrib.records.turns import Classification
 from toolcrib.retrieval.examples import fit_few_shot
 from toolcrib.retrieval.learned import LearnedChoices, RankedOptions, mix_shares
@@ -64,7 +64,7 @@ _Text = Annotated[
 _Id = Annotated[_Text, BeforeValidator(_no_bool)]
 
 
-class Condition(BaseModel):
+class Condition(FrozenModel):
     """Condition on the outputs of earlier nodes, under which a question is asked.
 
     Either one of `eq`, `ne`, `in`, `gt`, `lt` and `exists`, for the value at `path` (steps with
@@ -73,7 +73,7 @@ class Condition(BaseModel):
     value is unequal to everything.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     node: str | None = Field(default=None, alias="from", min_length=1)
     path: str = ""
@@ -173,10 +173,8 @@ def _at(found: Any, steps: Sequence[str]) -> list[Any]:
     return [found]
 
 
-class QuestionClass(BaseModel):
+class QuestionClass(FrozenModel):
     """Class of a question: its id, and the texts that describe it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: _Id
     name: str = ""
@@ -197,7 +195,7 @@ class QuestionClass(BaseModel):
         return f"{line} For example: {'; '.join(self.examples)}" if self.examples else line
 
 
-class QuestionConfig(BaseModel):
+class QuestionConfig(FrozenModel):
     """Question with several classes, of which one fits a turn.
 
     `question` is a Jinja2 template over `text`, `history`, `attachments`, `metadata`, `outputs`
@@ -206,8 +204,6 @@ class QuestionConfig(BaseModel):
     (`examples`). `api_base` and `api_key` name a server for this question; without them `model` is
     one of the server in the settings (`llm`).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: _Text
     question: _Text
@@ -385,8 +381,8 @@ class QuestionClassifier:
     """Classifier of turns by one question; safe for several threads.
 
     Without a `model`, or if the model fails or is late, the encoder's few-shot head over names,
-    descriptions and examples is the fallback, and the answer says so. `learned` examples of the
-    choice `name` count beside the head.
+    descriptions and examples is the fallback, and the answer says so. The `learned_choices`
+    of the choice `name` count beside the head.
     """
 
     def __init__(
@@ -396,9 +392,9 @@ class QuestionClassifier:
         model: LanguageModel | None = None,
         *,
         name: str = "",
-        learned: LearnedChoices | None = None,
+        learned_choices: LearnedChoices | None = None,
     ) -> None:
-        self.name, self._learned = name, learned or LearnedChoices()
+        self.name, self._learned_choices = name, learned_choices or LearnedChoices()
         self.question = question
         self._template = QuestionTemplate(question.question)
         self._dense = dense
@@ -423,10 +419,6 @@ class QuestionClassifier:
         """Class of a turn; the template takes `variables`, and `outputs` of earlier nodes.
 
         Without `by_model` no model is asked.
-
-        Raises:
-            QuestionRenderError: the template needs a variable that is not there.
-            EncoderError: the encoder cannot be used.
         """
         run_if = self.question.run_if
         if run_if is not None and not run_if.holds(outputs or {}):
@@ -457,7 +449,7 @@ class QuestionClassifier:
             return Classification(otherwise, matched=False, degraded=NO_MODEL)
         query, odds = self._odds(text)
         fits = self._head.probability(float(odds.max()))
-        taught = self._learned.shares(self.name, self._ids, query)
+        taught = self._learned_choices.shares(self.name, self._ids, query)
         least = MIN_FIT_WITH_DEFAULT if self.question.default else MIN_FIT
         if fits < least and max(taught.values(), default=0.0) < MIN_LEARNED_SHARE:
             return Classification(otherwise, matched=False, confidence=1 - fits, degraded=NO_MODEL)

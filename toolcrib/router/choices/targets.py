@@ -6,9 +6,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from toolcrib.records.codec import read_yaml
+from toolcrib.records.codec import FrozenModel, read_yaml
 from toolcrib.router.choices.allowlist import fold
 from toolcrib.router.context.phrases import PhraseIndex
 
@@ -37,10 +37,8 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 _Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]
 
 
-class _TargetModel(BaseModel):
-    """Base of all parts: frozen, and strict about unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+class _TargetModel(FrozenModel):
+    model_config = ConfigDict(populate_by_name=True)
 
 
 class FewShot(_TargetModel):
@@ -134,8 +132,8 @@ class Targets(_TargetModel):
 
     targets: dict[str, AgentTarget]
     fallback: str
-    cues: dict[str, tuple[str, ...]] = {}
-    always: dict[str, float] = {}
+    cues: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
+    always: dict[str, float] = Field(default_factory=dict[str, float])
     before: float = 1.0
     beside: float = 0.0
     heuristics: tuple[Heuristic, ...] = ()
@@ -168,11 +166,7 @@ class Targets(_TargetModel):
 
 
 def load_targets(file: str | Path | None = None) -> Targets:
-    """Read targets from YAML; without a file, the preset of the package.
-
-    Raises:
-        SettingsError: the file cannot be read, or names an unknown target or fact.
-    """
+    """Read targets from YAML; without a file, the preset of the package."""
     return read_yaml(file, Targets, "the targets") if file else _preset()
 
 

@@ -107,8 +107,6 @@ def fit_classifier(
     vectors: FloatArray,
     owners: Labels,
     extra: FloatArray | None = None,
-    *,
-    seed: int = 0,
 ) -> Classifier:
     """Fit on utterances: `vectors` float32 [n, d], `owners` int64 [n], -1 for what is outside.
 
@@ -119,7 +117,7 @@ def fit_classifier(
     inputs = _inputs(vectors, extra)
     is_open = bool((owners == OUTSIDE).any()) or known >= MIN_HELD_OUT_LABELS
     weights, offsets = _head(inputs, owners, known)
-    evidence, chosen, right = _unseen(inputs, vectors, owners, known, is_open, seed)
+    evidence, chosen, right = _unseen(inputs, vectors, owners, known, is_open)
     with_offset: NDArray[np.float64] = np.column_stack([evidence, np.ones(len(evidence))])
     trust = fit_logistic(with_offset, right, ridge=1.0)
     sure = sigmoid(with_offset @ trust)
@@ -177,13 +175,12 @@ def _unseen(
     owners: Labels,
     known: int,
     is_open: bool,  # noqa: FBT001 -- private, and named where it is called
-    seed: int,
 ) -> tuple[NDArray[np.float64], Labels, NDArray[np.bool_]]:
     """Cross-validate heads: evidence, choice and correctness for texts outside of their fold.
 
     With many labels, every fold also hides whole labels, whose texts are out of scope to it.
     """
-    order = np.random.default_rng(seed).permutation(len(owners))
+    order = np.random.default_rng(0).permutation(len(owners))
     fold_of = np.empty(len(owners), dtype=np.int64)
     fold_of[order] = np.arange(len(owners)) % _CROSS_VALIDATION_FOLDS
     hidden_in = np.arange(known) % _CROSS_VALIDATION_FOLDS
@@ -285,7 +282,6 @@ STRETCH = 12.0
 
 READ_CHARS = 320
 
-
 HEAD = "head.npz"
 
 
@@ -380,9 +376,5 @@ def shipped_turns() -> TurnClassifier:
 
 @lru_cache(maxsize=2)
 def turns_beside(dense: DenseEncoder) -> TurnClassifier | None:
-    """The classifier of turns for languages that the one that ships does not read; None without.
-
-    Raises:
-        EncoderError: it cannot be read.
-    """
+    """The classifier of turns for languages that the one that ships does not read; None without."""
     return TurnClassifier(dense.other) if isinstance(dense, MultilingualEncoder) else None

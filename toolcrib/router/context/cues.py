@@ -7,11 +7,11 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 
-from toolcrib.records.codec import read_yaml
+from toolcrib.records.codec import FrozenModel, read_yaml
 from toolcrib.records.scope import SENSITIVITIES, Sensitivity
-from toolcrib.router.context.phrases import MAX_WORDS, PhraseIndex
+from toolcrib.router.context.phrases import MAX_PHRASE_WORDS, PhraseIndex
 from toolcrib.text import singular, split_words
 
 PRESET = Path(__file__).parent / "presets" / "cues.yaml"
@@ -21,21 +21,17 @@ OTHER_LANGUAGES = PRESET.with_suffix("")
 
 def _findable(phrase: str) -> str:
     words = len(split_words(phrase).bare)
-    if not 0 < words <= MAX_WORDS:
-        raise ValueError(f"a phrase has 1 to {MAX_WORDS} words and marks, {phrase!r} has {words}")
+    if not 0 < words <= MAX_PHRASE_WORDS:
+        raise ValueError(
+            f"a phrase has 1 to {MAX_PHRASE_WORDS} words and marks, {phrase!r} has {words}"
+        )
     return phrase
 
 
 Phrases: TypeAlias = tuple[Annotated[str, AfterValidator(_findable)], ...]
 
 
-class _CueModel(BaseModel):
-    """Base of all parts of the cues."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class IntentCues(_CueModel):
+class IntentCues(FrozenModel):
     """One intent: what a clause begins with (`leads`), what stands anywhere (`phrases`).
 
     `weak_leads` say less: many a review begins with `is` as a question does. `openings` state the
@@ -50,7 +46,7 @@ class IntentCues(_CueModel):
     need: Literal["act", "know"]
 
 
-class UrgencyCues(_CueModel):
+class UrgencyCues(FrozenModel):
     """Phrases by level; `alarm` is high where no phrase of `low` stands beside it.
 
     Those of `calm` take the pressure away, whatever else is said.
@@ -74,21 +70,21 @@ SensitivityCues: TypeAlias = Annotated[dict[Sensitivity, Phrases], AfterValidato
 """Phrases by level; what none of them names is public."""
 
 
-class SmalltalkCues(_CueModel):
+class SmalltalkCues(FrozenModel):
     """Phrases by kind, and the words that may stand beside them without asking for anything."""
 
     labels: dict[str, Phrases]
     fillers: Phrases = ()
 
 
-class NeedCues(_CueModel):
+class NeedCues(FrozenModel):
     """Phrases of turns that need a tool, and of those that need written knowledge."""
 
     act: Phrases = ()
     know: Phrases = ()
 
 
-class ReplyCues(_CueModel):
+class ReplyCues(FrozenModel):
     """Phrases that answer a question of the assistant.
 
     `denials` refuse only where a phrase of `consents` stands in the question: after `is it urgent?`
@@ -101,7 +97,7 @@ class ReplyCues(_CueModel):
     consents: Phrases = ()
 
 
-class FollowUpCues(_CueModel):
+class FollowUpCues(FrozenModel):
     """Phrases that lean on what was said before: at the start of a turn, and anywhere in it.
 
     `commands` lean where a turn says nothing else: `retry`.
@@ -112,14 +108,14 @@ class FollowUpCues(_CueModel):
     commands: Phrases = Field(default=(), exclude=True)
 
 
-class MetaCues(_CueModel):
+class MetaCues(FrozenModel):
     """Phrases that ask what the assistant can do, and how it is used."""
 
     capabilities: Phrases = ()
     usage: Phrases = ()
 
 
-class Cues(_CueModel):
+class Cues(FrozenModel):
     """All cues. `politeness` is passed over to see the verb that leads.
 
     `grounds` name rules that are written down. `entities` are types of entities and the intents
@@ -130,8 +126,8 @@ class Cues(_CueModel):
 
     politeness: Phrases = ()
     intents: dict[str, IntentCues]
-    entities: dict[str, tuple[str, ...]] = {}
-    domains: dict[str, Phrases] = {}
+    entities: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
+    domains: dict[str, Phrases] = Field(default_factory=dict[str, Phrases])
     urgency: UrgencyCues = UrgencyCues()
     sensitivity: SensitivityCues = Field(
         default_factory=dict[Sensitivity, Phrases], validate_default=True
@@ -199,11 +195,7 @@ def _index(parts: Iterable[Mapping[Any, Iterable[str]]], *, inside: bool = False
 
 
 def load_cues(file: str | Path | None = None) -> Cues:
-    """Read cues from a YAML file; without one, those that come with the package.
-
-    Raises:
-        SettingsError: the file is missing or no YAML mapping, or a field is wrong: says which.
-    """
+    """Read cues from a YAML file; without one, those that come with the package."""
     return read_yaml(file, Cues, "the cues", texts_only=True) if file else _preset()
 
 

@@ -50,7 +50,7 @@ _NUMERIC = re.compile(
 )
 """What begins with a digit."""
 
-_WORDED = re.compile(
+_DATE_WORDS = re.compile(
     r"(?<![\w./-])(?:"
     r"today|tonight|tomorrow|yesterday|midnight|noon|eod|eow"
     rf"|(?:(?:this|next|last|coming) )?{_WEEKDAY}s?(?: (?:morning|afternoon|evening|night))?"
@@ -124,12 +124,12 @@ _MONEY = re.compile(
 
 _NUMBERS = r"\d{1,5}(?:\.\d{1,6}){0,4}"
 _SUFFIX = r"(?i:[-.+]?(?:alpha|beta|rc|a|b|dev|post|snapshot|preview|lts)[-.]?\d{0,4})?"
-_RELEASED = "|".join(word_list("products"))
+_PRODUCTS = "|".join(word_list("products"))
 _VERSION = re.compile(
     r"(?<!\w)(?:"
     rf"(?<![.-])[vV]{_NUMBERS}{_SUFFIX}(?!\w|\.\d)"
     rf"|(?i:version|ver\.?|versions|release) (?P<named>[vV]?{_NUMBERS}{_SUFFIX})(?![\w:]|\.\d)"
-    rf"|(?<!\.)(?i:{_RELEASED})[ /](?P<product>[vV]?{_NUMBERS}{_SUFFIX}(?:\.x)?)(?![\w:%$€]|\.\d)"
+    rf"|(?<!\.)(?i:{_PRODUCTS})[ /](?P<product>[vV]?{_NUMBERS}{_SUFFIX}(?:\.x)?)(?![\w:%$€]|\.\d)"
     r"|(?<!\.)(?!Table|Section|Figure|Chapter|Part|Step|Page)[A-Z][\w+#]{1,20} "
     r"(?P<titled>\d{1,3}\.\d{1,3}(?:\.x)?)(?![\w:%$€]|\.\d| (?:million|billion|percent))"
     rf"|(?<![./$€£-])\d{{1,4}}\.\d{{1,4}}\.\d{{1,6}}(?:\.\d{{1,4}})?{_SUFFIX}(?:[-+][\w.]{{1,24}})?"
@@ -196,7 +196,9 @@ _ERROR = re.compile(
 
 _NAME = r"[A-Za-z0-9][\w.-]{0,60}[A-Za-z0-9]"
 _KIND = "|".join(word_list("kinds_of_repositories"))
-_SHAPED = rf"(?!(?:[A-Za-z]+-)+(?:{_KIND})\b)(?=[A-Za-z]*+[-_.\d])[A-Za-z][\w.-]{{1,60}}(?<![.-])"
+_REPOSITORY_SHAPE = (
+    rf"(?!(?:[A-Za-z]+-)+(?:{_KIND})\b)(?=[A-Za-z]*+[-_.\d])[A-Za-z][\w.-]{{1,60}}(?<![.-])"
+)
 """A name that is no plain word: `checkout-web`, `infra_v2`; not `third-party`."""
 
 _REPO = r"(?:repo|repository|monorepo|fork)"
@@ -206,11 +208,11 @@ _REPOSITORY = re.compile(
     rf"|(?i:{_REPO}|clone|fork of|upstream) [`'\"]?(?P<owned>{_NAME}/{_NAME})(?![\w/-])"
     rf"|(?i:ci|builds?|issues?|main|master|pipelines?|prs?|pull requests?|releases?|workflows?)"
     rf" (?:of|for|in|on|from) [`'\"]?(?!(?i:feat(?:ure)?|(?:bug|hot)?fix|release|chore)/)"
-    rf"(?P<developed>{_NAME}/{_SHAPED})(?![\w/-])"
+    rf"(?P<developed>{_NAME}/{_REPOSITORY_SHAPE})(?![\w/-])"
     rf"|(?P<before>{_NAME}/{_NAME})(?=[`'\"]? {_REPO}\b)"
     rf"|(?i:{_REPO}) [`'\"](?P<quoted>{_NAME})(?=[`'\"])"
-    rf"|(?i:repo|repository|monorepo) (?P<named>{_SHAPED})(?![\w/(]|\.\w)"
-    rf"|(?P<shaped>{_SHAPED})(?=[`'\"]? (?:repo|repository|monorepo)\b)"
+    rf"|(?i:repo|repository|monorepo) (?P<named>{_REPOSITORY_SHAPE})(?![\w/(]|\.\w)"
+    rf"|(?P<shaped>{_REPOSITORY_SHAPE})(?=[`'\"]? (?:repo|repository|monorepo)\b)"
     r")"
 )
 """Owner and name, or a name with a hyphen, a dot or digits, beside a word such as `repo`; both
@@ -237,7 +239,7 @@ _SERVICE = re.compile(
 """Names of services as they are deployed: `checkout-api`, `mail-worker`."""
 
 _PATTERNS = (
-    ("date", _WORDED, ""),
+    ("date", _DATE_WORDS, ""),
     ("url", _URL, "./"),
     ("money", _MONEY, _DIGITS),
     ("version", _VERSION, _DIGITS),
@@ -250,9 +252,8 @@ _PATTERNS = (
 )
 """Type, pattern, and the signs of which the text must hold one for the pattern to be tried."""
 
-
 _AS_WRITTEN = frozenset((*word_list("brands"), *word_list("products_as_written")))
-_PRODUCTS = PhraseIndex(
+_PRODUCT_INDEX = PhraseIndex(
     (name, "product") for name in (*_AS_WRITTEN, *word_list("products_any_case"))
 )
 _ANY_CASE = frozenset(word_list("products_any_case"))
@@ -260,7 +261,7 @@ _ANY_CASE = frozenset(word_list("products_any_case"))
 
 def products(text: str, words: TextWords) -> Iterator[Entity]:
     """Well-known products; those that are everyday words only as they write themselves."""
-    for match in _PRODUCTS.find(words):
+    for match in _PRODUCT_INDEX.find(words):
         start, end = words.spans[match.first][0], words.spans[match.last - 1][1]
         name = text[start:end]
         if name in _AS_WRITTEN or " ".join(name.casefold().split()) in _ANY_CASE:
@@ -289,7 +290,7 @@ def _without_punctuation(span: str) -> str:
     return span
 
 
-MAX_READ_CHARS = 8_000
+MAX_ENTITY_TEXT_CHARS = 8_000
 """What is looked at of a turn; a log of 200 KB that is pasted in says no more than its head."""
 
 _MIN_TOOL_NAME_CHARS = 3
@@ -322,10 +323,10 @@ _RANKS = {kind: rank for rank, kind in enumerate(_ORDER)}
 
 
 def head_of(text: str) -> str:
-    """The first `MAX_READ_CHARS` characters, cut at white space so that no entity is cut in two."""
-    if len(text) <= MAX_READ_CHARS:
+    """First `MAX_ENTITY_TEXT_CHARS` characters, cut at white space: no entity is cut in two."""
+    if len(text) <= MAX_ENTITY_TEXT_CHARS:
         return text
-    parts = text[:MAX_READ_CHARS].rsplit(maxsplit=1)
+    parts = text[:MAX_ENTITY_TEXT_CHARS].rsplit(maxsplit=1)
     return parts[0] if parts else ""
 
 

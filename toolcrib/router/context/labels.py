@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from toolcrib.errors import SettingsError, did_you_mean, nearest
-from toolcrib.records.codec import read_yaml
+from toolcrib.records.codec import FrozenModel, read_yaml
 from toolcrib.records.scope import SENSITIVITIES
 from toolcrib.records.tools import Text, Texts
 from toolcrib.router.context.cues import load_cues
@@ -22,20 +22,16 @@ CONTEXT_FIELDS = ("intent", "domain", "urgency", "sensitivity", "smalltalk", "ne
 _PRESETS = Path(__file__).with_name("presets")
 
 
-class Label(BaseModel):
+class Label(FrozenModel):
     """One value of a field; `aliases` are other words for it that maps may use."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     description: Text = ""
     aliases: Texts = ()
     utterances: Texts = ()
 
 
-class LabelSet(BaseModel):
+class LabelSet(FrozenModel):
     """All labels of a field, in their order; `outside` are utterances that fit no label."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     labels: dict[str, Label] = Field(min_length=2)
     outside: Texts = ()
@@ -94,11 +90,7 @@ def label_sets(files: Mapping[str, str | Path]) -> dict[str, LabelSet]:
 def map_labels(
     files: Mapping[str, str | Path], cues: str | Path | None = None
 ) -> dict[str, list[str]]:
-    """Domains and intents that a turn can have, with their aliases, for checks of maps.
-
-    Raises:
-        SettingsError: a file of labels or of cues cannot be used.
-    """
+    """Domains and intents that a turn can have, with their aliases, for checks of maps."""
     own = load_cues(cues) if cues else None
     by_cues = {"domain": own.domains, "intent": own.intents} if own else {}
     found: dict[str, list[str]] = {}

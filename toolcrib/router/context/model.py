@@ -182,13 +182,13 @@ def _flags(reading: ReadText, cues: Cues) -> list[float]:
 
 
 FORMAT = 2
-SHIPPED = Path(__file__).with_name("presets") / "model.npz"
+MODEL_FILE = Path(__file__).with_name("presets") / "model.npz"
 
 ARRAYS = ("weights", "offsets", "neighbours", "owners", "trust", "thresholds")
-HALVED = ("weights", "neighbours")
+HALF_PRECISION_ARRAYS = ("weights", "neighbours")
 """Kept in float16: half the file, and no prediction of the development turns changed."""
 
-OPEN = {
+NEGATIVE_FIELDS = {
     "smalltalk": ("intent", "domain", "need"),
     "intent": ("smalltalk",),
     "domain": ("smalltalk",),
@@ -197,7 +197,7 @@ OPEN = {
 
 BORROWED_EVERY = 3
 
-SHARED = ("format", "encoder", "cues")
+SHARED_IDENTITY = ("format", "encoder", "cues")
 """What all classifiers of a model have in common."""
 
 
@@ -246,7 +246,7 @@ def fit_context(
     """
     identity = identity_of(sets, cues, dense)
     shared = {**identity, "encoder": space_of(dense)}
-    base = known if known and all(known.identity[n] == shared[n] for n in SHARED) else None
+    base = known if known and all(known.identity[n] == shared[n] for n in SHARED_IDENTITY) else None
     wanted = [field for field in sets if told.get(field) != identity[field]]
     classifiers: dict[str, Classifier] = {}
     if base is not None:
@@ -284,7 +284,7 @@ def with_others(field: str, sets: Mapping[str, LabelSet]) -> list[tuple[str, str
     known = {text for text, _ in own}
     others = [
         text
-        for other in OPEN.get(field, ())
+        for other in NEGATIVE_FIELDS.get(field, ())
         for text, label in sets[other].texts()
         if label is not None and text not in known
     ]
@@ -300,13 +300,23 @@ def with_others(field: str, sets: Mapping[str, LabelSet]) -> list[tuple[str, str
 MOST_BESIDE = 1_800
 """The rest is long, and its vector hardly moves for the small talk beside it."""
 
-JOINED = ("{0}, {1}", "{0}. {1}", "{1}, {0}", "{0}! {1}", "{1}. {0}", "{0} and {1}", "{0} {1}")
+CLAUSE_TEMPLATES = (
+    "{0}, {1}",
+    "{0}. {1}",
+    "{1}, {0}",
+    "{0}! {1}",
+    "{1}. {0}",
+    "{0} and {1}",
+    "{0} {1}",
+)
 
 
 def _beside(said: Sequence[str], asked: Sequence[str]) -> list[str]:
     """The shortest requests with small talk before or after them: they stay requests."""
     return [
-        JOINED[at % len(JOINED)].format(said[at * 7 % len(said)].rstrip(".!"), text)
+        CLAUSE_TEMPLATES[at % len(CLAUSE_TEMPLATES)].format(
+            said[at * 7 % len(said)].rstrip(".!"), text
+        )
         for at, text in enumerate(sorted(asked, key=len)[:MOST_BESIDE])
     ]
 
@@ -317,7 +327,10 @@ def _with_more_of_the_same(said: Sequence[tuple[str, str]]) -> list[tuple[str, s
     for text, label in said:
         kinds.setdefault(label, []).append(text)
     return [
-        (JOINED[at % 2].format(text.rstrip(".!"), texts[(at * 7 + 3) % len(texts)]), label)
+        (
+            CLAUSE_TEMPLATES[at % 2].format(text.rstrip(".!"), texts[(at * 7 + 3) % len(texts)]),
+            label,
+        )
         for label, texts in kinds.items()
         for at, text in enumerate(texts)
     ]
@@ -335,7 +348,9 @@ def write_context(model: ContextModel) -> bytes:
     for field, each in model.classifiers.items():
         for name in ARRAYS:
             kept = getattr(each, name)
-            arrays[f"{field}.{name}"] = kept.astype(np.float16) if name in HALVED else kept
+            arrays[f"{field}.{name}"] = (
+                kept.astype(np.float16) if name in HALF_PRECISION_ARRAYS else kept
+            )
     text = json.dumps(head, ensure_ascii=False, sort_keys=True).encode()
     buffer = io.BytesIO()
     np.savez_compressed(buffer, head=np.frombuffer(text, dtype=np.uint8), **arrays)
@@ -361,14 +376,13 @@ def _full(array: Any) -> Any:
 
 def shipped_context(cues: Cues) -> ContextModel:
     """Model of the package, for its labels, cues and encoder."""
-    return read_context(SHIPPED.read_bytes(), cues)
+    return read_context(MODEL_FILE.read_bytes(), cues)
 
 
-EVEN = 0.5
+MIN_SMALLTALK_SHARE = 0.5
 """Small talk gets nothing at all, so it must be likelier than a request."""
-EVEN_BESIDE, A_REQUEST = 0.75, 2
-"""With so many words in a clause of their own, which may be a request, it must be clearer."""
-
+MIN_SMALLTALK_SHARE_BESIDE_CLAUSE, MIN_REQUEST_WORDS = 0.75, 2
+"""Beside a clause of so many words, which may be a request, small talk must be clearer."""
 
 USER_WORDS = frozenset(["i", "me", "my", "mine", "we", "us", "our", "ours"])
 """Words by which a text speaks of its user."""
@@ -497,7 +511,8 @@ class SemanticDetector(HeuristicDetector):
         is_talk = rest.smalltalk and not rest.count and not rest.is_question
         if answer is not None or not is_shown or is_talk:
             return smalltalk_of(words, indexes, answer).label
-        least = EVEN_BESIDE if rest.smalltalk and rest.apart >= A_REQUEST else EVEN
+        is_beside_clause = rest.smalltalk and rest.apart >= MIN_REQUEST_WORDS
+        least = MIN_SMALLTALK_SHARE_BESIDE_CLAUSE if is_beside_clause else MIN_SMALLTALK_SHARE
         kinds = self._model.classifiers["smalltalk"].labels
         kind = kinds[int(np.argmax(shares))] if sum(shares) >= least else None
         if is_command(words, indexes) or (rest.is_question and kind != ASSISTANT):
@@ -537,9 +552,6 @@ def make_context_model(
 
     None if the settings want cues alone. Fitting takes some seconds for each field with labels of
     its own, a minute or two for other cues or another encoder.
-
-    Raises:
-        SettingsError: labels or cues cannot be read.
     """
     if settings.detector == "heuristic":
         return None

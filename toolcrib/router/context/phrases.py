@@ -16,7 +16,7 @@ from toolcrib.text import TextWords, split_words
 SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")
 """Letters of Chinese, Japanese and Korean."""
 
-MAX_WORDS = 12
+MAX_PHRASE_WORDS = 12
 """Words and marks of the longest phrase that is looked for; a longer one is never found."""
 
 
@@ -63,7 +63,7 @@ class PhraseIndex:
         lengths: dict[str, set[int]] = {}
         for phrase, label in phrases:
             words = split_words(phrase)
-            if not 0 < len(words.bare) <= MAX_WORDS:
+            if not 0 < len(words.bare) <= MAX_PHRASE_WORDS:
                 continue
             key = _key(*words.folded_words(fold), 0, len(words.bare))
             known = self._labels.get(key, ())

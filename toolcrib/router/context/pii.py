@@ -29,7 +29,7 @@ _FORMATS = re.compile("|".join(word_list("secret_formats")))
 
 _IN_URL = re.compile(r"://[^\s:/@]{1,64}:([^\s@/]{1,128})@")
 
-_PREFIXED = re.compile(
+_PREFIXED_SECRET = re.compile(
     r"(?<![\w-])(?:sk-[\w-]{20,200}|github_pat_\w{22,200}|AIza[\w-]{35}|hf_[A-Za-z]{30,40}"
     r"|npm_[A-Za-z0-9]{36}|xapp-\d-[\w-]{20,200}|shpat_[0-9a-f]{32}|dop_v1_[0-9a-f]{64}"
     r"|sk_test_[A-Za-z0-9]{16,100}|ya29\.[\w-]{20,200}"
@@ -40,7 +40,7 @@ _PREFIXED = re.compile(
 _BLOCK = re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-\d")
 
 _KEY_WORDS = ("pass", "pwd", "secret", "token", "credential", "key")
-_NAMED = re.compile(
+_NAMED_SECRET = re.compile(
     r"(?:pass(?:word|wd|phrase|code)|(?<![a-z])(?:db_)?pass|pwd|secret|token|credential"
     r"|(?:api|access|private|auth|account|service|client|db)[_-]?key|(?<![a-z])api key)"
     r"[\w-]{0,24}(?:\[\d{0,4}\])?[\"'\]]{0,2}"
@@ -74,13 +74,13 @@ MIN_ENTROPY = 2.5
 
 def secrets(text: str) -> Iterator[Entity]:
     """Every secret of a text, without the word that names it."""
-    for pattern, group in ((_BLOCK, 0), (_PREFIXED, 0), (_IN_URL, 1)):
+    for pattern, group in ((_BLOCK, 0), (_PREFIXED_SECRET, 0), (_IN_URL, 1)):
         yield from (entity_of("secret", found, group) for found in pattern.finditer(text))
     yield from _known_formats(text)
     lower = text.lower()
     if not any(word in lower for word in _KEY_WORDS):
         return
-    for found in _NAMED.finditer(text):
+    for found in _NAMED_SECRET.finditer(text):
         group = "quoted" if found["quoted"] else "plain"
         value = found[group] if found["quoted"] else found[group].rstrip(".,:;?")
         if _looks_secret(value, in_prose=" is" in found["sign"]):
@@ -182,7 +182,7 @@ _PHONE_CUE = re.compile(
 _PHONE_CUE_AFTER = re.compile(
     r"[ -]{0,2}\(?(?:office|fax|mobile|cell|home|work|phone)\b", re.IGNORECASE
 )
-_GROUPED = re.compile(r"\d[ ().\-/]+\d")
+_DIGIT_GROUPS = re.compile(r"\d[ ().\-/]+\d")
 _NATIONAL = re.compile(r"\(?0\d{1,4}\)?[ /-](?:\d[ -]?){5,9}")
 """The trunk digit of many countries, a group, and the rest."""
 
@@ -313,7 +313,7 @@ def _phones(text: str, region: str | None) -> Iterator[Entity]:
             continue
         before = text[max(0, found.start() - 40) : found.start()]
         named = _PHONE_CUE.search(before) or _PHONE_CUE_AFTER.match(text, found.end())
-        grouped = "+" in number or _GROUPED.search(number) is not None
+        grouped = "+" in number or _DIGIT_GROUPS.search(number) is not None
         if named or (grouped and _is_valid_phone(number, region)) or _NATIONAL.fullmatch(number):
             yield entity_of("phone", found)
 
@@ -334,7 +334,7 @@ def _has_phone_form(number: str, region: str | None) -> bool:
         return region in NORTH_AMERICA and _AMERICAN.fullmatch(number) is not None
     if digits.startswith("1"):
         return _AMERICAN.fullmatch(digits[1:]) is not None
-    least = _MIN_INTERNATIONAL_DIGITS if _GROUPED.search(number) else _MIN_UNGROUPED_DIGITS
+    least = _MIN_INTERNATIONAL_DIGITS if _DIGIT_GROUPS.search(number) else _MIN_UNGROUPED_DIGITS
     return not digits.startswith("0") and len(digits) >= least
 
 
@@ -349,7 +349,7 @@ _OF_ENTITIES: dict[str, Sensitivity] = {
     "ip": "internal",
     "tool": "internal",
 }
-MAX_SIGNALS = 5
+MAX_SENSITIVITY_SIGNALS = 5
 
 
 class Grade(NamedTuple):
@@ -380,4 +380,4 @@ def grade_of(entities: Iterable[Entity], matches: Iterable[Match]) -> Grade:
         highest = level if level in levels else highest
     signals = dict.fromkeys(signal for level, signal in (*held, *said) if level == highest)
     by_entity = highest in {level for level, _ in held}
-    return Grade(highest, tuple(signals)[:MAX_SIGNALS], by_entity)
+    return Grade(highest, tuple(signals)[:MAX_SENSITIVITY_SIGNALS], by_entity)

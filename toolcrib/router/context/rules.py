@@ -26,7 +26,7 @@ from toolcrib.router.context.pii import grade_of
 from toolcrib.text import STOPWORDS, TextWords, singular, split_words
 
 _UNKNOWN = 0.3
-_MAX_SIGNALS = 3
+_MAX_SPOKEN_CUES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,9 @@ class Estimate:
     signals: tuple[str, ...] = ()
 
 
-Votes: TypeAlias = defaultdict[str, float]
-"""Votes for labels."""
-
-
-def phrase_weights(found: Iterable[Match]) -> Votes:
+def phrase_weights(found: Iterable[Match]) -> defaultdict[str, float]:
     """Votes of phrases, each once: more for more words, and shared by its labels."""
-    votes: Votes = defaultdict(float)
+    votes = defaultdict[str, float](float)
     for match in {match.phrase: match for match in found}.values():
         for label in match.labels:
             votes[label] += math.sqrt(match.last - match.first) / len(match.labels)
@@ -68,7 +64,7 @@ def estimate(
         return Estimate(None, _UNKNOWN)
     spoke = dict.fromkeys(match.phrase for match in found if best in match.labels)
     confidence = exclusive_probabilities(given)[best]
-    return Estimate(best, confidence, tuple(map(repr, spoke))[:_MAX_SIGNALS])
+    return Estimate(best, confidence, tuple(map(repr, spoke))[:_MAX_SPOKEN_CUES])
 
 
 _OPENER = 0.5
@@ -128,21 +124,7 @@ def _talk_of(indexes: CueIndexes) -> tuple[PhraseIndex, ...]:
     return *talk, indexes.openers, indexes.references, indexes.politeness
 
 
-def says_something(words: TextWords, indexes: CueIndexes) -> bool:
-    """True if a text is no small talk and holds more than replies and references."""
-    found = _phrases(words, _talk_of(indexes))
-    return not all(match.labels for match in found) and smalltalk_of(words, indexes).label is None
-
-
 _DIGITS = re.compile(r"\d")
-
-
-def content_of(words: TextWords, indexes: CueIndexes) -> frozenset[str]:
-    """Words that are no cues, fillers or verbs; identifiers by their kind: `8812` is `0000`."""
-    verbs = indexes.leads, indexes.weak_leads
-    found = _phrases(words, (*_talk_of(indexes), indexes.fillers, *verbs))
-    bare = (singular(match.phrase) for match in found if not match.labels)
-    return frozenset(_DIGITS.sub("0", word) for word in bare if word not in STOPWORDS)
 
 
 def begins_with_order(words: TextWords, cues: Cues) -> bool:
@@ -286,14 +268,6 @@ Answer: TypeAlias = Literal["refusal", "answer"]
 
 Reply: TypeAlias = Literal["refusal", "denial", "confirmation"]
 _REPLIES: tuple[Reply, ...] = ("refusal", "denial", "confirmation")
-
-
-def reply_of(words: TextWords, indexes: CueIndexes) -> Reply | None:
-    """Reply to a question; None for a text without one, or that says more than the reply."""
-    found = _reply_phrases(words, indexes)
-    kinds = {label for match in found for label in match.labels}
-    says_more = not all(match.labels for match in found)
-    return None if says_more else next((kind for kind in _REPLIES if kind in kinds), None)
 
 
 def has_reply(words: TextWords, indexes: CueIndexes) -> bool:
@@ -473,7 +447,10 @@ class HeuristicDetector:
 
     def reply(self, text: str) -> Reply | None:
         """Reply to a question, if a text says nothing else."""
-        return reply_of(_words(text), self._cues.indexes)
+        found = _reply_phrases(_words(text), self._cues.indexes)
+        kinds = {label for match in found for label in match.labels}
+        says_more = not all(match.labels for match in found)
+        return None if says_more else next((kind for kind in _REPLIES if kind in kinds), None)
 
     def has_reply(self, text: str) -> bool:
         """True if a text holds words or signs of a reply, whatever else it says."""
@@ -481,11 +458,17 @@ class HeuristicDetector:
 
     def says_something(self, text: str) -> bool:
         """True if a text is no small talk and holds more than replies and references."""
-        return says_something(_words(text), self._cues.indexes)
+        words, indexes = _words(text), self._cues.indexes
+        says_more = not all(match.labels for match in _phrases(words, _talk_of(indexes)))
+        return says_more and smalltalk_of(words, indexes).label is None
 
     def content(self, text: str) -> frozenset[str]:
         """Words that are no cues, fillers or verbs; identifiers by their kind: `8812` is `0000`."""
-        return content_of(_words(text), self._cues.indexes)
+        indexes = self._cues.indexes
+        cues = *_talk_of(indexes), indexes.fillers, indexes.leads, indexes.weak_leads
+        found = _phrases(_words(text), cues)
+        bare = (singular(match.phrase) for match in found if not match.labels)
+        return frozenset(_DIGITS.sub("0", word) for word in bare if word not in STOPWORDS)
 
     def may_be_refused(self, question: str) -> bool:
         """True if a question asks for consent."""

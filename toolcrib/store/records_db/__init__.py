@@ -59,8 +59,8 @@ class RecordsDb(Protocol):
         """Remove records older than this time, and count them."""
         ...
 
-    def tables(self, prefix: str = "") -> list[str]:
-        """Names of the tables that hold records and begin with `prefix`."""
+    def tables(self) -> list[str]:
+        """Names of the tables that hold records."""
         ...
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from toolcrib.errors import StoreDamagedError, StoreError
 from toolcrib.store.base import is_text
-from toolcrib.store.qdrant_client import META_KEY, QdrantConnection, batches, connect, models
+from toolcrib.store.qdrant_client import OWN_META_KEY, QdrantConnection, batches, connect, models
 from toolcrib.store.records_db import DbRow, RecordsDb, body_text, read_row
 
 _PAGE_RECORDS = 500
@@ -76,7 +76,7 @@ class QdrantRecordsDb(RecordsDb):
                 name, METADATA_MARK, vectors_config={}, shard_number=1, replication_factor=replicas
             )
         found = connection.describe(name)
-        if (found.config.metadata or {}).get(META_KEY) != METADATA_MARK:
+        if (found.config.metadata or {}).get(OWN_META_KEY) != METADATA_MARK:
             raise StoreError(
                 f"the collection {name!r} at {connection.place} is no records database of "
                 "toolcrib: set server.collection to another name, or delete this one"
@@ -139,19 +139,17 @@ class QdrantRecordsDb(RecordsDb):
     def read(self, table: str) -> Iterator[DbRow]:
         return self._ordered_rows(table, ASCENDING, _PAGE_RECORDS)
 
-    def tables(self, prefix: str = "") -> list[str]:
+    def tables(self) -> list[str]:
         facet = self._connection.client.facet
         limit = FIRST_TABLES_LIMIT
         while True:
             what = "listing the tables"
             found = self._connection.ask(what, facet, self._name, "table", limit=limit, exact=True)
             if len(found.hits) < limit:
-                names = [str(hit.value) for hit in found.hits if hit.count]
-                return sorted(name for name in names if name.startswith(prefix))
+                return sorted(str(hit.value) for hit in found.hits if hit.count)
             limit *= 10
 
     def close(self) -> None:
-        """Close the connections, unless the client was given; a second call does nothing."""
         self._connection.close()
 
     def _ordered_rows(
@@ -194,7 +192,6 @@ class QdrantRecordsDb(RecordsDb):
         return [self._row(record) for record in found], offset
 
     def _row(self, record: models.Record) -> DbRow:
-        """The record that a point holds."""
         payload = record.payload or {}
         place = f"the collection {self._name!r} at {self._connection.place}"
         try:
@@ -217,14 +214,12 @@ def _point_id(table: str, row_id: str) -> str:
 
 
 def _point(table: str, row: DbRow) -> models.PointStruct:
-    """A record as the server keeps it."""
-    body = body_text(table, row)
     payload = {
         "table": table,
         "id": row.id,
         "at": _microsecond(row.at),
         "time": repr(float(row.at)),
-        "body": body,
+        "body": body_text(table, row),
     }
     return models.PointStruct(id=_point_id(table, row.id), vector={}, payload=payload)
 

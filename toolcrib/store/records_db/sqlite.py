@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sqlite3
 import threading
@@ -9,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from toolcrib.errors import StoreDamagedError, StoreError, StoreLockedError, StoreWriteError
 from toolcrib.store.base import is_text
@@ -51,14 +52,12 @@ PRUNE = (
 )
 SELECT = "SELECT id, at, body FROM records WHERE table_name = ? "
 ONE = SELECT + "AND id = ?"
-NEWEST = SELECT + "ORDER BY at DESC, id DESC LIMIT ?"
 NEWEST_BEFORE = SELECT + "AND (at, id) < (?, ?) ORDER BY at DESC, id DESC LIMIT ?"
-OLDEST = SELECT + "ORDER BY at, id LIMIT ?"
 OLDEST_AFTER = SELECT + "AND (at, id) > (?, ?) ORDER BY at, id LIMIT ?"
 # From one name to the next along the index, past all that the table holds.
 TABLES = """
 WITH RECURSIVE names (table_name) AS (
-  SELECT min(table_name) FROM records WHERE table_name >= ?
+  SELECT min(table_name) FROM records
   UNION ALL
   SELECT (SELECT min(table_name) FROM records WHERE table_name > names.table_name)
   FROM names WHERE names.table_name IS NOT NULL
@@ -70,10 +69,9 @@ SELECT table_name FROM names WHERE table_name IS NOT NULL
 class SqliteRecordsDb(RecordsDb):
     """A `RecordsDb` in a file; for several threads and processes.
 
-    What was acknowledged survives the process and, unless `synchronous` is `NORMAL`, a power
-    cut. The file can be read by its owner alone, and is made with its folder at the first write;
-    a missing one holds nothing. `patience_s`: how long another process's write is waited for.
-    `on_close` is called once.
+    What was acknowledged survives the process and a power cut. The file can be read by its owner
+    alone, and is made with its folder at the first write; a missing one holds nothing.
+    `patience_s`: how long another process's write is waited for. `on_close` is called once.
     """
 
     def __init__(
@@ -81,12 +79,10 @@ class SqliteRecordsDb(RecordsDb):
         path: Path,
         *,
         patience_s: float = BUSY_TIMEOUT_S,
-        synchronous: Literal["FULL", "NORMAL"] = "FULL",
         on_close: Callable[[], None] | None = None,
     ) -> None:
         self._path = path
         self._patience_s = patience_s
-        self._synchronous = synchronous
         self._on_close = on_close
         self._closed = False
         self._idle: list[sqlite3.Connection] = []
@@ -112,16 +108,14 @@ class SqliteRecordsDb(RecordsDb):
     def newest(
         self, table: str, *, limit: int = 50, before: tuple[float, str] | None = None
     ) -> list[DbRow]:
-        limit = max(limit, 0)
-        if before is None:
-            return self._select(NEWEST, table, limit)
-        return self._select(NEWEST_BEFORE, table, *before, limit)
+        end = before or (math.inf, "")
+        return self._select(NEWEST_BEFORE, table, *end, max(limit, 0))
 
     def read(self, table: str) -> Iterator[DbRow]:
-        page = self._select(OLDEST, table, _PAGE_RECORDS)
-        while page:
+        last = (-math.inf, "")
+        while page := self._select(OLDEST_AFTER, table, *last, _PAGE_RECORDS):
             yield from page
-            page = self._select(OLDEST_AFTER, table, page[-1].at, page[-1].id, _PAGE_RECORDS)
+            last = page[-1].at, page[-1].id
 
     def prune(self, table: str, *, before: float) -> int:
         removed = 0
@@ -129,8 +123,8 @@ class SqliteRecordsDb(RecordsDb):
             removed += gone
         return removed
 
-    def tables(self, prefix: str = "") -> list[str]:
-        return [name for (name,) in self._rows(TABLES, prefix) if name.startswith(prefix)]
+    def tables(self) -> list[str]:
+        return [name for (name,) in self._rows(TABLES)]
 
     def close(self) -> None:
         """Close the file, once requests that run have ended; a second call does nothing."""
@@ -210,7 +204,7 @@ class SqliteRecordsDb(RecordsDb):
 
     def _is_ready(self, connection: sqlite3.Connection, *, making: bool) -> bool:
         """Say whether the file is a records database; an empty one is made into one."""
-        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        connection.execute("PRAGMA synchronous = FULL")
         if not self._is_ours(connection) and not making:
             return False
         self._use_wal(connection)

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from toolcrib.evaluation.lint.findings import (
+from toolcrib.evaluation.lint import (
     LINT_RULES,
     LintFinding,
     LintInput,
     SelfSearch,
     apply_rules,
+    own_words,
+    purpose_of,
 )
-from toolcrib.evaluation.lint.texts import own_words, purpose_of
 from toolcrib.records import ToolSpec
 
 GOOD = "Finds the orders of a customer by number, name or date."

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from toolcrib.evaluation.lint import fails, lint
-from toolcrib.evaluation.lint.lint import LintReport, search_each
+from toolcrib.evaluation.lint import LintReport, fails, lint, search_each
 from toolcrib.records import ToolSpec
 from toolcrib.settings import Settings
 
