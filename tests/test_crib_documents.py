@@ -56,3 +56,14 @@ def test_knowledge_can_be_turned_off(settings):
         crib.index_passages(PASSAGES)
         decision = crib.route("How is glass wrapped in a parcel?")
         assert (decision.knowledge.passages, decision.degraded) == ((), ())
+
+
+def test_what_the_settings_state_of_a_collection_wins_at_once(settings):
+    stated = free_of_models(collections=[{"name": "wards", "sensitivity": "pii"}])
+    with Crib.open(MEMORY, settings=stated) as crib:
+        crib.index_passages(PASSAGES)
+        crib.add_collections(Collection(name="wards", description="Visits.", sensitivity="public"))
+        found = crib.knowledge.collection("wards")
+        assert (found.description, found.sensitivity) == ("Visits.", "pii")
+        public = crib.list_collections(scope=Scope(max_sensitivity="public"))
+        assert "wards" not in {each.name for each, _ in public}

@@ -35,6 +35,7 @@ from toolcrib.records import (
     ToolSpec,
     Turn,
 )
+from toolcrib.records.knowledge import require_passages
 from toolcrib.retrieval.learned import CAPABILITIES, QUESTIONS
 from toolcrib.retrieval.options import KnowledgeOptions, SearchKeywords, search_options
 from toolcrib.settings import Settings, load_settings
@@ -198,6 +199,7 @@ class Crib:
         tool are `dropped` in the report.
 
         Raises:
+            QueryError: `prune` without a source.
             SourceError: the sources hold no readable entry, or a file cannot be read.
             StoreError: the store refused; tools reported to `progress` before are durable.
         """
@@ -316,6 +318,7 @@ class Crib:
 
         Raises:
             MissingExtraError: the extra `docs` is not installed.
+            QueryError: `prune` without a source.
             SourceError: the sources hold no readable document.
             StoreError: the store refused; passages reported to `progress` before are durable.
         """
@@ -327,15 +330,16 @@ class Crib:
         """Bring the knowledge base up to date with passages that the caller has split.
 
         Raises:
-            QueryError: something is no `Passage`.
+            QueryError: something is no `Passage`, or a field of one has another type.
         """
-        given = require_all(passages, Passage, "passages")
+        given = require_passages(passages)
         return self.knowledge.put([("", passage) for passage in given], progress=progress)
 
     def remove_docs(self, collection: str, *documents: str) -> int:
         """Remove documents of a collection; without any, the collection itself. Counts passages.
 
         Raises:
+            QueryError: the name of a document is no text.
             UnknownCollectionError: there is no such collection.
         """
         return self.knowledge.remove(collection, documents)
@@ -349,7 +353,11 @@ class Crib:
         self.knowledge.define(require_all(collections, Collection, "collections"))
 
     def list_collections(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
-        """Collections in reach by name, each with its number of passages."""
+        """Collections in reach by name, each with its number of passages.
+
+        Raises:
+            QueryError: the scope is of another type.
+        """
         return self.knowledge.passage_counts(scope=scope)
 
     def find_knowledge(
@@ -369,8 +377,8 @@ class Crib:
         long it is. With a `context`, as `detect` gives it, the settings' map holds as in `route`.
 
         Raises:
-            QueryError: a query without words, a limit below 1, or a collection that is unknown or
-                not in scope.
+            QueryError: a query without words, a limit below 1, a scope of another type, or a
+                collection that is unknown or not in scope.
             StoreError: the store does not answer.
         """
         options = KnowledgeOptions(k, collections, token_budget)

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import IndexMismatchError, UnknownCollectionError, did_you_mean, nearest
+from toolcrib.errors import (
+    IndexMismatchError,
+    UnknownCollectionError,
+    did_you_mean,
+    nearest,
+    require_texts,
+)
 from toolcrib.fingerprint import difference, passage_fingerprint
 from toolcrib.indexers.points import Draft, draft_passage, passage_layout
 from toolcrib.records import Collection, Passage, Scope
@@ -121,7 +127,8 @@ class KnowledgeBase:
             kept = read_collection_index(store.read_meta(), self._dense)
             changed = kept.with_changes(given, self._dense)
             store.write_meta(changed.changes_since(kept))
-            self._catalogue = self.catalogue.with_changes(given, self._dense)
+            shown = map(self._with_settings_fields, given)
+            self._catalogue = self.catalogue.with_changes(shown, self._dense)
             self.version = next(self._versions)
 
     # -- passages in -------------------------------------------------------------------------
@@ -135,8 +142,9 @@ class KnowledgeBase:
     ) -> IndexReport:
         """Bring a collection up to date with documents, as `Crib.index_docs`."""
         from toolcrib.indexers.documents.sources import passages
-        from toolcrib.indexers.sync import require_entries
+        from toolcrib.indexers.sync import require_entries, require_sources
 
+        require_sources(sources, prune=prune)
         tokens, limits = self._settings.documents.max_tokens, self._settings.documents.limits
         entries = list(passages(*sources, collection=collection, max_tokens=tokens, limits=limits))
         pruned = collection if prune else None
@@ -171,6 +179,7 @@ class KnowledgeBase:
 
     def remove(self, collection: str, documents: Sequence[str] = ()) -> int:
         """Remove documents or a collection, as `Crib.remove_docs`."""
+        require_texts(documents, "documents")
         self.collection(collection)
         store = self._open()
         chosen = AnyOf("document", documents) if documents else None
@@ -254,11 +263,14 @@ class KnowledgeBase:
     def _read_catalogue(self) -> CollectionIndex:
         kept = read_collection_index(self._store.read_meta() if self._store else {}, self._dense)
         known = {each.name: each for each in kept.collections}
-        own = self._settings.collections
-        stated = (
-            with_known_fields(each, known.get(each.name) or preset(each.name)) for each in own
-        )
-        return kept.with_changes(stated, self._dense)
+        names = [each.name for each in self._settings.collections]
+        found = (known.get(name) or preset(name) for name in names)
+        return kept.with_changes(map(self._with_settings_fields, found), self._dense)
+
+    def _with_settings_fields(self, collection: Collection) -> Collection:
+        """Collection with the fields that the settings state of it."""
+        own = {each.name: each for each in self._settings.collections}.get(collection.name)
+        return collection if own is None else with_known_fields(own, collection)
 
 
 def passage_copier(dense: DenseEncoder, settings: Settings) -> Copier[Passage]:

@@ -243,6 +243,7 @@ class TurnRouter:
     ) -> KnowledgeResult:
         """Passages that answer a question, as `Crib.find_knowledge`."""
         require_text(query, "question")
+        require_type(scope, Scope | None, "scope", "a Scope")
         if not has_words(query):
             raise QueryError("the question is empty: say in a few words what to look for")
         return self._router().find_knowledge(Turn(text=query, scope=scope), options, context)

@@ -552,6 +552,12 @@ def test_an_index_of_another_model_is_mended_by_the_command_that_doctor_names(in
     assert indexed.json("search", "mail", **other)["tools"][0]["id"] == "mail/send_mail"
 
 
+def test_a_rebuild_does_not_prune_by_no_source(indexed):
+    done = indexed("index", "--rebuild", "--prune")
+    assert (done.returncode, "SOURCES" in done.stderr) == (2, True)
+    assert len(indexed.json("list")["tools"]) == 3
+
+
 def test_a_wrong_setting_is_one_line(shell):
     (shell.folder / "toolcrib.yaml").write_text("encoder:\n  dence: bundled\n")
     done = shell("search", "x")

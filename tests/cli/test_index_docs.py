@@ -115,6 +115,7 @@ def test_doctor_tells_what_the_library_holds_and_what_is_empty(documents, settin
     index_docs(documents)
     told = json.loads(documents("doctor", "--json").stdout)
     assert told["library"] == {"collections": {"post": 2}, "passages": 2}
+    assert (told["healthy"], told["problems"]) == (True, [])
     with Crib.open(documents.folder / ".toolcrib", settings=settings) as crib:
         crib.add_collections(Collection(name="hollow", description="Nothing yet."))
     told = json.loads(documents("doctor", "--json").stdout)

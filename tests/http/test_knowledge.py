@@ -66,6 +66,22 @@ def test_what_cannot_be_read_is_refused_and_keeps_nothing_out(tenant):
     ]
 
 
+def test_two_documents_of_one_name_are_not_mixed(tenant):
+    longer = {"name": "a.md", "text": f"{HOLIDAYS}\n## Sick leave\n\nCall before nine.\n"}
+    report = put(tenant, {"name": "a.md", "text": HOLIDAYS}, longer)
+    assert (report["added"], [each["source"] for each in report["refused"]]) == (1, ["a.md"])
+    assert put(tenant, longer, longer)["refused"] == []
+
+
+def test_passages_are_as_long_as_the_settings_say(start):
+    long = {"name": "long.txt", "text": " ".join(f"word{number}" for number in range(100))}
+    with (
+        start(more={"documents": {"max_tokens": 20}}) as service,
+        service.client(service.namespace()) as client,
+    ):
+        assert put(client, long)["added"] > 5
+
+
 def test_a_text_is_one_whatever_it_is_named(tenant):
     assert put(tenant, {"name": "notes", "text": "Plain words."})["added"] == 1
     assert put(tenant, {"name": "scan.pdf", "text": "Plain words too."})["added"] == 1

@@ -513,6 +513,12 @@ def test_a_document_that_is_read_twice_is_named_as_a_copy(passage_bench):
     assert report.copies == tuple(copies)
 
 
+def test_a_part_that_one_source_gives_twice_is_no_copy_from_itself(passage_bench):
+    [part] = parts("a.md", "1")
+    [copy] = passage_bench.sync.run([("", part), ("", part)]).copies
+    assert (copy.place, "from" in copy.reason, "twice" in copy.reason) == ("part 1", False, True)
+
+
 @settings(max_examples=30)
 @given(
     st.lists(

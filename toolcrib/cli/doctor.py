@@ -114,8 +114,9 @@ def _check_service(url: str, settings: Settings, health: Health) -> None:
         health.problem(str(error), "toolcrib serve, another --url, or another TOOLCRIB_API_KEY")
         return
     facts |= {"engine": info.engine, "tools": info.points, "collections": collections, **identity}
-    if not info.points:
-        health.problem(f"no tool is in reach at {url}", f"toolcrib index SOURCE... --url {url}")
+    if not info.points and not any(collections.values()):
+        what = f"no tool and no passage is in reach at {url}"
+        health.problem(what, f"toolcrib index SOURCE... --url {url}")
 
 
 def _check_models(settings: Settings, health: Health) -> Settings | None:
@@ -317,7 +318,7 @@ def _check_index(location: str, settings: Settings, health: Health, *, deep: boo
         "identity": identity,
     }
     _check_space(location, health)
-    if not info.points:
+    if not info.points and not health.facts.get("library", {}).get("passages"):
         health.problem(f"the index in {location} is empty", "toolcrib index SOURCE...")
     elif not info.optimised:
         health.problem("the graph is not built yet, so searches are slower", "toolcrib index")

@@ -89,7 +89,7 @@ def index(
     from toolcrib.indexers.enrichment import ENRICHMENT_NAME, companion_files
     from toolcrib.indexers.overlay import OVERLAY_NAME
 
-    if not sources and not rebuild:
+    if not sources and (prune or not rebuild):
         raise typer.BadParameter("name at least one source", param_hint="SOURCES")
     started, rebuilt = time.perf_counter(), ""
     settings = load_settings(context.obj)

@@ -21,10 +21,12 @@ from toolcrib.errors import (
     nearest,
     require_all,
     require_text,
+    require_texts,
+    require_type,
 )
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.registry import ToolSource, tool_entries
-from toolcrib.indexers.sync import ReadSources, Screen, require_entries
+from toolcrib.indexers.sync import ReadSources, Screen, require_entries, require_sources
 from toolcrib.indexers.writer import Listener
 from toolcrib.records import (
     Alternates,
@@ -50,6 +52,7 @@ from toolcrib.records import (
 )
 from toolcrib.records.codec import as_json, in_words
 from toolcrib.records.history import DecisionPage, GatewayActivity
+from toolcrib.records.knowledge import require_passages
 from toolcrib.records.reports import (
     CheckedTools,
     Held,
@@ -128,6 +131,7 @@ class RemoteCrib:
         """As `Crib.index_tools`; what the service holds back for approval is refused, too."""
         from toolcrib.indexers.enrichment import prepare_entries
 
+        require_sources(sources, prune=prune)
         read = [entry for source in sources for entry in tool_entries(source, server, format)]
         found, dropped = prepare_entries(require_entries(read), screen, overlays, enrichments)
         query = {"prune": "true" if prune else None, "server": server if prune else None}
@@ -231,6 +235,7 @@ class RemoteCrib:
         from toolcrib.settings import DocumentSettings
 
         preset(collection)
+        require_sources(sources, prune=prune)
         how = DocumentSettings()
         found = list(
             passages(*sources, collection=collection, max_tokens=how.max_tokens, limits=how.limits)
@@ -242,13 +247,14 @@ class RemoteCrib:
         self, passages: Iterable[Passage], *, progress: Listener | None = None
     ) -> IndexReport:
         """As `Crib.index_passages`."""
-        found = [("", passage) for passage in require_all(passages, Passage, "passages")]
+        found = [("", passage) for passage in require_passages(passages)]
         for name in {passage.collection for _, passage in found}:
             preset(name)
         return self._transport.upload("/v1/documents", found, {}, progress)
 
     def remove_docs(self, collection: str, *documents: str) -> int:
         """As `Crib.remove_docs`."""
+        require_texts(documents, "documents")
         counts = {each.name: count for each, count in self.list_collections()}
         if collection not in counts:
             raise UnknownCollectionError(collection, nearest(collection, counts))
@@ -272,6 +278,7 @@ class RemoteCrib:
 
     def list_collections(self, *, scope: Scope | None = None) -> list[tuple[Collection, int]]:
         """As `Crib.list_collections`."""
+        require_type(scope, Scope | None, "scope", "a Scope")
         known = self._transport.ask(CollectionList, "GET", "/v1/collections").collections
         return [
             (Collection.model_validate(each.model_dump(exclude={"passages"})), each.passages)
@@ -290,6 +297,7 @@ class RemoteCrib:
         context: Context | None = None,
     ) -> KnowledgeResult:
         """As `Crib.find_knowledge`."""
+        require_type(scope, Scope | None, "scope", "a Scope")
         options = asdict(KnowledgeOptions(k, collections, token_budget))
         if not has_words(query):
             raise QueryError("the question is empty: say in a few words what to look for")

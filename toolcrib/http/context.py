@@ -110,14 +110,13 @@ class RequestContext(RequestSummary):
         """Run work that writes, in a thread; other processes are notified."""
         return await self.state.workers.write(partial(self._work_and_notify, work), self.owner)
 
-    async def convert(
-        self, document: RawDocument, collection: str, max_tokens: int
-    ) -> list[Passage | Refusal]:
+    async def convert(self, document: RawDocument, collection: str) -> list[Passage | Refusal]:
         """Split a document in a process of its own, which ends at the deadline."""
         when = None if self.deadline is None else self.deadline.when()
         now = asyncio.get_running_loop().time()
         until = time.monotonic() + (math.inf if when is None else when - now)
         converters = self.state.converters
+        max_tokens = self.state.settings.documents.max_tokens
 
         def work() -> list[Passage | Refusal]:
             left_s = max(0.0, until - time.monotonic())

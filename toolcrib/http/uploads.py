@@ -83,14 +83,16 @@ class _Body:
             raise TooLargeError(
                 f"a line is larger than {self._max_bytes:,} bytes, the most that is taken"
             )
-        yield from map(self._line, filter(bytes.strip, lines))
+        for line in lines:
+            self._number += 1
+            if line.strip():
+                yield self._line(line)
 
     def _line(self, content: bytes) -> Line:
-        self._number += 1
         try:
             _, item = self._adapter.validate_json(content)
         except ValidationError as error:
-            refused = Refusal("the request", f"line {self._number}", in_words(error, "it"))
+            refused = Refusal("the request", f"line {self._number}", in_words(error, "the line"))
             return Line.of(("the request", refused), None, self._kind)
         name = None if isinstance(item, Refusal) else self._name(item)
         return Line(name, content, self._kind)

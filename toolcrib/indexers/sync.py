@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from toolcrib.encoders.base import DenseEncoder, SparseVector
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.errors import SourceError, SpecError, StoreError
+from toolcrib.errors import QueryError, SourceError, SpecError, StoreError
 from toolcrib.indexers.points import (
     PASSAGE_TERMS,
     TOOL_TERMS,
@@ -126,6 +126,18 @@ class ReadSources:
         """All refusals if there is no other entry; else None."""
         refused = tuple(item for _, item in self.entries if isinstance(item, Refusal))
         return refused if refused and len(refused) == len(self.entries) else None
+
+
+def require_sources(sources: Sequence[object], *, prune: bool) -> None:
+    """Require a source to prune by: without any, a run would remove everything.
+
+    Raises:
+        QueryError: `prune` is asked for, and there is no source.
+    """
+    if prune and not sources:
+        raise QueryError(
+            "prune needs sources: it removes what none of them holds; name at least one"
+        )
 
 
 def require_entries(entries: Sequence[_Result]) -> Sequence[_Result]:
@@ -609,6 +621,8 @@ def _diff_passages(
             plan.items[item.id] = item
         elif plan.items.get(item.id) == item:
             reason = f"a copy of the part of {item.document!r} from {first}"
+            if source == first:
+                reason = f"this part of {item.document!r} is given twice; it is kept once"
             plan.copies.append(Refusal(source, place, reason))
         else:
             fault = (

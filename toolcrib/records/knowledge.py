@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, FiniteFloat, WithJsonSchema, computed_field
 
+from toolcrib.errors import require_all, require_text, require_texts, require_type
 from toolcrib.records.answers import Verdict
 from toolcrib.records.codec import UNLESS_EMPTY, FrozenModel, Score, pattern_validator
 from toolcrib.records.scope import Sensitivity
@@ -85,6 +87,22 @@ class Passage:
         heading = " › ".join(self.title)
         place = f"{document}, part {self.position + 1}"
         return f"{heading} ({place})" if heading else place
+
+
+def require_passages(values: Iterable[Any]) -> list[Passage]:
+    """Require passages whose fields have the right types, and give them as a list.
+
+    Raises:
+        QueryError: something is no `Passage`, or a field of one has another type.
+    """
+    found = require_all(values, Passage, "passages")
+    for each in found:
+        for name in ("collection", "document", "text"):
+            require_text(getattr(each, name), f"{name} of a passage")
+        require_texts(each.title, "the title of a passage")
+        for name in ("position", "start"):
+            require_type(getattr(each, name), int, f"{name} of a passage", "a whole number")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray, from_text, to_text
-from toolcrib.errors import QueryError
+from toolcrib.errors import QueryError, require_type
 from toolcrib.indexers.points import clean
 from toolcrib.records import Collection, Scope
 
@@ -50,7 +50,12 @@ class CollectionIndex:
         return near
 
     def within(self, scope: Scope | None) -> tuple[Collection, ...]:
-        """Collections that a scope allows."""
+        """Collections that a scope allows.
+
+        Raises:
+            QueryError: the scope is of another type.
+        """
+        require_type(scope, Scope | None, "scope", "a Scope")
         caller = scope or Scope()
         return tuple(
             each

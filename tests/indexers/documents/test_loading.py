@@ -121,6 +121,14 @@ def test_a_charset_that_was_declared_comes_before_a_guess_and_after_unicode():
     assert text_of("Café".encode("latin-1"), "a.txt", charset="no such charset") == "Café"
 
 
+def test_japanese_in_seven_bits_is_told_by_its_escapes():
+    text = "ポンプの保守について説明します。"
+    assert text_of(text.encode("iso2022_jp"), "a.txt") == text
+    page = f"<meta charset='iso-2022-jp'><p>{text}</p>".encode("iso2022_jp")
+    assert text in text_of(page, "a.html")
+    assert text_of("a \x1b$ sign", "a.txt") == "a \x1b$ sign"
+
+
 def test_damaged_unicode_loses_only_what_is_damaged():
     assert text_of(f"{RUSSIAN}".encode() + b"\xd0 end", "a.txt") == f"{RUSSIAN}\ufffd end"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import sys
@@ -116,6 +117,14 @@ def test_a_folder_is_walked_in_order_and_without_what_is_no_document(tmp_path):
     assert refused == []
 
 
+def test_files_of_no_known_kind_are_counted_in_the_log(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    write(tmp_path, **dict.fromkeys(["a.md", "a.csv", "b/b.csv", "b/README", ".x.csv"], "Text."))
+    read(tmp_path)
+    [record] = caplog.records
+    assert record.args == (tmp_path, ".csv (2), no ending (1)")
+
+
 def test_a_bad_file_does_not_lose_the_good_ones(tmp_path):
     write(tmp_path, **{"a.docx": "no zip", "b.md": "Text.", "c.ipynb": "{", "d.md": "# Alone"})
     found, refused = read(tmp_path)
@@ -177,6 +186,22 @@ def test_links_inside_a_folder_are_followed_and_those_out_of_it_refused(tmp_path
     ]
 
 
+def test_a_link_to_a_folder_is_refused_only_where_it_leads_out(tmp_path):
+    write(tmp_path, **{"docs/sub/a.md": "Text.", "other/b.md": "Text."})
+    (tmp_path / "docs" / "again").symlink_to("sub")
+    (tmp_path / "docs" / "self").symlink_to(".")
+    (tmp_path / "docs" / "out").symlink_to("../other")
+    (tmp_path / "docs" / ".hidden").symlink_to("../other")
+    found, [refusal] = read(tmp_path / "docs")
+    assert below(tmp_path / "docs", found) == ["sub/a.md"]
+    assert (Path(refusal.source).name, "link" in refusal.reason) == ("out", True)
+
+
+def test_an_address_of_another_kind_is_refused_as_one():
+    (reason,) = reasons("ftp://127.0.0.1/a.md")
+    assert "https://" in reason
+
+
 def test_a_pipe_is_no_file(tmp_path):
     os.mkfifo(tmp_path / "a.md")
     assert reasons(tmp_path) == ["not a file"]
@@ -236,6 +261,14 @@ def test_a_url_is_its_document_wherever_it_leads(monkeypatch):
         assert list(passages(url, collection="handbook", max_tokens=200)) == [
             (url, Passage("handbook", url, "Ask first.", ("set up",), 0, 0))
         ]
+
+
+def test_a_place_in_a_page_is_no_document_of_its_own(monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    with serving() as site:
+        site.put("/guide.md", "Ask first.", "text/markdown")
+        found, _ = read(site.url("/guide.md#who"))
+        assert [each.document for each in found] == [site.url("/guide.md")]
 
 
 def test_a_url_without_a_document_is_refused(monkeypatch):

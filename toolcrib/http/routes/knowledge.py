@@ -59,10 +59,6 @@ from toolcrib.records.codec import in_words
 from toolcrib.records.knowledge import CollectionName
 from toolcrib.router.collections import preset
 
-MAX_PASSAGE_TOKENS = 200
-"""The same as for documents from files."""
-
-
 DocumentName = Annotated[QueryText, Field(max_length=1000)]
 _Place = Annotated[int, Field(ge=0, le=2**53), AS_WHOLE]
 
@@ -278,6 +274,9 @@ class DocumentsBody(Body):
         return _with_one_of(self, "documents", "passages")
 
 
+_SAME_NAME = "an earlier document of the request has this name; give each one a name of its own"
+
+
 async def put_documents(context: RequestContext, body: DocumentsBody) -> Response:
     """Write documents into a collection; invalid and unreadable ones are refused in the report."""
     scope, name = context.scope(), body.collection
@@ -287,8 +286,13 @@ async def put_documents(context: RequestContext, body: DocumentsBody) -> Respons
     )
     if body.documents:
         require_docs()
+    given: dict[str, DocumentBody] = {}
     for each in _with_places(body.documents):
-        lines += await _convert(context, each, name)
+        # Parts of two documents of one name would become one document.
+        if isinstance(each, Refusal) or given.setdefault(each.name, each) == each:
+            lines += await _convert(context, each, name)
+        else:
+            lines.append(_line(each.name, Refusal(each.name, "", _SAME_NAME)))
     pruned = name if body.prune else None
     work = await context.run(lambda: _work(context, lines, pruned, {name}))
     return answer(await work.run(context, ignore), full=True)
@@ -313,7 +317,7 @@ async def _convert(
     document = entry if isinstance(entry, Refusal) else await context.run(entry.document)
     if isinstance(document, Refusal):
         return [_line(document.source, document)]
-    items = await context.convert(document, collection, MAX_PASSAGE_TOKENS)
+    items = await context.convert(document, collection)
     return await context.run(lambda: [_line(document.source, item) for item in items])
 
 

@@ -82,6 +82,9 @@ _LEGACY_ENCODINGS = [
 ]
 """Encodings to guess from for files that are not Unicode; among all encodings guesses fail."""
 
+_ISO_2022_ESCAPE = b"\x1b$"
+"""Escape to two-byte characters in ISO 2022."""
+
 MIN_GUESS_BYTES = 16
 """Bytes beyond ASCII below which the most frequent encoding is the best guess."""
 
@@ -165,8 +168,10 @@ def _decode(content: bytes, declared: str | None) -> str:
     for mark, encoding in _BYTE_ORDER_MARKS:
         if content.startswith(mark):
             return _in_lines(content.decode(encoding, errors="replace"))
-    # What is valid UTF-8 is UTF-8, also where a server or a page says something else.
-    for encoding in ("utf-8", declared or "utf-8"):
+    # What is valid UTF-8 is UTF-8, also where a server or a page says something else. Japanese in
+    # seven bits is valid too, and its escapes tell it.
+    first = ["iso2022_jp_2"] if _ISO_2022_ESCAPE in content else []
+    for encoding in (*first, "utf-8", declared or "utf-8"):
         try:
             return _in_lines(content.decode(encoding))
         except (LookupError, ValueError):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
@@ -19,6 +21,8 @@ from toolcrib.indexers.documents.converter import DEFAULT_LIMITS, ConversionLimi
 from toolcrib.indexers.documents.loading import Kind, is_binary, kind_of_name, kind_of_type
 from toolcrib.indexers.sync import PassageEntry, ReadSources
 from toolcrib.records import Passage, Refusal
+
+logger = logging.getLogger(__name__)
 
 MAX_DOCUMENT_BYTES = 50_000_000
 
@@ -112,9 +116,11 @@ def passages(
 
 def _read_source(name: str) -> Iterator[RawDocument | Refusal]:
     """Yield the documents of a file, folder or URL; raises nothing."""
+    # Unlike pathlib, os.path says no to names that nothing can have, instead of raising.
     if name.lower().startswith(("http://", "https://")):
         yield fetch(name)
-    # Unlike pathlib, this says no to names that nothing can have, instead of raising.
+    elif "://" in name and not os.path.lexists(name):
+        yield Refusal(name, "", "only addresses that begin with http:// or https:// are fetched")
     elif os.path.isdir(name):  # noqa: PTH112
         yield from _walk_folder(Path(name))
     else:
@@ -126,23 +132,42 @@ def _walk_folder(folder: Path) -> Iterator[RawDocument | Refusal]:
     inside = os.path.realpath(folder)
     empty = True
     unreadable: list[OSError] = []
-    for parent, folders, files in os.walk(folder, onerror=unreadable.append):
-        folders[:] = sorted(n for n in folders if not n.startswith(".") and n != "node_modules")
-        for name in sorted(files):
-            if name.startswith(".") or kind_of_name(name) is None:
-                continue
-            empty = False
-            path = Path(parent, name)
-            if Path(os.path.realpath(path)).is_relative_to(inside):
-                found = _read_file(path)
-            else:
-                found = _refusal(path, "a link out of the folder; name what it leads to by itself")
-            if not _is_skipped(found):
-                yield found
+    for path in _paths_below(folder, inside, unreadable.append):
+        empty = False
+        found = _refusal(path, _LINK_OUT) if _leads_out(path, inside) else _read_file(path)
+        if not _is_skipped(found):
+            yield found
     for error in unreadable:
         yield _refusal(error.filename, f"cannot be read: {error.strerror}")
     if empty and not unreadable:
         yield _refusal(folder, f"the folder holds nothing that is read; {_READ_KINDS}")
+
+
+def _paths_below(
+    folder: Path, inside: str, on_error: Callable[[OSError], object]
+) -> Iterator[Path]:
+    """Yield files of a known kind below a folder, and links to folders that lead out of it."""
+    others: Counter[str] = Counter()
+    for parent, folders, files in os.walk(folder, onerror=on_error):
+        folders[:] = sorted(n for n in folders if not n.startswith(".") and n != "node_modules")
+        # Links to folders are not followed: what they lead to inside is met where it stands.
+        for path in (Path(parent, name) for name in folders):
+            if path.is_symlink() and _leads_out(path, inside):
+                yield path
+        shown = sorted(name for name in files if not name.startswith("."))
+        known = [name for name in shown if kind_of_name(name) is not None]
+        others.update(Path(name).suffix or "no ending" for name in {*shown} - {*known})
+        yield from (Path(parent, name) for name in known)
+    if others:
+        counts = ", ".join(f"{ending} ({count})" for ending, count in sorted(others.items()))
+        logger.info("%s: files of no known kind left out: %s", folder, counts)
+
+
+_LINK_OUT = "a link out of the folder; name what it leads to by itself"
+
+
+def _leads_out(path: Path, inside: str) -> bool:
+    return not Path(os.path.realpath(path)).is_relative_to(inside)
 
 
 def _is_skipped(found: RawDocument | Refusal) -> bool:
@@ -202,7 +227,9 @@ _ADVICE_BY_STATUS = {
 
 
 def fetch(url: str, clock: Clock | None = None) -> RawDocument | Refusal:
-    """Fetch the document of a URL, following redirects."""
+    """Fetch the document of a URL without its fragment, following redirects."""
+    # A fragment is a place in a page: two of them would be the same document twice.
+    url = url.partition("#")[0]
     # Letters beyond ASCII and spaces are as people write them; the rest is the server's.
     written = quote(url, safe="%/:=&?~#+!$,;'@()*[]|")
     try:
