@@ -244,6 +244,23 @@ def test_tools_may_be_chosen_once_a_turn(desk):
     assert [names for names, _ in model.seen] == [("send_mail",)] * 2
 
 
+def test_the_steps_are_followed_where_messages_have_no_ids(desk):
+    """As in deep agents."""
+
+    class WithoutIds(AgentMiddleware):
+        def wrap_model_call(self, request, handler):
+            messages = [each.model_copy(update={"id": None}) for each in request.messages]
+            return handler(request.override(messages=messages))
+
+    script = [says("Then I call track_parcel.", "send_mail"), AIMessage("there"), AIMessage("read")]
+    model = ScriptedModel(script=script)
+    middleware = [WithoutIds(), ToolcribMiddleware(desk, k=1, steps=STEPS)]
+    made = create_agent(model, own_tools(), middleware=middleware, checkpointer=InMemorySaver())
+    ask(made, "send a mail to Ana")
+    ask(made, "read the mail")
+    assert shown(model) == [("send_mail",), ("send_mail", "track_parcel"), ("read_mail",)]
+
+
 async def test_a_model_finds_a_tool_that_it_lacks_by_its_own_search(desk):
     wish = {"name": "find_tools", "args": {"needs": ["track a parcel"]}, "id": "1"}
     script = [AIMessage("", tool_calls=[wish]), calls("track_parcel"), AIMessage("there")]

@@ -209,7 +209,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         before: ShownTools | None = request.state.get("toolcrib")
         scope = scope_in(request.runtime, self.scope)
         message = last_user_message(request.messages)
-        if before and (message is None or message.id == before["turn"]):
+        if before and _is_same_turn(before, message):
             return self._choice.for_step(before, step_of(request.messages), scope)
         own = [tool for tool in request.tools if not any(tool is each for each in self.tools)]
         names = [tool.name for tool in own if not isinstance(tool, dict)]
@@ -298,6 +298,15 @@ def _search_tool() -> BaseTool:
         args_schema=dict(SEARCH.input_schema),
         func=find_tools,
     )
+
+
+def _is_same_turn(before: ShownTools, message: HumanMessage | None) -> bool:
+    """True if the tools were chosen for this message; deep agents' messages have no id."""
+    if message is None:
+        return True
+    if message.id and before["turn"]:
+        return message.id == before["turn"]
+    return message.text == before["task"]
 
 
 def _takes_tools_inline(model: Any) -> bool:
