@@ -381,6 +381,17 @@ def test_a_tool_that_was_called_by_name_is_shown_from_then_on_within_the_scope(d
     assert "track_parcel" not in shown(model)[2]
 
 
+def test_a_disabled_tool_that_was_called_by_name_is_not_shown():
+    script = [says("", "read_mail"), says(" ", "read_mail"), AIMessage("no")]
+    with open_desk(tools={"pass_through": 0, "k": 1}) as crib:
+        disabled = [spec.model_copy(update={"enabled": False}) for spec in TOOLS]
+        crib.index_tools([spec for spec in disabled if spec.name == "read_mail"])
+        made, model = agent(crib, script)
+        said = ask(made, "send a mail to Ana")
+    assert "read_mail" not in {name for names in shown(model) for name in names}
+    assert [message.status for message in said if message.type == "tool"] == ["error"] * 2
+
+
 def test_a_step_keeps_the_limits_of_the_settings():
     script = [says("Then I call track_parcel.", "track_parcel"), AIMessage("there")]
     with open_desk(tools={"pass_through": 0, "k": 1, "servers": ["mail"]}) as crib:

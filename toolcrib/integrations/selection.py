@@ -20,6 +20,7 @@ from toolcrib.errors import SettingsError, ToolcribError, did_you_mean, nearest
 from toolcrib.records import Decision, Message, PassageHit, Scope, ToolHit, ToolSpec, Turn
 from toolcrib.records.codec import as_json, is_object
 from toolcrib.records.definitions import OwnTool, definition_tokens, summary
+from toolcrib.retrieval.gate import ENABLED
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import MAX_NEEDS
 from toolcrib.router.tools import compatible
@@ -152,6 +153,14 @@ def known_tools(
     return named_tools(
         names, lambda where: crib.list_tools(scope=scope, where=all_of(where, limits))
     )
+
+
+def callable_tools(
+    crib: AnyCrib, names: Iterable[str], scope: Scope | None = None
+) -> dict[str, ToolSpec]:
+    """Specification by name, for the names of enabled tools in the scope and the limits."""
+    known = known_tools(crib, names, scope, all_of(ENABLED, _limits(crib)))
+    return {name: specs[0] for name, specs in known.items()}
 
 
 def _rank_own_tools(
@@ -321,8 +330,7 @@ class AgentTools:
     ) -> dict[str, ToolSpec]:
         """Hidden tools that the model called by name, or that its search found."""
         wanted = [name for name in (*step.found, *step.called) if name in shown["hidden"]]
-        known = known_tools(self.crib, wanted, scope, _limits(self.crib)) if wanted else {}
-        return {name: specs[0] for name, specs in known.items()}
+        return callable_tools(self.crib, wanted, scope) if wanted else {}
 
     def _found_by_words(
         self, shown: ShownTools, step: RunStep, scope: Scope | None
