@@ -51,6 +51,15 @@ async def test_tools_come_for_what_is_asked(desk):
     assert names(retriever.retrieve("")) == ["ponder"]
 
 
+def test_every_tool_is_found_by_its_name_within_the_scope(desk):
+    """An agent retrieves by the name of a called tool to make the call."""
+    retriever = ToolcribObjectRetriever(desk, tools("hello"), k=1)
+    every = [*(spec.name for spec in TOOLS), "hello"]
+    assert [names(retriever.retrieve(name)) for name in every] == [[name] for name in every]
+    post = ToolcribObjectRetriever(desk, tools(), scope=Scope(servers=frozenset({"post"})))
+    assert names(post.retrieve("send_mail")) == []
+
+
 @LOOKED_AT
 async def test_an_agent_takes_it_as_its_retriever_of_tools(desk):
     agent = FunctionAgent(

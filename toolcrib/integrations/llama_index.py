@@ -39,6 +39,8 @@ from toolcrib.integrations.selection import (
     AnyCrib,
     RunStep,
     ShownTools,
+    callable_tools,
+    known_tools,
     passage_metadata,
     refusal,
     report_outcome,
@@ -106,8 +108,9 @@ class ToolcribObjectRetriever(ObjectRetriever[BaseTool]):
     """Retriever of tools for the user's message: `FunctionAgent(tool_retriever=...)`.
 
     `tools` are all tools; the index chooses by their names, and tools unknown to the index are
-    always included. `k` replaces the settings' `tools.k`. Schemas get the form that all providers
-    take, and calls the names of the tool's own.
+    always included. A tool's own name retrieves that tool alone: agents call tools so. `k` replaces
+    the settings' `tools.k`. Schemas get the form that all providers take, and calls the names of
+    the tool's own.
 
     Raises:
         StoreError: a store does not answer.
@@ -145,6 +148,9 @@ class _ToolRetriever(BaseRetriever):
         self._nodes = {tool.metadata.get_name(): nodes.to_node(tool) for tool in tools}
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        if (name := query_bundle.query_str) in self._nodes:
+            # Agents retrieve by the name of a called tool to make the call.
+            return [NodeWithScore(node=self._nodes[name])] if self._may_call(name) else []
         turn = Turn(text=query_bundle.query_str, scope=self._scope)
         found = tools_for_turn(self._crib, turn, self._nodes, k=self._k)
         scores = {hit.id: hit.score for hit in found.decision.tools.tools}
@@ -152,6 +158,12 @@ class _ToolRetriever(BaseRetriever):
             NodeWithScore(node=self._nodes[name], score=scores.get(found.ids.get(name, "")))
             for name in found.names
         ]
+
+    def _may_call(self, name: str) -> bool:
+        """True for a tool in the scope, and for one that the index does not know."""
+        return bool(
+            callable_tools(self._crib, [name], self._scope) or not known_tools(self._crib, [name])
+        )
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
