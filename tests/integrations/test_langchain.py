@@ -126,6 +126,18 @@ def test_a_tool_that_the_turn_does_not_have_is_not_called(desk):
     assert "send_mail is not among the tools of this turn" in said[-2].text
 
 
+async def test_a_call_of_a_tool_that_nobody_has_names_no_hidden_tools(desk):
+    made, _ = agent(desk, [calls("send_male"), AIMessage("no")], k=1)
+    said = ask(made, "send a mail to Ana")
+    assert said[-2].status == "error"
+    assert "send_male" in said[-2].text
+    assert "send_mail" in said[-2].text
+    assert "track_parcel" not in said[-2].text
+    made, _ = agent(desk, [calls("send_male"), AIMessage("no")], k=1)
+    again = await made.ainvoke({"messages": [("user", "send a mail to Ana")]}, THREAD)
+    assert again["messages"][-2].text == said[-2].text
+
+
 def test_tools_that_others_have_take_no_place(desk):
     """The index holds more than the agent has: its own are still ranked."""
     made, model = agent(desk, [AIMessage("sent")], own_tools()[2:])

@@ -58,6 +58,7 @@ from toolcrib.integrations.selection import (
     ScopeOf,
     ShownTools,
     StepOptions,
+    absence,
     passage_metadata,
     refusal,
     report_outcome,
@@ -254,7 +255,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
             self._report(request, None, began)
             raise
         self._report(request, result, began)
-        return result
+        return _without_hidden_names(request, result)
 
     async def awrap_tool_call(
         self,
@@ -273,7 +274,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
             await asyncio.to_thread(self._report, request, None, began)
             raise
         await asyncio.to_thread(self._report, request, result, began)
-        return result
+        return _without_hidden_names(request, result)
 
     def _report(
         self, request: ToolCallRequest, result: ToolMessage | Command[Any] | None, began: float
@@ -409,6 +410,18 @@ def _refusal(request: ToolCallRequest) -> ToolMessage | None:
     if text := refusal(request.state.get("toolcrib"), call["name"]):
         return ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"], status="error")
     return None
+
+
+def _without_hidden_names(
+    request: ToolCallRequest, result: ToolMessage | Command[Any]
+) -> ToolMessage | Command[Any]:
+    """The result; for a tool that nobody has, an error without the names of all hidden tools."""
+    shown: ShownTools | None = request.state.get("toolcrib")
+    if request.tool is not None or shown is None or not isinstance(result, ToolMessage):
+        return result
+    if result.status != "error" or not any(name in result.text for name in shown["hidden"]):
+        return result
+    return result.model_copy(update={"content": absence(shown, request.tool_call["name"])})
 
 
 def _with_state(

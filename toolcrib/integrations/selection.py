@@ -406,6 +406,11 @@ def refusal(shown: ShownTools | None, name: str) -> str:
     """Text for a call of a tool that the turn, or its scope, does not have; else empty."""
     if shown is None or name not in shown["hidden"]:
         return ""
+    return f"{absence(shown, name)}. If you are given it from now on, call it again."
+
+
+def absence(shown: ShownTools, name: str) -> str:
+    """Text for a call of a tool that the model was not shown; hidden tools are not named."""
     return f"{name} is not among the tools of this turn: {', '.join(shown['names'])}"
 
 
