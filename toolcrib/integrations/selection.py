@@ -18,7 +18,7 @@ from toolcrib.client.crib import RemoteCrib
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError, ToolcribError, did_you_mean, nearest
 from toolcrib.records import Decision, Message, PassageHit, Scope, ToolHit, ToolSpec, Turn
-from toolcrib.records.codec import as_json, is_object
+from toolcrib.records.codec import as_json, is_object, list_of
 from toolcrib.records.definitions import OwnTool, definition_tokens, summary
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.retrieval.legs import has_words
@@ -363,7 +363,8 @@ class AgentTools:
         )
         named = self._by_own_names(shown, specs)
         lines = [f"- {name}: {summary(spec)}" for name, spec in named.items()]
-        return "\n".join(["You can call now:", *lines] if lines else [NOTHING_FOUND]), list(named)
+        text = "\n".join(["You can call now:", *lines]) if lines else nothing_found(arguments)
+        return text, list(named)
 
     def _own(self, shown: ShownTools) -> Filter | None:
         """Filter of the agent's own tools within the limits of the settings."""
@@ -458,6 +459,19 @@ SEARCH = ToolSpec(
 
 NOTHING_FOUND = "No other tool fits. Use those that you have, or say what cannot be done."
 
+NO_NEEDS = "Nothing was searched. Write needs: a list with one line for each tool that is needed."
+
+
+def nothing_found(arguments: object) -> str:
+    """Text for a search by a model that found nothing, or that stated no needs."""
+    return NOTHING_FOUND if _needs(arguments) else NO_NEEDS
+
+
+def _needs(arguments: object) -> list[str]:
+    listed: Any = arguments.get("needs") if is_object(arguments) else None
+    wanted = [listed] if isinstance(listed, str) else list_of(listed)
+    return [each for each in wanted if isinstance(each, str) and has_words(each)][:MAX_NEEDS]
+
 
 def tools_wanted(
     crib: AnyCrib,
@@ -469,10 +483,7 @@ def tools_wanted(
     called: Sequence[str] | None = None,
 ) -> tuple[ToolSpec, ...]:
     """Find tools for a model's arguments of a search; tools that were `called` are left out."""
-    listed: Any = arguments.get("needs") if is_object(arguments) else None
-    wanted: Any = [listed] if isinstance(listed, str) else listed or ()
-    needs = [each for each in wanted if isinstance(each, str) and has_words(each)][:MAX_NEEDS]
-    if not needs:
+    if not (needs := _needs(arguments)):
         return ()
     found = crib.find_tools(
         needs=needs, k=max(k, len(needs)), scope=scope, where=where, called=called
