@@ -421,3 +421,14 @@ def test_an_index_that_knows_none_of_the_tools_is_told_once(caplog):
     assert set(shown(model)[0]) == {spec.name for spec in TOOLS}
     told = [each for each in caplog.records if "knows none of the agent's" in each.message]
     assert [each.levelname for each in told] == ["WARNING"]
+
+
+def test_an_index_that_lacks_many_of_the_tools_is_told(caplog):
+    with open_desk() as crib:
+        more = [f"unknown_{number}" for number in range(40)]
+        made, model = agent(crib, [AIMessage("sent")], own_tools(*more))
+        ask(made, "send a mail to Ana")
+
+    assert {*more} <= {*shown(model)[0]}
+    [told] = [each for each in caplog.records if "the other 40" in each.message]
+    assert told.levelname == "WARNING"

@@ -89,8 +89,7 @@ def choose_tools(
     Names unknown to the index stay, as do names in `always`. Ids in `without` are left out.
     """
     known = known_tools(crib, names)
-    if names and not known:
-        _warn_of_unknown_tools(crib, len(names))
+    _warn_of_unknown_tools(crib, len(names), len(known))
     named = {
         spec.id: name
         for name, specs in reversed(known.items())
@@ -114,16 +113,21 @@ def choose_tools(
 
 _WARNED: WeakSet[AnyCrib] = WeakSet()
 
+MANY_UNKNOWN_TOOLS = 30
+"""Above so many tools that the index lacks, what the model always gets is worth a warning."""
 
-def _warn_of_unknown_tools(crib: AnyCrib, count: int) -> None:
-    """Log once for each crib that it lacks the agent's tools."""
-    if crib not in _WARNED:
-        _WARNED.add(crib)
-        logger.warning(
-            "the index knows none of the agent's %d tools, so its model is shown all of them; "
-            "index them with index_tools() under the same names",
-            count,
-        )
+
+def _warn_of_unknown_tools(crib: AnyCrib, own: int, known: int) -> None:
+    """Log once for each crib that it lacks all, or many, of the agent's tools."""
+    unknown = own - known
+    if crib in _WARNED or not unknown or (known and unknown <= MANY_UNKNOWN_TOOLS):
+        return
+    _WARNED.add(crib)
+    logger.warning(
+        "the index knows %s of the agent's %d tools, so its model is always shown %s; "
+        "index them with index_tools() under the same names",
+        *((known, own, f"the other {unknown}") if known else ("none", own, "all of them")),
+    )
 
 
 def turn_of_messages(messages: Sequence[Message], scope: Scope | None) -> Turn:
