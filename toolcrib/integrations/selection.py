@@ -407,11 +407,15 @@ class AgentTools:
         }
 
 
+CALL_AGAIN = "If you are given it from now on, call it again."
+"""End of the answer to a call of a tool that the model did not have: the next step may have it."""
+
+
 def refusal(shown: ShownTools | None, name: str) -> str:
     """Text for a call of a tool that the turn, or its scope, does not have; else empty."""
     if shown is None or name not in shown["hidden"]:
         return ""
-    return f"{absence(shown, name)}. If you are given it from now on, call it again."
+    return f"{absence(shown, name)}. {CALL_AGAIN}"
 
 
 def absence(shown: ShownTools, name: str) -> str:
