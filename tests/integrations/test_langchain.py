@@ -378,6 +378,11 @@ def test_an_agent_with_a_search_of_its_own_is_refused_unless_ours_is_off(desk):
     assert model.seen[0][0][0] == "find_tools"
 
 
+def test_steps_that_add_no_tool_are_refused_before_the_run():
+    with pytest.raises(SettingsError, match=r"added=0.*each=False"):
+        StepOptions(added=0)
+
+
 def test_an_agent_that_is_shown_all_its_tools_gets_no_search(desk):
     made, model = agent(desk, [AIMessage("sent")], own_tools()[:2], k=2)
     ask(made, "send a mail, read a mail")

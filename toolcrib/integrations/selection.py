@@ -232,6 +232,17 @@ class StepOptions:
     search: bool = True
     report: Callable[[StepCost], None] = _log_cost
 
+    def __post_init__(self) -> None:
+        """Refuse a limit that no search takes.
+
+        Raises:
+            SettingsError: `added` is less than 1.
+        """
+        if self.added < 1:
+            raise SettingsError(
+                f"StepOptions(added={self.added}) adds no tool; each=False keeps those of the turn"
+            )
+
 
 DEFAULT_STEPS = StepOptions()
 
