@@ -97,10 +97,13 @@ def test_the_loop_of_the_readme_keeps_what_was_said_and_knows_renamed_tools(tmp_
     def ask_model(messages, tools):
         asked.append([message["role"] for message in messages])
         if len(asked) > 1:
+            assert "no tool has the id 'fetch'" in messages[-1]["content"]
             return {"role": "assistant", "content": "done"}
-        name = tools[0]["function"]["name"]
-        call = {"function": {"name": name, "arguments": '{"to": "Ana"}'}, "id": "1"}
-        return {"role": "assistant", "content": None, "tool_calls": [call]}
+        names = tools[0]["function"]["name"], "fetch"
+        calls = [
+            {"function": {"name": name, "arguments": '{"to": "Ana"}'}, "id": name} for name in names
+        ]
+        return {"role": "assistant", "content": None, "tool_calls": calls}
 
     def call_tool(tool, arguments):
         called.append((tool, arguments))
@@ -108,7 +111,7 @@ def test_the_loop_of_the_readme_keeps_what_was_said_and_knows_renamed_tools(tmp_
 
     assert given["run"]("send a mail to Ana", ask_model, call_tool) == "done"
     assert called == [("mail/send.mail", {"$to": "Ana"})]
-    assert asked == [["user"], ["user", "assistant", "tool"]]
+    assert asked == [["user"], ["user", "assistant", "tool", "tool"]]
 
 
 def steps(body: str) -> list[tuple[str, str]]:

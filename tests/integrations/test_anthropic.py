@@ -49,9 +49,17 @@ def test_each_need_has_room(desk):
     assert sorted(names) == ["mail__send_mail", "post__track_parcel"]
 
 
-@pytest.mark.parametrize("arguments", [{}, {"needs": []}, {"needs": [7, "?!"]}, [], "mail"])
-def test_a_search_for_nothing_says_so(desk, arguments):
+@pytest.mark.parametrize(
+    "arguments", [{}, {"needs": []}, {"needs": [7, "?!"]}, {"needs": 7}, {"query": "a"}, [], "mail"]
+)
+def test_a_search_without_needs_says_so(desk, arguments):
     [told] = search_result(desk, searches({}).model_copy(update={"input": arguments}))["content"]
+    assert "Write needs" in told["text"]
+
+
+def test_a_search_that_finds_nothing_says_so(desk):
+    nowhere = Scope(servers=frozenset())
+    [told] = search_result(desk, searches({"needs": ["send a mail"]}), scope=nowhere)["content"]
     assert told["text"].startswith("No other tool fits")
 
 

@@ -126,6 +126,18 @@ def test_a_tool_that_the_turn_does_not_have_is_not_called(desk):
     assert "send_mail is not among the tools of this turn" in said[-2].text
 
 
+async def test_a_call_of_a_tool_that_nobody_has_names_no_hidden_tools(desk):
+    made, _ = agent(desk, [calls("send_male"), AIMessage("no")], k=1)
+    said = ask(made, "send a mail to Ana")
+    assert said[-2].status == "error"
+    assert "send_male" in said[-2].text
+    assert "send_mail" in said[-2].text
+    assert "track_parcel" not in said[-2].text
+    made, _ = agent(desk, [calls("send_male"), AIMessage("no")], k=1)
+    again = await made.ainvoke({"messages": [("user", "send a mail to Ana")]}, THREAD)
+    assert again["messages"][-2].text == said[-2].text
+
+
 def test_tools_that_others_have_take_no_place(desk):
     """The index holds more than the agent has: its own are still ranked."""
     made, model = agent(desk, [AIMessage("sent")], own_tools()[2:])
@@ -244,6 +256,23 @@ def test_tools_may_be_chosen_once_a_turn(desk):
     assert [names for names, _ in model.seen] == [("send_mail",)] * 2
 
 
+def test_the_steps_are_followed_where_messages_have_no_ids(desk):
+    """As in deep agents."""
+
+    class WithoutIds(AgentMiddleware):
+        def wrap_model_call(self, request, handler):
+            messages = [each.model_copy(update={"id": None}) for each in request.messages]
+            return handler(request.override(messages=messages))
+
+    script = [says("Then I call track_parcel.", "send_mail"), AIMessage("there"), AIMessage("read")]
+    model = ScriptedModel(script=script)
+    middleware = [WithoutIds(), ToolcribMiddleware(desk, k=1, steps=STEPS)]
+    made = create_agent(model, own_tools(), middleware=middleware, checkpointer=InMemorySaver())
+    ask(made, "send a mail to Ana")
+    ask(made, "read the mail")
+    assert shown(model) == [("send_mail",), ("send_mail", "track_parcel"), ("read_mail",)]
+
+
 async def test_a_model_finds_a_tool_that_it_lacks_by_its_own_search(desk):
     wish = {"name": "find_tools", "args": {"needs": ["track a parcel"]}, "id": "1"}
     script = [AIMessage("", tool_calls=[wish]), calls("track_parcel"), AIMessage("there")]
@@ -349,6 +378,11 @@ def test_an_agent_with_a_search_of_its_own_is_refused_unless_ours_is_off(desk):
     assert model.seen[0][0][0] == "find_tools"
 
 
+def test_steps_that_add_no_tool_are_refused_before_the_run():
+    with pytest.raises(SettingsError, match=r"added=0.*each=False"):
+        StepOptions(added=0)
+
+
 def test_an_agent_that_is_shown_all_its_tools_gets_no_search(desk):
     made, model = agent(desk, [AIMessage("sent")], own_tools()[:2], k=2)
     ask(made, "send a mail, read a mail")
@@ -362,6 +396,17 @@ def test_a_tool_that_was_called_by_name_is_shown_from_then_on_within_the_scope(d
     ask(made, "send a mail to Ana")
     assert "read_mail" in shown(model)[1]
     assert "track_parcel" not in shown(model)[2]
+
+
+def test_a_disabled_tool_that_was_called_by_name_is_not_shown():
+    script = [says("", "read_mail"), says(" ", "read_mail"), AIMessage("no")]
+    with open_desk(tools={"pass_through": 0, "k": 1}) as crib:
+        disabled = [spec.model_copy(update={"enabled": False}) for spec in TOOLS]
+        crib.index_tools([spec for spec in disabled if spec.name == "read_mail"])
+        made, model = agent(crib, script)
+        said = ask(made, "send a mail to Ana")
+    assert "read_mail" not in {name for names in shown(model) for name in names}
+    assert [message.status for message in said if message.type == "tool"] == ["error"] * 2
 
 
 def test_a_step_keeps_the_limits_of_the_settings():
@@ -381,3 +426,14 @@ def test_an_index_that_knows_none_of_the_tools_is_told_once(caplog):
     assert set(shown(model)[0]) == {spec.name for spec in TOOLS}
     told = [each for each in caplog.records if "knows none of the agent's" in each.message]
     assert [each.levelname for each in told] == ["WARNING"]
+
+
+def test_an_index_that_lacks_many_of_the_tools_is_told(caplog):
+    with open_desk() as crib:
+        more = [f"unknown_{number}" for number in range(40)]
+        made, model = agent(crib, [AIMessage("sent")], own_tools(*more))
+        ask(made, "send a mail to Ana")
+
+    assert {*more} <= {*shown(model)[0]}
+    [told] = [each for each in caplog.records if "the other 40" in each.message]
+    assert told.levelname == "WARNING"

@@ -294,6 +294,9 @@ def test_a_wrong_tool_leads_to_a_new_search_for_what_was_missed(sky, wrong):
     assert run.bound[1][0] == "get_weather"
     assert len(run.bound[1]) == 2
     assert state["messages"][2].text.startswith("There is no tool")
+    assert ("call it again" in state["messages"][2].text) == (
+        wrong.tool_calls[0]["name"] == "send_mail"
+    )
     assert state["messages"][-1].text == "Rain."
 
 

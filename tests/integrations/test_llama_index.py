@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, TextBlock, ToolCallBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.schema import QueryBundle
@@ -49,6 +49,15 @@ async def test_tools_come_for_what_is_asked(desk):
         "track_parcel",
     ]
     assert names(retriever.retrieve("")) == ["ponder"]
+
+
+def test_every_tool_is_found_by_its_name_within_the_scope(desk):
+    """An agent retrieves by the name of a called tool to make the call."""
+    retriever = ToolcribObjectRetriever(desk, tools("hello"), k=1)
+    every = [*(spec.name for spec in TOOLS), "hello"]
+    assert [names(retriever.retrieve(name)) for name in every] == [[name] for name in every]
+    post = ToolcribObjectRetriever(desk, tools(), scope=Scope(servers=frozenset({"post"})))
+    assert names(post.retrieve("send_mail")) == []
 
 
 @LOOKED_AT
@@ -120,6 +129,22 @@ async def test_an_agent_finds_a_tool_that_it_lacks(desk):
     script = Script(asked, answer("", track_parcel=TO), answer("there"))
     assert await ran(desk, script, steps=StepOptions(each=False)) == "there"
     assert "track_parcel" in script.seen[1]
+
+
+@LOOKED_AT
+async def test_an_agent_of_a_workflow_finds_a_tool_that_it_lacks(desk):
+    asked = answer("", find_tools={"needs": ["track a parcel"]})
+    script = Script(asked, answer("", track_parcel=TO), answer("there"))
+    llm, steps = MockFunctionCallingLLM(response_generator=script), StepOptions(each=False)
+    first, second = (
+        ToolcribFunctionAgent(
+            name=name, description=name, llm=llm, tools=tools(), crib=desk, k=1, steps=steps
+        )
+        for name in ("first", "second")
+    )
+    workflow = AgentWorkflow(agents=[first, second], root_agent="first")
+    assert str(await workflow.run("send a mail to Ana")) == "there"
+    assert ["track_parcel" in names for names in script.seen] == [False, True, True]
 
 
 @LOOKED_AT

@@ -128,6 +128,27 @@ async def test_a_model_finds_a_function_that_it_lacks_by_its_own_search(desk):
     assert outputs[1] == "done"
 
 
+async def test_a_function_that_was_called_by_name_comes_where_the_run_goes_on(desk):
+    model = Scripted(("", "track_parcel", "{}"))
+    steps = StepOptions(each=False)
+    made = await agent_for_turn(office_agent(model), "send a mail to Ana", desk, k=1, steps=steps)
+    goes_on = replace(UNTRACED, tool_not_found_behavior="return_error_to_model")
+    result = await Runner.run(made, "send a mail to Ana", run_config=goes_on)
+    outputs = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+    assert "not found" in outputs[0]
+    assert ["track_parcel" in names for names in model.seen] == [False, True]
+
+
+async def test_an_agent_that_is_handed_the_run_has_its_own_functions(desk):
+    other = replace(office_agent(Scripted()), name="other")
+    other = await agent_for_turn(other, "send a mail to Ana", desk, k=1)
+    office = replace(office_agent(Scripted(("", "transfer_to_other", "{}"))), handoffs=[other])
+    made = await agent_for_turn(office, "send a mail to Ana", desk, k=1)
+    result = await Runner.run(made, "send a mail to Ana", run_config=UNTRACED)
+    assert result.last_agent.name == "other"
+    assert other.model.seen == office.model.seen == [["ponder", "send_mail", "web_search"]]
+
+
 async def test_a_broken_search_finds_nothing_and_the_run_goes_on(desk):
     model = Scripted(("", "find_tools", "{"))
     made = await agent_for_turn(office_agent(model), "send a mail to Ana", desk, k=1)

@@ -18,6 +18,7 @@ from toolcrib.integrations.providers import (
     Definition,
     Provider,
     UnfitSchemaError,
+    fit_definition,
     fit_schema,
     provider_rules,
     refusals,
@@ -192,6 +193,15 @@ def test_references_are_written_out_recursion_is_cut_and_a_lost_one_takes_any_va
     assert found["properties"]["first"]["properties"]["next"]["type"] == "object"
     assert found["properties"]["lost"] == {"description": "No"}
     assert found["properties"]["far"] == {"description": "other.json", "title": "Far"}
+
+
+def test_a_discriminator_leads_to_no_definition_that_is_gone():
+    air = {"type": "object", "properties": {"kind": {"const": "air"}}}
+    tag = {"propertyName": "kind", "mapping": {"air": "#/$defs/Air"}}
+    leg = {"oneOf": [{"$ref": "#/$defs/Air"}], "discriminator": tag}
+    schema = {"type": "object", "properties": {"leg": leg}, "$defs": {"Air": air}}
+    written = fit_definition(schema, "")[0]["properties"]["leg"]
+    assert written == {"oneOf": [air], "discriminator": {"propertyName": "kind"}}
 
 
 def test_what_stands_beside_a_reference_is_joined_with_its_target():

@@ -262,6 +262,8 @@ class PartContract:
             store.count()
         with pytest.raises(StoreError, match="closed"):
             store.upsert([point("late")])
+        with pytest.raises(StoreError, match="closed"):
+            store.read_meta()
 
     # -- searching
 

@@ -26,10 +26,10 @@ from toolcrib.integrations.formats import (
 )
 from toolcrib.integrations.selection import (
     DEFAULT_STEPS,
-    NOTHING_FOUND,
     SEARCH,
     AnyCrib,
     StepOptions,
+    nothing_found,
     tools_wanted,
 )
 from toolcrib.records import Scope, ToolSpec, Turn
@@ -73,7 +73,8 @@ def search_result(
     if call.name != SEARCH.name:
         return None
     tools = tools_wanted(crib, call.input, k=k, scope=scope)
-    content = export(tools, "tool_reference") or [{"type": "text", "text": NOTHING_FOUND}]
+    text = {"type": "text", "text": nothing_found(call.input)}
+    content = export(tools, "tool_reference") or [text]
     result = {"type": "tool_result", "tool_use_id": call.id, "content": content}
     return cast("ToolResultBlockParam", result)
 

@@ -55,6 +55,7 @@ from toolcrib.integrations.selection import (
     ScopeOf,
     ShownTools,
     StepOptions,
+    absence,
     passage_metadata,
     refusal,
     report_outcome,
@@ -205,7 +206,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
         before: ShownTools | None = request.state.get("toolcrib")
         scope = scope_in(request.runtime, self.scope)
         message = last_user_message(request.messages)
-        if before and (message is None or message.id == before["turn"]):
+        if before and _is_same_turn(before, message):
             return self._choice.for_step(before, step_of(request.messages), scope)
         own = [tool for tool in request.tools if not any(tool is each for each in self.tools)]
         names = [tool.name for tool in own if not isinstance(tool, dict)]
@@ -250,7 +251,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
             self._report(request, None, began)
             raise
         self._report(request, result, began)
-        return result
+        return _without_hidden_names(request, result)
 
     async def awrap_tool_call(
         self,
@@ -269,7 +270,7 @@ class ToolcribMiddleware(AgentMiddleware[_ToolcribState, Any, Any]):
             await asyncio.to_thread(self._report, request, None, began)
             raise
         await asyncio.to_thread(self._report, request, result, began)
-        return result
+        return _without_hidden_names(request, result)
 
     def _report(
         self, request: ToolCallRequest, result: ToolMessage | Command[Any] | None, began: float
@@ -294,6 +295,15 @@ def _search_tool() -> BaseTool:
         args_schema=dict(SEARCH.input_schema),
         func=find_tools,
     )
+
+
+def _is_same_turn(before: ShownTools, message: HumanMessage | None) -> bool:
+    """True if the tools were chosen for this message; deep agents' messages have no id."""
+    if message is None:
+        return True
+    if message.id and before["turn"]:
+        return message.id == before["turn"]
+    return message.text == before["task"]
 
 
 def _takes_tools_inline(model: Any) -> bool:
@@ -396,6 +406,18 @@ def _refusal(request: ToolCallRequest) -> ToolMessage | None:
     if text := refusal(request.state.get("toolcrib"), call["name"]):
         return ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"], status="error")
     return None
+
+
+def _without_hidden_names(
+    request: ToolCallRequest, result: ToolMessage | Command[Any]
+) -> ToolMessage | Command[Any]:
+    """The result; for a tool that nobody has, an error without the names of all hidden tools."""
+    shown: ShownTools | None = request.state.get("toolcrib")
+    if request.tool is not None or shown is None or not isinstance(result, ToolMessage):
+        return result
+    if result.status != "error" or not any(name in result.text for name in shown["hidden"]):
+        return result
+    return result.model_copy(update={"content": absence(shown, request.tool_call["name"])})
 
 
 def _with_state(

@@ -39,6 +39,8 @@ from toolcrib.integrations.selection import (
     AnyCrib,
     RunStep,
     ShownTools,
+    callable_tools,
+    known_tools,
     passage_metadata,
     refusal,
     report_outcome,
@@ -100,8 +102,9 @@ class ToolcribObjectRetriever(ObjectRetriever[BaseTool]):
     """Retriever of tools for the user's message: `FunctionAgent(tool_retriever=...)`.
 
     `tools` are all tools; the index chooses by their names, and tools unknown to the index are
-    always included. `k` replaces the settings' `tools.k`. Schemas get the form that all providers
-    take, and calls the names of the tool's own.
+    always included. A tool's own name retrieves that tool alone: agents call tools so. `k` replaces
+    the settings' `tools.k`. Schemas get the form that all providers take, and calls the names of
+    the tool's own.
     """
 
     def __init__(
@@ -134,6 +137,9 @@ class _ToolRetriever(BaseRetriever):
         self._nodes = {tool.metadata.get_name(): nodes.to_node(tool) for tool in tools}
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        if (name := query_bundle.query_str) in self._nodes:
+            # Agents retrieve by the name of a called tool to make the call.
+            return [NodeWithScore(node=self._nodes[name])] if self._may_call(name) else []
         turn = Turn(text=query_bundle.query_str, scope=self._scope)
         found = tools_for_turn(self._crib, turn, self._nodes, k=self._k)
         scores = {hit.id: hit.score for hit in found.decision.tools.tools}
@@ -141,6 +147,12 @@ class _ToolRetriever(BaseRetriever):
             NodeWithScore(node=self._nodes[name], score=scores.get(found.ids.get(name, "")))
             for name in found.names
         ]
+
+    def _may_call(self, name: str) -> bool:
+        """True for a tool in the scope, and for one that the index does not know."""
+        return bool(
+            callable_tools(self._crib, [name], self._scope) or not known_tools(self._crib, [name])
+        )
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
@@ -175,13 +187,15 @@ class ToolcribFunctionAgent(FunctionAgent):
         """Give the tools fitting schemas, and the agent its search."""
         super().model_post_init(context)
 
-        async def find_tools(needs: list[str]) -> str:
-            return "\n".join(needs)
+        async def find_tools(ctx: Any, **arguments: Any) -> str:
+            return await self._find_tools(ctx, arguments)
 
         metadata = _FitMetadata(
             SEARCH.description, SEARCH.name, parameters=dict(SEARCH.input_schema)
         )
         self._search = FunctionTool(async_fn=find_tools, metadata=metadata)
+        # The run's context comes with the call, also in a workflow of several agents.
+        self._search.requires_context, self._search.ctx_param_name = True, "ctx"
         agent: Any = self
         search = [self._search] if agent.steps.search else []
         agent.tools = [*map(_fit_tool, agent.tools or ()), *search]
@@ -210,21 +224,23 @@ class ToolcribFunctionAgent(FunctionAgent):
         given += [tool for name, tool in named.items() if name not in hidden]
         return await super().take_step(ctx, llm_input, given, memory)
 
+    async def _find_tools(self, ctx: Any, arguments: Mapping[str, Any]) -> str:
+        """Answer a search of the model, and keep what was found for the next step."""
+        shown: ShownTools = await ctx.store.get(SHOWN)
+        called = self._step(await ctx.store.get(self.scratchpad_key, default=[])).called
+        text, found = await asyncio.to_thread(
+            self._choice.search, shown, arguments, called, self.scope
+        )
+        async with ctx.store.edit_state() as state:
+            state[FOUND] = [*state.get(FOUND, ()), *found]
+        return text
+
     async def _call_tool(self, ctx: Any, tool: AsyncBaseTool, tool_input: Any) -> ToolOutput:
-        """Call a tool and report the outcome, or search for tools."""
+        """Call a tool of the turn and report the outcome."""
         shown: ShownTools | None = await ctx.store.get(SHOWN, default=None)
         name = tool.metadata.get_name()
         if text := refusal(shown, name):
             return ToolOutput(name, text, raw_input=tool_input, raw_output=text, is_error=True)
-        if shown is not None and tool is self._search:
-            written = await ctx.store.get(self.scratchpad_key, default=[])
-            called = self._step(written).called
-            text, found = await asyncio.to_thread(
-                self._choice.search, shown, tool_input, called, self.scope
-            )
-            async with ctx.store.edit_state() as state:
-                state[FOUND] = [*state.get(FOUND, ()), *found]
-            return ToolOutput(name, text, raw_input=tool_input, raw_output=text)
         began = perf_counter()
         agent: Any = super()
         output: ToolOutput = await agent._call_tool(ctx, tool, tool_input)  # noqa: SLF001

@@ -243,6 +243,10 @@ def _without_references(schema: dict[str, Any]) -> Any:
     def reachable(node: dict[str, Any]) -> dict[str, Any]:
         old = next((node[word] for word in _OLD_REFERENCES if isinstance(node.get(word), str)), "")
         node = {"$ref": old, **node} if old else node
+        if tag := object_of(node.get("discriminator")):
+            # Its mapping leads to definitions that are gone.
+            rest = {key: value for key, value in tag.items() if key != "mapping"}
+            node = {**node, "discriminator": rest}
         if not is_reference(node):
             return node
         try:

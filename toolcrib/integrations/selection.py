@@ -18,8 +18,9 @@ from toolcrib.client.crib import RemoteCrib
 from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError, ToolcribError, did_you_mean, nearest
 from toolcrib.records import Decision, Message, PassageHit, Scope, ToolHit, ToolSpec, Turn
-from toolcrib.records.codec import as_json, is_object
+from toolcrib.records.codec import as_json, is_object, list_of
 from toolcrib.records.definitions import OwnTool, definition_tokens, summary
+from toolcrib.retrieval.gate import ENABLED
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import MAX_NEEDS
 from toolcrib.router.tools import compatible
@@ -88,8 +89,7 @@ def choose_tools(
     Names unknown to the index stay, as do names in `always`. Ids in `without` are left out.
     """
     known = known_tools(crib, names)
-    if names and not known:
-        _warn_of_unknown_tools(crib, len(names))
+    _warn_of_unknown_tools(crib, len(names), len(known))
     named = {
         spec.id: name
         for name, specs in reversed(known.items())
@@ -113,16 +113,21 @@ def choose_tools(
 
 _WARNED_CRIBS: WeakSet[AnyCrib] = WeakSet()
 
+MANY_UNKNOWN_TOOLS = 30
+"""Above so many tools that the index lacks, what the model always gets is worth a warning."""
 
-def _warn_of_unknown_tools(crib: AnyCrib, count: int) -> None:
-    """Log once for each crib that it lacks the agent's tools."""
-    if crib not in _WARNED_CRIBS:
-        _WARNED_CRIBS.add(crib)
-        logger.warning(
-            "the index knows none of the agent's %d tools, so its model is shown all of them; "
-            "index them with index_tools() under the same names",
-            count,
-        )
+
+def _warn_of_unknown_tools(crib: AnyCrib, own: int, known: int) -> None:
+    """Log once for each crib that it lacks all, or many, of the agent's tools."""
+    unknown = own - known
+    if crib in _WARNED_CRIBS or not unknown or (known and unknown <= MANY_UNKNOWN_TOOLS):
+        return
+    _WARNED_CRIBS.add(crib)
+    logger.warning(
+        "the index knows %s of the agent's %d tools, so its model is always shown %s; "
+        "index them with index_tools() under the same names",
+        *((known, own, f"the other {unknown}") if known else ("none", own, "all of them")),
+    )
 
 
 def turn_of_messages(messages: Sequence[Message], scope: Scope | None) -> Turn:
@@ -152,6 +157,14 @@ def known_tools(
     return named_tools(
         names, lambda where: crib.list_tools(scope=scope, where=all_of(where, limits))
     )
+
+
+def callable_tools(
+    crib: AnyCrib, names: Iterable[str], scope: Scope | None = None
+) -> dict[str, ToolSpec]:
+    """Specification by name, for the names of enabled tools in the scope and the limits."""
+    known = known_tools(crib, names, scope, all_of(ENABLED, _limits(crib)))
+    return {name: specs[0] for name, specs in known.items()}
 
 
 def _rank_own_tools(
@@ -218,6 +231,17 @@ class StepOptions:
     most: int = 80
     search: bool = True
     report: Callable[[StepCost], None] = _log_cost
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that no search takes.
+
+        Raises:
+            SettingsError: `added` is less than 1.
+        """
+        if self.added < 1:
+            raise SettingsError(
+                f"StepOptions(added={self.added}) adds no tool; each=False keeps those of the turn"
+            )
 
 
 DEFAULT_STEPS = StepOptions()
@@ -321,8 +345,7 @@ class AgentTools:
     ) -> dict[str, ToolSpec]:
         """Hidden tools that the model called by name, or that its search found."""
         wanted = [name for name in (*step.found, *step.called) if name in shown["hidden"]]
-        known = known_tools(self.crib, wanted, scope, _limits(self.crib)) if wanted else {}
-        return {name: specs[0] for name, specs in known.items()}
+        return callable_tools(self.crib, wanted, scope) if wanted else {}
 
     def _found_by_words(
         self, shown: ShownTools, step: RunStep, scope: Scope | None
@@ -355,7 +378,8 @@ class AgentTools:
         )
         named = self._by_own_names(shown, specs)
         lines = [f"- {name}: {summary(spec)}" for name, spec in named.items()]
-        return "\n".join(["You can call now:", *lines] if lines else [NOTHING_FOUND]), list(named)
+        text = "\n".join(["You can call now:", *lines]) if lines else nothing_found(arguments)
+        return text, list(named)
 
     def _own(self, shown: ShownTools) -> Filter | None:
         """Filter of the agent's own tools within the limits of the settings."""
@@ -394,10 +418,19 @@ class AgentTools:
         }
 
 
+CALL_AGAIN = "If you are given it from now on, call it again."
+"""End of the answer to a call of a tool that the model did not have: the next step may have it."""
+
+
 def refusal(shown: ShownTools | None, name: str) -> str:
     """Text for a call of a tool that the turn, or its scope, does not have; else empty."""
     if shown is None or name not in shown["hidden"]:
         return ""
+    return f"{absence(shown, name)}. {CALL_AGAIN}"
+
+
+def absence(shown: ShownTools, name: str) -> str:
+    """Text for a call of a tool that the model was not shown; hidden tools are not named."""
     return f"{name} is not among the tools of this turn: {', '.join(shown['names'])}"
 
 
@@ -445,6 +478,19 @@ SEARCH = ToolSpec(
 
 NOTHING_FOUND = "No other tool fits. Use those that you have, or say what cannot be done."
 
+NO_NEEDS = "Nothing was searched. Write needs: a list with one line for each tool that is needed."
+
+
+def nothing_found(arguments: object) -> str:
+    """Text for a search by a model that found nothing, or that stated no needs."""
+    return NOTHING_FOUND if _needs(arguments) else NO_NEEDS
+
+
+def _needs(arguments: object) -> list[str]:
+    listed: Any = arguments.get("needs") if is_object(arguments) else None
+    wanted = [listed] if isinstance(listed, str) else list_of(listed)
+    return [each for each in wanted if isinstance(each, str) and has_words(each)][:MAX_NEEDS]
+
 
 def tools_wanted(
     crib: AnyCrib,
@@ -456,10 +502,7 @@ def tools_wanted(
     called: Sequence[str] | None = None,
 ) -> tuple[ToolSpec, ...]:
     """Find tools for a model's arguments of a search; tools that were `called` are left out."""
-    listed: Any = arguments.get("needs") if is_object(arguments) else None
-    wanted: Any = [listed] if isinstance(listed, str) else listed or ()
-    needs = [each for each in wanted if isinstance(each, str) and has_words(each)][:MAX_NEEDS]
-    if not needs:
+    if not (needs := _needs(arguments)):
         return ()
     found = crib.find_tools(
         needs=needs, k=max(k, len(needs)), scope=scope, where=where, called=called

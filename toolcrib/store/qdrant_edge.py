@@ -365,6 +365,7 @@ class EdgeStore(Store):
     # -- the rest --------------------------------------------------------------------------
 
     def read_meta(self) -> Mapping[str, Any]:
+        self._open_search()
         return read_json(self.generation / "meta.json")
 
     def write_meta(self, entries: Mapping[str, Any]) -> None:

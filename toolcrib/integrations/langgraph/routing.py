@@ -52,6 +52,7 @@ from toolcrib.integrations.langgraph.state import (
     seconds_spent,
 )
 from toolcrib.integrations.selection import (
+    CALL_AGAIN,
     AgentTools,
     AnyCrib,
     ShownTools,
@@ -701,6 +702,8 @@ class _ToolCalls:
         if request.tool is not None and call["name"] in given:
             return None
         text = f"There is no tool {call['name']!r}; there are {', '.join(given) or 'none'}."
+        if request.tool is not None:
+            text = f"{text} {CALL_AGAIN}"
         return _error(state, call, text, Diagnosis("reclassify", "there is no such tool"))
 
 
