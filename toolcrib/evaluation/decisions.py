@@ -273,7 +273,7 @@ FEEDBACK_SPLIT = "train"
 _LogRecord: TypeAlias = Annotated[
     DecisionRecord | FeedbackRecord | OutcomeRecord, Field(discriminator="kind")
 ]
-KINDS = ("decision", "feedback", "outcome")
+RECORD_KINDS = ("decision", "feedback", "outcome")
 
 
 @cache
@@ -313,7 +313,7 @@ def read_decisions(
     said: list[tuple[datetime, FeedbackRecord | OutcomeRecord]] = []
     unreadable = 0
     for record in records:
-        if record.get("kind") not in KINDS:
+        if record.get("kind") not in RECORD_KINDS:
             continue
         try:
             row = _reader().validate_python(record)

@@ -19,7 +19,7 @@ from toolcrib.records import ToolSpec
 from toolcrib.records.codec import Score
 from toolcrib.retrieval.legs import has_words
 
-FOLDS = 5
+TASK_FOLDS = 5
 """Parts of the tasks; what is learned for one part comes from the runs of the others."""
 
 
@@ -163,7 +163,7 @@ def _by_step(system: StepFinder) -> Ask:
 def _parts(tasks: Sequence[str]) -> list[set[str]]:
     shuffled = list(tasks)
     random.Random(0).shuffle(shuffled)  # noqa: S311 -- a split, no secret
-    return [part for place in range(FOLDS) if (part := set(shuffled[place::FOLDS]))]
+    return [part for place in range(TASK_FOLDS) if (part := set(shuffled[place::TASK_FOLDS]))]
 
 
 def _scores(places: Sequence[tuple[FirstUse, int]], ks: Sequence[int]) -> StepScores:

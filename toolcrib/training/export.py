@@ -152,7 +152,7 @@ def _feeds(tokenizer: Any, max_tokens: int, more: Sequence[str]) -> Iterator[NDA
 
 
 WORDS, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"
-TYPES = "embeddings.token_type_embeddings.weight"
+SEGMENT_EMBEDDINGS = "embeddings.token_type_embeddings.weight"
 
 
 def restore(folder: Path, *, projected: bool = False) -> Weights:
@@ -254,7 +254,11 @@ def _tensors(found: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
     positions: NDArray[np.float32] = found["positions"]
     # The one token type is added to the positions already.
     types = np.zeros((2, words.shape[1]), dtype=np.float32)
-    tensors: dict[str, NDArray[np.float32]] = {WORDS: words, POSITIONS: positions, TYPES: types}
+    tensors: dict[str, NDArray[np.float32]] = {
+        WORDS: words,
+        POSITIONS: positions,
+        SEGMENT_EMBEDDINGS: types,
+    }
     kept = ("embeddings.LayerNorm", "encoder.layer")
     tensors |= {name: value for name, value in found.items() if name.startswith(kept)}
     number = 0

@@ -359,7 +359,7 @@ def _mean_of_sets(evaluators: Sequence[Any]) -> Any:
     return MeanOfSets()
 
 
-MEASURES = ("ndcg@10", "hit@1", "completeness@10")
+COMPARED_MEASURES = ("ndcg@10", "hit@1", "completeness@10")
 """Measures that are shown; the first decides."""
 
 SIGNIFICANCE_LEVEL = 0.05
@@ -430,7 +430,7 @@ def _weigh(found: Evaluation, seed: int) -> TrainingVerdict:
         changes += (
             Change(data.name, measure, old, new, float(p))
             for measure, old, new, p in zip(
-                MEASURES, before.mean(axis=0), after.mean(axis=0), tests, strict=True
+                COMPARED_MEASURES, before.mean(axis=0), after.mean(axis=0), tests, strict=True
             )
         )
         # Every data set weighs the same, however many queries it has.
@@ -447,4 +447,6 @@ def _weigh(found: Evaluation, seed: int) -> TrainingVerdict:
 def _measure_matrix(system: SystemResult) -> Floats:
     """float64 [answerable queries, measures]."""
     rows = [outcome.measures for outcome in system.outcomes if outcome.measures]
-    return np.array([[row[measure] for measure in MEASURES] for row in rows], dtype=np.float64)
+    return np.array(
+        [[row[measure] for measure in COMPARED_MEASURES] for row in rows], dtype=np.float64
+    )

@@ -286,7 +286,7 @@ STRETCH = 12.0
 READ_CHARS = 320
 
 
-HEAD = "head.npz"
+HEAD_FILE = "head.npz"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -325,7 +325,7 @@ class TurnClassifier:
 
     def __init__(self, encoder: BundledEncoder) -> None:
         self._encoder = encoder
-        path = encoder.folder / HEAD
+        path = encoder.folder / HEAD_FILE
         try:
             with np.load(path, allow_pickle=False) as head:
                 fields = json.loads(bytes(head["fields"]))
