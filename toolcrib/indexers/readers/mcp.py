@@ -193,7 +193,7 @@ class McpLimits:
     at_once: int = 8
 
 
-DEFAULT_LIMITS = McpLimits()
+DEFAULT_MCP_LIMITS = McpLimits()
 
 
 class _LiveReader:
@@ -206,7 +206,7 @@ class _LiveReader:
     reaches_out: ClassVar[bool] = True
 
     def __init__(
-        self, limits: McpLimits = DEFAULT_LIMITS, env: Mapping[str, str] | None = None
+        self, limits: McpLimits = DEFAULT_MCP_LIMITS, env: Mapping[str, str] | None = None
     ) -> None:
         self._limits = limits
         self._env = os.environ if env is None else env
@@ -256,7 +256,7 @@ class McpLiveReader(_LiveReader):
 
 
 async def list_tools(
-    target: Target, limits: McpLimits = DEFAULT_LIMITS, follow: Follow = follow
+    target: Target, limits: McpLimits = DEFAULT_MCP_LIMITS, follow: Follow = follow
 ) -> SessionState:
     """Ask one server for all its tools; never raises for what the server does or fails to do.
 

@@ -14,8 +14,8 @@ from toolcrib.records.scope import SENSITIVITIES, Sensitivity
 from toolcrib.router.context.phrases import MAX_PHRASE_WORDS, PhraseIndex
 from toolcrib.text import singular, split_words
 
-PRESET = Path(__file__).parent / "presets" / "cues.yaml"
-OTHER_LANGUAGES = PRESET.with_suffix("")
+CUES_FILE = Path(__file__).parent / "presets" / "cues.yaml"
+OTHER_LANGUAGES = CUES_FILE.with_suffix("")
 """Folder of the cues of other languages, a file a language."""
 
 
@@ -212,6 +212,6 @@ def load_cues(file: str | Path | None = None) -> Cues:
 @cache
 def _preset() -> Cues:
     # `no` and `404` are phrases here.
-    files = (PRESET, *sorted(OTHER_LANGUAGES.glob("*.yaml")))
+    files = (CUES_FILE, *sorted(OTHER_LANGUAGES.glob("*.yaml")))
     own, *others = (read_yaml(file, Cues, "the cues", texts_only=True) for file in files)
     return own.model_copy(update={"others": tuple(others)})
