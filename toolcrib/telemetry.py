@@ -65,7 +65,7 @@ class RequestSummary:
 
 SERVICE_FEATURE, SERVICE_EXTRA = "toolcrib serve", "service"
 
-OTHER_METHOD = "_OTHER"
+OTHER_LABEL = "_OTHER"
 """Value of a label for whatever has no value of its own, by the conventions."""
 
 LABELLED_METHODS = frozenset({"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"})
@@ -152,7 +152,7 @@ class Metrics(MetricsRegistry):
 
     def count(self, summary: RequestSummary) -> None:
         """Count a request."""
-        method = summary.method if summary.method in LABELLED_METHODS else OTHER_METHOD
+        method = summary.method if summary.method in LABELLED_METHODS else OTHER_LABEL
         route = "" if summary.route == UNMATCHED_ROUTE else summary.route
         self._requests(method, route, str(summary.status)).observe(summary.took_ms / 1000)
         if summary.turned_away is not None:
@@ -169,7 +169,7 @@ class Metrics(MetricsRegistry):
     def _count_model(self, request: ModelRequest) -> None:
         usage = request.usage
         of = "chat", request.provider, usage.model, usage.use
-        self._models(*of, OTHER_METHOD if usage.failed else "").observe(request.took_s)
+        self._models(*of, OTHER_LABEL if usage.failed else "").observe(request.took_s)
         self._input(*of).inc(usage.input_tokens)
         self._output(*of).inc(usage.output_tokens)
         self._cost(*of).inc(usage.cost or 0.0)
