@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from toolcrib.caches import BoundedMap
+from toolcrib.clock import DAY_S
 from toolcrib.encoders.base import FloatArray, from_text, to_text
 from toolcrib.errors import StoreError
 from toolcrib.learning.lessons import (
@@ -29,7 +30,7 @@ from toolcrib.learning.lessons import (
     make_lessons,
     replay,
 )
-from toolcrib.learning.observations import DAY_S, Observation, ObservationTable, day_of, name_of
+from toolcrib.learning.observations import Observation, ObservationTable, day_of, name_of
 from toolcrib.learning.runs import MIN_RUNS, Run, RunTable, tool_use, used_tools
 from toolcrib.records import Scope
 from toolcrib.records.codec import adapter, as_json

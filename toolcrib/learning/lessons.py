@@ -16,8 +16,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from toolcrib.clock import DAY_S
 from toolcrib.encoders.base import FloatArray
-from toolcrib.learning.observations import DAY_S, Observation
+from toolcrib.learning.observations import Observation
 from toolcrib.numerics import Floats
 from toolcrib.records.reports import ServerReplay
 from toolcrib.retrieval.learned import LearnedTools, keep_nearest, mix_shares
