@@ -31,7 +31,7 @@ _MAX_SPOKEN_CUES = 3
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A label, how sure it is (0 to 1), and the phrases that spoke for it."""
+    """Label, its confidence (0 to 1), and the phrases that are evidence for it."""
 
     label: str | None
     confidence: float
@@ -76,20 +76,20 @@ _EARLY, _LATE, _MORE = 0.5, 0.25, 0.15
 _SHORT = 0.35
 
 _EARLY_WORDS = 6
-"""What a word so near the start refers to is seldom in the same turn."""
+"""Words at the start in which a reference points back: its referent is seldom in the same turn."""
 
 _SHORT_WORDS = 3
 _ONLY_WORDS = 2
-"""Beside what leans, a turn of so few words more says nothing of its own."""
+"""Most words beside references that say nothing of their own."""
 _MOST_PARTLY = 0.9
-"""The score of a turn that leans in every way and still says something of its own."""
+"""Score of a turn with every sign of a reference that still says something of its own."""
 
 
 def follow_up_score(words: TextWords, cues: Cues) -> float:
-    """0 for a turn that stands alone, 1 for one that says nothing without the turns before it.
+    """Dependence of a turn on earlier turns: 0 if it stands alone, 1 without content of its own.
 
-    An opener (`and`, `what about`), words that refer back (`it`, `the same`) and brevity add up.
-    A verb behind the opener (`then close it`) is the turn's own; without words that refer back, it
+    An opener (`and`, `what about`), words that refer back (`it`, `the same`) and brevity add up. A
+    verb behind the opener (`then close it`) is the turn's own; without words that refer back, it
     makes the turn stand alone (`and then delete the branch`).
     """
     indexes = cues.indexes
@@ -183,11 +183,11 @@ _AUXILIARIES = frozenset(
     ["is", "are", "was", "were", "am", "do", "does", "did", "has", "have", "can", "could", "will"]
 )
 _LEAST_QUESTION_WORDS = 3
-"""Fewer words ask nothing by themselves: `ok what now?`."""
+"""Words from which on a text asks something by itself; `ok what now?` does not."""
 
 _SURE, _LEAST_SURE, _A_WORD = 0.95, 0.5, 0.15
 _WORDS_AN_ASIDE = 6
-"""In that many words one more may be a name or an aside: `thanks, Corinna`."""
+"""Words per additional free word, which may be a name or an aside: `thanks, Corinna`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ def _weight(words: TextWords, at: int) -> int:
 
 
 def _clauses(words: TextWords, covered: set[int]) -> Iterator[list[int]]:
-    """The places of the words of each clause; what is covered is never cut."""
+    """Positions of the words of each clause; a span that is covered is never cut."""
     clause: list[int] = []
     for at, word in enumerate(words.bare):
         if at in covered or (word[0].isalnum() and word not in _JOINS):
@@ -263,7 +263,7 @@ def _clauses(words: TextWords, covered: set[int]) -> Iterator[list[int]]:
 
 
 def _quoted_places(words: TextWords) -> set[int]:
-    """The places between quotation marks; an apostrophe has no white space on either side."""
+    """Positions between quotation marks; an apostrophe has no white space on either side."""
     quoted: set[int] = set()
     opened: int | None = None
     for at, word in enumerate(words.bare):
@@ -308,7 +308,7 @@ def _reply_phrases(words: TextWords, indexes: CueIndexes) -> list[Match]:
 
 
 def _phrases(words: TextWords, lists: Sequence[PhraseIndex]) -> Iterator[Match]:
-    """The longest phrases of any list from left to right; a word of none has no labels."""
+    """Longest phrases of any list from left to right; a word of no list has no labels."""
     at = 0
     while at < len(words.bare):
         found = [match for index in lists if (match := index.at(words, at)) is not None]
@@ -368,12 +368,12 @@ _LEAD, _WEAK_LEAD, _LATER = 3.0, 1.5, 0.4
 """Votes of what a clause begins with, and the part of them that a later clause has."""
 
 _INTENT_SHARPNESS, _DOMAIN_SHARPNESS, _NEED_SHARPNESS = 0.6, 1.4, 0.5
-"""Chosen so that confidences come near to how often labelled turns bear them out."""
+"""Sharpness by which confidences come near to the share of right labels."""
 
 _INTENTS_NEED = 1.0
 
 STATED_CONFIDENCE = 0.9
-"""Confidence of an intent that an opening states: 0.95 or more of labelled texts bear each out."""
+"""Confidence of an intent by an opening, which is right for 0.95 or more of labelled texts."""
 
 _LEVELS = {"calm": "low", "alarm": "high"}
 _JOINS = frozenset({"and", "then", "also", "but", "so", "or"})
@@ -386,14 +386,14 @@ _OPENING = frozenset("“„«「『")
 _QUOTES = frozenset("\"'`”»」』") | _OPENING
 
 _NO_CUE, _ONE_CUE, _NEXT_CUE, _MANY_CUES = 0.7, 0.8, 0.05, 0.9
-"""How sure the urgency is."""
+"""Confidence of the urgency."""
 
 _SURE_OF: dict[Sensitivity, float] = {"public": 0.55, "internal": 0.65}
 _SURE_OF_OTHERS = 0.85
 _SURE_BY_ENTITY = 0.95
 
 _FIRST_CHARS, _LAST_CHARS = 2_000, 500
-"""Before or after what is pasted in stands what is wanted of it."""
+"""Characters read at each end: a request stands before or after a pasted text."""
 
 
 class HeuristicDetector:
@@ -540,7 +540,7 @@ class HeuristicDetector:
                     yield lead, weight
 
     def _lead(self, words: TextWords, at: int) -> tuple[Match | None, float, int | None]:
-        """The lead at this word and its votes; or, past a polite phrase, where to look next."""
+        """Lead at this word and its votes; or the next position, past a polite phrase."""
         indexes = self._cues.indexes
         options = (
             (indexes.leads.at(words, at), _LEAD),
