@@ -13,10 +13,10 @@ from toolcrib.guidance.results import as_json, has_failed, is_acknowledgement, i
 from toolcrib.text import LETTERS_OR_DIGITS, likeness, name_words, tokenise
 
 MAX_CALL_NAME_CHARS, MAX_PARAMETERS, MAX_KEPT_CHARS = 200, 100, 1_000
-"""Parts of a call that are kept."""
+"""Characters of a name, number of parameters, and characters of a value that are kept of a call."""
 
 MAX_COMPARED_VALUES, MAX_COMPARED_PARAMETER_CHARS, MAX_COMPARED_MESSAGE_CHARS = 1_000, 8_000, 4_000
-"""Parts of a call that are compared."""
+"""Values, characters of parameters, and characters of a message that are compared of a call."""
 
 MIN_REQUEST_LIKENESS, MIN_ANSWER_LIKENESS, MIN_ERROR_LIKENESS = 0.6, 0.8, 0.8
 """Lowest Jaccard index of the words of two requests, answers or errors that are the same."""

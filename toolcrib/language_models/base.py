@@ -26,7 +26,7 @@ MODE_WORDS = ("tool", "function", "response_format", "output_config", "schema", 
 """Words of an error about the mode."""
 
 REFUSED_OPTIONS = {"temperature": "temperature", "max_completion_tokens": "max_tokens"}
-"""Options that some models refuse, by the word of the error that says so."""
+"""Options that some models refuse, by the word that names the option in the error."""
 
 OTHER_OPTIONS = {"max_tokens": "max_completion_tokens"}
 """Options that take the place of refused ones."""
@@ -77,9 +77,9 @@ class ChatReply:
 class ChatFailure(Exception):  # noqa: N818 -- it never leaves the package: see LanguageModelError
     """Failure of a call.
 
-    `reason` is in our own words, as a provider's may quote prompts and keys. `passing`: a
-    repetition may help, after `retry_after_s` if known. `mode_refused`: another mode may help.
-    `refused_option`: so may a request without this option.
+    `reason` quotes no provider, as its words may hold prompts and keys. `passing`: a repetition may
+    help, after `retry_after_s` if known. `mode_refused`: another mode may help. `refused_option`: a
+    request without this option may help.
     """
 
     def __init__(

@@ -315,7 +315,7 @@ class _Call:
     async def in_some_mode(
         self, messages: Sequence[Message], schema: AnswerSchema, begin: Mode
     ) -> tuple[ChatReply, Mode]:
-        """Reply in the first mode, from `begin` on, that the server takes."""
+        """Reply in the first mode, from `begin` on, that the server accepts."""
         modes = self.model.chat.modes
         for mode in modes[modes.index(begin) :]:
             try:
@@ -383,9 +383,9 @@ class _Call:
 
 MAX_ANSWER_CHARS = 200_000
 MAX_FALSE_STARTS = 50
-"""Places of a text at which JSON seems to begin, and does not."""
+"""Most places of a text at which JSON seems to begin and does not."""
 MAX_JSON_VALUES = 50
-"""JSON values of a text that are looked at, from its end."""
+"""Most JSON values of a text that are tried, from its end."""
 
 STRAIGHT_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
 

@@ -24,7 +24,7 @@ from toolcrib.router.probes import file_kind, find_sql
 from toolcrib.text import split_words
 
 FollowUp: TypeAlias = Literal["joined", "shifted", "first"]
-"""Joined with an earlier message; a new topic; or the first message."""
+"""Origin of a search text: joined with an earlier message, a new topic, or the first message."""
 
 MAX_SEARCHED_CHARS, SEARCHED_HEAD_CHARS, SEARCHED_TAIL_CHARS = 2_000, 700, 500
 """A pasted log has its question before or behind it: both ends of a longer text are searched."""

@@ -44,7 +44,7 @@ Outputs: TypeAlias = Mapping[str, Any]
 WHOLE_QUESTION = "the whole"
 MAX_TEMPLATE_CHARS = 20_000
 ANSWER_JSON_TOKENS, ID_BYTES_PER_TOKEN = 10, 2
-"""Tokens of a model's answer beside the id of the class; and how an id is counted."""
+"""Tokens of an answer's JSON without the class id; bytes of the id that count as a token."""
 
 COMPARISONS = ("eq", "ne", "in", "gt", "lt", "exists")
 COMBINATIONS = ("and", "or", "not")
