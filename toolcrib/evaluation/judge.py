@@ -133,7 +133,7 @@ class Judge:
         self._file = file
         self._read_grades: list[JudgedQuery] = []
         self._refusals: list[Refusal] = []
-        self._pools: dict[str, tuple[str, ...]] = {}
+        self._judged_pools: dict[str, tuple[str, ...]] = {}
 
     async def run(
         self, queries: Sequence[QueryRow], told: Callable[[int, int], None]
@@ -154,7 +154,7 @@ class Judge:
 
         # Each asks for one at a time: who waits for others would be late.
         await asyncio.gather(*(work() for _ in range(self._model.parallel)))
-        return JudgeReport(tuple(self._read_grades), tuple(self._refusals), self._pools)
+        return JudgeReport(tuple(self._read_grades), tuple(self._refusals), self._judged_pools)
 
     def _make_way(self, queries: Iterable[QueryRow]) -> None:
         """Leave out of the file what is judged anew, and half a line where a judge was killed."""
@@ -180,7 +180,7 @@ class Judge:
         except OSError as error:
             raise StoreWriteError(f"{self._file} cannot be written: {error.strerror}") from error
         self._read_grades.append(made)
-        self._pools[query.id] = tuple(spec.id for spec in pool)
+        self._judged_pools[query.id] = tuple(spec.id for spec in pool)
 
 
 def _id_of(line: str) -> str | None:
