@@ -55,7 +55,7 @@ from toolcrib.store.filters import Filter, HasId, Not
 HIDDEN_SHARE = 0.1
 """Total weight of queries with hidden tools, where no real query is unanswerable."""
 
-SAME_TEXT_COSINE, MAX_SAME_TEXTS = 0.9, 20
+SAME_PURPOSE_COSINE, MAX_SAME_TEXTS = 0.9, 20
 """Tools whose own texts have this cosine do the same: where one is hidden, so are the others."""
 
 
@@ -148,7 +148,7 @@ def _hiding(crib: Crib) -> Callable[[LabelledQuery], Filter]:
         except (UnknownToolError, EncoderError):
             return own
         [near] = tools.store.search([LegQuery("dense", vector, MAX_SAME_TEXTS)])
-        return own | {hit.id for hit in near if hit.score >= SAME_TEXT_COSINE}
+        return own | {hit.id for hit in near if hit.score >= SAME_PURPOSE_COSINE}
 
     return lambda query: Not(HasId(frozenset[int]().union(*map(alike, query.relevant))))
 

@@ -38,7 +38,7 @@ from pydantic import ValidationError
 from toolcrib.crib import Crib
 from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog, by_unique_name
-from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
+from toolcrib.gateway.index import IS_SKILL, OPENING_MESSAGE, GatewayIndex
 from toolcrib.indexers.readers.mcp_skills import SKILLS_EXTENSION, file_digest
 from toolcrib.indexers.readers.skills import (
     FRONT_MATTER_FENCE,
@@ -197,7 +197,7 @@ class GatewaySkills:
 
     async def _find(self, given: dict[str, Any], _context: Context) -> ToolResult:
         if not self._index.is_open.is_set():
-            return failure(OPENING)
+            return failure(OPENING_MESSAGE)
         options = SearchOptions(
             given.get("k", DEFAULT_SKILLS_K),
             scope=self._scope_of(get_access_token()),

@@ -56,7 +56,7 @@ SCHEMA_PROMPT = (
     "must fit this JSON schema:\n{schema}"
 )
 REPAIR_PROMPT = "That answer does not fit: {wrong}. Answer again. " + SCHEMA_PROMPT
-MAX_QUOTED_CHARS = 4_000
+MAX_REPAIR_QUOTE_CHARS = 4_000
 """Part of a wrong answer that the model is shown again."""
 
 
@@ -275,7 +275,9 @@ class LanguageModel:
             repair = REPAIR_PROMPT.format(wrong=wrong, schema=json.dumps(schema.schema))
             messages = (
                 *messages,
-                Message(role="assistant", content=reply.text[:MAX_QUOTED_CHARS] or "(nothing)"),
+                Message(
+                    role="assistant", content=reply.text[:MAX_REPAIR_QUOTE_CHARS] or "(nothing)"
+                ),
                 Message(role="user", content=repair),
             )
             modes = self.chat.modes

@@ -59,7 +59,7 @@ logger = logging.getLogger(__name__)
 
 # -- saved lists -----------------------------------------------------------------------------------
 
-RESULT_KEYS = frozenset({"tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope"})
+LIST_RESULT_KEYS = frozenset({"tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope"})
 """Keys of a `tools/list` result; other formats have `tools` too, beside other keys."""
 
 
@@ -172,7 +172,7 @@ def _is_result(data: Any) -> bool:
     if not is_object(data) or not is_list(tools := data.get("tools")):
         return False
     has_mcp = any(is_object(tool) and dialect_of(tool) == "mcp" for tool in tools)
-    return has_mcp or (not tools and data.keys() <= RESULT_KEYS)
+    return has_mcp or (not tools and data.keys() <= LIST_RESULT_KEYS)
 
 
 # -- one live server -------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ async def follow_skills(state: SessionState, stderr: TextIO, max_pages: int) -> 
         connect(state, stderr) as (incoming, outgoing),
         ClientSession(incoming, outgoing, client_info=implementation()) as session,
     ):
-        state.asked = "server/discover"
+        state.request = "server/discover"
         hello = await session.discover()
         state.server = session.server_info.name if session.server_info else ""
         if SKILLS_EXTENSION not in (hello.capabilities.extensions or {}):
@@ -72,7 +72,7 @@ async def follow_skills(state: SessionState, stderr: TextIO, max_pages: int) -> 
 
         await follow_cursors("skills/list", ask, state, max_pages)
         for entry in listed:
-            state.asked = f"resources/read of {entry.get('uri')}"
+            state.request = f"resources/read of {entry.get('uri')}"
             state.tools.append(await _fetch_files(session, entry))
         state.complete = True
 

@@ -49,12 +49,12 @@ PRUNE = (
     "DELETE FROM records WHERE rowid IN "
     "(SELECT rowid FROM records WHERE table_name = ? AND at < ? LIMIT ?)"
 )
-SELECT = "SELECT id, at, body FROM records WHERE table_name = ? "
-ONE = SELECT + "AND id = ?"
-NEWEST = SELECT + "ORDER BY at DESC, id DESC LIMIT ?"
-NEWEST_BEFORE = SELECT + "AND (at, id) < (?, ?) ORDER BY at DESC, id DESC LIMIT ?"
-OLDEST = SELECT + "ORDER BY at, id LIMIT ?"
-OLDEST_AFTER = SELECT + "AND (at, id) > (?, ?) ORDER BY at, id LIMIT ?"
+SELECT_ROWS = "SELECT id, at, body FROM records WHERE table_name = ? "
+ONE = SELECT_ROWS + "AND id = ?"
+NEWEST = SELECT_ROWS + "ORDER BY at DESC, id DESC LIMIT ?"
+NEWEST_BEFORE = SELECT_ROWS + "AND (at, id) < (?, ?) ORDER BY at DESC, id DESC LIMIT ?"
+OLDEST = SELECT_ROWS + "ORDER BY at, id LIMIT ?"
+OLDEST_AFTER = SELECT_ROWS + "AND (at, id) > (?, ?) ORDER BY at, id LIMIT ?"
 # From one name to the next along the index, past all that the table holds.
 TABLES = """
 WITH RECURSIVE names (table_name) AS (
