@@ -48,7 +48,7 @@ class FirstUse:
     """First call of a tool in a run: what the agent wrote last, and what it had called."""
 
     task: str
-    said: str
+    text: str
     called: tuple[str, ...]
     tool: str
 
@@ -146,7 +146,7 @@ def evaluate_steps(
 
 def _by_words(system: System) -> Ask:
     def ask(use: FirstUse, k: int) -> list[str]:
-        found = [each.id for each in system.search(use.said, k + len(set(use.called))).ranked]
+        found = [each.id for each in system.search(use.text, k + len(set(use.called))).ranked]
         return [tool for tool in found if tool not in use.called][:k]
 
     return ask
@@ -157,7 +157,7 @@ def _by_task(system: System) -> Ask:
 
 
 def _by_step(system: StepFinder) -> Ask:
-    return lambda use, k: system.find_step(use.said, k, use.called, use.task)
+    return lambda use, k: system.find_step(use.text, k, use.called, use.task)
 
 
 def _parts(tasks: Sequence[str]) -> list[set[str]]:
