@@ -23,7 +23,7 @@ from toolcrib.settings import EncoderSettings
 from toolcrib.training.data import from_labels, prune_documents, sample_data
 from toolcrib.training.session import (
     COMPARED_MEASURES,
-    Gathered,
+    GatheredData,
     TrainingPlan,
     TrainingResult,
     TrainingVerdict,
@@ -297,11 +297,11 @@ def asked(gathered, source):
     return [example.query for example in part.examples] if part else []
 
 
-def gathered(data_sets, corpora=None, **options) -> Gathered:
+def gathered(data_sets, corpora=None, **options) -> GatheredData:
     return gather(TrainingPlan(Path(), data_sets, corpora or {}, **options))
 
 
-def gathered_from(*queries, **options) -> Gathered:
+def gathered_from(*queries, **options) -> GatheredData:
     return gathered([desk(*queries)], imitated=False, **options)
 
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from toolcrib.encoders.base import FloatArray, SparseVector, from_text, to_text
 from toolcrib.numerics import log_softmax
 from toolcrib.retrieval.fusion import LegScores
-from toolcrib.store.base import LegQuery, ListRequest, Record, Scored, Store, point_id
+from toolcrib.store.base import LegQuery, ListRequest, Record, ScoredPoint, Store, point_id
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
 from toolcrib.text import squeeze
 
@@ -276,7 +276,7 @@ class Legs:
 
     def _complete(
         self, questions: dict[str, LegQuery], points: set[int], scores: dict[str, dict[int, float]]
-    ) -> dict[str, list[Scored]]:
+    ) -> dict[str, list[ScoredPoint]]:
         """Score the points of each leg that only other legs found."""
         if "dense" in questions and self._hints:
             anti_patterns = replace(questions["dense"], using="anti_patterns")

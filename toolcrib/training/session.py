@@ -226,7 +226,7 @@ def _verdict(
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GatheredData:
     """Training data by source, and how many texts of each source were left out."""
 
     parts: Mapping[str, TrainingData]
@@ -238,7 +238,7 @@ class Gathered:
         return {name: len(part.examples) for name, part in self.parts.items()}
 
 
-def gather(plan: TrainingPlan) -> Gathered:
+def gather(plan: TrainingPlan) -> GatheredData:
     """Pairs from the training queries of the plan's data sets, and from tools alone.
 
     Out go training queries that nearly repeat any query outside the training splits, and tools
@@ -268,7 +268,7 @@ def gather(plan: TrainingPlan) -> Gathered:
         parts[name] = (
             made if bound is None else prune_documents(sample_data(made, bound, plan.seed))
         )
-    return Gathered({name: part for name, part in parts.items() if part.examples}, left_out)
+    return GatheredData({name: part for name, part in parts.items() if part.examples}, left_out)
 
 
 def _without(data: TrainingData, held: HeldOut) -> TrainingData:
