@@ -65,13 +65,13 @@ class AnswerSchema:
 class ChatReply:
     """Reply of a model: the JSON of its answer, or a text that may hold the answer.
 
-    `followed`: the reply came in the mode of the request. Tokens are 0 if the server reports none.
+    `is_in_mode`: the reply came in the mode of the request. Tokens are 0 if unreported.
     """
 
     text: str
     input_tokens: int = 0
     output_tokens: int = 0
-    followed: bool = True
+    is_in_mode: bool = True
 
 
 class ChatFailure(Exception):  # noqa: N818 -- it never leaves the package: see LanguageModelError

@@ -282,7 +282,7 @@ class LanguageModel:
             )
             modes = self.chat.modes
             # A model that ignored the mode gets the next mode for this repair.
-            begin = modes.index(mode) + (not reply.followed)
+            begin = modes.index(mode) + (not reply.is_in_mode)
             mode = modes[min(begin, len(modes) - 1)]
             partial = wrong.partial
         try:

@@ -247,7 +247,7 @@ def _is_question(words: TextWords, places: Sequence[int], indexes: CueIndexes) -
 
 def _weight(words: TextWords, at: int) -> int:
     """Number of words that one word counts for; a name in a sentence counts for none."""
-    called = words.raised[at] and at > 0 and words.bare[at - 1] not in _SENTENCE_ENDS
+    called = words.capitals[at] and at > 0 and words.bare[at - 1] not in _SENTENCE_ENDS
     return 0 if called else spoken_words(words.bare[at])
 
 
