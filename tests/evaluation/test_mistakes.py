@@ -13,7 +13,7 @@ from toolcrib.evaluation.results import (
     unmatched_words,
     worst_queries,
 )
-from toolcrib.evaluation.systems.base import Answer, RankedTool
+from toolcrib.evaluation.systems.base import Answer, Ranked
 from toolcrib.records import ToolSpec
 
 
@@ -21,7 +21,7 @@ def _outcome(
     id: str, expected: dict[str, float], returned: str, value: float, confidence: float = 0.0
 ) -> QueryResult:
     query = LabelledQuery(id, f"text of {id}", relevant=expected, answerable=bool(expected))
-    answer = Answer(tuple(RankedTool(tool, 1.0) for tool in returned), confidence)
+    answer = Answer(tuple(Ranked(tool, 1.0) for tool in returned), confidence)
     return QueryResult(query, answer, 1.0, 0, {"ndcg@10": value} if expected else {})
 
 

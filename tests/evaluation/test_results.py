@@ -22,7 +22,7 @@ from toolcrib.evaluation.results import (
     write_runs,
 )
 from toolcrib.evaluation.runner import evaluate
-from toolcrib.evaluation.systems.base import Answer, RankedTool
+from toolcrib.evaluation.systems.base import Answer, Ranked
 from toolcrib.records import ToolSpec
 
 OUTCOMES = (
@@ -135,7 +135,7 @@ class Ties:
 
     def search(self, query: str, k: int, among: Sequence[str] | None = None) -> Answer:
         order = reversed(self._ids) if query == "first" else self._ids
-        return Answer(tuple(RankedTool(id, 0.5) for id in order)[:k])
+        return Answer(tuple(Ranked(id, 0.5) for id in order)[:k])
 
     def close(self) -> None:
         pass

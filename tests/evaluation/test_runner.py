@@ -21,7 +21,7 @@ from toolcrib.evaluation.runner import (
     macro_comparisons,
     summarise,
 )
-from toolcrib.evaluation.systems.base import Answer, RankedTool
+from toolcrib.evaluation.systems.base import Answer, Ranked
 from toolcrib.records import ToolSpec
 from toolcrib.text import tokenise
 
@@ -63,7 +63,7 @@ class Bm25:
             raise NotImplementedError
         scores = self._bm25.get_scores(tokenise(query)) - self._bm25.get_scores(["?"])
         best = [place for place in np.argsort(-scores, kind="stable")[:k] if scores[place] > 0]
-        ranked = tuple(RankedTool(self._ids[place], float(scores[place])) for place in best)
+        ranked = tuple(Ranked(self._ids[place], float(scores[place])) for place in best)
         confidence = ranked[0].score / (1 + ranked[0].score) if ranked else None
         return Answer(ranked, confidence, "accept" if ranked else "abstain")
 
@@ -89,7 +89,7 @@ class Fixed:
     def search(self, query: str, k: int, among: Sequence[str] | None = None) -> Answer:
         self.asked.append((query, k, among))
         allowed = [id for id in self._ids if among is None or id in among]
-        return Answer(tuple(RankedTool(id, 1.0) for id in allowed))
+        return Answer(tuple(Ranked(id, 1.0) for id in allowed))
 
     def close(self) -> None:
         self.closed = True
@@ -411,8 +411,7 @@ def test_the_main_measure_is_ndcg_at_ten_or_at_the_largest_cutoff():
 def test_the_first_tool_is_right_if_its_grade_is_positive():
     query = LabelledQuery("q", "?", relevant={"a": 1, "b": 0})
     firsts = {
-        tool: QueryResult(query, Answer((RankedTool(tool, 1),)), 0, 0).first_is_right
-        for tool in "abc"
+        tool: QueryResult(query, Answer((Ranked(tool, 1),)), 0, 0).first_is_right for tool in "abc"
     }
     assert firsts == {"a": True, "b": False, "c": False}
     assert not QueryResult(query, Answer(()), 0, 0).first_is_right

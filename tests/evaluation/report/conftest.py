@@ -12,7 +12,7 @@ from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.measures import gate_measures, measure
 from toolcrib.evaluation.results import Evaluation, Interval, QueryResult, SetResult, SystemResult
 from toolcrib.evaluation.runner import compare_with_first, macro_means
-from toolcrib.evaluation.systems.base import Answer, RankedTool
+from toolcrib.evaluation.systems.base import Answer, Ranked
 
 VERBS = ("create", "list", "delete", "update", "search", "share", "archive", "export")
 NOUNS = ("invoice", "meeting", "channel", "repository", "ticket", "contact", "file", "order")
@@ -68,7 +68,7 @@ def answer(rng: random.Random, who: Pretender, query: LabelledQuery) -> Answer:
     ranked = sorted(places, key=lambda tool: -places[tool])[:10]
     mean = who.sure if luck and all(luck.values()) else 0.38 if luck else 0.24
     sure = rng.betavariate(mean * 7, (1 - mean) * 7)
-    hits = tuple(RankedTool(tool, round(places[tool], 4)) for tool in ranked)
+    hits = tuple(Ranked(tool, round(places[tool], 4)) for tool in ranked)
     return Answer(hits, confidence=sure if who.candid else None)
 
 

@@ -12,7 +12,7 @@ from jinja2 import UndefinedError
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.report.page import fill, render
 from toolcrib.evaluation.results import Evaluation, QueryResult, SetResult, SystemResult
-from toolcrib.evaluation.systems.base import Answer, RankedTool
+from toolcrib.evaluation.systems.base import Answer, Ranked
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 FETCHING = {"src", "href", "srcset", "poster", "data", "action", "xlink:href", "background"}
@@ -124,9 +124,7 @@ def test_worst_queries_show_what_was_wanted_and_what_came_instead():
     query = LabelledQuery(
         "q", "send a letter", relevant={"post/send": 1}, forbidden=frozenset({"rm"})
     )
-    answer = Answer(
-        (RankedTool("rm", 2.0), RankedTool("fax/send", 1.0), RankedTool("post/send", 0.5)), 0.81
-    )
+    answer = Answer((Ranked("rm", 2.0), Ranked("fax/send", 1.0), Ranked("post/send", 0.5)), 0.81)
     reader = Reader(render(lone(QueryResult(query, answer, 1.0, 5, {"ndcg@10": 0.5}))))
     expected = "send a letter post/send rm ✗ forbidden fax/send post/send ✓ 0.50 0.81 sure"
     assert expected in reader.text
@@ -155,7 +153,7 @@ def test_hostile_names_and_queries_are_shown_and_never_obeyed(evaluation: Evalua
     worst = replace(
         evil.outcomes[0],
         query=LabelledQuery("q", HOSTILE, relevant={HOSTILE: 1}),
-        answer=Answer((RankedTool(HOSTILE + "2", 1.0),), 0.99),
+        answer=Answer((Ranked(HOSTILE + "2", 1.0),), 0.99),
         measures={"ndcg@10": -1.0},
     )
     evil = replace(evil, outcomes=(worst, *evil.outcomes[1:]))
@@ -173,7 +171,7 @@ def test_hostile_names_and_queries_are_shown_and_never_obeyed(evaluation: Evalua
 
 def test_letters_that_no_file_can_hold_do_not_stop_the_page():
     query = LabelledQuery("q", "lone \ud800 surrogate", relevant={"天気\x00": 1})
-    answer = Answer((RankedTool("天気", 1.0),))
+    answer = Answer((Ranked("天気", 1.0),))
     outcome = QueryResult(query, answer, 1.0, 5, {"ndcg@10": 0.0})
     evaluation = lone(outcome, system="天気 \x07\ud800")
     assert "lone ? surrogate" in Reader(render(evaluation)).text

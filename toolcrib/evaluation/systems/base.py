@@ -19,7 +19,7 @@ from toolcrib.records import ToolSpec
 
 
 @dataclass(frozen=True, slots=True)
-class RankedTool:
+class Ranked:
     """One returned tool; `score` is on the system's own scale, higher is better.
 
     `probability` that the tool is right, for systems that know one.
@@ -38,7 +38,7 @@ class Answer:
     The ranking is what stands before any gate.
     """
 
-    ranked: tuple[RankedTool, ...]
+    ranked: tuple[Ranked, ...]
     confidence: float | None = None
     verdict: str | None = None
 
@@ -149,7 +149,7 @@ class Baseline(ABC):
         else:
             wanted = frozenset(among)
             found = (pair for pair in self._rank(query, self._size) if pair[0] in wanted)
-        return Answer(tuple(RankedTool(tool_id, float(score)) for tool_id, score in found)[:k])
+        return Answer(tuple(Ranked(tool_id, float(score)) for tool_id, score in found)[:k])
 
     def close(self) -> None:
         """Free what `index` took."""

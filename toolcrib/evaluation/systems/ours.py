@@ -10,7 +10,7 @@ from toolcrib.crib import Crib
 from toolcrib.errors import SettingsError
 from toolcrib.evaluation.calibrate import learn
 from toolcrib.evaluation.dataset import LabelledQuery
-from toolcrib.evaluation.systems.base import Answer, RankedTool, System
+from toolcrib.evaluation.systems.base import Answer, Ranked, System
 from toolcrib.indexers.enrichment import prepare_entries
 from toolcrib.indexers.points import layout
 from toolcrib.learning.runs import Run, tool_use
@@ -141,7 +141,7 @@ class _OwnSystem:
             return Answer(())
         where = None if among is None else HasId(frozenset(map(point_id, among)))
         found = self._crib.find_tools(query, k, where=where, gate=False)
-        ranked = tuple(RankedTool(hit.id, hit.score, hit.probability) for hit in found.tools)
+        ranked = tuple(Ranked(hit.id, hit.score, hit.probability) for hit in found.tools)
         return Answer(ranked, found.confidence, found.verdict)
 
     def complete(self, query: str, coverage: float) -> tuple[str, ...]:
