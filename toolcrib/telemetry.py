@@ -63,9 +63,9 @@ class RequestSummary:
 
 # -- metrics -------------------------------------------------------------------------------
 
-FEATURE, EXTRA = "toolcrib serve", "service"
+SERVICE_FEATURE, SERVICE_EXTRA = "toolcrib serve", "service"
 
-OTHER = "_OTHER"
+OTHER_LABEL = "_OTHER"
 """Value of a label for whatever has no value of its own, by the conventions."""
 
 LABELLED_METHODS = frozenset({"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"})
@@ -83,7 +83,7 @@ class MetricsRegistry:
     A metric of OpenTelemetry's conventions has its name there, in Prometheus' spelling.
     """
 
-    def __init__(self, feature: str = FEATURE, extra: str = EXTRA) -> None:
+    def __init__(self, feature: str = SERVICE_FEATURE, extra: str = SERVICE_EXTRA) -> None:
         self._library = library = import_extra("prometheus_client", feature, extra)
         self._registry: Any = library.CollectorRegistry()
         library.ProcessCollector(registry=self._registry)
@@ -100,7 +100,9 @@ class MetricsRegistry:
 
     def watch(self, name: str, says: str, value: Callable[[], float]) -> None:
         """Register a value that is read with the metrics, and left out if reading it fails."""
-        family: Any = import_extra("prometheus_client.core", FEATURE, EXTRA).GaugeMetricFamily
+        family: Any = import_extra(
+            "prometheus_client.core", SERVICE_FEATURE, SERVICE_EXTRA
+        ).GaugeMetricFamily
         self._registry.register(_ValueCollector(partial(family, name, says), value))
 
     def text(self) -> tuple[bytes, str]:
@@ -150,7 +152,7 @@ class Metrics(MetricsRegistry):
 
     def count(self, summary: RequestSummary) -> None:
         """Count a request."""
-        method = summary.method if summary.method in LABELLED_METHODS else OTHER
+        method = summary.method if summary.method in LABELLED_METHODS else OTHER_LABEL
         route = "" if summary.route == UNMATCHED_ROUTE else summary.route
         self._requests(method, route, str(summary.status)).observe(summary.took_ms / 1000)
         if summary.turned_away is not None:
@@ -167,7 +169,7 @@ class Metrics(MetricsRegistry):
     def _count_model(self, request: ModelRequest) -> None:
         usage = request.usage
         of = "chat", request.provider, usage.model, usage.use
-        self._models(*of, OTHER if usage.failed else "").observe(request.took_s)
+        self._models(*of, OTHER_LABEL if usage.failed else "").observe(request.took_s)
         self._input(*of).inc(usage.input_tokens)
         self._output(*of).inc(usage.output_tokens)
         self._cost(*of).inc(usage.cost or 0.0)
@@ -338,7 +340,7 @@ class Logs:
     def __init__(
         self, format: Literal["json", "text"] = "json", stream: BinaryIO | None = None
     ) -> None:
-        library = import_extra("structlog", FEATURE, EXTRA)
+        library = import_extra("structlog", SERVICE_FEATURE, SERVICE_EXTRA)
         processors = library.processors
         out: Any = _LossyStream(stream or sys.stderr.buffer)
         console: Any = library.dev.ConsoleRenderer(colors=False)

@@ -206,13 +206,13 @@ class TextWords:
     """A text's words and marks in lower case, with their places and the space before each.
 
     `glued` has each of them with a space in front where white space stands there, so that
-    `next.js` is not found in `what comes next. JS is`. `raised` marks those with a capital first.
+    `next.js` is not found in `what comes next. JS is`. `capitals` marks those with a capital first.
     """
 
     bare: list[str]
     glued: list[str]
     spans: list[tuple[int, int]]
-    raised: list[bool]
+    capitals: list[bool]
     _folded: dict[Callable[[str], str], tuple[list[str], list[str]]] = field(
         default_factory=dict[Callable[[str], str], tuple[list[str], list[str]]], repr=False
     )

@@ -15,7 +15,7 @@ from tests.retrieval.calibrations import calibration
 from toolcrib import Crib, Settings, ToolSpec
 from toolcrib.errors import CalibrationError
 from toolcrib.evaluation.calibrate import (
-    FOLDS,
+    CALIBRATION_FOLDS,
     MIN_QUERIES,
     MIN_SERVER_QUERIES,
     CalibrationFit,
@@ -351,7 +351,10 @@ class TestHiddenTwins:
         fold = {one.query.text: at for one, at in zip(shown, folds, strict=False)}
         of_hidden = folds[len(shown) :]
         assert [fold[one.query.text] for one in hidden] == of_hidden.tolist()
-        assert np.bincount(folds[: len(shown)]).tolist() == [200 // FOLDS] * FOLDS
+        assert (
+            np.bincount(folds[: len(shown)]).tolist()
+            == [200 // CALIBRATION_FOLDS] * CALIBRATION_FOLDS
+        )
 
     def test_figures_are_of_real_queries_alone(self) -> None:
         shown = [one for one in _drawn(200) if one.answerable]

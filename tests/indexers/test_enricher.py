@@ -12,8 +12,8 @@ from toolcrib import Settings, ToolSpec, build
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.errors import LanguageModelRefusedError, SourceError
 from toolcrib.indexers.enricher import (
+    ENRICHMENT_PROMPT_VERSION,
     MAX_FAILURES_IN_A_ROW,
-    PROMPT_VERSION,
     SIBLINGS_PER_PROMPT,
     Enricher,
     EnrichmentFile,
@@ -75,7 +75,7 @@ def test_each_tool_is_asked_for_once_beside_its_siblings_and_judged(run, tmp_pat
         "safety_tags": ["writes"],
         "goes_with": ["s/tool_3"],
         "model": "double",
-        "prompt": PROMPT_VERSION,
+        "prompt": ENRICHMENT_PROMPT_VERSION,
     }
     assert len(report.dropped) == len(TOOLS) - 1
     assert {each.place for each in report.dropped} == {t.id for t in TOOLS} - {"s/tool_3"}

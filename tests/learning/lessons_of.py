@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 
-from toolcrib.learning.observations import DAY_S, Observation
+from toolcrib.clock import DAY_S
+from toolcrib.learning.observations import Observation
 
 NOW = 1_800_000_000.0
 ENCODER = "an encoder"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.router.conftest import free_of_models
 from toolcrib import Crib, ToolSpec, Turn
-from toolcrib.learning.observations import DAY_S
+from toolcrib.clock import DAY_S
 from toolcrib.learning.runs import MAX_RUN_CALLS, MIN_RUNS, Run, tool_use
 from toolcrib.router.decision_log import JsonLinesLog
 from toolcrib.store.base import point_id

@@ -14,7 +14,7 @@ from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.retrieval.dialogue import OWN_SHARE
 from toolcrib.retrieval.fusion import LegScores
 from toolcrib.retrieval.legs import EncodedQuery, Legs
-from toolcrib.store.base import LegQuery, ListRequest, Scored, Store, point_id
+from toolcrib.store.base import LegQuery, ListRequest, ScoredPoint, Store, point_id
 from toolcrib.store.filters import Equals, Filter
 
 DENSE, LEXICAL = DeterministicEncoder(), LexicalEncoder()
@@ -83,7 +83,7 @@ def test_the_words_of_a_scope_are_counted_once_for_a_query(
     calls: list[list[LegQuery]] = []
     search = indexed.search
 
-    def recorded(queries: Sequence[LegQuery]) -> list[list[Scored]]:
+    def recorded(queries: Sequence[LegQuery]) -> list[list[ScoredPoint]]:
         calls.append([query for query in queries if query.idf_corpus is not None])
         return search(queries)
 
@@ -149,7 +149,7 @@ def test_tools_of_equal_words_tie_whatever_the_engine_adds_up_first(
 
     def noisy(queries: Sequence[LegQuery], listings: Sequence[ListRequest]):
         found, listed = search(queries, listings)
-        return [[Scored(hit.id, hit.score + 2e-6) for hit in hits] for hits in found], listed
+        return [[ScoredPoint(hit.id, hit.score + 2e-6) for hit in hits] for hits in found], listed
 
     monkeypatch.setattr(indexed, "search_and_list", noisy)
     again = ask(indexed, WEB, words=MAIL)

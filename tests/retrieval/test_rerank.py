@@ -22,7 +22,7 @@ from toolcrib.retrieval.passages import RankedPassage
 from toolcrib.retrieval.rerank import (
     ModelReranker,
     PassageReranker,
-    Reranked,
+    Reranking,
     RerankSettings,
     ToolReranker,
 )
@@ -54,15 +54,15 @@ def _hits(**scores: float) -> list[ToolHit]:
     ]
 
 
-def _rerank(reranker: Scripted, hits: list[ToolHit], **settings: float) -> Reranked:
+def _rerank(reranker: Scripted, hits: list[ToolHit], **settings: float) -> Reranking:
     return ToolReranker(reranker, RerankSettings(**settings), reranker.clock).rerank("query", hits)
 
 
-def _scores(done: Reranked) -> dict[str, float]:
+def _scores(done: Reranking) -> dict[str, float]:
     return {hit.name: pytest.approx(hit.score) for hit in done.hits}
 
 
-def _names(done: Reranked) -> str:
+def _names(done: Reranking) -> str:
     return "".join(hit.name for hit in done.hits)
 
 
@@ -77,7 +77,7 @@ def test_scores_are_blended_by_weight_worked_by_hand() -> None:
 def test_where_the_first_leads_by_far_nothing_is_looked_at_and_scores_stand() -> None:
     reranker, hits = Scripted({"a": -5.0, "b": 5.0}), _hits(a=0.65, b=0.4)
     done = _rerank(reranker, hits, lead=0.2)
-    assert done == Reranked(hits)
+    assert done == Reranking(hits)
     assert reranker.seen == []
 
 
@@ -125,7 +125,7 @@ def test_texts_go_in_batches() -> None:
 
 def test_nothing_to_rerank_asks_nothing() -> None:
     reranker = Scripted({})
-    assert _rerank(reranker, []) == Reranked([], share=0.5)
+    assert _rerank(reranker, []) == Reranking([], share=0.5)
     assert reranker.seen == []
 
 
@@ -187,7 +187,7 @@ def test_one_that_fails_or_gives_what_is_no_score_changes_nothing_and_is_named(
             return np.array(bad, dtype=np.float32)
 
     hits, found = _hits(a=0.5, b=0.4), _ranked("milk", "tea")
-    assert _rerank(Broken({}), hits) == Reranked(hits, ("rerank",))
+    assert _rerank(Broken({}), hits) == Reranking(hits, ("rerank",))
     assert _reranked(Broken({}), found) == (found, ("rerank",))
 
 

@@ -19,7 +19,7 @@ from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.options import InterleaveSettings
 from toolcrib.retrieval.prerequisites import MAX_UNMET_SIGNALS, required_tools
-from toolcrib.retrieval.rerank import ModelReranker, Reranked, RerankSettings, tool_reranker
+from toolcrib.retrieval.rerank import ModelReranker, Reranking, RerankSettings, tool_reranker
 from toolcrib.router.budget import Budget, Costs
 from toolcrib.router.settings import Limits, ToolSettings
 from toolcrib.router.tools import ToolSelector, ToolStage, compatible
@@ -436,7 +436,7 @@ def test_what_a_language_model_takes_for_both_rankings_is_a_stage_of_its_own(pla
 
         def rerank(self, query, hits):
             clock.now += 0.4
-            return Reranked(list(hits))
+            return Reranking(list(hits))
 
     index = plain.tools
     retriever = HybridRetriever(

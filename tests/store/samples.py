@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolcrib.encoders.base import FloatArray, SparseVector
-from toolcrib.store.base import Layout, LegQuery, Point, Scored, point_id
+from toolcrib.store.base import Layout, LegQuery, Point, ScoredPoint, point_id
 
 WIDTH = 8
 LAYOUT = Layout(dense={"description": WIDTH}, multi={"examples": WIDTH}, sparse=("lexical",))
@@ -109,6 +109,6 @@ def by_id(scores: Mapping[str, float]) -> dict[str, float]:
     return {point_id(name): score for name, score in scores.items()}
 
 
-def as_dict(hits: Sequence[Scored]) -> dict[str, float]:
+def as_dict(hits: Sequence[ScoredPoint]) -> dict[str, float]:
     """Hits as scores by point id."""
     return {hit.id: hit.score for hit in hits}

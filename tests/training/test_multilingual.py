@@ -22,7 +22,7 @@ from toolcrib.router.context.classifier import turns_beside
 from toolcrib.router.context.labels import label_sets
 from toolcrib.router.context.model import is_shipped, make_context_model
 from toolcrib.settings import Settings
-from toolcrib.training.export import WORDS, Weights, export, restore
+from toolcrib.training.export import WORD_EMBEDDINGS, Weights, export, restore
 
 PACKAGE = ROOT / "packages" / "toolcrib-multilingual"
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", "▁send", "▁mail", "▁Brief", "an", "送", "信"]
@@ -125,7 +125,9 @@ class TestReading:
         content, held = packed_file(random_weights(SHAPE))
         kept = [0, 1, 2, 3, 4, 6, 9]
         cut = script.cut(script.read_packed(content), kept)
-        np.testing.assert_allclose(cut.tensors[WORDS], held[WORDS][kept], atol=1e-6)
+        np.testing.assert_allclose(
+            cut.tensors[WORD_EMBEDDINGS], held[WORD_EMBEDDINGS][kept], atol=1e-6
+        )
         tokenizer = script.unigram([(PIECES[n], SCORES[n]) for n in kept])
         assert tokenizer.encode("mail").tokens == ["[CLS]", "▁mail", "[SEP]"]
         assert tokenizer.encode("\u00a0 mail\t送").ids == [0, 5, 4, 6, 2]
@@ -136,7 +138,7 @@ class TestReading:
         assert script.renumbered(name(first)) is None
         assert script.renumbered(name(first - 1)) == name(first - 1)
         assert script.renumbered(name(second + 1)) == name(second - 1)
-        assert script.renumbered(WORDS) == WORDS
+        assert script.renumbered(WORD_EMBEDDINGS) == WORD_EMBEDDINGS
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ from toolcrib.retrieval.rerank import RerankSettings
 from toolcrib.settings import EncoderSettings
 from toolcrib.training.data import from_labels, prune_documents, sample_data
 from toolcrib.training.session import (
-    MEASURES,
-    Gathered,
+    COMPARED_MEASURES,
+    GatheredData,
     TrainingPlan,
     TrainingResult,
     TrainingVerdict,
@@ -297,11 +297,11 @@ def asked(gathered, source):
     return [example.query for example in part.examples] if part else []
 
 
-def gathered(data_sets, corpora=None, **options) -> Gathered:
+def gathered(data_sets, corpora=None, **options) -> GatheredData:
     return gather(TrainingPlan(Path(), data_sets, corpora or {}, **options))
 
 
-def gathered_from(*queries, **options) -> Gathered:
+def gathered_from(*queries, **options) -> GatheredData:
     return gathered([desk(*queries)], imitated=False, **options)
 
 
@@ -546,8 +546,8 @@ def test_the_other_way_round_it_is_worse(office: DataSet, improved: TrainingVerd
 
 
 def test_each_measure_of_each_set_is_told_the_deciding_one_first(improved: TrainingVerdict) -> None:
-    assert [change.measure for change in improved.changes] == list(MEASURES)
-    assert MEASURES[0] == "ndcg@10"
+    assert [change.measure for change in improved.changes] == list(COMPARED_MEASURES)
+    assert COMPARED_MEASURES[0] == "ndcg@10"
     for change in improved.changes:
         assert change.data_set == "office"
         assert 0 <= change.before <= change.after <= 1

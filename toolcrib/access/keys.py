@@ -41,7 +41,6 @@ Access = Literal["read", "write", "admin"]
 
 EVERY = "*"
 
-DAY_S = 86_400
 MAX_DAYS = 36_500
 """Longest time until a key expires."""
 

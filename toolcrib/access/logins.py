@@ -185,7 +185,7 @@ def may_log_in(target: Target | None) -> TypeGuard[HttpTarget]:
 
 
 class _LoginKeeper(OAuthClientProvider):
-    """Keeps the login that the SDK gets; `kept` is the last one, None without one."""
+    """Keeps the login that the SDK gets; `login` is the last one, None without one."""
 
     def __init__(self, url: str, logins: Logins, callback: str = "http://127.0.0.1/") -> None:
         # A public client: it has no secret to keep.
@@ -195,16 +195,16 @@ class _LoginKeeper(OAuthClientProvider):
             token_endpoint_auth_method="none",  # noqa: S106 -- the name of a method
         )
         super().__init__(url, client, storage=self)
-        self.kept: ServerLogin | None = None
+        self.login: ServerLogin | None = None
         self._url, self._logins = url, logins
 
     async def get_tokens(self) -> OAuthToken | None:
         """The tokens of the kept login."""
-        return self.kept and self.kept.tokens
+        return self.login and self.login.tokens
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """The client of the kept login."""
-        return self.kept and self.kept.client
+        return self.login and self.login.client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Keep nothing: a client without tokens is of no use."""
@@ -213,14 +213,14 @@ class _LoginKeeper(OAuthClientProvider):
         """Keep new tokens, and all that renews them."""
         context = self.context
         assert context.client_info is not None
-        self.kept = ServerLogin(
+        self.login = ServerLogin(
             tokens=tokens,
             expires_at=context.token_expiry_time,
             client=context.client_info,
             issuer=context.oauth_metadata,
             resource=context.protected_resource_metadata,
         )
-        await self._logins.put(self._url, self.kept)
+        await self._logins.put(self._url, self.login)
 
 
 class LoginAuth(_LoginKeeper):
@@ -234,11 +234,11 @@ class LoginAuth(_LoginKeeper):
         """True if somebody has logged in since the login was read."""
         with suppress(StoreError):
             now = await self._logins.get(self._url)
-            return now is not None and now != self.kept
+            return now is not None and now != self.login
         return False
 
     async def _initialize(self) -> None:
-        self.kept = kept = await self._logins.get(self._url)
+        self.login = kept = await self._logins.get(self._url)
         await super()._initialize()
         self.context.token_expiry_time = kept and kept.expires_at
         self.context.oauth_metadata = kept and kept.issuer

@@ -235,14 +235,16 @@ def _held_tool(entry: DbRow) -> Held:
     return adapter(Held).validate_python({**entry.body, "since": entry.at})
 
 
-VERSION = 1
-HEAD = "# Approved by `toolcrib approve`. Commit this file; a new or changed tool is held back.\n"
+LOCK_FILE_VERSION = 1
+LOCK_FILE_HEAD = (
+    "# Approved by `toolcrib approve`. Commit this file; a new or changed tool is held back.\n"
+)
 _REPAIR = "restore the file from version control"
 WRITE_LOCK_TIMEOUT_S = 10.0
 
 
 class _Content(FrozenModel):
-    version: int = Field(ge=VERSION, le=VERSION)
+    version: int = Field(ge=LOCK_FILE_VERSION, le=LOCK_FILE_VERSION)
     servers: dict[str, dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]]] = Field(
         default_factory=dict[str, dict[str, str]]
     )
@@ -337,5 +339,7 @@ def _line(text: str, way: Sequence[int | str]) -> int:
 
 def _text(servers: Mapping[str, Mapping[str, str]]) -> str:
     ordered = {name: dict(sorted(servers[name].items())) for name in sorted(servers)}
-    content = {"version": VERSION, "servers": ordered}
-    return HEAD + yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=1_000)
+    content = {"version": LOCK_FILE_VERSION, "servers": ordered}
+    return LOCK_FILE_HEAD + yaml.safe_dump(
+        content, sort_keys=False, allow_unicode=True, width=1_000
+    )

@@ -31,7 +31,7 @@ from toolcrib.store.folder import write_atomically, writing
 SWITCHES = ("disabled", "enabled")
 """Keys of an entry that switch its server off or on."""
 
-TOKEN = re.compile(
+JSON_TOKEN = re.compile(
     r'"(?:\\.|[^"\\])*(?:"|\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)|[{}\[\],:]|[^\s{}\[\],:"/]+', re.DOTALL
 )
 """Token of JSON with comments."""
@@ -49,7 +49,7 @@ class _Member:
 
 def _tokens(text: str, start: int, end: int | None = None) -> Iterator[re.Match[str]]:
     """Yield the tokens of a part of a text, without comments."""
-    found = TOKEN.finditer(text, start, len(text) if end is None else end)
+    found = JSON_TOKEN.finditer(text, start, len(text) if end is None else end)
     return (each for each in found if not each[0].startswith(("//", "/*")))
 
 
@@ -258,7 +258,7 @@ REFERENCE = re.compile(r"(?:\$\{(?:env:)?\w+\}|\$[A-Z_]\w*)?")
 EDITOR_INPUT = re.compile(r"\$\{input:([\w.-]+)\}")
 
 SCHEME = re.compile(r"(?:(?:Bearer|Basic|Token) {1,4})?", re.IGNORECASE)
-PREFIX = re.compile(
+SECRET_VALUE_PREFIX = re.compile(
     rf"(?:-{{1,2}}[\w-]{{1,60}}=|[\w-]{{1,60}}:(?!//) {{0,4}})?{SCHEME.pattern}", re.IGNORECASE
 )
 """Parts of a text that stay before its secret: an option or a header, a scheme of authorisation."""
@@ -337,7 +337,7 @@ class ServerImport:
             lambda found: self._variable(server, found[1], found[0], f"{place}, an input"), value
         )
         names_itself = value.startswith("-") or not SECRET_NAME.search(key)
-        found = (PREFIX if names_itself else SCHEME).match(value)
+        found = (SECRET_VALUE_PREFIX if names_itself else SCHEME).match(value)
         prefix = found[0] if found else ""
         rest = value.removeprefix(prefix)
         if place == "args" and names_itself:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from toolcrib import build
-from toolcrib.access.keys import DAY_S, EVERY, MAX_DAYS, Grant, KeyRing
+from toolcrib.access.keys import EVERY, MAX_DAYS, Grant, KeyRing
 from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.cli.opening import (
     GATEWAY_STORE,
@@ -47,6 +47,7 @@ from toolcrib.cli.output import (
     print_rows,
 )
 from toolcrib.cli.progress import WorkStep, working
+from toolcrib.clock import DAY_S
 from toolcrib.errors import (
     QueryError,
     SettingsError,

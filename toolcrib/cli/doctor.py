@@ -43,7 +43,7 @@ REMAKE = "toolcrib index SOURCE... --store NEW_FOLDER"
 PACKAGES = ("toolcrib", "qdrant-edge-py", "onnxruntime", "numpy", "pydantic")
 EXTRAS = ("mcp", "tokenizers", "qdrant-client", "langchain-core")
 
-MAX_FAULTS = 50
+MAX_REPORTED_FAULTS = 50
 """Faults of an index that are listed one by one."""
 
 
@@ -262,10 +262,10 @@ def _check_faults(crib: Crib, health: Health) -> None:
         ("passage", crib.knowledge.faults(), "toolcrib index-docs PATH... --store NEW_FOLDER"),
     ):
         faults = list(found)
-        for name, why in faults[:MAX_FAULTS]:
+        for name, why in faults[:MAX_REPORTED_FAULTS]:
             health.problem(f"the {kind} {name!r}: {why}", mend)
-        if len(faults) > MAX_FAULTS:
-            health.problem(f"{len(faults) - MAX_FAULTS} more of them: {kind}", mend)
+        if len(faults) > MAX_REPORTED_FAULTS:
+            health.problem(f"{len(faults) - MAX_REPORTED_FAULTS} more of them: {kind}", mend)
 
 
 def _check_records(location: str, settings: Settings, health: Health) -> None:

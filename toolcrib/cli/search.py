@@ -145,7 +145,7 @@ def search(
         "task": task,
     }
     wanted = _count(k)
-    shown = _Shown(as_, enriched, explain, json)
+    shown = _AnswerForm(as_, enriched, explain, json)
     with any_crib(context, store, url, tools_only=True) as crib:
         ask = partial(crib.find_tools, k=wanted, **options)
         if batch is None:
@@ -164,7 +164,7 @@ def _count(k: str) -> int | Literal["auto"]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _AnswerForm:
     """Form of an answer: definitions `as_` a model takes them, JSON, or words."""
 
     as_: str | None

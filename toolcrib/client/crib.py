@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from pydantic import ValidationError
 
 from toolcrib.awaitable import in_thread
-from toolcrib.client.transport import EXTRA, FEATURE, Transport, path_segment
+from toolcrib.client.transport import CLIENT_EXTRA, CLIENT_FEATURE, Transport, path_segment
 from toolcrib.errors import (
     FeedbackError,
     QueryError,
@@ -87,7 +87,7 @@ PAGE_TOOLS = 500
 
 async def _run(work: Callable[[], Any]) -> Any:
     """Run work in a thread; a cancelled caller does not wait for its end."""
-    threads = import_extra("anyio.to_thread", FEATURE, EXTRA)
+    threads = import_extra("anyio.to_thread", CLIENT_FEATURE, CLIENT_EXTRA)
     return await threads.run_sync(work, abandon_on_cancel=True)
 
 

@@ -214,8 +214,8 @@ def _retry_after(reply: Reply, problem: Mapping[str, Any]) -> float | None:
 _Record = TypeVar("_Record")
 _Result = TypeVar("_Result")
 
-FEATURE = "a crib at a URL"
-EXTRA = "client"
+CLIENT_FEATURE = "a crib at a URL"
+CLIENT_EXTRA = "client"
 
 IDLE_S = 30.0
 """Seconds that an unused connection is kept: half the service's, because a request fails on a
@@ -281,7 +281,7 @@ class Transport:
             self._headers["Toolcrib-Namespace"] = _header_value("namespace", namespace)
         self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
-        self._httpx = import_extra("httpx2", FEATURE, EXTRA)
+        self._httpx = import_extra("httpx2", CLIENT_FEATURE, CLIENT_EXTRA)
         self._retries = Retries(attempts, first_s=0.1, longest_s=2.0, spread_s=0.2)
         self._lock = threading.Lock()
         self._pool: Any = None

@@ -55,7 +55,7 @@ _CLAUSE_END = re.compile(
 _Found = TypeVar("_Found")
 
 
-class _Bundled:
+class _BundledModel:
     """A model folder whose texts run one by one: the base of encoder and reranker.
 
     Every text runs alone, on one core, and several texts run on `threads` cores at once (0: all
@@ -87,7 +87,7 @@ class _Bundled:
             return pool.map(work, texts)
 
 
-class BundledEncoder(_Bundled, ClauseEncoder, LanguageBound, SpaceSharing):
+class BundledEncoder(_BundledModel, ClauseEncoder, LanguageBound, SpaceSharing):
     """A `DenseEncoder` from a model folder; the one that ships in the package without one.
 
     The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) and gives
@@ -242,7 +242,7 @@ class MultilingualEncoder(ClauseEncoder, LanguageBound, SpaceSharing, Translatin
         return self._english if is_likely_english(readable(text)) else self.other
 
 
-class BundledReranker(_Bundled, Reranker):
+class BundledReranker(_BundledModel, Reranker):
     """A `Reranker` from a model folder, as `toolcrib train reranker` makes it.
 
     The graph takes `input_ids` and `attention_mask` (int64 [1, tokens]) of a query and a text,

@@ -55,7 +55,7 @@ from toolcrib.store.filters import Filter, HasId, Not
 HIDDEN_SHARE = 0.1
 """Total weight of queries with hidden tools, where no real query is unanswerable."""
 
-SAME_TEXT_COSINE, MAX_SAME_TEXTS = 0.9, 20
+SAME_PURPOSE_COSINE, MAX_SAME_TEXTS = 0.9, 20
 """Tools whose own texts have this cosine do the same: where one is hidden, so are the others."""
 
 
@@ -145,7 +145,7 @@ def _hiding(crib: Crib) -> Callable[[LabelledQuery], Filter]:
         except (UnknownToolError, EncoderError):
             return own
         [near] = tools.store.search([LegQuery("dense", vector, MAX_SAME_TEXTS)])
-        return own | {hit.id for hit in near if hit.score >= SAME_TEXT_COSINE}
+        return own | {hit.id for hit in near if hit.score >= SAME_PURPOSE_COSINE}
 
     return lambda query: Not(HasId(frozenset[int]().union(*map(alike, query.relevant))))
 
@@ -228,14 +228,14 @@ MAX_RANKED_TOOLS = 10
 FIRST_WEIGHT = MAX_RANKED_TOOLS - 1
 """The first tool counts as much as all others: most agents take it."""
 
-FOLDS = 5
+CALIBRATION_FOLDS = 5
 
 _Model = tuple[NDArray[np.float64], float]
 """Weights and offset of a logistic regression."""
 
 _Fit = Callable[[Sequence[LabelledEvidence]], _Model]
 
-METHODS = ("default", "rescaled", "fitted")
+CALIBRATION_METHODS = ("default", "rescaled", "fitted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ def calibrate(
     curves = acceptance_curves(kept, [sure_of[id(one)] for one in kept])
     return Calibration(
         identity=dict(identity),
-        method=max(any_way.method, tool_way.method, key=METHODS.index),
+        method=max(any_way.method, tool_way.method, key=CALIBRATION_METHODS.index),
         weights=tuple(weights.tolist()),
         offset=offset,
         answerability=Answerability(weights=tuple(of_query.tolist()), offset=shift),
@@ -309,7 +309,7 @@ def _require_enough(shown: Sequence[LabelledEvidence]) -> None:
 def _folds(evidence: Sequence[LabelledEvidence], seed: int) -> NDArray[np.int64]:
     """A fold for each query; a query and the same one with its tools hidden share one."""
     texts = sorted({one.query.text for one in evidence})
-    shuffled = np.random.default_rng(seed).permutation(len(texts)) % FOLDS
+    shuffled = np.random.default_rng(seed).permutation(len(texts)) % CALIBRATION_FOLDS
     fold = dict(zip(texts, shuffled.tolist(), strict=True))
     return np.array([fold[one.query.text] for one in evidence])
 
@@ -322,7 +322,7 @@ def _held_out_probabilities(
 ) -> list[Floats]:
     """Probabilities of each query by a fit that did not see the query."""
     unseen: list[Floats] = [np.empty(0)] * len(evidence)
-    for fold in range(FOLDS):
+    for fold in range(CALIBRATION_FOLDS):
         held_back = np.flatnonzero(folds == fold).tolist()
         model = fit([one for one, at in zip(evidence, folds, strict=True) if at != fold])
         for place in held_back:

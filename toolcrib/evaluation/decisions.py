@@ -20,6 +20,7 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter
 
+from toolcrib.clock import DAY_S
 from toolcrib.evaluation.dataset import LabelledQuery, LocatedQuery
 from toolcrib.evaluation.measures import BINS, ReliabilityBin, expected_error, reliability_bins
 from toolcrib.evaluation.significance import sign_test
@@ -32,7 +33,7 @@ from toolcrib.router.knowledge import MAPPED_SIGNAL
 MIN_BIN_DECISIONS = 20
 """A share of fewer decisions says little."""
 
-HOUR_S, DAY_S = 3600, 24 * 3600
+HOUR_S = 3600
 MAX_PERIODS = 40
 STEPS_S = (60, 300, 900, HOUR_S, 4 * HOUR_S, DAY_S, 7 * DAY_S, 28 * DAY_S, 91 * DAY_S)
 """The log is cut into the shortest of these that make at most `MAX_PERIODS`."""
@@ -273,7 +274,7 @@ FEEDBACK_SPLIT = "train"
 _LogRecord: TypeAlias = Annotated[
     DecisionRecord | FeedbackRecord | OutcomeRecord, Field(discriminator="kind")
 ]
-KINDS = ("decision", "feedback", "outcome")
+RECORD_KINDS = ("decision", "feedback", "outcome")
 
 
 @cache
@@ -311,7 +312,7 @@ def read_decisions(records: Iterable[Mapping[str, Any]]) -> tuple[tuple[LoggedDe
     said: list[tuple[datetime, FeedbackRecord | OutcomeRecord]] = []
     unreadable = 0
     for record in records:
-        if record.get("kind") not in KINDS:
+        if record.get("kind") not in RECORD_KINDS:
             continue
         try:
             row = _reader().validate_python(record)

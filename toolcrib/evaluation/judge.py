@@ -29,9 +29,10 @@ from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.store.folder import write_atomically, writing
 
-PROMPT_VERSION = "judge-1"
+JUDGE_PROMPT_VERSION = "judge-1"
 
-PROMPT = """You judge which tools serve a request that somebody made to an assistant. Below are \
+JUDGE_PROMPT = """\
+You judge which tools serve a request that somebody made to an assistant. Below are \
 the request and tools, each with a number. Grade the tools that help:
 2: it does what is asked, or one step of it that no other tool here does better
 1: it helps in part, or would do where nothing better were at hand
@@ -181,7 +182,7 @@ def _messages(query: QueryRow, pool: Sequence[ToolSpec]) -> tuple[Message, ...]:
         for number, spec in enumerate(pool, start=1)
     )
     return (
-        Message(role="system", content=PROMPT),
+        Message(role="system", content=JUDGE_PROMPT),
         Message(content=f"Request:\n{query.text}\n\nTools:\n{lines}"),
     )
 
@@ -200,7 +201,7 @@ def _read_grades(
         unanswerable_scope="" if said else "corpus",
         reasons={tool_id: each.reason[:MAX_GRADE_REASON_CHARS] for tool_id, each in said.items()},
         judge=model,
-        prompt=PROMPT_VERSION,
+        prompt=JUDGE_PROMPT_VERSION,
     )
 
 
@@ -213,7 +214,9 @@ def judged_before(file: Path, model: str) -> dict[str, QueryRow]:
     if not file.exists() or not file.stat().st_size:
         return {}
     rows = (each[1] for each in read_rows(file, JudgedQuery) if not isinstance(each, Refusal))
-    return {each.id: each for each in rows if (each.judge, each.prompt) == (model, PROMPT_VERSION)}
+    return {
+        each.id: each for each in rows if (each.judge, each.prompt) == (model, JUDGE_PROMPT_VERSION)
+    }
 
 
 def agreement(

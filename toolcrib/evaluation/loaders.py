@@ -147,12 +147,12 @@ def _intents(name: str, found: HubSet, rows: Rows) -> DataSet:
         for number, row in enumerate(rows(table)):
             label = str(row.get("intent") or row.get("label_text") or "")
             fields: dict[str, Any] = {"id": f"{table.split}-{number}", "text": row.get("text")}
-            if label == OUT_OF_SCOPE:
+            if label == OUT_OF_SCOPE_LABEL:
                 fields["unanswerable_scope"] = "corpus"
             else:
                 fields |= {"relevant": {label: 1} if label else {}, "answerable": True}
             queries.append(_locate_row(table, f"{table.rows}: row {number}", fields))
-            if label not in {*intents, "", OUT_OF_SCOPE}:
+            if label not in {*intents, "", OUT_OF_SCOPE_LABEL}:
                 intents[label] = intent_tool(table.repo, label, IntentRow(name=label))
     return checked_data_set(name, intents.values(), queries, "intents")
 
@@ -168,7 +168,7 @@ def _json(text: str) -> object:
         return None
 
 
-OUT_OF_SCOPE = "oos"
+OUT_OF_SCOPE_LABEL = "oos"
 """CLINC150's label for what no intent answers."""
 
 TOOLRET_TASKS: Mapping[str, str] = {

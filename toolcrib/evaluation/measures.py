@@ -336,7 +336,7 @@ CONFIDENCE_GATES = {name for name, gate in GATES.items() if gate.of_confidence}
 
 BINS = 15
 TRUE_ACCEPTANCE = 0.95
-COVERAGE = 0.8
+RISK_COVERAGE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +374,7 @@ def gate_measures(
         found["brier"] = float(np.mean((confidence - answerable) ** 2))
     if first is not None and _is_probability(first):
         found["ece_first"] = expected_error(reliability_bins(first, correct))
-    found["risk@80"] = _risk_at(COVERAGE, sure, correct)
+    found["risk@80"] = _risk_at(RISK_COVERAGE, sure, correct)
     if np.ptp(sure) and correct.any() and not correct.all():
         found["correlation"] = float(np.corrcoef(sure, correct)[0, 1])
     return found

@@ -121,7 +121,7 @@ class Evaluation:
     )
 
 
-DIGITS = 5
+FIGURE_DIGITS = 5
 """After the point, for shares; milliseconds and tokens have fewer, p-values one more."""
 
 
@@ -177,7 +177,7 @@ def _system(result: SystemResult) -> dict[str, Any]:
         **_round_values(result.gates),
         "latency_ms": _round_values(result.latency_ms, 3),
         "prompt_tokens": round(result.prompt_tokens, 1),
-        "tokens_saved": round(result.tokens_saved, DIGITS),
+        "tokens_saved": round(result.tokens_saved, FIGURE_DIGITS),
         **({"tokens": _round_values(result.tokens, 1)} if result.tokens else {}),
         "version": result.version,
         "against_first": _comparisons_json(result.against_first),
@@ -192,15 +192,15 @@ def _query_json(result: QueryResult) -> dict[str, float]:
 def _comparisons_json(comparisons: Mapping[str, Comparison]) -> dict[str, dict[str, Any]]:
     return {
         measure: {
-            "difference": round(one.difference, DIGITS),
-            "p": round(one.p, DIGITS + 1),
+            "difference": round(one.difference, FIGURE_DIGITS),
+            "p": round(one.p, FIGURE_DIGITS + 1),
             "significant": one.significant,
         }
         for measure, one in comparisons.items()
     }
 
 
-def _round_values(figures: Mapping[str, float], digits: int = DIGITS) -> dict[str, float]:
+def _round_values(figures: Mapping[str, float], digits: int = FIGURE_DIGITS) -> dict[str, float]:
     return {name: round(value, digits) for name, value in figures.items()}
 
 

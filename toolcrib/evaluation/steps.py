@@ -19,7 +19,7 @@ from toolcrib.records import ToolSpec
 from toolcrib.records.codec import Score
 from toolcrib.retrieval.legs import has_words
 
-FOLDS = 5
+TASK_FOLDS = 5
 """Parts of the tasks; what is learned for one part comes from the runs of the others."""
 
 
@@ -48,7 +48,7 @@ class FirstUse:
     """First call of a tool in a run: what the agent wrote last, and what it had called."""
 
     task: str
-    said: str
+    text: str
     called: tuple[str, ...]
     tool: str
 
@@ -146,7 +146,7 @@ def evaluate_steps(
 
 def _by_words(system: System) -> Ask:
     def ask(use: FirstUse, k: int) -> list[str]:
-        found = [each.id for each in system.search(use.said, k + len(set(use.called))).ranked]
+        found = [each.id for each in system.search(use.text, k + len(set(use.called))).ranked]
         return [tool for tool in found if tool not in use.called][:k]
 
     return ask
@@ -157,13 +157,13 @@ def _by_task(system: System) -> Ask:
 
 
 def _by_step(system: StepFinder) -> Ask:
-    return lambda use, k: system.find_step(use.said, k, use.called, use.task)
+    return lambda use, k: system.find_step(use.text, k, use.called, use.task)
 
 
 def _parts(tasks: Sequence[str]) -> list[set[str]]:
     shuffled = list(tasks)
     random.Random(0).shuffle(shuffled)  # noqa: S311 -- a split, no secret
-    return [part for place in range(FOLDS) if (part := set(shuffled[place::FOLDS]))]
+    return [part for place in range(TASK_FOLDS) if (part := set(shuffled[place::TASK_FOLDS]))]
 
 
 def _scores(places: Sequence[tuple[FirstUse, int]], ks: Sequence[int]) -> StepScores:

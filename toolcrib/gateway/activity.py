@@ -35,7 +35,7 @@ from toolcrib.records.definitions import (
 from toolcrib.records.history import GatewayCall, GatewayServer, ServerState
 from toolcrib.settings import ActivityMode
 from toolcrib.store.records_db import RecordsDb
-from toolcrib.telemetry import EXECUTE_TOOL, OTHER, TOOL_CALL_METHOD, MetricsRegistry
+from toolcrib.telemetry import EXECUTE_TOOL, OTHER_LABEL, TOOL_CALL_METHOD, MetricsRegistry
 
 CALLING = frozenset({OwnTool.CALL_TOOL, *CALL_TOOLS})
 """Tools of the gateway that call a server's tool, which is recorded in their place."""
@@ -231,14 +231,14 @@ class OperationMetrics(Middleware):
             return result
         finally:
             _IS_WITHIN.reset(within)
-            method, operation, tool = context.method or OTHER, "", ""
+            method, operation, tool = context.method or OTHER_LABEL, "", ""
             if method == TOOL_CALL_METHOD:
                 name = context.message.name
-                operation, tool = EXECUTE_TOOL, name if name in RESERVED_NAMES else OTHER
+                operation, tool = EXECUTE_TOOL, name if name in RESERVED_NAMES else OTHER_LABEL
             labels = method, operation, tool, "tcp", error_type
             self._received(*labels).observe(monotonic() - began)
 
     def observe_call(self, transport: str, took_s: float, error_type: str) -> None:
         """Observe a call that a server has answered, or not."""
-        labels = TOOL_CALL_METHOD, EXECUTE_TOOL, OTHER, transport, error_type
+        labels = TOOL_CALL_METHOD, EXECUTE_TOOL, OTHER_LABEL, transport, error_type
         self._sent(*labels).observe(took_s)

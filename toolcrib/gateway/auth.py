@@ -30,7 +30,7 @@ from toolcrib.settings import ProfileSettings
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
-MAX_SCOPES_BYTES = 4 * 2**20
+MAX_NARROWED_SCOPES_BYTES = 4 * 2**20
 """Size of the cache of scopes narrowed by grants."""
 
 AUTHORIZATION, CHALLENGE = b"authorization", b"www-authenticate"
@@ -212,5 +212,6 @@ def granted_scope(token: AccessToken | None, scope: Scope) -> Scope:
 _NO_PROFILE = ProfileSettings()
 
 _NARROWED_SCOPES: BoundedMap[tuple[Grant, ProfileSettings, Scope], Scope] = BoundedMap(
-    MAX_SCOPES_BYTES, lambda key, narrowed: key[0].scope().bytes + key[2].bytes + narrowed.bytes
+    MAX_NARROWED_SCOPES_BYTES,
+    lambda key, narrowed: key[0].scope().bytes + key[2].bytes + narrowed.bytes,
 )

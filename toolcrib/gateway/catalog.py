@@ -38,7 +38,7 @@ from toolcrib.text import split_identifier, tokenise
 if TYPE_CHECKING:
     from toolcrib.gateway.index import GatewayIndex
 
-MAX_SCOPES_BYTES = 4 * 2**20
+MAX_SCOPE_TOOLS_BYTES = 4 * 2**20
 """Memory that the cache of tools within callers' scopes takes at most."""
 
 
@@ -76,7 +76,7 @@ class ToolCatalog:
         self._entries = {spec.id: _entry(spec, known or {}) for spec in enabled}
         self._by_name = by_unique_name(self, lambda entry: entry.name)
         self._of_scopes: BoundedMap[Scope | None, tuple[CatalogEntry, ...]] = BoundedMap(
-            MAX_SCOPES_BYTES, _scope_bytes
+            MAX_SCOPE_TOOLS_BYTES, _scope_bytes
         )
 
     def __len__(self) -> int:

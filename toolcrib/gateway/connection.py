@@ -29,6 +29,7 @@ from toolcrib.gateway.downstream import ClientRequest, InputAnswer
 from toolcrib.indexers.readers.base import is_object
 from toolcrib.indexers.readers.mcp_config import HttpTarget, StdioTarget, Target
 from toolcrib.indexers.readers.mcp_session import (
+    MAX_QUOTE_CHARS,
     UNAUTHORISED_STATUSES,
     SessionState,
     Tap,
@@ -54,7 +55,6 @@ INPUT_ROUND_PAUSE_S = 0.25
 
 TAIL_BYTES = 8192
 READ_BYTES = 65_536
-MAX_QUOTE_CHARS = 200
 
 RELAYED_TYPES = (types.LoggingMessageNotification, types.ElicitCompleteNotification)
 """Notifications forwarded to clients unchanged. Progress goes to its caller, under the caller's own

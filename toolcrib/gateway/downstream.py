@@ -44,7 +44,7 @@ Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 Reporter: TypeAlias = Callable[[Level, str], None]
 """Reports an event to the operator in one line; safe for any thread."""
 
-CAPABILITIES = {
+CLIENT_CAPABILITIES = {
     types.CreateMessageRequest: "sampling",
     types.ElicitRequest: "elicitation",
     types.ListRootsRequest: "roots",
@@ -111,7 +111,7 @@ class ClientRequest:
 
     def refusal(self, request: types.InputRequest) -> types.ErrorData | None:
         """Error for a question that the client does not support; None if it does."""
-        name = CAPABILITIES[type(request)]
+        name = CLIENT_CAPABILITIES[type(request)]
         capabilities = self.session.client_capabilities
         if capabilities is not None and getattr(capabilities, name) is not None:
             return None

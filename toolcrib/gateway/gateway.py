@@ -45,7 +45,7 @@ from toolcrib.records import Scope, Sensitivity
 from toolcrib.settings import GatewaySettings, Settings
 from toolcrib.tenants import Tenants
 
-WARM_UP_TEXT = "search"
+WARM_UP_QUERY = "search"
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class StoreThread:
                 self._report("warning", f"the index is kept in memory, for this run alone: {error}")
                 tenants = opened(MEMORY)
         # The encoder loads before anybody waits for it.
-        tenants.crib().tools.retriever.encode(WARM_UP_TEXT)
+        tenants.crib().tools.retriever.encode(WARM_UP_QUERY)
         return tenants
 
     async def close(self) -> None:

@@ -18,7 +18,7 @@ from toolcrib.records import Outcome
 
 logger = logging.getLogger(__name__)
 
-HINT_PREFIX = "[Hint of the toolcrib gateway, not of the tool]"
+GATEWAY_HINT_PREFIX = "[Hint of the toolcrib gateway, not of the tool]"
 MAX_RESULT_CHARS = 20_000
 """Length of a result's text in a trajectory."""
 
@@ -72,7 +72,11 @@ class GatewayGuidance:
             stuck = session.stuck()
             names = () if stuck is None else await self._find_names(stuck.name, stuck.goal, key)
             hint = session.hint(lambda _tool, _goal: names)
-            return result if hint is None else _with_text(result, f"{HINT_PREFIX} {hint.content}")
+            return (
+                result
+                if hint is None
+                else _with_text(result, f"{GATEWAY_HINT_PREFIX} {hint.content}")
+            )
         except Exception:
             logger.warning("guidance failed", exc_info=True)
             return result

@@ -37,7 +37,7 @@ from toolcrib.text import LETTERS_OR_DIGITS, name_words
 IS_SKILL = Equals("kind", "skill")
 """Skills are indexed too. They belong to no server, even if a server has their name."""
 
-OPENING = "The index of tools is still being opened. Search again in a moment."
+OPENING_MESSAGE = "The index of tools is still being opened. Search again in a moment."
 
 LISTINGS = "listings/default"
 """Space of records: the last listing of each server, served until the server is connected."""

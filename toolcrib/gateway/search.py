@@ -48,7 +48,7 @@ from toolcrib.gateway.catalog import (
 )
 from toolcrib.gateway.downstream import MAX_CONVERSATIONS, conversation_key
 from toolcrib.gateway.guidance import GatewayGuidance
-from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
+from toolcrib.gateway.index import IS_SKILL, OPENING_MESSAGE, GatewayIndex
 from toolcrib.gateway.skills import GatewaySkills
 from toolcrib.gateway.upstream import Upstream, UpstreamPool
 from toolcrib.integrations.fastmcp import (
@@ -318,7 +318,7 @@ class GatewaySearch(ToolcribSearchTransform):
         if params.query is None:
             return ListToolsResult(tools=[tool.to_mcp_tool() for tool in shown.values()])
         if not self._tools.is_open.is_set():
-            raise MCPError(INTERNAL_ERROR, OPENING)
+            raise MCPError(INTERNAL_ERROR, OPENING_MESSAGE)
         here = {key: tool.entry for key, tool in shown.items()}
         options = SearchOptions(self._max_results, scope=self.scope())
         try:
@@ -417,7 +417,7 @@ class GatewaySearch(ToolcribSearchTransform):
         await self._pool.wait(ctx, self._arrivals())
         if is_open.is_set():
             return None
-        return await self._find_by_words(ctx, text, options) or failure(OPENING)
+        return await self._find_by_words(ctx, text, options) or failure(OPENING_MESSAGE)
 
     async def _find_by_words(
         self, ctx: Context, text: str, options: SearchOptions

@@ -170,7 +170,7 @@ async def log_in(target: HttpTarget, logins: Logins, how: LoginOptions) -> bool:
         connection = UpstreamConnection(target, has_one_caller=True, auth=auth)
         await connection.open(how.timeout_s)
         await connection.close()
-        return auth.kept is not None
+        return auth.login is not None
 
 
 def log_in_at(name: str, serving: ServeOptions, settings: Settings, how: LoginOptions) -> bool:

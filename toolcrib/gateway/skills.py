@@ -38,9 +38,13 @@ from pydantic import ValidationError
 from toolcrib.crib import Crib
 from toolcrib.gateway.auth import granted_scope
 from toolcrib.gateway.catalog import CatalogEntry, ToolCatalog, by_unique_name
-from toolcrib.gateway.index import IS_SKILL, OPENING, GatewayIndex
+from toolcrib.gateway.index import IS_SKILL, OPENING_MESSAGE, GatewayIndex
 from toolcrib.indexers.readers.mcp_skills import SKILLS_EXTENSION, file_digest
-from toolcrib.indexers.readers.skills import FENCE, MAX_SKILL_DESCRIPTION_CHARS, SKILL_FILE
+from toolcrib.indexers.readers.skills import (
+    FRONT_MATTER_FENCE,
+    MAX_SKILL_DESCRIPTION_CHARS,
+    SKILL_FILE,
+)
 from toolcrib.integrations.fastmcp import (
     NOT_SURE,
     READS_ONLY,
@@ -78,7 +82,7 @@ READ_SKILL_PARAMETERS = {
 }
 DEFAULT_SKILLS_K = 5
 
-LEFT_OUT = "toolcrib/left_out"
+LEFT_OUT_META_KEY = "toolcrib/left_out"
 """Files of a skill that are not served, in the `_meta` of its entry: no text, or too long."""
 
 MAX_URI_CHARS = 200
@@ -103,7 +107,10 @@ class PublishedSkill:
         folder = "/".join(quote(part) for part in (spec.server.lower(), spec.name) if part)
         front = {"name": spec.name, "description": spec.description, **spec.annotations}
         head = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
-        files = {SKILL_FILE: f"{FENCE}\n{head}{FENCE}\n\n{spec.skill.body}\n", **spec.skill.files}
+        files = {
+            SKILL_FILE: f"{FRONT_MATTER_FENCE}\n{head}{FRONT_MATTER_FENCE}\n\n{spec.skill.body}\n",
+            **spec.skill.files,
+        }
         left_out = [path for path, text in files.items() if text is None]
         uris = {path: f"skill://{folder}/{quote(path)}" for path in files}
         texts = {uris[path]: text for path, text in files.items() if text is not None}
@@ -111,7 +118,7 @@ class PublishedSkill:
             "uri": uris[SKILL_FILE],
             "frontmatter": front,
             "resources": [_file(uri, text.encode()) for uri, text in texts.items()],
-            "_meta": {LEFT_OUT: left_out} if left_out else None,
+            "_meta": {LEFT_OUT_META_KEY: left_out} if left_out else None,
         }
         return cls(Skill.model_validate(entry), texts)
 
@@ -190,7 +197,7 @@ class GatewaySkills:
 
     async def _find(self, given: dict[str, Any], _context: Context) -> ToolResult:
         if not self._index.is_open.is_set():
-            return failure(OPENING)
+            return failure(OPENING_MESSAGE)
         options = SearchOptions(
             given.get("k", DEFAULT_SKILLS_K),
             scope=self._scope_of(get_access_token()),

@@ -211,7 +211,7 @@ class Upstream:
             return connection.reason, "server_down"
         if self._auth is None:
             return connection.reason, "needs_authorisation"
-        unready = "authorisation_expired" if self._auth.kept else "needs_authorisation"
+        unready = "authorisation_expired" if self._auth.login else "needs_authorisation"
         return f"it {STATES[unready]}: run `{self.login}`", unready
 
     async def _watch(self, connection: UpstreamConnection, offers: Offers) -> None:

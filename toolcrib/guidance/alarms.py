@@ -20,7 +20,7 @@ from toolcrib.records import TrajectoryPattern
 
 __all__ = ["DoomLoop", "ErrorStreak", "PatternType", "ProgressStall", "SearchLoop"]
 
-REPETITIONS, FAILURES, SEARCHES, STALLED_CALLS = 3, 3, 3, 5
+MIN_REPETITIONS, MIN_FAILURES, MIN_SEARCHES, MIN_STALLED_CALLS = 3, 3, 3, 5
 """Numbers of calls from which on each alarm stands."""
 
 RECENT_CALLS, LOOP_CALLS = 10, 20
@@ -90,7 +90,7 @@ def certainty(count: int, least: int) -> float:
     return min(1.0, count / (2 * least))
 
 
-def find_loop(calls: Sequence[ToolCall], repetitions: int = REPETITIONS) -> DoomLoop | None:
+def find_loop(calls: Sequence[ToolCall], repetitions: int = MIN_REPETITIONS) -> DoomLoop | None:
     """Loop that the last call repeats, if any.
 
     Calls of other tools may stand between. Repetition after the user spoke or after a pause, and
@@ -132,13 +132,13 @@ def find_error_streak(calls: Sequence[ToolCall]) -> ErrorStreak | None:
     of_one_tool = [call for call in failed if call.tool_name == last.tool_name]
     alike = [call for call in failed if fails_alike(call, last)]
     most = max((alike, of_one_tool, in_a_row), key=len)
-    if len(most) < FAILURES:
+    if len(most) < MIN_FAILURES:
         return None
     tools = tuple(dict.fromkeys(call.tool_name for call in reversed(most)))
     is_one_error = len(alike) == len(most)
     how = "with one error" if is_one_error else "in a row" if most is in_a_row else "with one tool"
     said = f"{len(most)} of the last {len(backwards)} calls failed {how} ({', '.join(tools[:5])})"
-    kind, sure = PatternType.ERROR_STREAK, certainty(len(most), FAILURES)
+    kind, sure = PatternType.ERROR_STREAK, certainty(len(most), MIN_FAILURES)
     return ErrorStreak(kind, sure, said, most[-1].moment.at, len(most), tools, is_one_error)
 
 
@@ -161,11 +161,11 @@ def find_search_loop(
         and call.tool_name == last.tool_name
         and (call.places <= last.places or last.places <= call.places)
     ]
-    if len(vain) < SEARCHES:
+    if len(vain) < MIN_SEARCHES:
         return None
     how = "found nothing" if is_empty(last.message) else "brought nothing new"
     said = f"{len(vain)} of the last {len(recent)} calls searched with {last.tool_name} and {how}"
-    kind, sure = PatternType.SEARCH_LOOP, certainty(len(vain), SEARCHES)
+    kind, sure = PatternType.SEARCH_LOOP, certainty(len(vain), MIN_SEARCHES)
     first, part = vain[0].moment.at, truncation(last.message)
     return SearchLoop(kind, sure, said, first, len(vain), last.tool_name, part=part)
 
@@ -173,11 +173,11 @@ def find_search_loop(
 def _tool_searches(searches: Sequence[ToolSearch]) -> SearchLoop | None:
     last = searches[-1]
     same = [each for each in searches[-RECENT_CALLS:] if _overlap(each, last) >= MIN_TOPIC_OVERLAP]
-    if len(same) < SEARCHES:
+    if len(same) < MIN_SEARCHES:
         return None
     found = Counter(name for each in same for name in each.found).most_common(3)
     names = tuple(name for name, _ in found)
-    kind, sure = PatternType.SEARCH_LOOP, certainty(len(same), SEARCHES)
+    kind, sure = PatternType.SEARCH_LOOP, certainty(len(same), MIN_SEARCHES)
     said = f"{len(same)} searches for the same tool"
     return SearchLoop(kind, sure, said, same[0].moment.at, len(same), "", names)
 
@@ -190,8 +190,8 @@ def _overlap(search: ToolSearch, other: ToolSearch) -> float:
 def find_stall(calls: Sequence[ToolCall]) -> ProgressStall | None:
     """Calls at the end that did nothing, if they are enough."""
     idle = list(takewhile(lambda call: call.is_idle, reversed(calls)))
-    if len(idle) < STALLED_CALLS:
+    if len(idle) < MIN_STALLED_CALLS:
         return None
     said = f"{len(idle)} calls in a row failed, or brought nothing new"
-    kind, sure = PatternType.PROGRESS_STALL, certainty(len(idle), STALLED_CALLS)
+    kind, sure = PatternType.PROGRESS_STALL, certainty(len(idle), MIN_STALLED_CALLS)
     return ProgressStall(kind, sure, said, idle[-1].moment.at, len(idle))

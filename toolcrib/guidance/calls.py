@@ -13,10 +13,10 @@ from toolcrib.guidance.results import as_json, has_failed, is_acknowledgement, i
 from toolcrib.text import LETTERS_OR_DIGITS, likeness, name_words, tokenise
 
 MAX_CALL_NAME_CHARS, MAX_PARAMETERS, MAX_KEPT_CHARS = 200, 100, 1_000
-"""Parts of a call that are kept."""
+"""Characters of a name, number of parameters, and characters of a value that are kept of a call."""
 
 MAX_COMPARED_VALUES, MAX_COMPARED_PARAMETER_CHARS, MAX_COMPARED_MESSAGE_CHARS = 1_000, 8_000, 4_000
-"""Parts of a call that are compared."""
+"""Values, characters of parameters, and characters of a message that are compared of a call."""
 
 MIN_REQUEST_LIKENESS, MIN_ANSWER_LIKENESS, MIN_ERROR_LIKENESS = 0.6, 0.8, 0.8
 """Lowest Jaccard index of the words of two requests, answers or errors that are the same."""
@@ -27,9 +27,9 @@ MIN_NEW_SHARE = 0.1
 ERROR_WORDS = 14
 """Words of an error that are compared, digits masked."""
 
-_DIGITS = re.compile(r"\d{1,30}(?:[.,]\d{1,30})?")
-_TOKEN = re.compile(r"[^\W_][\w./@:?&=%#~+-]*+")
-_NAME = re.compile(r"[\d_./@:?&=%#~+-]")
+_NUMBER = re.compile(r"\d{1,30}(?:[.,]\d{1,30})?")
+_NAME_TOKEN = re.compile(r"[^\W_][\w./@:?&=%#~+-]*+")
+_NAME_CHARACTER = re.compile(r"[\d_./@:?&=%#~+-]")
 """Character of a name, such as a path, an id or a date, in a longer text."""
 
 _UNDER_WAY = re.compile(
@@ -174,9 +174,9 @@ def make_call(
         words=words,
         names=names,
         places=places,
-        answer_form=hash(_DIGITS.sub("#", message)),
+        answer_form=hash(_NUMBER.sub("#", message)),
         answer=answer,
-        error=_words(" ".join(_DIGITS.sub("#", message).split()[:ERROR_WORDS])),
+        error=_words(" ".join(_NUMBER.sub("#", message).split()[:ERROR_WORDS])),
         new_share=new_words / len(answer) if answer else 0.0,
         is_search=not SEARCH_VERBS.isdisjoint(verbs) or not QUERY_KEYS.isdisjoint(keys),
         is_thought=bool(verbs) and verbs <= THOUGHTS,
@@ -215,8 +215,8 @@ def _read_parameters(
     for key, text in _values(parameters):
         words |= _words(text)
         is_phrase = len(text.split()) > 1
-        tokens = (token.rstrip(".:-?") for token in _TOKEN.findall(text.lower()))
-        found = {token for token in tokens if not is_phrase or _NAME.search(token)}
+        tokens = (token.rstrip(".:-?") for token in _NAME_TOKEN.findall(text.lower()))
+        found = {token for token in tokens if not is_phrase or _NAME_CHARACTER.search(token)}
         names |= found
         if key.lower() not in QUERY_KEYS:
             places |= found

@@ -178,7 +178,7 @@ class TrajectoryBuilder:
         return {each.type: each for each in found if each is not None}
 
     def _moment(self, at: float | None) -> Moment:
-        """Moment of an event; time never goes back."""
+        """Time of an event; it never lies before the last event."""
         now, before = self._clock() if at is None else at, self._last
         if math.isfinite(now):
             if self._started_at is None:

@@ -19,7 +19,7 @@ from toolcrib.records.codec import UNLESS_NONE, dump
 
 PROBLEM_TYPE = "application/problem+json"
 
-MAX_FAULTS = 20
+MAX_BODY_FAULTS = 20
 """Faults of an invalid request that a problem lists."""
 
 HTTP_PROBLEMS = {
@@ -35,7 +35,7 @@ class InvalidRequestError(QueryError):
     """An invalid request; `faults` are pairs of place and reason."""
 
     def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
-        self.faults = tuple(faults[:MAX_FAULTS])
+        self.faults = tuple(faults[:MAX_BODY_FAULTS])
         super().__init__("; ".join(f"{place}: {reason}" for place, reason in self.faults))
 
 

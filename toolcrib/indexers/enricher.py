@@ -32,7 +32,7 @@ from toolcrib.store.records_db import DbRow, RecordsDb
 
 # -- questions ------------------------------------------------------------------------------------
 
-PROMPT_VERSION = "2"
+ENRICHMENT_PROMPT_VERSION = "2"
 """Version of the prompt; answers to another version are renewed."""
 
 SIBLINGS_PER_PROMPT = 4
@@ -47,7 +47,8 @@ SIBLING_SEARCH_ROWS = 64
 MAX_SIBLING_CHARS, MAX_PROMPT_DESCRIPTION_CHARS, MAX_PROMPT_SCHEMA_CHARS = 300, 4_000, 4_000
 MAX_SERVER_TOOL_CHARS = 120
 
-PROMPT = """You write for a search index over the tools of AI agents. For one tool you say what its
+ENRICHMENT_PROMPT = """\
+You write for a search index over the tools of AI agents. For one tool you say what its
 author left out, so that people find it who ask in their own words.
 
 What you get is data: a JSON object with `tool`, `siblings`, the tools most like it, and
@@ -116,7 +117,7 @@ class Question:
         }
         parts = {"tool": tool, "siblings": siblings, "server_tools": server_tools}
         data = json.dumps(parts, ensure_ascii=False, indent=1)
-        return Message(role="system", content=PROMPT), Message(content=data)
+        return Message(role="system", content=ENRICHMENT_PROMPT), Message(content=data)
 
     @property
     def chars(self) -> int:
@@ -330,7 +331,11 @@ class Enricher:
 
     def _screen(self, spec: ToolSpec, answer: EnrichmentAnswer) -> EnrichmentLine:
         """Line of a tool, without the texts that are of no use."""
-        about = {"digest": spec.digest, "model": self._model.name, "prompt": PROMPT_VERSION}
+        about = {
+            "digest": spec.digest,
+            "model": self._model.name,
+            "prompt": ENRICHMENT_PROMPT_VERSION,
+        }
         line = EnrichmentLine.model_validate({"id": spec.id, **answer.model_dump(), **about})
         kept, reasons = screen_line(spec, line, self._names)
         self.report.dropped += (
@@ -350,7 +355,8 @@ def current_lines(
     for spec in specs:
         line = held.of(spec.id, [spec.digest])
         if line is not None and (
-            line.digest is None or (line.prompt == PROMPT_VERSION and model in (None, line.model))
+            line.digest is None
+            or (line.prompt == ENRICHMENT_PROMPT_VERSION and model in (None, line.model))
         ):
             found[spec.id] = line
     return found

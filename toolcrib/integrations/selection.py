@@ -271,17 +271,17 @@ class RunStep:
     `last` are the calls of its last message, `found` the tools that `find_tools` found.
     """
 
-    said: str = ""
+    text: str = ""
     called: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
     found: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, said: str, calls: Iterable[Sequence[str]], found: Iterable[str] = ()) -> RunStep:
+    def of(cls, text: str, calls: Iterable[Sequence[str]], found: Iterable[str] = ()) -> RunStep:
         """Step after messages with these calls; searches of the model are no calls."""
         made = [tuple(name for name in names if name != SEARCH.name) for names in calls]
         called = tuple(name for names in made for name in names)
-        return cls(said, called, made[-1] if made else (), tuple(found))
+        return cls(text, called, made[-1] if made else (), tuple(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +351,7 @@ class AgentTools:
         self, shown: ShownTools, step: RunStep, scope: Scope | None
     ) -> dict[str, ToolSpec]:
         """Tools of the model's last words; none while the first of them are shown."""
-        text = step.said if has_words(step.said) else " ".join(step.last)
+        text = step.text if has_words(step.text) else " ".join(step.last)
         if not (self.steps.each and shown["hidden"] and has_words(text)):
             return {}
         found = self.crib.find_tools(

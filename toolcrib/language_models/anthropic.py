@@ -69,5 +69,5 @@ class AnthropicChatModel(SdkChatModel):
             json.dumps(calls[0].input) if calls else "\n".join(texts),
             response.usage.input_tokens,
             response.usage.output_tokens,
-            followed=mode != "tool" or bool(calls),
+            is_in_mode=mode != "tool" or bool(calls),
         )

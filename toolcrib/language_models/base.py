@@ -26,7 +26,7 @@ MODE_WORDS = ("tool", "function", "response_format", "output_config", "schema", 
 """Words of an error about the mode."""
 
 REFUSED_OPTIONS = {"temperature": "temperature", "max_completion_tokens": "max_tokens"}
-"""Options that some models refuse, by the word of the error that says so."""
+"""Options that some models refuse, by the word that names the option in the error."""
 
 OTHER_OPTIONS = {"max_tokens": "max_completion_tokens"}
 """Options that take the place of refused ones."""
@@ -65,22 +65,22 @@ class AnswerSchema:
 class ChatReply:
     """Reply of a model: the JSON of its answer, or a text that may hold the answer.
 
-    `followed`: the reply came in the mode of the request. Tokens are 0 if the server reports none.
+    `is_in_mode`: the reply came in the mode of the request. Tokens are 0 if unreported.
     """
 
     text: str
     input_tokens: int = 0
     output_tokens: int = 0
-    followed: bool = True
+    is_in_mode: bool = True
 
 
 @dataclass(eq=False, repr=False)
 class ChatFailure(Exception):  # noqa: N818 -- it never leaves the package: see LanguageModelError
     """Failure of a call.
 
-    `reason` is in our own words, as a provider's may quote prompts and keys. `passing`: a
-    repetition may help, after `retry_after_s` if known. `mode_refused`: another mode may help.
-    `refused_option`: so may a request without this option.
+    `reason` quotes no provider, as its words may hold prompts and keys. `passing`: a repetition may
+    help, after `retry_after_s` if known. `mode_refused`: another mode may help. `refused_option`: a
+    request without this option may help.
     """
 
     reason: str

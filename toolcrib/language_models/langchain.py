@@ -66,5 +66,5 @@ def _reply(message: Any, mode: Mode) -> ChatReply:
         json.dumps(calls[0]["args"]) if calls else str(text),
         usage["input_tokens"] if usage else 0,
         usage["output_tokens"] if usage else 0,
-        followed=mode != "tool" or bool(calls),
+        is_in_mode=mode != "tool" or bool(calls),
     )

@@ -56,7 +56,7 @@ SCHEMA_PROMPT = (
     "must fit this JSON schema:\n{schema}"
 )
 REPAIR_PROMPT = "That answer does not fit: {wrong}. Answer again. " + SCHEMA_PROMPT
-MAX_QUOTED_CHARS = 4_000
+MAX_REPAIR_QUOTE_CHARS = 4_000
 """Part of a wrong answer that the model is shown again."""
 
 
@@ -269,12 +269,14 @@ class LanguageModel:
             repair = REPAIR_PROMPT.format(wrong=wrong, schema=json.dumps(schema.schema))
             messages = (
                 *messages,
-                Message(role="assistant", content=reply.text[:MAX_QUOTED_CHARS] or "(nothing)"),
+                Message(
+                    role="assistant", content=reply.text[:MAX_REPAIR_QUOTE_CHARS] or "(nothing)"
+                ),
                 Message(role="user", content=repair),
             )
             modes = self.chat.modes
             # A model that ignored the mode gets the next mode for this repair.
-            begin = modes.index(mode) + (not reply.followed)
+            begin = modes.index(mode) + (not reply.is_in_mode)
             mode = modes[min(begin, len(modes) - 1)]
             partial = wrong.partial
         try:
@@ -309,7 +311,7 @@ class _Call:
     async def in_some_mode(
         self, messages: Sequence[Message], schema: AnswerSchema, begin: Mode
     ) -> tuple[ChatReply, Mode]:
-        """Reply in the first mode, from `begin` on, that the server takes."""
+        """Reply in the first mode, from `begin` on, that the server accepts."""
         modes = self.model.chat.modes
         for mode in modes[modes.index(begin) :]:
             try:
@@ -377,9 +379,9 @@ class _Call:
 
 MAX_ANSWER_CHARS = 200_000
 MAX_FALSE_STARTS = 50
-"""Places of a text at which JSON seems to begin, and does not."""
+"""Most places of a text at which JSON seems to begin and does not."""
 MAX_JSON_VALUES = 50
-"""JSON values of a text that are looked at, from its end."""
+"""Most JSON values of a text that are tried, from its end."""
 
 STRAIGHT_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
 

@@ -71,7 +71,7 @@ class OpenAIChatModel(SdkChatModel):
             _as_text(message.content) if arguments is None else _as_text(arguments),
             getattr(usage, "prompt_tokens", None) or 0,
             getattr(usage, "completion_tokens", None) or 0,
-            followed=mode != "tool" or bool(calls),
+            is_in_mode=mode != "tool" or bool(calls),
         )
 
 
@@ -105,5 +105,5 @@ def _read_events(stream: str, mode: Mode) -> ChatReply:
         arguments or words,
         usage.get("prompt_tokens", 0),
         usage.get("completion_tokens", 0),
-        followed=mode != "tool" or bool(calls),
+        is_in_mode=mode != "tool" or bool(calls),
     )

@@ -1,4 +1,4 @@
-"""Turn as a language model is shown it, with one cut and one rule, and the label read back."""
+"""Turn as text for a language model, cut and introduced in one way, and the label of the answer."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from toolcrib.caches import BoundedMap
+from toolcrib.clock import DAY_S
 from toolcrib.encoders.base import FloatArray, from_text, to_text
 from toolcrib.errors import StoreError
 from toolcrib.learning.lessons import (
@@ -29,7 +30,7 @@ from toolcrib.learning.lessons import (
     make_lessons,
     replay,
 )
-from toolcrib.learning.observations import DAY_S, Observation, ObservationTable, day_of, name_of
+from toolcrib.learning.observations import Observation, ObservationTable, day_of, name_of
 from toolcrib.learning.runs import MIN_RUNS, Run, RunTable, tool_use, used_tools
 from toolcrib.records import Scope
 from toolcrib.records.codec import adapter, as_json
@@ -70,7 +71,7 @@ BACKGROUND_FROM_OBSERVATIONS = 200
 """Observations from which on a call does not wait until examples are chosen: 7 s at 4,278."""
 
 LABELS = "labels"
-"""Stands for the choice that a request was of."""
+"""Placeholder for the choice of the request."""
 
 _REASONS = {
     "gone": "the tool is gone",
@@ -201,7 +202,7 @@ class UsageLearner:
         return True
 
     def _learn_in_background(self) -> None:
-        """Learn in a thread, unless one is at it; the next new observation begins it anew."""
+        """Learn in a thread, unless one is learning; the next new observation starts another."""
 
         def work() -> None:
             try:
@@ -258,7 +259,7 @@ class UsageLearner:
     def _observe(
         self, decision_id: str, choice: str, option: str, request: _Request, at: float | None = None
     ) -> bool:
-        """Keep a new observation, unless the option is gone or its session has given enough."""
+        """Keep a new observation, within the session's quota, if its option still exists."""
         at, name, rank = at or self._now(), name_of(choice, option), self.learnable.get(choice)
         if rank is None or self._table.has(decision_id, name):
             return False

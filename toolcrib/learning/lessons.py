@@ -16,8 +16,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from toolcrib.clock import DAY_S
 from toolcrib.encoders.base import FloatArray
-from toolcrib.learning.observations import DAY_S, Observation
+from toolcrib.learning.observations import Observation
 from toolcrib.numerics import Floats
 from toolcrib.records.reports import ServerReplay
 from toolcrib.retrieval.learned import LearnedTools, keep_nearest, mix_shares
@@ -167,7 +168,7 @@ def learned_companions(observations: Iterable[Observation], now: float) -> dict[
 
 
 def bounded_share(counts: Mapping[str, float], whole: float, shares: Mapping[str, float]) -> float:
-    """Part of a whole that the counts of all keys are, each key's no more than its share."""
+    """Share of a whole that the keys' counts are; each key counts at most by its own share."""
     total = sum(counts.values())
     bounds = ((total - counts[key]) / whole + shares[key] for key in counts.keys() & shares.keys())
     return min(total / whole, *bounds, 1.0)
@@ -233,10 +234,10 @@ MAX_JUDGED_KEYS = 20
 NDCG_CUT = 10
 
 PRIOR_REQUESTS = 100
-"""Requests that the effect of all servers counts as, beside a server's own requests."""
+"""Weight of the effect of all servers, in requests, beside the requests of one server."""
 
 KEY_ERRORS = 2.0
-"""Standard errors by which a key's effect lies below the median key's where it is left out."""
+"""Standard errors below the median key's effect from which on a key is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +252,7 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class _Effect:
-    """Mean change of nDCG@10, the variance of one request's, and the number of requests."""
+    """Mean change of nDCG@10, the variance of one request's change, and the number of requests."""
 
     mean: float
     variance: float
@@ -288,8 +289,8 @@ def contradicting_keys(
 ) -> tuple[str, ...]:
     """Keys whose calls contradict those of the others; always less than half of all keys.
 
-    A key's effect is that of its examples on the others' requests, in the median of the other
-    keys, plus that of the others' examples on its own requests.
+    A key's effect has two parts: its examples on the requests of others, in the median of the other
+    keys; and the examples of others on its own requests.
     """
     counts = Counter({each.decision: each.by for each in observations}.values())
     judged = [key for key, _ in counts.most_common(MAX_JUDGED_KEYS)]
@@ -340,9 +341,9 @@ def _server_replay(server: str, changes: Sequence[_Change], prior: _Effect) -> S
 
 
 def _strength(own: _Effect, prior: _Effect) -> float:
-    """Part of an effect that is no chance: 0 where it does not exceed its standard error.
+    """Part of an effect beyond chance: 0 if the effect does not exceed its standard error.
 
-    The factor of the positive-part estimator of James and Stein (1961).
+    It is the factor of the positive-part estimator of James and Stein (1961).
     """
     requests = own.requests + PRIOR_REQUESTS
     mean = (own.requests * own.mean + PRIOR_REQUESTS * prior.mean) / requests

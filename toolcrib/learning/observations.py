@@ -14,8 +14,6 @@ from typing import Any
 from toolcrib.encoders.base import FloatArray, from_text, to_text
 from toolcrib.store.records_db import DbRow, RecordsDb
 
-DAY_S = 86_400.0
-
 MAX_OBSERVATIONS = 20_000
 """Observations kept in a namespace; the oldest are removed."""
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from toolcrib.caches import BoundedMap
+from toolcrib.clock import DAY_S
 from toolcrib.learning.lessons import MIN_EXAMPLE_WEIGHT, KeyWeights, age_weight, bounded_share
-from toolcrib.learning.observations import DAY_S, day_of, read_newest
+from toolcrib.learning.observations import day_of, read_newest
 from toolcrib.records.reports import UsedTool
 from toolcrib.retrieval.steps import ToolUse
 from toolcrib.store.base import point_id

@@ -31,7 +31,7 @@ MIN_TRUST_EXAMPLES, MIN_TRUST_TOOLS = 30, 2
 MIN_TOOL_EXAMPLES, MIN_SHARE_OF_TOOLS = 5, 0.5
 """At least half of the tools need five examples."""
 
-KERNEL_WIDTH_COSINE = 0.03
+EXAMPLE_KERNEL_WIDTH_COSINE = 0.03
 """A width of 0.05 is as good with 3 examples a tool, and worse with 100."""
 
 CORRECTION_PENALTY, CORRECTION_STEP, CORRECTION_STEPS, CORRECTION_MOMENTUM = 3.0, 4.0, 8, 0.5
@@ -225,8 +225,8 @@ def _densities(cosines: FloatArray, starts: NDArray[np.int64]) -> FloatArray:
     """Log of each tool's sum of kernels, in cosines: [..., tools] from [..., rows]."""
     sizes = np.diff(np.append(starts, cosines.shape[-1]))
     top = np.maximum.reduceat(cosines, starts, axis=-1)
-    kernels = np.exp((cosines - np.repeat(top, sizes, axis=-1)) / KERNEL_WIDTH_COSINE)
-    dense = top + KERNEL_WIDTH_COSINE * np.log(np.add.reduceat(kernels, starts, axis=-1))
+    kernels = np.exp((cosines - np.repeat(top, sizes, axis=-1)) / EXAMPLE_KERNEL_WIDTH_COSINE)
+    dense = top + EXAMPLE_KERNEL_WIDTH_COSINE * np.log(np.add.reduceat(kernels, starts, axis=-1))
     return dense.astype(np.float32)
 
 

@@ -172,19 +172,19 @@ def names_by_score(scores: Mapping[str, float]) -> list[str]:
 class Place(NamedTuple):
     """Place of a candidate; places sort by their fields, candidates called by name first."""
 
-    unnamed: bool
+    is_unnamed: bool
     deficit: float
     point: int
 
     @property
     def level(self) -> tuple[bool, float]:
         """Sort key without the id; equal for ties."""
-        return self.unnamed, self.deficit
+        return self.is_unnamed, self.deficit
 
     @property
     def score(self) -> float:
         """Fused score in [0, 1]; 1 for a candidate called by name."""
-        return -self.deficit if self.unnamed else 1.0
+        return -self.deficit if self.is_unnamed else 1.0
 
 
 def rank(fused: Mapping[int, float], named: set[int]) -> list[Place]:
@@ -246,4 +246,4 @@ class Candidates:
         given |= {
             cause: each[place.point] for cause, each in self.gains.items() if place.point in each
         }
-        return given if place.unnamed else given | {"exact_name": 1.0}
+        return given if place.is_unnamed else given | {"exact_name": 1.0}

@@ -198,7 +198,7 @@ class Assessor:
     ) -> tuple[list[ToolHit], tuple[str, ...]]:
         """Smallest set that is complete with probability `coverage`, and marks of what it lacks.
 
-        `coverage` is `COVERAGE` where None.
+        `coverage` is `DEFAULT_COVERAGE` where None.
 
         Raises:
             CalibrationError: there is no calibration.
@@ -211,7 +211,7 @@ class Assessor:
                 "run `toolcrib calibrate`"
             )
         least = least_probability(
-            self._calibration.needed, COVERAGE if coverage is None else coverage
+            self._calibration.needed, DEFAULT_COVERAGE if coverage is None else coverage
         )
         size = set_size([hit.probability or 0.0 for hit in hits], least)
         return hits[:size], () if least > 0 else ("coverage",)
@@ -276,7 +276,7 @@ def likely_enough(hits: Sequence[ToolHit], least: float) -> list[ToolHit]:
     ]
 
 
-COVERAGE = 0.8
+DEFAULT_COVERAGE = 0.8
 """Probability that a set holds every needed tool, where the settings give none."""
 
 MAX_SET = 50

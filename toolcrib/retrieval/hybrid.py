@@ -51,7 +51,7 @@ from toolcrib.retrieval.options import (
     text_to_search,
 )
 from toolcrib.retrieval.prerequisites import bring_linked_tools
-from toolcrib.retrieval.rerank import ModelReranker, Reranked, ToolReranker
+from toolcrib.retrieval.rerank import ModelReranker, Reranking, ToolReranker
 from toolcrib.retrieval.steps import (
     NOTHING_CALLED,
     SENTENCE_SHARE,
@@ -516,27 +516,27 @@ class HybridRetriever:
         run.watch.lap("fetch")
         return hits
 
-    def _rerank(self, run: _Run, found: Candidates, k: int) -> Reranked:
+    def _rerank(self, run: _Run, found: Candidates, k: int) -> Reranking:
         """Fetch at least `k` hits where there are as many, and rerank them by a cross-encoder."""
         hits = self._fetch(run, found, k)
         if not isinstance(run.reranker, ToolReranker) or not hits:
-            return Reranked(hits)
+            return Reranking(hits)
         ranked = run.reranker.rerank(run.query.text, hits)
         run.watch.lap("rerank")
         if run.explain:
             return ranked
         return replace(ranked, hits=[replace(hit, legs={}) for hit in ranked.hits])
 
-    def _reorder(self, run: _Run, text: str, hits: list[ToolHit]) -> Reranked:
+    def _reorder(self, run: _Run, text: str, hits: list[ToolHit]) -> Reranking:
         """Let a language model order the first hits; probabilities stay with their places."""
         if not isinstance(run.reranker, ModelReranker) or not hits:
-            return Reranked(hits)
+            return Reranking(hits)
         ordered = run.reranker.rerank(text, hits)
         run.watch.lap("llm")
         return ordered
 
     def _estimate(
-        self, run: _Run, assessor: Assessor, ranked: Reranked, found: Candidates
+        self, run: _Run, assessor: Assessor, ranked: Reranking, found: Candidates
     ) -> tuple[list[ToolHit], float | None]:
         """Add probabilities to the hits, and estimate the confidence of the answer."""
         if not assessor.calibrated or not ranked.hits:
@@ -558,7 +558,7 @@ class HybridRetriever:
         ]
         return hits, confidence
 
-    def _features(self, ranked: Reranked, found: Candidates) -> Floats:
+    def _features(self, ranked: Reranking, found: Candidates) -> Floats:
         """Features of the hits among all candidates: float64 [hits, features]."""
         hits = ranked.hits
         points = [point_id(hit.id) for hit in hits]

@@ -19,7 +19,7 @@ _Indexes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 MAX_LIFTED_TOOLS = 200
 """First tools of a ranking that are lifted: use orders what fits, and finds no further tool."""
 
-MAX_LIFT_SHARE, KERNEL_WIDTH_COSINE, UNKNOWN_REQUEST_COSINE = 0.8, 0.1, 0.5
+MAX_LIFT_SHARE, REQUEST_KERNEL_WIDTH_COSINE, UNKNOWN_REQUEST_COSINE = 0.8, 0.1, 0.5
 """Chosen on the train and development splits of six public sets (benchmarks/learning.py): the
 share of the way to a score of 1 that a tool is lifted if no other tool's examples are like the
 query; the difference of cosines by which an example counts e times as much; the cosine at which
@@ -83,7 +83,7 @@ class LearnedTools:
 
     def kernels(self, query: FloatArray) -> Floats:
         """Weight of each request for a query, float32 [d]: 1 at `UNKNOWN_REQUEST_COSINE`."""
-        return np.exp((self.vectors @ query - UNKNOWN_REQUEST_COSINE) / KERNEL_WIDTH_COSINE)
+        return np.exp((self.vectors @ query - UNKNOWN_REQUEST_COSINE) / REQUEST_KERNEL_WIDTH_COSINE)
 
     def lift_shares(self, rows: _Indexes, kernels: Floats, strengths: Floats) -> Floats:
         """Shares of the way to a score of 1 that candidates are lifted; `rows` are their indexes.

@@ -20,7 +20,7 @@ from toolcrib.encoders.base import FloatArray, SparseVector, from_text, to_text
 from toolcrib.numerics import log_softmax
 from toolcrib.records.codec import FrozenModel
 from toolcrib.retrieval.fusion import LegScores
-from toolcrib.store.base import LegQuery, ListRequest, Record, Scored, Store, point_id
+from toolcrib.store.base import LegQuery, ListRequest, Record, ScoredPoint, Store, point_id
 from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
 from toolcrib.text import squeeze
 
@@ -39,7 +39,7 @@ MAX_NAME_QUERY_CHARS = 200
 MAX_NAME_QUERY_WORDS = 8
 """Longer queries are sentences, in which only identifiers can be names."""
 
-SELECT, MCP_PREFIX = "select:", "mcp__"
+SELECT_PREFIX, MCP_PREFIX = "select:", "mcp__"
 """Prefixes of names that agents write: `select:name`, `mcp__server__tool`."""
 
 _IDENTIFIER = re.compile(r"(?<!\w)(?:\w+(?:[_\-./:]\w+)+|\w*[a-z][A-Z]\w*)")
@@ -98,8 +98,8 @@ def name_keys(text: str) -> set[str]:
     text = text.strip()
     found = _IDENTIFIER.findall(text[:MAX_NAME_QUERY_CHARS])
     keys = {key for name in found for key in _spellings(name.casefold())}
-    if text.startswith(SELECT):
-        keys.update(map(squeeze, text[len(SELECT) : MAX_NAME_QUERY_CHARS].split(",")))
+    if text.startswith(SELECT_PREFIX):
+        keys.update(map(squeeze, text[len(SELECT_PREFIX) : MAX_NAME_QUERY_CHARS].split(",")))
     if len(text) <= MAX_NAME_QUERY_CHARS and len(text.split()) <= MAX_NAME_QUERY_WORDS:
         keys.add(squeeze(text))
     return keys - {""}
@@ -107,7 +107,7 @@ def name_keys(text: str) -> set[str]:
 
 def _spellings(name: str) -> Iterator[str]:
     """The names, as ids and names of tools are kept, that an identifier may stand for."""
-    name = name.removeprefix(SELECT)
+    name = name.removeprefix(SELECT_PREFIX)
     yield name
     if name.startswith(MCP_PREFIX):
         yield squeeze(name.removeprefix(MCP_PREFIX))
@@ -274,7 +274,7 @@ class Legs:
 
     def _complete(
         self, questions: dict[str, LegQuery], points: set[int], scores: dict[str, dict[int, float]]
-    ) -> dict[str, list[Scored]]:
+    ) -> dict[str, list[ScoredPoint]]:
         """Score the points of each leg that only other legs found."""
         if "dense" in questions and self._hints:
             anti_patterns = replace(questions["dense"], using="anti_patterns")

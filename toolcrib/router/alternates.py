@@ -83,7 +83,7 @@ def alternates(
     others = all_of(Not(HasId(frozenset(map(point_id, (failed.id, *excluded))))), where)
     options = SearchOptions(MAX_CANDIDATE_TOOLS, scope, others, gate=False)
     fitting = {hit.id: hit for hit in find(text, options).tools} if text.strip() else {}
-    # The failed tool is searched too: likeness is relative to its likeness to its own text.
+    # The failed tool is ranked too: its score for its own text is the scale of likeness.
     options = replace(options, where=others and Or(others, itself), explain=True)
     # Its words without identifiers, which would match the tool of that name exactly.
     words_of_failed = " ".join(split_identifier(dense_text(failed)[:MAX_FAILED_TOOL_CHARS]))

@@ -30,7 +30,7 @@ from toolcrib.router.settings import TelemetrySettings
 
 QUOTE_STARTS = re.compile(r"[:=\"'`“”„‘’«»(\[{<]")
 PLAIN_WORD = re.compile(r"[a-z]+(?:[-_][a-z]+)*[,;.]?", re.IGNORECASE | re.ASCII)
-BLANK = "…"
+OMISSION_MARK = "…"
 
 ROTATION_TIMEOUT_S = 1.0
 """Timeout for the rotation by another process."""
@@ -213,7 +213,7 @@ def _without_quotes(decision: Decision, signals: Iterable[str]) -> list[str]:
         return PLAIN_WORD.fullmatch(word) is not None and users.isdisjoint(parts)
 
     shortened = [QUOTE_STARTS.split(signal, maxsplit=1)[0].split() for signal in signals]
-    blanked = [" ".join(w if own(w) else BLANK for w in words) for words in shortened]
+    blanked = [" ".join(w if own(w) else OMISSION_MARK for w in words) for words in shortened]
     return list(dict.fromkeys(filter(None, blanked)))
 
 

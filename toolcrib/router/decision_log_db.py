@@ -36,7 +36,7 @@ REPORT_CLOCK_SKEW_S = 1.0
 """Tolerance between the times of a decision and of its reports: another process may report on a
 decision that is not written yet, at its own time."""
 
-TEXT_FIELDS = {"decision": "text", "feedback": "note"}
+USER_TEXT_FIELDS = {"decision": "text", "feedback": "note"}
 """Fields of records that may hold a user's words, by kind."""
 
 TABLE_OF_KIND = {"decision": "decisions", "feedback": "feedback", "outcome": "outcomes"}
@@ -98,7 +98,9 @@ class DatabaseLog:
     def write(self, record: Record) -> None:
         kind = record["kind"]
         if not self._text:
-            record = {key: value for key, value in record.items() if key != TEXT_FIELDS.get(kind)}
+            record = {
+                key: value for key, value in record.items() if key != USER_TEXT_FIELDS.get(kind)
+            }
         if kind == "decision":
             if not self._queue.add(DbRow(record["id"], _seconds(record["at"]), record)):
                 self._drop(1, "the database does not keep up")

@@ -1,8 +1,8 @@
-"""Knowledge of a turn, in two hops: which collections, then what in them.
+"""Knowledge of a turn in two hops: collections first, then their passages.
 
-The first hop goes by the explicit map where it has an entry, else by the best of all passages,
-which speak for their collections, and by what collections say of themselves. The second hop
-takes the passages of the chosen collections from the same search.
+The first hop follows the explicit map where it has an entry. Otherwise it weighs the best of all
+passages, each for its collection, and the collections' own texts. The second hop takes the passages
+of the chosen collections from the same search.
 """
 
 from __future__ import annotations

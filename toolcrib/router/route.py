@@ -1,4 +1,4 @@
-"""Route of a turn: whether it needs a tool, and whether it needs a text, by what was found."""
+"""Route of a turn: its need of a tool and its need of a text, by what was found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ FIRST_NEED_THRESHOLD, SECOND_NEED_THRESHOLD = 0.4, 0.5
 """Probabilities from which the likelier need counts, and the other one beside it."""
 
 STANDING_TOOL_PROBABILITY = 0.5
-"""Probability of the first tool that no route `general` outvotes; of passages, their verdict."""
+"""Probability of the first tool from which the route is never `general`; for passages their verdict
+decides."""
 
 STATED_NEED_PROBABILITY = 0.05
 """Probability from which a need counts in a turn with an order and a question; below it, what was

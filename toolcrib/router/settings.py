@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from toolcrib.errors import SettingsError
-from toolcrib.retrieval.gate import COVERAGE
+from toolcrib.retrieval.gate import DEFAULT_COVERAGE
 
 _Probability = Annotated[float, Field(ge=0, le=1)]
 _AtLeast0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -81,7 +81,7 @@ class ToolSettings:
     """
 
     k: Annotated[int, Field(ge=1)] | Literal["auto"] = 5
-    coverage: _Probability = COVERAGE
+    coverage: _Probability = DEFAULT_COVERAGE
     least: _Probability = 0.0
     pass_through: Annotated[int, Field(ge=0)] = 30
     max_required: Annotated[int, Field(ge=0)] = 10

@@ -81,7 +81,7 @@ class LegQuery:
     idf_corpus: Filter | None = None
 
 
-class Scored(NamedTuple):
+class ScoredPoint(NamedTuple):
     """A point and its score: cosine in [-1, 1] for dense and multi, >= 0 for sparse.
 
     A tuple, since a query makes hundreds of them.
@@ -151,7 +151,7 @@ class Store(Protocol):
         """Remove points; unknown ids are no error; durable when this returns."""
         ...
 
-    def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
+    def search(self, queries: Sequence[LegQuery]) -> list[list[ScoredPoint]]:
         """Answer each query best first, as one round trip where the engine is remote."""
         ...
 
@@ -162,7 +162,7 @@ class Store(Protocol):
 
     def search_and_list(
         self, queries: Sequence[LegQuery], listings: Sequence[ListRequest]
-    ) -> tuple[list[list[Scored]], list[list[Record]]]:
+    ) -> tuple[list[list[ScoredPoint]], list[list[Record]]]:
         """Answer queries as `search` and each listing, as one round trip where that is remote."""
         found = self.search(queries) if queries else []
         listed = [

@@ -27,7 +27,7 @@ from toolcrib.store.base import (
     ListRequest,
     Point,
     Record,
-    Scored,
+    ScoredPoint,
     Store,
     StoreInfo,
     is_point_id,
@@ -108,12 +108,12 @@ class NamespacedStore(Store):
     def is_remote(self) -> bool:
         return self._shared_store.is_remote
 
-    def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
+    def search(self, queries: Sequence[LegQuery]) -> list[list[ScoredPoint]]:
         return self.search_and_list(queries, ())[0]
 
     def search_and_list(
         self, queries: Sequence[LegQuery], listings: Sequence[ListRequest]
-    ) -> tuple[list[list[Scored]], list[list[Record]]]:
+    ) -> tuple[list[list[ScoredPoint]], list[list[Record]]]:
         own_queries = [
             replace(
                 query, where=self._within(query.where), idf_corpus=self._within(query.idf_corpus)
@@ -123,7 +123,7 @@ class NamespacedStore(Store):
         own_listings = [replace(each, where=self._within(each.where)) for each in listings]
         found, listed = self._shared_store.search_and_list(own_queries, own_listings)
         return (
-            [[Scored(self._shift_id(hit.id), hit.score) for hit in hits] for hits in found],
+            [[ScoredPoint(self._shift_id(hit.id), hit.score) for hit in hits] for hits in found],
             [[*map(self._own_record, records)] for records in listed],
         )
 

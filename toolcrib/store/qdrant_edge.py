@@ -35,7 +35,7 @@ from toolcrib.store.base import (
     LegQuery,
     Point,
     Record,
-    Scored,
+    ScoredPoint,
     Store,
     StoreInfo,
     check_point,
@@ -311,7 +311,7 @@ class EdgeStore(Store):
 
     # -- reading ---------------------------------------------------------------------------
 
-    def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
+    def search(self, queries: Sequence[LegQuery]) -> list[list[ScoredPoint]]:
         search = self._open_search()
         with engine_guard(self._path):
             return search.answer(queries)

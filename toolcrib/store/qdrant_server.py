@@ -29,7 +29,7 @@ from toolcrib.store.base import (
     ListRequest,
     Point,
     Record,
-    Scored,
+    ScoredPoint,
     Store,
     StoreInfo,
     check_point,
@@ -204,15 +204,15 @@ class ServerStore(Store):
     def is_remote(self) -> bool:
         return True
 
-    def search(self, queries: Sequence[LegQuery]) -> list[list[Scored]]:
+    def search(self, queries: Sequence[LegQuery]) -> list[list[ScoredPoint]]:
         return self.search_and_list(queries, ())[0]
 
     def search_and_list(
         self, queries: Sequence[LegQuery], listings: Sequence[ListRequest]
-    ) -> tuple[list[list[Scored]], list[list[Record]]]:
+    ) -> tuple[list[list[ScoredPoint]], list[list[Record]]]:
         query = self._connection.client.query_batch_points
         places = [place for place, leg in enumerate(queries) if _can_match(leg)]
-        found: list[list[Scored]] = [[] for _ in queries]
+        found: list[list[ScoredPoint]] = [[] for _ in queries]
         batch = [_query(queries[place], self.layout, self._shard) for place in places]
         batch += [_listing(each, self._shard) for each in listings]
         if not batch:
@@ -220,7 +220,7 @@ class ServerStore(Store):
         what = f"searching {self.name!r}"
         answers = [each.points for each in self._connection.ask(what, query, self.name, batch)]
         for place, hits in zip(places, answers, strict=False):
-            found[place] = [Scored(_number(hit.id), hit.score) for hit in hits]
+            found[place] = [ScoredPoint(_number(hit.id), hit.score) for hit in hits]
         listed = [
             [Record(_number(hit.id), hit.payload or {}) for hit in hits]
             for hits in answers[len(places) :]

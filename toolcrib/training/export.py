@@ -150,8 +150,11 @@ def _feeds(tokenizer: Any, max_tokens: int, more: Sequence[str]) -> Iterator[NDA
         yield np.array([[start, token, end] for token in words[at : at + 64]], dtype=np.int64)
 
 
-WORDS, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"
-TYPES = "embeddings.token_type_embeddings.weight"
+WORD_EMBEDDINGS, POSITION_EMBEDDINGS = (
+    "embeddings.word_embeddings.weight",
+    "embeddings.position_embeddings.weight",
+)
+SEGMENT_EMBEDDINGS = "embeddings.token_type_embeddings.weight"
 
 
 def restore(folder: Path, *, projected: bool = False) -> Weights:
@@ -217,7 +220,7 @@ def write_for_training(weights: Weights, folder: Path) -> None:
     """Write the weights as the folder that sentence-transformers opens."""
     transformers = import_train("transformers")
     torch = import_train("torch")
-    words, positions = weights.tensors[WORDS], weights.tensors[POSITIONS]
+    words, positions = weights.tensors[WORD_EMBEDDINGS], weights.tensors[POSITION_EMBEDDINGS]
     up = weights.tensors["encoder.layer.0.intermediate.dense.weight"]
     config = transformers.BertConfig(
         vocab_size=words.shape[0],
@@ -253,7 +256,11 @@ def _tensors(found: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
     positions: NDArray[np.float32] = found["positions"]
     # The one token type is added to the positions already.
     types = np.zeros((2, words.shape[1]), dtype=np.float32)
-    tensors: dict[str, NDArray[np.float32]] = {WORDS: words, POSITIONS: positions, TYPES: types}
+    tensors: dict[str, NDArray[np.float32]] = {
+        WORD_EMBEDDINGS: words,
+        POSITION_EMBEDDINGS: positions,
+        SEGMENT_EMBEDDINGS: types,
+    }
     kept = ("embeddings.LayerNorm", "encoder.layer")
     tensors |= {name: value for name, value in found.items() if name.startswith(kept)}
     number = 0

@@ -26,7 +26,7 @@ EPSILON = 1e-12
 OPSET, IR_VERSION, CONTRIB = 20, 10, "com.microsoft"
 INPUTS = ("input_ids", "attention_mask")
 OUTPUTS = ("sentence_embedding", "token_embeddings")
-LOGIT, POOLER, HEAD = "logit", "pooler.dense", "classifier"
+LOGIT, POOLER, CLASSIFIER_HEAD = "logit", "pooler.dense", "classifier"
 """Output of a cross-encoder, and its weights beside the encoder's own."""
 
 PROJECTION = "projection"
@@ -206,7 +206,7 @@ def build(
         x = layer(graph, x, number, mask, OUTPUTS[1] if is_last else "")
     if is_projected:
         x = product(graph, x, PROJECTION, OUTPUTS[1])
-    shapes = logit(graph, x) if f"{HEAD}.weight" in weights else vectors(graph, x)
+    shapes = logit(graph, x) if f"{CLASSIFIER_HEAD}.weight" in weights else vectors(graph, x)
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"])
         for name in INPUTS
@@ -245,7 +245,7 @@ def logit(graph: Graph, x: str) -> dict[str, list[Any]]:
     first = graph.scalar("first_token", np.int64(0))
     start = graph.add("Gather", [x, first], axis=1)
     y = graph.add("Tanh", [product(graph, start, POOLER)])
-    y = product(graph, y, HEAD)
+    y = product(graph, y, CLASSIFIER_HEAD)
     last = graph.const("last_axis", np.array([1], dtype=np.int64))
     graph.add("Squeeze", [y, last], LOGIT)
     return {LOGIT: ["batch"]}

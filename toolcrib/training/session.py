@@ -219,7 +219,7 @@ def _verdict(
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GatheredData:
     """Training data by source, and how many texts of each source were left out."""
 
     parts: Mapping[str, TrainingData]
@@ -231,7 +231,7 @@ class Gathered:
         return {name: len(part.examples) for name, part in self.parts.items()}
 
 
-def gather(plan: TrainingPlan) -> Gathered:
+def gather(plan: TrainingPlan) -> GatheredData:
     """Pairs from the training queries of the plan's data sets, and from tools alone.
 
     Out go training queries that nearly repeat any query outside the training splits, and tools
@@ -261,7 +261,7 @@ def gather(plan: TrainingPlan) -> Gathered:
         parts[name] = (
             made if bound is None else prune_documents(sample_data(made, bound, plan.seed))
         )
-    return Gathered({name: part for name, part in parts.items() if part.examples}, left_out)
+    return GatheredData({name: part for name, part in parts.items() if part.examples}, left_out)
 
 
 def _without(data: TrainingData, held: HeldOut) -> TrainingData:
@@ -350,7 +350,7 @@ def _mean_of_sets(evaluators: Sequence[Any]) -> Any:
     return MeanOfSets()
 
 
-MEASURES = ("ndcg@10", "hit@1", "completeness@10")
+COMPARED_MEASURES = ("ndcg@10", "hit@1", "completeness@10")
 """Measures that are shown; the first decides."""
 
 SIGNIFICANCE_LEVEL = 0.05
@@ -417,7 +417,7 @@ def _weigh(found: Evaluation, seed: int) -> TrainingVerdict:
         changes += (
             Change(data.name, measure, old, new, float(p))
             for measure, old, new, p in zip(
-                MEASURES, before.mean(axis=0), after.mean(axis=0), tests, strict=True
+                COMPARED_MEASURES, before.mean(axis=0), after.mean(axis=0), tests, strict=True
             )
         )
         # Every data set weighs the same, however many queries it has.
@@ -434,4 +434,6 @@ def _weigh(found: Evaluation, seed: int) -> TrainingVerdict:
 def _measure_matrix(system: SystemResult) -> Floats:
     """float64 [answerable queries, measures]."""
     rows = [outcome.measures for outcome in system.outcomes if outcome.measures]
-    return np.array([[row[measure] for measure in MEASURES] for row in rows], dtype=np.float64)
+    return np.array(
+        [[row[measure] for measure in COMPARED_MEASURES] for row in rows], dtype=np.float64
+    )

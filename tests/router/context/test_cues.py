@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from toolcrib.errors import SettingsError
-from toolcrib.router.context.cues import PRESET, load_cues
+from toolcrib.router.context.cues import CUES_FILE, load_cues
 from toolcrib.text import split_words
 
 SMALL = """
@@ -28,7 +28,7 @@ def written(tmp_path):
 
 
 def test_the_shipped_cues_are_the_same_to_both_parsers_of_yaml():
-    text = PRESET.read_text(encoding="utf-8")
+    text = CUES_FILE.read_text(encoding="utf-8")
     # The one in C takes some phrases with marks that the one in Python refuses.
     assert yaml.load(text, Loader=yaml.BaseLoader) == yaml.load(text, Loader=yaml.CBaseLoader)
 

@@ -17,8 +17,9 @@ from pydantic import Field, ValidationInfo, field_validator
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from toolcrib.access.keys import DAY_S, MAX_DAYS, Access, Grant, KeyRing, ListedKey
+from toolcrib.access.keys import MAX_DAYS, Access, Grant, KeyRing, ListedKey
 from toolcrib.access.server_file import ServerFile, ServerImport, listed_servers
+from toolcrib.clock import DAY_S
 from toolcrib.crib import Crib
 from toolcrib.errors import (
     ForbiddenError,

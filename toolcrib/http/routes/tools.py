@@ -92,7 +92,7 @@ EXAMPLE_TOOL: dict[str, Any] = {
     "tags": ["mail"],
 }
 
-SEARCHES: list[dict[str, Any]] = [
+EXAMPLE_SEARCHES: list[dict[str, Any]] = [
     {"query": "write a mail", "k": 3},
     {"needs": ["Send a mail", "List the events of a calendar"]},
     {
@@ -111,7 +111,7 @@ QUERY_OR_NEEDS = [
 
 
 @checked_dataclass(
-    frozen=True, kw_only=True, config=strict_config(examples=SEARCHES, anyOf=QUERY_OR_NEEDS)
+    frozen=True, kw_only=True, config=strict_config(examples=EXAMPLE_SEARCHES, anyOf=QUERY_OR_NEEDS)
 )
 class SearchBody(SearchOptions):
     """A search: a query, or `needs`, one line for each wished tool, or a step of a `task`.

@@ -114,10 +114,10 @@ ZERO_WIDTH = (
 )
 BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufff9-\ufffb"
-PRIVATE = "\ue000-\uf8ff\U000f0000-\U0010fffd"
+PRIVATE_USE = "\ue000-\uf8ff\U000f0000-\U0010fffd"
 
 HIDDEN_CHARACTERS = re.compile(
-    f"[{TAG_CHARACTERS}{SELECTORS}{ZERO_WIDTH}{BIDI}{CONTROLS}{PRIVATE}]"
+    f"[{TAG_CHARACTERS}{SELECTORS}{ZERO_WIDTH}{BIDI}{CONTROLS}{PRIVATE_USE}]"
 )
 _BLANKS = re.compile(r"(?:[^\S\x00]|[\u2800\u3164\u115f\u1160\uffa0\u200b]){40,}")
 
@@ -166,7 +166,7 @@ def visible(text: str, limit: int = MAX_EXCERPT_CHARS) -> str:
     shown = _BLANKS.sub(lambda run: f" ⟨blank ×{len(run[0])}⟩ ", text[: limit * 60])
     shown = re.sub(f"([{TAG_CHARACTERS}]+)", lambda run: f"⟨tags: {decode_tags(run[0])}⟩", shown)
     shown = re.sub(
-        f"([{SELECTORS}{ZERO_WIDTH}{BIDI}{CONTROLS}{PRIVATE}])\\1*",
+        f"([{SELECTORS}{ZERO_WIDTH}{BIDI}{CONTROLS}{PRIVATE_USE}])\\1*",
         lambda run: _letter_text(run[1], len(run[0])),
         shown,
     )

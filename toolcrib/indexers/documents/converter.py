@@ -26,7 +26,7 @@ from typing import IO, Any, Self
 
 from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.indexers.documents.chunking import Part, split
-from toolcrib.indexers.documents.loading import EXTRA, FEATURE, load
+from toolcrib.indexers.documents.loading import DOCUMENTS_EXTRA, DOCUMENTS_FEATURE, load
 
 MAX_IDLE_PROCESSES = 1
 """Processes that wait for the next document; several conversions start more."""
@@ -49,7 +49,7 @@ class ConversionLimits:
     text_chars: int = 60_000_000
 
 
-DEFAULT_LIMITS = ConversionLimits()
+DEFAULT_CONVERSION_LIMITS = ConversionLimits()
 
 
 class Converters:
@@ -58,7 +58,7 @@ class Converters:
     They are started when they are needed, and end with `close`, or when this process does.
     """
 
-    def __init__(self, limits: ConversionLimits = DEFAULT_LIMITS) -> None:
+    def __init__(self, limits: ConversionLimits = DEFAULT_CONVERSION_LIMITS) -> None:
         self._limits = limits
         self._lock = threading.Lock()
         self._idle: list[_Process] = []
@@ -105,7 +105,7 @@ class Converters:
         finally:
             self._give_back(process, is_worn=answer["worn"])
         if "missing" in answer:
-            raise MissingExtraError(FEATURE, EXTRA)
+            raise MissingExtraError(DOCUMENTS_FEATURE, DOCUMENTS_EXTRA)
         if "refused" in answer:
             raise SourceError(name, "", answer["refused"])
         return [Part(text, tuple(title), start) for text, title, start in answer["parts"]]

@@ -31,7 +31,7 @@ from toolcrib.indexers.documents.chunking import TextKind
 from toolcrib.indexers.readers.base import is_list, is_object
 from toolcrib.indexers.readers.parsing import parse_yaml
 
-FEATURE, EXTRA = "reading documents", "docs"
+DOCUMENTS_FEATURE, DOCUMENTS_EXTRA = "reading documents", "docs"
 
 Kind: TypeAlias = Literal["markdown", "rst", "html", "text", "pdf", "docx", "notebook", "source"]
 
@@ -250,7 +250,7 @@ _IN_HEADING = ",".join(f"h{level} a" for level in range(1, 7))
 
 def _import_docs(module: str) -> Any:
     """Import a module of the extra `docs`; raises MissingExtraError where it is not installed."""
-    return import_extra(module, FEATURE, EXTRA)
+    return import_extra(module, DOCUMENTS_FEATURE, DOCUMENTS_EXTRA)
 
 
 def _html_to_markdown(html: str, *, first_row_is_head: bool = False) -> tuple[str, str]:

@@ -17,7 +17,11 @@ from urllib.parse import quote, unquote, urlsplit
 from toolcrib.clock import Clock, SystemClock
 from toolcrib.errors import MissingExtraError, SourceError
 from toolcrib.indexers.documents.chunking import require_docs
-from toolcrib.indexers.documents.converter import DEFAULT_LIMITS, ConversionLimits, Converters
+from toolcrib.indexers.documents.converter import (
+    DEFAULT_CONVERSION_LIMITS,
+    ConversionLimits,
+    Converters,
+)
 from toolcrib.indexers.documents.loading import Kind, is_binary, kind_of_name, kind_of_type
 from toolcrib.indexers.sync import PassageEntry, ReadSources
 from toolcrib.records import Passage, Refusal
@@ -79,7 +83,7 @@ def passages(
     *sources: str | Path | ReadSources,
     collection: str,
     max_tokens: int,
-    limits: ConversionLimits = DEFAULT_LIMITS,
+    limits: ConversionLimits = DEFAULT_CONVERSION_LIMITS,
 ) -> Iterator[PassageEntry]:
     """Yield the passages of files, folders and URLs, each with where it came from.
 

@@ -64,7 +64,7 @@ UNIONS = ("oneOf", "anyOf")
 SELF_REFERENCES = ("$recursiveRef", "$dynamicRef")
 """References to the schema that they stand in, or to one around it."""
 
-SCALARS = ("string", "integer", "number", "boolean")
+SCALAR_TYPES = ("string", "integer", "number", "boolean")
 
 MAX_CHAIN = 50
 """A reference that leads to a reference, and so on; longer chains lead in a circle."""
@@ -196,7 +196,7 @@ class References:
         target = self.follow(schema)
         if reference in walk.following:
             return _placeholder(reference, "recursive", target)
-        is_scalar = is_object(target) and target.get("type") in SCALARS
+        is_scalar = is_object(target) and target.get("type") in SCALAR_TYPES
         if len(walk.following) > walk.max_references and not is_scalar:
             walk.was_shortened = True
             return _placeholder(reference, "shortened", target)

@@ -59,7 +59,7 @@ logger = logging.getLogger(__name__)
 
 # -- saved lists -----------------------------------------------------------------------------------
 
-RESULT_KEYS = frozenset({"tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope"})
+LIST_RESULT_KEYS = frozenset({"tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope"})
 """Keys of a `tools/list` result; other formats have `tools` too, beside other keys."""
 
 
@@ -172,7 +172,7 @@ def _is_result(data: Any) -> bool:
     if not is_object(data) or not is_list(tools := data.get("tools")):
         return False
     has_mcp = any(is_object(tool) and dialect_of(tool) == "mcp" for tool in tools)
-    return has_mcp or (not tools and data.keys() <= RESULT_KEYS)
+    return has_mcp or (not tools and data.keys() <= LIST_RESULT_KEYS)
 
 
 # -- one live server -------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class McpLimits:
     at_once: int = 8
 
 
-DEFAULT_LIMITS = McpLimits()
+DEFAULT_MCP_LIMITS = McpLimits()
 
 
 class _LiveReader:
@@ -206,7 +206,7 @@ class _LiveReader:
     reaches_out: ClassVar[bool] = True
 
     def __init__(
-        self, limits: McpLimits = DEFAULT_LIMITS, env: Mapping[str, str] | None = None
+        self, limits: McpLimits = DEFAULT_MCP_LIMITS, env: Mapping[str, str] | None = None
     ) -> None:
         self._limits = limits
         self._env = os.environ if env is None else env
@@ -256,7 +256,7 @@ class McpLiveReader(_LiveReader):
 
 
 async def list_tools(
-    target: Target, limits: McpLimits = DEFAULT_LIMITS, follow: Follow = follow
+    target: Target, limits: McpLimits = DEFAULT_MCP_LIMITS, follow: Follow = follow
 ) -> SessionState:
     """Ask one server for all its tools; never raises for what the server does or fails to do.
 

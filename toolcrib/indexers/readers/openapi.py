@@ -22,7 +22,7 @@ from toolcrib.records.tools import MCP_DEFAULTS
 
 # -- operations ------------------------------------------------------------------------------------
 
-METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
+HTTP_METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 
 HINTS = {
     **{method: {"readOnlyHint": True} for method in ("get", "head", "query")},
@@ -30,7 +30,7 @@ HINTS = {
 }
 """Hints of MCP that a method implies."""
 
-VERSION = re.compile(r"2\.0|3\.\d+(\.\d+)?")
+READABLE_VERSION = re.compile(r"2\.0|3\.\d+(\.\d+)?")
 
 GENERIC_STEM = re.compile(
     r"(?:open-?api|swagger|api([-_.]?docs)?|spec(ification)?|schema|index|doc(ument)?s?|-)?"
@@ -66,7 +66,7 @@ class OpenApiReader:
         if not is_object(document):
             raise source.error(f"must be an object, not {kind_of(document)}")
         version = document.get("openapi", document.get("swagger"))
-        if not VERSION.fullmatch(str(version)):
+        if not READABLE_VERSION.fullmatch(str(version)):
             raise source.error(
                 f"version {version!r} is not known; 2.0 and 3.x are read",
                 "swagger" if "swagger" in document else "openapi",
@@ -114,7 +114,7 @@ class _Operations:
                 yield self._source.refusal(str(error), path)
                 continue
             more: dict[str, Any] = fields.get("additionalOperations") or {}
-            methods = {method: fields[method] for method in METHODS if method in fields} | more
+            methods = {method: fields[method] for method in HTTP_METHODS if method in fields} | more
             for method, operation in methods.items():
                 yield from self._tool(path, method, fields, operation)
 
@@ -218,7 +218,7 @@ NOT_JSON_SCHEMA = frozenset(
 BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 HIDDEN_KEYS = ("readOnly", "writeOnly")
-PARTS = ("allOf", *UNIONS)
+SCHEMA_PARTS = ("allOf", *UNIONS)
 
 
 class _Schemas:
@@ -257,7 +257,7 @@ class _Schemas:
         return _with_tag(plain, *tag) if is_list(tag) else plain
 
     def _without_requirement(self, schema: dict[str, Any]) -> dict[str, Any]:
-        hidden = self._hidden_names(schema, *PARTS)
+        hidden = self._hidden_names(schema, *SCHEMA_PARTS)
         return _without_required(schema, hidden) if hidden else schema
 
     def _without_hidden(self, schema: dict[str, Any]) -> dict[str, Any]:
@@ -322,7 +322,7 @@ def _without_required(schema: dict[str, Any], names: set[str]) -> dict[str, Any]
     copy = dict(schema)
     if "required" in schema:
         copy["required"] = [name for name in _required_of(schema) if name not in names]
-    for key in PARTS:
+    for key in SCHEMA_PARTS:
         if is_list(parts := schema.get(key)):
             copy[key] = [_without_required(p, names) if is_object(p) else p for p in parts]
     return copy
@@ -587,7 +587,7 @@ def _conditional_fields(schema: dict[str, Any]) -> dict[str, Any]:
     """Properties that an object has in some cases alone, each for any of its cases."""
     dependent = object_of(schema.get("dependentSchemas")).values()
     cases = [c for c in (schema.get("then"), schema.get("else"), *dependent) if is_object(c)]
-    inner = map(_conditional_fields, (*cases, *_parts_of(schema, *PARTS)))
+    inner = map(_conditional_fields, (*cases, *_parts_of(schema, *SCHEMA_PARTS)))
     return _fields_of_any([*(_fields_of(case)[0] for case in cases), *inner])
 
 

@@ -18,14 +18,14 @@ SKILL_FILE = "SKILL.md"
 DEFAULT_SERVER = "skills"
 """Server of a skill, in its id too, unless another is given."""
 
-FENCE = "---"
+FRONT_MATTER_FENCE = "---"
 PLAIN_TEXT = re.compile(
     r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'|>\[{&*!#]\S*[ \t].*(?:\n[ \t].*)*)$", re.MULTILINE
 )
 """A key of the front matter, and a text of several words or lines that is not quoted."""
 
 REQUIRED_FIELDS = frozenset({"name", "description"})
-OWN_FIELDS = REQUIRED_FIELDS | {"sensitivity"}
+SKILL_FIELDS = REQUIRED_FIELDS | {"sensitivity"}
 """Keys that become fields; an unknown sensitivity is refused there, not ignored."""
 
 MAX_SKILL_DESCRIPTION_CHARS = 1_024
@@ -66,8 +66,8 @@ def skill_spec(
     source: str, front: dict[str, Any], body: str, files: Mapping[str, str | None], server: str
 ) -> ToolSpec | Refusal:
     """Specification of a skill; `files` are the texts of its other files by path."""
-    fields = {key: value for key, value in front.items() if key in OWN_FIELDS}
-    annotations = {key: value for key, value in front.items() if key not in OWN_FIELDS}
+    fields = {key: value for key, value in front.items() if key in SKILL_FIELDS}
+    annotations = {key: value for key, value in front.items() if key not in SKILL_FIELDS}
     skill = {"body": body, "files": files}
     given = {"server": server, "annotations": annotations, "skill": skill}
     return build_spec(source, "front matter", {**fields, **given})
@@ -80,9 +80,11 @@ def front_matter_and_body(text: str) -> tuple[dict[str, Any], str]:
         ValueError: there is no front matter, or the text is too long.
     """
     first, *lines = text.removeprefix("\ufeff").lstrip().splitlines()
-    ends = [number for number, line in enumerate(lines) if line.rstrip() == FENCE]
-    if first.rstrip() != FENCE or not ends:
-        raise ValueError(f"must begin with name and description between two lines of {FENCE}")
+    ends = [number for number, line in enumerate(lines) if line.rstrip() == FRONT_MATTER_FENCE]
+    if first.rstrip() != FRONT_MATTER_FENCE or not ends:
+        raise ValueError(
+            f"must begin with name and description between two lines of {FRONT_MATTER_FENCE}"
+        )
     front = _parse_front_matter("\n".join(lines[: ends[0]]))
     if not is_object(front):
         raise ValueError(f"must be an object, not {kind_of(front)}")

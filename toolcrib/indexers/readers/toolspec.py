@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from toolcrib.indexers.readers.base import Reading, Source, dialects_in, refuse_foreign, specs_in
 from toolcrib.records import ToolSpec
 
-FIELDS = tuple(ToolSpec.model_fields)
+TOOL_SPEC_FIELDS = tuple(ToolSpec.model_fields)
 
 
 class ToolSpecReader:
@@ -40,9 +40,9 @@ def _fields(tool: dict[str, Any], server: str | None) -> dict[str, Any]:
     refuse_foreign(tool, "function", "mcp")
     if mistakes := _misspelt(tool):
         raise ValueError(mistakes)
-    fields = {key: value for key, value in tool.items() if key in FIELDS}
+    fields = {key: value for key, value in tool.items() if key in TOOL_SPEC_FIELDS}
     # `toolcrib show --json` tells the links too, which come from the schemas again.
-    known = {*FIELDS, "links"}
+    known = {*TOOL_SPEC_FIELDS, "links"}
     extra = {k: v for k, v in tool.items() if k not in known and v is not None}
     annotations: Any = tool.get("annotations") or {}
     # Annotations of a wrong type are left for the validation to name.
@@ -55,6 +55,7 @@ def _misspelt(tool: dict[str, Any]) -> str:
     mistakes = [
         f"unknown field {key!r}; did you mean {near[0]!r}?"
         for key in tool
-        if key not in FIELDS and (near := get_close_matches(key.lower(), FIELDS, 1, 0.8))
+        if key not in TOOL_SPEC_FIELDS
+        and (near := get_close_matches(key.lower(), TOOL_SPEC_FIELDS, 1, 0.8))
     ]
     return " ".join(mistakes)

@@ -131,9 +131,10 @@ class AgentClassifier:
         return ModelDecision(made, failed, tuple(dict.fromkeys(lacking)), is_unknown)
 
     def _leanings(self) -> Sequence[str | None]:
-        """Target that each prompt leans to, None for none; no lead for a part of the targets.
+        """Target that each prompt leans to, None for no leaning.
 
-        All but the fallback have a prompt each, where there are as many prompts.
+        The targets beside the fallback come first, if there is a prompt for each of them; else the
+        prompt without a leaning comes before them.
         """
         targets = self.targets
         others = [name for name in targets.targets if name != targets.fallback]

@@ -44,7 +44,7 @@ Outputs: TypeAlias = Mapping[str, Any]
 WHOLE_QUESTION = "the whole"
 MAX_TEMPLATE_CHARS = 20_000
 ANSWER_JSON_TOKENS, ID_BYTES_PER_TOKEN = 10, 2
-"""Tokens of a model's answer beside the id of the class; and how an id is counted."""
+"""Tokens of an answer's JSON without the class id; bytes of the id that count as a token."""
 
 COMPARISONS = ("eq", "ne", "in", "gt", "lt", "exists")
 COMBINATIONS = ("and", "or", "not")
@@ -334,7 +334,7 @@ class QuestionTemplate:
 
 # -- classifier ------------------------------------------------------------------------------
 
-NO_MODEL = ("llm",)
+NO_MODEL_MARKS = ("llm",)
 """Mark of an answer without a language model."""
 
 MIN_FIT, MIN_FIT_WITH_DEFAULT = 0.1, 0.3
@@ -446,16 +446,18 @@ class QuestionClassifier:
     def _by_examples(self, text: str) -> Classification:
         otherwise = self.question.otherwise
         if not has_words(text):
-            return Classification(otherwise, matched=False, degraded=NO_MODEL)
+            return Classification(otherwise, matched=False, degraded=NO_MODEL_MARKS)
         query, odds = self._odds(text)
         fits = self._head.probability(float(odds.max()))
         taught = self._learned_choices.shares(self.name, self._ids, query)
         least = MIN_FIT_WITH_DEFAULT if self.question.default else MIN_FIT
         if fits < least and max(taught.values(), default=0.0) < MIN_LEARNED_SHARE:
-            return Classification(otherwise, matched=False, confidence=1 - fits, degraded=NO_MODEL)
+            return Classification(
+                otherwise, matched=False, confidence=1 - fits, degraded=NO_MODEL_MARKS
+            )
         likely = mix_shares(self._shares(odds), taught)
         best = max(likely, key=lambda name: likely[name])
-        return Classification(best, matched=True, confidence=likely[best], degraded=NO_MODEL)
+        return Classification(best, matched=True, confidence=likely[best], degraded=NO_MODEL_MARKS)
 
     def rank(self, text: str, _scope: Scope | None = None) -> RankedOptions:
         """Probabilities of the classes for a text without learned examples."""

@@ -1,12 +1,10 @@
 """Classifiers of a turn: of one field, over labelled utterances; of many, a small transformer.
 
-The one of a field has a linear head and nearest neighbours. The head is a multinomial logistic
-regression on sentence vectors. How far its answer can be trusted, and whether the text belongs to
-any label at all, is told by a second, tiny regression on what head and neighbours say of texts
-that neither has seen (cross-validation).
-
-Both are fitted here, as scikit-learn is no part of the core install, and whoever names labels, cues
-or an encoder of their own is fitted for when a turn is first read.
+The classifier of one field has a linear head, a multinomial logistic regression on sentence
+vectors, and nearest neighbours. A second regression, over five numbers of head and neighbours,
+estimates if the answer is right and if the text has any label. It is fitted on held-out texts
+(cross-validation). Both are fitted here, as scikit-learn is no part of the core install: with own
+labels, cues or an own encoder, when a turn is first read.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ _MIN_SHARE = 1e-6
 _POWER_ITERATIONS = 30
 _EIGENVALUE_MARGIN = 1.1
 MIN_HELD_OUT_LABELS = 8
-"""Labels from which on whole labels are held out as examples of out-of-scope texts."""
+"""Number of labels from which on whole labels are held out, as examples of out-of-scope texts."""
 
 _EVIDENCE_FEATURES = 4
 _NEAREST_TEXTS = 3
@@ -61,7 +59,7 @@ _MIN_LABEL_TEXTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A label (None: out of scope), how likely it is right, and all labels' shares."""
+    """Label (None: out of scope), its probability of being right, and all labels' shares."""
 
     label: str | None
     confidence: float
@@ -234,7 +232,7 @@ def _evidence(
 
 
 def _spread(owners: Labels, known: int) -> Labels:
-    """The places of at most `MAX_KEPT_TEXTS` texts of each label, evenly out of all of them."""
+    """Positions of at most `MAX_KEPT_TEXTS` texts of each label, evenly spread over its texts."""
     found: list[Labels] = []
     for label in range(known):
         own = np.flatnonzero(owners == label)
@@ -278,11 +276,11 @@ def _best(sure: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
 TURNS = Path(__file__).with_name("presets") / "turns"
 
 STRETCH = 12.0
-"""Unit vectors are stretched by this before the softmax."""
+"""Factor of unit vectors before the softmax."""
 
 READ_CHARS = 320
 
-HEAD = "head.npz"
+HEAD_FILE = "head.npz"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -321,7 +319,7 @@ class TurnClassifier:
 
     def __init__(self, encoder: BundledEncoder) -> None:
         self._encoder = encoder
-        path = encoder.folder / HEAD
+        path = encoder.folder / HEAD_FILE
         try:
             with np.load(path, allow_pickle=False) as head:
                 fields = json.loads(bytes(head["fields"]))
@@ -341,7 +339,7 @@ class TurnClassifier:
         }
 
     def tell(self, text: str) -> dict[str, Prediction]:
-        """Each field of a text: the likeliest label, and how likely each is."""
+        """Likeliest label of each field of a text, and the probability of each label."""
         logits = self.vector(text) * STRETCH @ self._weights + self._bias
         return {
             name: _likeliest(labels, softmax(part[None, :])[0])
@@ -370,7 +368,7 @@ def _likeliest(labels: Sequence[str | None], shares: FloatArray) -> Prediction:
 
 @cache
 def shipped_turns() -> TurnClassifier:
-    """The classifier of turns that comes with the package."""
+    """Classifier of turns that comes with the package."""
     return TurnClassifier(BundledEncoder(TURNS))
 
 

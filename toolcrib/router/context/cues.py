@@ -1,4 +1,4 @@
-"""Cues: the phrases that give a turn's kind away, as data that can be replaced."""
+"""Cues: phrases that show the kind of a turn, as data that can be replaced."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from toolcrib.records.scope import SENSITIVITIES, Sensitivity
 from toolcrib.router.context.phrases import MAX_PHRASE_WORDS, PhraseIndex
 from toolcrib.text import singular, split_words
 
-PRESET = Path(__file__).parent / "presets" / "cues.yaml"
-OTHER_LANGUAGES = PRESET.with_suffix("")
+CUES_FILE = Path(__file__).parent / "presets" / "cues.yaml"
+OTHER_LANGUAGES = CUES_FILE.with_suffix("")
 """Folder of the cues of other languages, a file a language."""
 
 
@@ -32,11 +32,11 @@ Phrases: TypeAlias = tuple[Annotated[str, AfterValidator(_findable)], ...]
 
 
 class IntentCues(FrozenModel):
-    """One intent: what a clause begins with (`leads`), what stands anywhere (`phrases`).
+    """Phrases of one intent, at the beginning of a clause (`leads`) or anywhere (`phrases`).
 
-    `weak_leads` say less: many a review begins with `is` as a question does. `openings` state the
-    intent beyond doubt where a turn begins with them, whatever a classifier says. `need` is what
-    answers such a turn as a rule: `act` or `know`.
+    `weak_leads` are less certain: many a review begins with `is`, as a question does. A turn that
+    begins with one of `openings` has the intent, whatever a classifier predicts. `need` is the
+    usual need of such a turn: `act` or `know`.
     """
 
     openings: Phrases = ()
@@ -47,9 +47,9 @@ class IntentCues(FrozenModel):
 
 
 class UrgencyCues(FrozenModel):
-    """Phrases by level; `alarm` is high where no phrase of `low` stands beside it.
+    """Phrases of urgency by level; `alarm` is high unless a phrase of `low` stands beside it.
 
-    Those of `calm` take the pressure away, whatever else is said.
+    Phrases of `calm` lower the urgency, whatever else the text says.
     """
 
     high: Phrases = ()
@@ -67,11 +67,11 @@ def _every_level(given: dict[Sensitivity, Phrases]) -> dict[Sensitivity, Phrases
 
 
 SensitivityCues: TypeAlias = Annotated[dict[Sensitivity, Phrases], AfterValidator(_every_level)]
-"""Phrases by level; what none of them names is public."""
+"""Phrases by level; a text without any of them is public."""
 
 
 class SmalltalkCues(FrozenModel):
-    """Phrases by kind, and the words that may stand beside them without asking for anything."""
+    """Phrases of small talk by kind, and fillers that ask nothing beside them."""
 
     labels: dict[str, Phrases]
     fillers: Phrases = ()
@@ -98,9 +98,9 @@ class ReplyCues(FrozenModel):
 
 
 class FollowUpCues(FrozenModel):
-    """Phrases that lean on what was said before: at the start of a turn, and anywhere in it.
+    """Phrases that refer to earlier turns: at the start of a turn, and anywhere in it.
 
-    `commands` lean where a turn says nothing else: `retry`.
+    `commands` refer to them only if the turn holds nothing else: `retry`.
     """
 
     openers: Phrases = ()
@@ -109,19 +109,19 @@ class FollowUpCues(FrozenModel):
 
 
 class MetaCues(FrozenModel):
-    """Phrases that ask what the assistant can do, and how it is used."""
+    """Phrases of questions about what the assistant can do, and how it is used."""
 
     capabilities: Phrases = ()
     usage: Phrases = ()
 
 
 class Cues(FrozenModel):
-    """All cues. `politeness` is passed over to see the verb that leads.
+    """All cues.
 
-    `grounds` name rules that are written down. `entities` are types of entities and the intents
-    and domains that they speak for. `others` are cues of other languages with the same labels:
-    they are looked up beside these. No fitted model depends on `others`, `replies` and
-    `follow_ups.commands`.
+    `politeness` is skipped to find the verb that leads. `grounds` name rules that are written down.
+    `entities` are types of entities, with the intents and domains that they are evidence for.
+    `others` are cues of other languages with the same labels, searched beside these. No fitted
+    model depends on `others`, `replies` and `follow_ups.commands`.
     """
 
     politeness: Phrases = ()
@@ -142,12 +142,12 @@ class Cues(FrozenModel):
 
     @cached_property
     def indexes(self) -> CueIndexes:
-        """The phrases as they are looked up; made once."""
+        """Indexes of the phrases, built once."""
         return CueIndexes(self)
 
 
 class CueIndexes:
-    """The phrases of `Cues`, one index for each list of labels."""
+    """Indexes of the phrases of `Cues`, one for each list of labels."""
 
     def __init__(self, cues: Cues) -> None:
         parts = (cues, *cues.others)
@@ -202,6 +202,6 @@ def load_cues(file: str | Path | None = None) -> Cues:
 @cache
 def _preset() -> Cues:
     # `no` and `404` are phrases here.
-    files = (PRESET, *sorted(OTHER_LANGUAGES.glob("*.yaml")))
+    files = (CUES_FILE, *sorted(OTHER_LANGUAGES.glob("*.yaml")))
     own, *others = (read_yaml(file, Cues, "the cues", texts_only=True) for file in files)
     return own.model_copy(update={"others": tuple(others)})

@@ -48,7 +48,7 @@ _NUMERIC = re.compile(
     r")(?![\w/-]|[.:]\d)",
     re.IGNORECASE,
 )
-"""What begins with a digit."""
+"""Dates, times and spans of time that begin with a digit."""
 
 _DATE_WORDS = re.compile(
     r"(?<![\w./-])(?:"
@@ -71,7 +71,7 @@ _DATE_WORDS = re.compile(
     r")(?!\w|[.-]\w)",
     re.IGNORECASE,
 )
-"""A group is the date where a preposition before it is what made it one."""
+"""The named group is the date, where the preposition before it decided that it is a date."""
 
 
 def numeric_dates(text: str) -> Iterator[Entity]:
@@ -104,7 +104,7 @@ _DIGITS = "0123456789"
 
 _SCHEMES = "|".join(word_list("schemes"))
 _TOP_LEVELS = "|".join(word_list("top_levels"))
-"""Those that are no ending of a file's name as well, as `.py` and `.sh` are."""
+"""Top-level domains, except those that are endings of file names too, such as `.py` and `.sh`."""
 _IN_URL = r"[^\s<>\"`{}|\\^]"
 _URL = re.compile(
     rf"(?<![\w+.-])(?:(?:{_SCHEMES})://|www\.(?=\w)){_IN_URL}{{1,2000}}"
@@ -124,18 +124,18 @@ _MONEY = re.compile(
 
 _NUMBERS = r"\d{1,5}(?:\.\d{1,6}){0,4}"
 _SUFFIX = r"(?i:[-.+]?(?:alpha|beta|rc|a|b|dev|post|snapshot|preview|lts)[-.]?\d{0,4})?"
-_PRODUCTS = "|".join(word_list("products"))
+_RELEASES = "|".join(word_list("products"))
 _VERSION = re.compile(
     r"(?<!\w)(?:"
     rf"(?<![.-])[vV]{_NUMBERS}{_SUFFIX}(?!\w|\.\d)"
     rf"|(?i:version|ver\.?|versions|release) (?P<named>[vV]?{_NUMBERS}{_SUFFIX})(?![\w:]|\.\d)"
-    rf"|(?<!\.)(?i:{_PRODUCTS})[ /](?P<product>[vV]?{_NUMBERS}{_SUFFIX}(?:\.x)?)(?![\w:%$€]|\.\d)"
+    rf"|(?<!\.)(?i:{_RELEASES})[ /](?P<product>[vV]?{_NUMBERS}{_SUFFIX}(?:\.x)?)(?![\w:%$€]|\.\d)"
     r"|(?<!\.)(?!Table|Section|Figure|Chapter|Part|Step|Page)[A-Z][\w+#]{1,20} "
     r"(?P<titled>\d{1,3}\.\d{1,3}(?:\.x)?)(?![\w:%$€]|\.\d| (?:million|billion|percent))"
     rf"|(?<![./$€£-])\d{{1,4}}\.\d{{1,4}}\.\d{{1,6}}(?:\.\d{{1,4}})?{_SUFFIX}(?:[-+][\w.]{{1,24}})?"
     r"(?![\w/]|\.\d))"
 )
-"""With a `v`, behind the word or a name, or of three parts."""
+"""Versions: with a `v`, behind the word `version` or a product, or of three parts."""
 
 _EXTENSIONS = "|".join(word_list("extensions"))
 _FRAMEWORKS = "|".join(word_list("frameworks"))
@@ -150,10 +150,10 @@ _PATH = re.compile(
     r"|(?:Dockerfile|Makefile|Jenkinsfile|Procfile|Gemfile|CODEOWNERS)(?![\w.])"
     r"|\.(?:env|gitignore|dockerignore|npmrc|bashrc|zshrc|editorconfig|htaccess)(?![\w/]))"
 )
-"""With a slash before it, or with the ending of a file; `Node.js` is none."""
+"""Paths and file names: with a slash, or with a file ending; `Node.js` is no file."""
 
 _BRANDS = frozenset(word_list("brands"))
-"""Names with a hump that are of a product, and not of something in code."""
+"""Product names with an inner capital, which would otherwise count as code."""
 
 _WORD = r"[A-Za-z_]\w{0,60}"
 _IDENTIFIER = re.compile(
@@ -169,7 +169,8 @@ _IDENTIFIER = re.compile(
     rf"|\${_WORD}"
     r"|(?!(?:UTF|SHA|ISO|RFC|COVID|GPT|AES|RSA|PEP|IPV)-)[A-Z][A-Z0-9]{1,9}-\d{1,6}(?![\w-])))"
 )
-"""In backticks, called, joined by `_`, humps or dots; and keys of tickets, `OPS-318`."""
+"""Identifiers: in backticks, called, joined by `_` or dots, or with an inner capital; and ticket
+keys, `OPS-318`."""
 
 _ERRNO = "|".join(sorted(errno.errorcode.values(), key=len, reverse=True))
 # Those of Linux, in whatever system this runs; Windows knows six.
@@ -192,14 +193,14 @@ _ERROR = re.compile(
     r"|(?i:segmentation fault|segfault|null ?pointer|out of memory|core dump(?:ed)?"
     r"|connection (?:refused|reset|timed out)|permission denied|no such file or directory)\b)"
 )
-"""Names of exceptions, errno and signals, HTTP and exit codes, and the classic sentences."""
+"""Errors: names of exceptions, errno and signals, HTTP and exit codes, and well-known messages."""
 
 _NAME = r"[A-Za-z0-9][\w.-]{0,60}[A-Za-z0-9]"
 _KIND = "|".join(word_list("kinds_of_repositories"))
 _REPOSITORY_SHAPE = (
     rf"(?!(?:[A-Za-z]+-)+(?:{_KIND})\b)(?=[A-Za-z]*+[-_.\d])[A-Za-z][\w.-]{{1,60}}(?<![.-])"
 )
-"""A name that is no plain word: `checkout-web`, `infra_v2`; not `third-party`."""
+"""Name of a repository that is no plain word: `checkout-web`, `infra_v2`; not `third-party`."""
 
 _REPO = r"(?:repo|repository|monorepo|fork)"
 _REPOSITORY = re.compile(
@@ -215,8 +216,8 @@ _REPOSITORY = re.compile(
     rf"|(?P<shaped>{_REPOSITORY_SHAPE})(?=[`'\"]? (?:repo|repository|monorepo)\b)"
     r")"
 )
-"""Owner and name, or a name with a hyphen, a dot or digits, beside a word such as `repo`; both
-parts also behind what a repository has, such as `the CI of`."""
+"""Repositories: owner and name, or such a name beside a word such as `repo`. Owner and name also
+stand behind parts of a repository, as in `the CI of`."""
 
 _HASH = r"[0-9a-f]{7,40}"
 _COMMIT = re.compile(
@@ -228,7 +229,8 @@ _COMMIT = re.compile(
     r"|(?P<whole>[0-9a-f]{40})"
     r")(?![\w-]|\.\w)"
 )
-"""Behind a word that says so; letters and digits behind one that may, or all forty."""
+"""Commits: digits behind a word for a commit; letters and digits behind an ambiguous word; or all
+forty."""
 
 _ENDINGS = "|".join(word_list("service_endings"))
 _NO_SERVICE = "|".join(word_list("no_services"))
@@ -250,7 +252,7 @@ _PATTERNS = (
     ("commit", _COMMIT, _DIGITS),
     ("service", _SERVICE, "-"),
 )
-"""Type, pattern, and the signs of which the text must hold one for the pattern to be tried."""
+"""Type, pattern, and signs: a pattern is tried only on a text that holds one of its signs."""
 
 _AS_WRITTEN = frozenset((*word_list("brands"), *word_list("products_as_written")))
 _PRODUCT_INDEX = PhraseIndex(
@@ -269,7 +271,7 @@ def products(text: str, words: TextWords) -> Iterator[Entity]:
 
 
 def pattern_entities(text: str) -> Iterator[Entity]:
-    """Every such span of a text; spans of several types may lie over one another."""
+    """Spans of all types in a text; they may overlap."""
     for kind, pattern, signs in _PATTERNS:
         if signs and not any(sign in text for sign in signs):
             continue
@@ -291,13 +293,13 @@ def _without_punctuation(span: str) -> str:
 
 
 MAX_ENTITY_TEXT_CHARS = 8_000
-"""What is looked at of a turn; a log of 200 KB that is pasted in says no more than its head."""
+"""Characters of a turn that are searched; a pasted log of 200 KB says no more than its head."""
 
 _MIN_TOOL_NAME_CHARS = 3
 """Shorter names of tools (`q`, `ls`) are letters of a sentence more often than tools."""
 
 _CERTAIN = frozenset({"secret", "card", "iban", "ssn", "national_id"})
-"""Held against any longer span: a password within a URL is what matters there."""
+"""Types that win over any longer span: a password within a URL matters more than the URL."""
 
 _ORDER = (
     "tool",
@@ -317,7 +319,7 @@ _ORDER = (
     "service",
     "product",
 )
-"""Which type a span has that several claim; a gazetteer's comes before all of these."""
+"""Order of types for one span; gazetteers come before all of these."""
 
 _RANKS = {kind: rank for rank, kind in enumerate(_ORDER)}
 
@@ -358,9 +360,9 @@ class EntityFinder:
             require_extra("phonenumbers", f"context.region: {region}", "context")
 
     def find(self, text: str) -> tuple[Entity, ...]:
-        """The entities of the text's head by their start; none lies over another.
+        """Entities of the text's head, ordered by their start, without overlaps.
 
-        Of two that do the longer counts, except that a secret, a card, an account or a social
+        Of two that overlap the longer counts, except that a secret, a card, an account or a social
         security number always does.
         """
         head = head_of(text)

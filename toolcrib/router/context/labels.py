@@ -17,13 +17,13 @@ from toolcrib.records.tools import Text, Texts
 from toolcrib.router.context.cues import load_cues
 
 CONTEXT_FIELDS = ("intent", "domain", "urgency", "sensitivity", "smalltalk", "need")
-"""The fields of a context that are told by utterances."""
+"""Fields of a context that are classified by labelled utterances."""
 
 _PRESETS = Path(__file__).with_name("presets")
 
 
 class Label(FrozenModel):
-    """One value of a field; `aliases` are other words for it that maps may use."""
+    """Value of a field; `aliases` are other words for it, which maps may use."""
 
     description: Text = ""
     aliases: Texts = ()
@@ -45,7 +45,7 @@ class LabelSet(FrozenModel):
 
     @property
     def digest(self) -> str:
-        """Hex digest of everything in it."""
+        """Hex digest of the label set."""
         return hashlib.blake2b(self.model_dump_json().encode(), digest_size=16).hexdigest()
 
     def texts(self) -> list[tuple[str, str | None]]:

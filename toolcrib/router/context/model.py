@@ -1,4 +1,4 @@
-"""Model of turns: features, a classifier a field, kept in one file; and what detects by it."""
+"""Model of turns: features and classifiers, kept in one file, and the detector that uses it."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ LEAST_TEXTS = 3
 """A word or pair of words that fewer texts have is no feature."""
 
 MOST_WORDS = 1_000
-"""The most frequent words and pairs are features: more of them make fitting slower, not better."""
+"""Most words and pairs that are features; more make fitting slower, not better."""
 
 WORD_SCALE = 4.0
-"""What the words count in all, beside a vector stretched by 4 and cues of about 1 each."""
+"""Length of the words' features, beside a vector stretched by 4 and cues of about 1 each."""
 
 MOST_VOTES = 2.0
 
@@ -186,19 +186,20 @@ MODEL_FILE = Path(__file__).with_name("presets") / "model.npz"
 
 ARRAYS = ("weights", "offsets", "neighbours", "owners", "trust", "thresholds")
 HALF_PRECISION_ARRAYS = ("weights", "neighbours")
-"""Kept in float16: half the file, and no prediction of the development turns changed."""
+"""Arrays kept in float16: half the file, and no prediction of the development turns changed."""
 
 NEGATIVE_FIELDS = {
     "smalltalk": ("intent", "domain", "need"),
     "intent": ("smalltalk",),
     "domain": ("smalltalk",),
 }
-"""Fields whose texts are none of another's: small talk has no intent, no request is small talk."""
+"""Fields whose texts are negatives of a field: small talk has no intent, a request is no small
+talk."""
 
 BORROWED_EVERY = 3
 
 SHARED_IDENTITY = ("format", "encoder", "cues")
-"""What all classifiers of a model have in common."""
+"""Parts of the identity that all classifiers of a model share."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -276,9 +277,9 @@ def fit_context(
 
 
 def with_others(field: str, sets: Mapping[str, LabelSet]) -> list[tuple[str, str | None]]:
-    """A field's texts, and as outside of it every third of those that cannot be of it.
+    """Texts of a field; every third text of its negative fields is outside of its labels.
 
-    A turn is often both: requests beside small talk are outside of that too.
+    A turn is often both: requests beside small talk are outside of small talk too.
     """
     own = sets[field].texts()
     known = {text for text, _ in own}
@@ -298,7 +299,7 @@ def with_others(field: str, sets: Mapping[str, LabelSet]) -> list[tuple[str, str
 
 
 MOST_BESIDE = 1_800
-"""The rest is long, and its vector hardly moves for the small talk beside it."""
+"""Most texts that small talk is put beside: longer texts hardly change by it."""
 
 CLAUSE_TEMPLATES = (
     "{0}, {1}",
@@ -312,7 +313,7 @@ CLAUSE_TEMPLATES = (
 
 
 def _beside(said: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """The shortest requests with small talk before or after them: they stay requests."""
+    """Requests, the shortest first, with small talk before or behind them: they stay requests."""
     return [
         CLAUSE_TEMPLATES[at % len(CLAUSE_TEMPLATES)].format(
             said[at * 7 % len(said)].rstrip(".!"), text
@@ -322,7 +323,7 @@ def _beside(said: Sequence[str], asked: Sequence[str]) -> list[str]:
 
 
 def _with_more_of_the_same(said: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Small talk with more of its kind behind it: many clauses are no request by themselves."""
+    """Small talk with more small talk behind it: many clauses alone make no request."""
     kinds: dict[str, list[str]] = {}
     for text, label in said:
         kinds.setdefault(label, []).append(text)
@@ -380,7 +381,8 @@ def shipped_context(cues: Cues) -> ContextModel:
 
 
 MIN_SMALLTALK_SHARE = 0.5
-"""Small talk gets nothing at all, so it must be likelier than a request."""
+"""Least probability of small talk, which gets no tools at all: it must be likelier than a
+request."""
 MIN_SMALLTALK_SHARE_BESIDE_CLAUSE, MIN_REQUEST_WORDS = 0.75, 2
 """Beside a clause of so many words, which may be a request, small talk must be clearer."""
 
@@ -531,7 +533,7 @@ class SemanticDetector(HeuristicDetector):
 
 
 def _fields(turns: TurnClassifier, model: ContextModel) -> frozenset[str]:
-    """Fields that are told by a classifier of turns: those with its labels, or without a head."""
+    """Fields that a classifier of turns decides: fields with its labels, or without a head."""
     digests = turns.digests.items()
     heads = model.classifiers
     return frozenset(f for f, own in digests if f not in heads or model.identity.get(f) == own)

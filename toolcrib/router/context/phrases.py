@@ -13,7 +13,7 @@ import yaml
 
 from toolcrib.text import TextWords, split_words
 
-SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")
+CJK_LETTER = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")
 """Letters of Chinese, Japanese and Korean."""
 
 MAX_PHRASE_WORDS = 12
@@ -69,7 +69,7 @@ class PhraseIndex:
             known = self._labels.get(key, ())
             if label not in known:
                 self._labels[key] = (*known, label)
-            if inside and len(words.bare) == 1 and SPACELESS.match(phrase):
+            if inside and len(words.bare) == 1 and CJK_LETTER.match(phrase):
                 self._spaceless.append(key)
             lengths.setdefault(fold(words.bare[0]), set()).add(len(words.bare))
         self._spaceless.sort(key=len, reverse=True)
@@ -82,7 +82,7 @@ class PhraseIndex:
         bare, glued = words.folded_words(self._fold)
         for at, word in enumerate(bare):
             if word not in self._lengths:
-                if self._spaceless and not word.isascii() and SPACELESS.search(word):
+                if self._spaceless and not word.isascii() and CJK_LETTER.search(word):
                     found += self._within(word, at)
                 continue
             match = self._longest(bare, glued, at) if at >= free else None

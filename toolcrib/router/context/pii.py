@@ -17,13 +17,13 @@ from toolcrib.records.scope import SENSITIVITIES, Sensitivity
 from toolcrib.router.context.phrases import Match, word_list, word_lists
 
 MAX_KEY_CHARS = 2_000
-"""Of a run without white space so much is looked at; no key is longer."""
+"""Part of a run without white space that is searched; no key is longer."""
 
 _RUN = re.compile(r"(?<!\S)\S{12,}")
 """A run without white space that may hold a key: few words of prose are as long."""
 
 _REST = re.compile(r"[\w+/=~-]*(?:\.[\w+/=~-]+)*")
-"""What belongs to a key beyond the part that makes it known, as a token's signature does."""
+"""Rest of a key behind the part that identifies it, such as the signature of a token."""
 
 _FORMATS = re.compile("|".join(word_list("secret_formats")))
 
@@ -69,11 +69,11 @@ _LETTER = re.compile(r"[^\W\d_]")
 _MARK = re.compile(r"[^\w\s.,:;?!-]")
 MIN_SECRET_CHARS = 6
 MIN_ENTROPY = 2.5
-"""Bits a character: `required` has 2.5, `hunter2!` 3.0, a random key of 20 about 4."""
+"""Entropy in bits a character: `required` has 2.5, `hunter2!` 3.0, a random key of 20 about 4."""
 
 
 def secrets(text: str) -> Iterator[Entity]:
-    """Every secret of a text, without the word that names it."""
+    """Secrets of a text, without the words that name them."""
     for pattern, group in ((_BLOCK, 0), (_PREFIXED_SECRET, 0), (_IN_URL, 1)):
         yield from (entity_of("secret", found, group) for found in pattern.finditer(text))
     yield from _known_formats(text)
@@ -122,7 +122,7 @@ def _looks_secret(value: str, *, in_prose: bool) -> bool:
 
 
 def _entropy(value: str) -> float:
-    """Shannon's, in bits a character."""
+    """Shannon entropy of a text, in bits a character."""
     counts = Counter(value).values()
     return -sum(n / len(value) * math.log2(n / len(value)) for n in counts)
 
@@ -131,13 +131,13 @@ PERSONAL = frozenset({"email", "phone", "card", "iban", "ssn", "national_id", "a
 """Types of entities that are data of a person wherever they stand."""
 
 MAX_PHONE_CANDIDATES = 40
-"""A table of figures is full of what might be a number; a turn has a few."""
+"""Candidates that are checked: a table of figures is full of them, a turn has a few."""
 
 _EMAIL = re.compile(
     r"(?<![\w.+%-])[^\W_][\w.+%'-]{0,63}@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,6}"
     r"[^\W\d_]{2,24}\b(?!:[\w~])"
 )
-"""Not `git@host.com:group/project`, which is a repository."""
+"""Mail addresses; not `git@host.com:group/project`, which is a repository."""
 
 _CARD = re.compile(r"(?<![\w.+-])(?:\d[ -]?){11,18}\d(?![\w-])")
 _CARD_LENGTHS = {"1": (15,), "2": (15, 16), "3": (14, 15, 16), "4": (13, 16, 19)}
@@ -152,7 +152,8 @@ _SSN_NAMED = re.compile(
     r"\b(?:ssn|social security)[^\d\n]{0,20}(\d{3}[ -]?\d{2}[ -]?\d{4})(?![\w-])", re.IGNORECASE
 )
 _GIVEN_SSN = re.compile(r"(?!000|666|9|078051120|457555462|219099999)\d{3}(?!00)\d{2}(?!0000)\d{4}")
-"""Areas, groups and serials that are given, without three that advertisements made known."""
+"""Social security numbers with areas, groups and serials that are issued; three that advertisements
+made known are left out."""
 
 _NATIONAL_IDS: dict[str, tuple[str, list[str]]] = word_lists()["national_ids"]
 _NATIONAL_ID = {
@@ -184,7 +185,8 @@ _PHONE_CUE_AFTER = re.compile(
 )
 _DIGIT_GROUPS = re.compile(r"\d[ ().\-/]+\d")
 _NATIONAL = re.compile(r"\(?0\d{1,4}\)?[ /-](?:\d[ -]?){5,9}")
-"""The trunk digit of many countries, a group, and the rest."""
+"""Telephone number without a country code: the trunk digit of many countries, a group, and the
+rest."""
 
 NORTH_AMERICA = frozenset({"US", "CA"})
 """Regions whose numbers are known by their form."""
@@ -210,7 +212,7 @@ _ADDRESS = re.compile(
 
 
 def personal_entities(text: str, region: str | None) -> Iterator[Entity]:
-    """Every such span of a text; `region` is the country of numbers without a country's code."""
+    """Personal data of a text; `region` is the country of numbers without a country code."""
     digits = any(map(str.isdigit, text))
     if "@" in text:
         yield from (entity_of("email", found) for found in _EMAIL.finditer(text))
@@ -234,7 +236,7 @@ def _cards(text: str) -> Iterator[Entity]:
 
 
 def _has_check_digit(number: str) -> bool:
-    """Luhn's: every second digit from the right doubled, the sum of all digits ends in 0."""
+    """Luhn check: every second digit from the right doubled, the sum of all digits ends in 0."""
     doubled = (sum(divmod(2 * int(digit), 10)) for digit in number[-2::-2])
     return (sum(map(int, number[-1::-2])) + sum(doubled)) % 10 == 0
 

@@ -25,13 +25,13 @@ from toolcrib.router.context.phrases import Match, PhraseIndex
 from toolcrib.router.context.pii import grade_of
 from toolcrib.text import STOPWORDS, TextWords, singular, split_words
 
-_UNKNOWN = 0.3
+_UNKNOWN_CONFIDENCE = 0.3
 _MAX_SPOKEN_CUES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A label, how sure it is (0 to 1), and the phrases that spoke for it."""
+    """Label, its confidence (0 to 1), and the phrases that are evidence for it."""
 
     label: str | None
     confidence: float
@@ -61,31 +61,31 @@ def estimate(
     given = {label: sharpness * votes.get(label, 0.0) for label in labels}
     best = max(given, key=lambda label: given[label], default="")
     if not given.get(best):
-        return Estimate(None, _UNKNOWN)
+        return Estimate(None, _UNKNOWN_CONFIDENCE)
     spoke = dict.fromkeys(match.phrase for match in found if best in match.labels)
     confidence = exclusive_probabilities(given)[best]
     return Estimate(best, confidence, tuple(map(repr, spoke))[:_MAX_SPOKEN_CUES])
 
 
-_OPENER = 0.5
-_EARLY, _LATE, _MORE = 0.5, 0.25, 0.15
-_SHORT = 0.35
+_OPENER_SCORE = 0.5
+_EARLY_REFERENCE_SCORE, _LATE_REFERENCE_SCORE, _FURTHER_REFERENCE_SCORE = 0.5, 0.25, 0.15
+_SHORT_TURN_SCORE = 0.35
 
-_EARLY_WORDS = 6
-"""What a word so near the start refers to is seldom in the same turn."""
+_MAX_EARLY_WORDS = 6
+"""Words at the start in which a reference points back: its referent is seldom in the same turn."""
 
-_SHORT_WORDS = 3
-_ONLY_WORDS = 2
-"""Beside what leans, a turn of so few words more says nothing of its own."""
-_MOST_PARTLY = 0.9
-"""The score of a turn that leans in every way and still says something of its own."""
+_MAX_SHORT_TURN_WORDS = 3
+_MAX_REFERENCE_WORDS = 2
+"""Most words beside references that say nothing of their own."""
+_MAX_PARTIAL_SCORE = 0.9
+"""Score of a turn with every sign of a reference that still says something of its own."""
 
 
 def follow_up_score(words: TextWords, cues: Cues) -> float:
-    """0 for a turn that stands alone, 1 for one that says nothing without the turns before it.
+    """Dependence of a turn on earlier turns: 0 if it stands alone, 1 without content of its own.
 
-    An opener (`and`, `what about`), words that refer back (`it`, `the same`) and brevity add up.
-    A verb behind the opener (`then close it`) is the turn's own; without words that refer back, it
+    An opener (`and`, `what about`), words that refer back (`it`, `the same`) and brevity add up. A
+    verb behind the opener (`then close it`) is the turn's own; without words that refer back, it
     makes the turn stand alone (`and then delete the branch`).
     """
     indexes = cues.indexes
@@ -99,17 +99,18 @@ def follow_up_score(words: TextWords, cues: Cues) -> float:
     references = [match for match in indexes.references.find(words) if match.first >= start]
     told = start + sum(match.last - match.first for match in references)
     own = count - told
-    if told and own <= _ONLY_WORDS and not _is_led(words, start, indexes, alone=own <= 1):
+    if told and own <= _MAX_REFERENCE_WORDS and not _is_led(words, start, indexes, alone=own <= 1):
         return 1.0
-    if opener is not None and not references and own > _ONLY_WORDS:
-        return 0.0 if begins_with_order(words, cues) else _OPENER
-    score = _OPENER if opener is not None else 0.0
+    if opener is not None and not references and own > _MAX_REFERENCE_WORDS:
+        return 0.0 if begins_with_order(words, cues) else _OPENER_SCORE
+    score = _OPENER_SCORE if opener is not None else 0.0
     if references:
-        score += _EARLY if references[0].first < _EARLY_WORDS else _LATE
-        score += _MORE * (len(references) - 1)
-    if count <= _SHORT_WORDS:
-        score += _SHORT
-    return min(score, _MOST_PARTLY)
+        is_early = references[0].first < _MAX_EARLY_WORDS
+        score += _EARLY_REFERENCE_SCORE if is_early else _LATE_REFERENCE_SCORE
+        score += _FURTHER_REFERENCE_SCORE * (len(references) - 1)
+    if count <= _MAX_SHORT_TURN_WORDS:
+        score += _SHORT_TURN_SCORE
+    return min(score, _MAX_PARTIAL_SCORE)
 
 
 def is_command(words: TextWords, indexes: CueIndexes) -> bool:
@@ -164,12 +165,12 @@ _QUESTION_WORDS = frozenset(
 _AUXILIARIES = frozenset(
     ["is", "are", "was", "were", "am", "do", "does", "did", "has", "have", "can", "could", "will"]
 )
-_LEAST_QUESTION_WORDS = 3
-"""Fewer words ask nothing by themselves: `ok what now?`."""
+_MIN_QUESTION_WORDS = 3
+"""Words from which on a text asks something by itself; `ok what now?` does not."""
 
-_SURE, _LEAST_SURE, _A_WORD = 0.95, 0.5, 0.15
-_WORDS_AN_ASIDE = 6
-"""In that many words one more may be a name or an aside: `thanks, Corinna`."""
+_SMALLTALK_CONFIDENCE, _MIN_SMALLTALK_CONFIDENCE, _CONFIDENCE_LOSS_PER_WORD = 0.95, 0.5, 0.15
+_WORDS_PER_ASIDE = 6
+"""Words per additional free word, which may be a name or an aside: `thanks, Corinna`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,7 @@ def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
 def _is_question(words: TextWords, places: Sequence[int], indexes: CueIndexes) -> bool:
     """True if words at these places ask something, and nothing about the assistant."""
     asked = list(dropwhile(lambda at: indexes.politeness.at(words, at) is not None, places))
-    if len(asked) < _LEAST_QUESTION_WORDS:
+    if len(asked) < _MIN_QUESTION_WORDS:
         return False
     first, whole = words.bare[asked[0]], words.bare[asked[0] : asked[-1] + 2]
     is_led = first in _QUESTION_WORDS or (first in _AUXILIARIES and "?" in whole)
@@ -228,31 +229,31 @@ def _is_question(words: TextWords, places: Sequence[int], indexes: CueIndexes) -
 
 def _weight(words: TextWords, at: int) -> int:
     """Number of words that one word counts for; a name in a sentence counts for none."""
-    called = words.raised[at] and at > 0 and words.bare[at - 1] not in _SENTENCE_ENDS
+    called = words.capitals[at] and at > 0 and words.bare[at - 1] not in _SENTENCE_ENDS
     return 0 if called else spoken_words(words.bare[at])
 
 
 def _clauses(words: TextWords, covered: set[int]) -> Iterator[list[int]]:
-    """The places of the words of each clause; what is covered is never cut."""
+    """Positions of the words of each clause; a span that is covered is never cut."""
     clause: list[int] = []
     for at, word in enumerate(words.bare):
         if at in covered or (word[0].isalnum() and word not in _JOINS):
             clause.append(at)
-        elif word in _JOINS or (word[0] not in _INSIDE and category(word[0])[0] in "PS"):
+        elif word in _JOINS or (word[0] not in _INNER_MARKS and category(word[0])[0] in "PS"):
             yield clause
             clause = []
     yield clause
 
 
 def _quoted_places(words: TextWords) -> set[int]:
-    """The places between quotation marks; an apostrophe has no white space on either side."""
+    """Positions between quotation marks; an apostrophe has no white space on either side."""
     quoted: set[int] = set()
     opened: int | None = None
     for at, word in enumerate(words.bare):
         if word not in _QUOTES:
             continue
         after = words.glued[at + 1][0] if at + 1 < len(words.bare) else " "
-        if opened is None and (at == 0 or words.glued[at][0] == " " or word in _OPENING):
+        if opened is None and (at == 0 or words.glued[at][0] == " " or word in _OPENING_QUOTES):
             opened = at
         elif opened is not None and not after.isalnum():
             quoted.update(range(opened + 1, at))
@@ -282,7 +283,7 @@ def _reply_phrases(words: TextWords, indexes: CueIndexes) -> list[Match]:
 
 
 def _phrases(words: TextWords, lists: Sequence[PhraseIndex]) -> Iterator[Match]:
-    """The longest phrases of any list from left to right; a word of none has no labels."""
+    """Longest phrases of any list from left to right; a word of no list has no labels."""
     at = 0
     while at < len(words.bare):
         found = [match for index in lists if (match := index.at(words, at)) is not None]
@@ -300,19 +301,21 @@ def smalltalk_of(words: TextWords, indexes: CueIndexes, answer: Answer | None = 
     In an answer to a question `great` is no thanks.
     """
     if answer == REFUSAL:
-        return Estimate(REFUSAL, _SURE)
+        return Estimate(REFUSAL, _SMALLTALK_CONFIDENCE)
     if answer is not None and has_reply(words, indexes):
-        return Estimate(None, _SURE)
+        return Estimate(None, _SMALLTALK_CONFIDENCE)
     rest = remainder_of(words, indexes)
     if not rest.smalltalk:
-        return Estimate(None, _SURE)
-    allowed = 1 + len(words.bare) // _WORDS_AN_ASIDE
+        return Estimate(None, _SMALLTALK_CONFIDENCE)
+    allowed = 1 + len(words.bare) // _WORDS_PER_ASIDE
     if rest.asks or rest.is_question or rest.before > 1 or rest.apart or rest.count > allowed:
-        return Estimate(None, _SURE - _A_WORD)
+        return Estimate(None, _SMALLTALK_CONFIDENCE - _CONFIDENCE_LOSS_PER_WORD)
     votes = Counter[str]()
     for match in rest.smalltalk:
         votes[match.labels[0]] += match.last - match.first
-    sure = max(_SURE - _A_WORD * rest.count, _LEAST_SURE)
+    sure = max(
+        _SMALLTALK_CONFIDENCE - _CONFIDENCE_LOSS_PER_WORD * rest.count, _MIN_SMALLTALK_CONFIDENCE
+    )
     return Estimate(votes.most_common(1)[0][0], sure, (repr(rest.smalltalk[0].phrase),))
 
 
@@ -338,36 +341,36 @@ def meta_of(words: TextWords, indexes: CueIndexes) -> tuple[str, ...]:
     return ("meta_question", *(f"meta_question_{kind}" for kind in sorted(kinds)))
 
 
-_LEAD, _WEAK_LEAD, _LATER = 3.0, 1.5, 0.4
+_LEAD_VOTES, _WEAK_LEAD_VOTES, _LATER_CLAUSE_SHARE = 3.0, 1.5, 0.4
 """Votes of what a clause begins with, and the part of them that a later clause has."""
 
 _INTENT_SHARPNESS, _DOMAIN_SHARPNESS, _NEED_SHARPNESS = 0.6, 1.4, 0.5
-"""Chosen so that confidences come near to how often labelled turns bear them out."""
+"""Sharpness by which confidences come near to the share of right labels."""
 
-_INTENTS_NEED = 1.0
+_INTENT_NEED_VOTES = 1.0
 
 STATED_CONFIDENCE = 0.9
-"""Confidence of an intent that an opening states: 0.95 or more of labelled texts bear each out."""
+"""Confidence of an intent by an opening, which is right for 0.95 or more of labelled texts."""
 
 _LEVELS = {"calm": "low", "alarm": "high"}
 _JOINS = frozenset({"and", "then", "also", "but", "so", "or"})
 _CLAUSE_MARKS = frozenset(".;:?!,\"'()-–—")
 _CLAUSE_ENDS = _CLAUSE_MARKS | _JOINS
-_INSIDE = frozenset("'-_")
+_INNER_MARKS = frozenset("'-_")
 """Marks that stand inside words."""
 _SENTENCE_ENDS = frozenset(".!?:;…")
-_OPENING = frozenset("“„«「『")
-_QUOTES = frozenset("\"'`”»」』") | _OPENING
+_OPENING_QUOTES = frozenset("“„«「『")
+_QUOTES = frozenset("\"'`”»」』") | _OPENING_QUOTES
 
-_NO_CUE, _ONE_CUE, _NEXT_CUE, _MANY_CUES = 0.7, 0.8, 0.05, 0.9
-"""How sure the urgency is."""
+_NO_CUE_CONFIDENCE, _ONE_CUE_CONFIDENCE, _NEXT_CUE_GAIN, _MAX_CUES_CONFIDENCE = 0.7, 0.8, 0.05, 0.9
+"""Confidence of the urgency."""
 
-_SURE_OF: dict[Sensitivity, float] = {"public": 0.55, "internal": 0.65}
-_SURE_OF_OTHERS = 0.85
-_SURE_BY_ENTITY = 0.95
+_LEVEL_CONFIDENCES: dict[Sensitivity, float] = {"public": 0.55, "internal": 0.65}
+_OTHER_LEVEL_CONFIDENCE = 0.85
+_ENTITY_CONFIDENCE = 0.95
 
 _FIRST_CHARS, _LAST_CHARS = 2_000, 500
-"""Before or after what is pasted in stands what is wanted of it."""
+"""Characters read at each end: a request stands before or after a pasted text."""
 
 
 class HeuristicDetector:
@@ -492,7 +495,8 @@ class HeuristicDetector:
         self, words: TextWords, entities: tuple[Entity, ...]
     ) -> tuple[Sensitivity, Estimate]:
         level, signals, by_entity = grade_of(entities, self._cues.indexes.sensitivity.find(words))
-        sure = _SURE_BY_ENTITY if by_entity else _SURE_OF.get(level, _SURE_OF_OTHERS)
+        by_level = _LEVEL_CONFIDENCES.get(level, _OTHER_LEVEL_CONFIDENCE)
+        sure = _ENTITY_CONFIDENCE if by_entity else by_level
         return level, Estimate(level, sure, signals)
 
     def _intent(self, words: TextWords, spoken: list[str]) -> Estimate:
@@ -503,7 +507,7 @@ class HeuristicDetector:
         leads = list(self._leads(words))
         for number, (lead, weight) in enumerate(leads):
             for label in lead.labels:
-                votes[label] += weight * _LATER if number else weight
+                votes[label] += weight * _LATER_CLAUSE_SHARE if number else weight
         for label in spoken:
             votes[label] += 1
         heard = [*(lead for lead, _ in leads), *found]
@@ -523,11 +527,11 @@ class HeuristicDetector:
                     yield lead, weight
 
     def _lead(self, words: TextWords, at: int) -> tuple[Match | None, float, int | None]:
-        """The lead at this word and its votes; or, past a polite phrase, where to look next."""
+        """Lead at this word and its votes; or the next position, past a polite phrase."""
         indexes = self._cues.indexes
         options = (
-            (indexes.leads.at(words, at), _LEAD),
-            (indexes.weak_leads.at(words, at), _WEAK_LEAD),
+            (indexes.leads.at(words, at), _LEAD_VOTES),
+            (indexes.weak_leads.at(words, at), _WEAK_LEAD_VOTES),
             (indexes.politeness.at(words, at), 0.0),
         )
         known = [(match, votes) for match, votes in options if match is not None]
@@ -554,16 +558,20 @@ class HeuristicDetector:
             says["alarm"] = ()
         level = next((level for level, phrases in says.items() if phrases), None)
         if level is None:
-            return Estimate("low", _NO_CUE)
-        more = _NEXT_CUE * (len(says[level]) - 1)
-        sure = _MANY_CUES if level == "calm" else min(_ONE_CUE + more, _MANY_CUES)
+            return Estimate("low", _NO_CUE_CONFIDENCE)
+        more = _NEXT_CUE_GAIN * (len(says[level]) - 1)
+        sure = (
+            _MAX_CUES_CONFIDENCE
+            if level == "calm"
+            else min(_ONE_CUE_CONFIDENCE + more, _MAX_CUES_CONFIDENCE)
+        )
         return Estimate(_LEVELS.get(level, level), sure, says[level][:3])
 
     def _need(self, words: TextWords, intent: Estimate) -> Estimate:
         found = self._cues.indexes.need.find(words)
         votes = phrase_weights(found)
         if intent.label is not None:
-            votes[self._cues.intents[intent.label].need] += _INTENTS_NEED
+            votes[self._cues.intents[intent.label].need] += _INTENT_NEED_VOTES
         return estimate(votes, ("act", "know"), found, sharpness=_NEED_SHARPNESS)
 
 

@@ -50,10 +50,10 @@ PRUNE = (
     "DELETE FROM records WHERE rowid IN "
     "(SELECT rowid FROM records WHERE table_name = ? AND at < ? LIMIT ?)"
 )
-SELECT = "SELECT id, at, body FROM records WHERE table_name = ? "
-ONE = SELECT + "AND id = ?"
-NEWEST_BEFORE = SELECT + "AND (at, id) < (?, ?) ORDER BY at DESC, id DESC LIMIT ?"
-OLDEST_AFTER = SELECT + "AND (at, id) > (?, ?) ORDER BY at, id LIMIT ?"
+SELECT_ROWS = "SELECT id, at, body FROM records WHERE table_name = ? "
+ONE = SELECT_ROWS + "AND id = ?"
+NEWEST_BEFORE = SELECT_ROWS + "AND (at, id) < (?, ?) ORDER BY at DESC, id DESC LIMIT ?"
+OLDEST_AFTER = SELECT_ROWS + "AND (at, id) > (?, ?) ORDER BY at, id LIMIT ?"
 # From one name to the next along the index, past all that the table holds.
 TABLES = """
 WITH RECURSIVE names (table_name) AS (
