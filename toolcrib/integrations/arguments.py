@@ -35,7 +35,7 @@ MAX_CACHED_SCHEMA_CHARS, SCHEMA_CHARS = 2_000_000, 2_000
 MAX_ERRORS = 5
 MAX_UNIQUE_ITEMS = 1_000
 MAX_LISTED_VALUES = 20
-MAX_SHOWN_CHARS = 200
+MAX_FAULT_CHARS = 200
 
 UNCHECKED_KEYWORDS = frozenset({"patternProperties", "unevaluatedProperties", "unevaluatedItems"})
 """Rare keywords whose work cannot be bounded, and which are not checked."""
@@ -198,20 +198,20 @@ def _lines(error: Any) -> Iterator[str]:
             for name in (name for name in given if name not in known):
                 near = get_close_matches(str(name), known, n=1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
-                yield f"there is no property {shorten(name, MAX_SHOWN_CHARS)!r}; {hint}{allowed}"
+                yield f"there is no property {shorten(name, MAX_FAULT_CHARS)!r}; {hint}{allowed}"
         case "enum":
             texts = [each for each in value if isinstance(each, str)]
             near = get_close_matches(str(given), texts, n=1)
             hint = f"; did you mean {_json(near[0])}?" if near else ""
             yield f"must be one of {_list_words(value)}, not {_value_words(given)}{hint}"
         case "anyOf" | "oneOf" if alternatives := _alternatives(error.context):
-            yield shorten(alternatives, MAX_SHOWN_CHARS)
+            yield shorten(alternatives, MAX_FAULT_CHARS)
         case "type" | "anyOf" | "oneOf" if (
             kind := _type_words({error.validator: value})
         ) != _UNKNOWN:
             yield f"must be {kind}, not {_value_words(given)}"
         case _:
-            yield shorten(str(error.message), MAX_SHOWN_CHARS)
+            yield shorten(str(error.message), MAX_FAULT_CHARS)
 
 
 def _missing(error: Any, known: Mapping[str, Any]) -> Iterator[str]:
@@ -294,4 +294,4 @@ def _list_words(values: Any, word: Callable[[Any], str] | None = None) -> str:
 
 
 def _json(value: Any) -> str:
-    return shorten(json.dumps(value, ensure_ascii=False), MAX_SHOWN_CHARS)
+    return shorten(json.dumps(value, ensure_ascii=False), MAX_FAULT_CHARS)

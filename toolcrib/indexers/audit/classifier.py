@@ -42,7 +42,7 @@ VECTOR_SCALE = 12.0
 # -- statements ------------------------------------------------------------------------------------
 
 MAX_SENTENCE_CHARS = 400
-_MIN_SENTENCE_CHARS = 8
+_MIN_AUDITED_SENTENCE_CHARS = 8
 _MIN_SENTENCE_WORDS = 2
 _MIN_IDENTIFIER_WORDS = 3
 _MAX_NEIGHBOUR_CHARS = 150
@@ -139,7 +139,7 @@ def _is_judgeable(sentence: str) -> bool:
     words = sum(TWO_LETTERS.search(part) is not None for part in sentence.split())
     return (words >= _MIN_SENTENCE_WORDS or not sentence.isascii()) and len(
         sentence
-    ) >= _MIN_SENTENCE_CHARS
+    ) >= _MIN_AUDITED_SENTENCE_CHARS
 
 
 # -- the first step --------------------------------------------------------------------------------

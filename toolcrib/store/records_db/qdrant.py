@@ -24,7 +24,7 @@ from toolcrib.store.records_db import DbRow, RecordsDb, body_text, read_row
 _PAGE_RECORDS = 500
 FIRST_TABLES_LIMIT = 1000
 
-_MAX_BATCH_POINTS = 100
+_MAX_BATCH_RECORDS = 100
 
 SECOND_DIGITS = 6
 """Behind the point; exact for any parser until the year 2255."""
@@ -90,7 +90,7 @@ class QdrantRecordsDb(RecordsDb):
         # Of one id twice in a request, the last one must stay.
         points = {point.id: point for point in (_point(table, row) for row in rows)}
         upsert = self._connection.client.upsert
-        for batch in batches(points.values(), _MAX_BATCH_POINTS, _weight):
+        for batch in batches(points.values(), _MAX_BATCH_RECORDS, _weight):
             what = f"writing {len(batch)} records of {table!r}"
             self._connection.write(what, upsert, self._name, batch, wait=True)
 
