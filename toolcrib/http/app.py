@@ -19,7 +19,7 @@ from pydantic_core import to_json
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -183,6 +183,9 @@ SWITCH_S, SHORT_SWITCH_S = sys.getswitchinterval(), 0.0005
 Each switch costs time, a tenth of a search in sum; but a refusal must not wait for searches.
 """
 
+CLIENT_CLOSED_STATUS = 499
+"""Status in metrics and the log for a client that left before its body was whole (nginx's)."""
+
 DEFAULT_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 """Headers of an answer that does not set them itself."""
 
@@ -222,6 +225,8 @@ class _Admission:
                     await self._guard(scope, receive, sender, context)
             else:
                 await self._app(scope, receive, sender)
+        except ClientDisconnect:
+            context.status, context.turned_away = CLIENT_CLOSED_STATUS, "disconnect"
         except Exception as error:  # noqa: BLE001 -- becomes the answer and a log entry
             self._state.telemetry.log_fault(context.request_id, error)
             if not sender.started:
