@@ -19,6 +19,7 @@ from toolcrib.cli.app import COMMANDS, command_leaves, load
 from toolcrib.errors import StoreWriteError
 from toolcrib.indexers.points import dense_text
 from toolcrib.store.base import Point, point_id
+from toolcrib.tenants import Tenants
 
 
 @pytest.mark.slow
@@ -550,6 +551,13 @@ def test_an_index_of_another_model_is_mended_by_the_command_that_doctor_names(in
     rebuilt = indexed(*words, **other)
     assert (rebuilt.returncode, rebuilt.stdout) == (0, "3 tools and 0 passages encoded anew\n")
     assert indexed.json("search", "mail", **other)["tools"][0]["id"] == "mail/send_mail"
+
+
+def test_a_rebuild_counts_what_all_namespaces_hold(indexed, settings):
+    with Tenants.open(indexed.folder / ".toolcrib", settings=settings) as many:
+        many.crib("acme").index_tools([{"name": "ping"}, {"name": "pong"}])
+    done = indexed("index", "--rebuild", TOOLCRIB_ENCODER__DENSE="deterministic:32")
+    assert (done.returncode, done.stdout) == (0, "5 tools and 0 passages encoded anew\n")
 
 
 def test_a_wrong_setting_is_one_line(shell):
