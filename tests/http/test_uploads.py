@@ -70,6 +70,13 @@ def test_what_is_wrong_is_refused_with_its_source_and_keeps_nothing_out(tenant):
     assert told == {("the request", "line 1"), ("tools.json", "mail/send"), ("other.json", "[1]")}
 
 
+def test_empty_lines_count_in_the_place_of_a_refusal(tenant):
+    [refused] = report_of(upload(tenant, "/v1/tools", b"\n \n", tool("send"), b"no JSON\n"))[
+        "refused"
+    ]
+    assert refused["place"] == "line 4"
+
+
 @pytest.mark.parametrize(("server", "gone"), [(None, 4), ("mail", 2), ("sql", 1)])
 def test_what_is_not_named_is_pruned(stocked, server, gone):
     query = {"prune": "true"} if server is None else {"prune": "true", "server": server}

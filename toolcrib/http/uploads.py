@@ -83,10 +83,12 @@ class _Body:
             raise TooLargeError(
                 f"a line is larger than {self._max_bytes:,} bytes, the most that is taken"
             )
-        yield from map(self._line, filter(bytes.strip, lines))
+        for content in lines:
+            self._number += 1
+            if content.strip():
+                yield self._line(content)
 
     def _line(self, content: bytes) -> Line:
-        self._number += 1
         try:
             _, item = self._adapter.validate_json(content)
         except ValidationError as error:
