@@ -17,7 +17,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from toolcrib.access.keys import DAY_S, MAX_DAYS, Access, Grant, KeyRing, ListedKey
+from toolcrib.access.keys import DAY_S, MAX_DAYS, MIN_DAYS, Access, Grant, KeyRing, ListedKey
 from toolcrib.access.server_file import ServerFile, ServerImport, listed_servers
 from toolcrib.crib import Crib
 from toolcrib.errors import (
@@ -129,7 +129,7 @@ class KeyBody(Body):
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     grant: Grant = Grant()
-    expires_days: Annotated[float, Field(gt=0, le=MAX_DAYS)] | None = None
+    expires_days: Annotated[float, Field(ge=MIN_DAYS, le=MAX_DAYS)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
