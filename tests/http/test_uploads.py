@@ -75,6 +75,7 @@ def test_empty_lines_count_in_the_place_of_a_refusal(tenant):
         "refused"
     ]
     assert refused["place"] == "line 4"
+    assert refused["reason"].startswith("Invalid JSON")
 
 
 @pytest.mark.parametrize(("server", "gone"), [(None, 4), ("mail", 2), ("sql", 1)])
