@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import pytest
@@ -201,6 +202,34 @@ async def test_a_verified_key_does_not_wait_while_it_is_verified_again(service, 
     with pytest.raises(UnauthenticatedError):
         await authenticator.caller(scope)
     assert keys.verified == 2
+
+
+class SlowForWrongKeys:
+    """Keys of which the wrong ones are refused only while the gate is open."""
+
+    def __init__(self):
+        self.open, self.entered = threading.Event(), threading.Event()
+
+    def verify(self, text):
+        if text == "right":
+            return Caller("a", "right", Grant())
+        self.entered.set()
+        assert self.open.wait(20)
+        raise UnauthenticatedError("wrong")
+
+
+def test_a_request_with_a_wrong_key_takes_no_place_of_another(start):
+    keys = SlowForWrongKeys()
+    with (
+        start(callers=keys, concurrent=1) as service,
+        service.anonymous() as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        wrong = pool.submit(client.get, "/v1/me", headers={"X-API-Key": "wrong"})
+        assert keys.entered.wait(20)
+        assert client.get("/v1/me", headers={"X-API-Key": "right"}).status_code == 200
+        keys.open.set()
+        assert wrong.result().status_code == 401
 
 
 async def test_a_store_that_hangs_collects_no_verifications_without_end(gated):

@@ -245,29 +245,31 @@ class _Admission:
     async def _guard(
         self, scope: Scope, receive: Receive, send: Send, context: RequestContext
     ) -> None:
-        with self._place(context):
-            deadline = context.deadline = asyncio.timeout(self._service.timeout_s)
-            try:
-                async with deadline:
-                    await self._admit(scope, context)
+        self._refuse_while_draining(context)
+        deadline = context.deadline = asyncio.timeout(self._service.timeout_s)
+        try:
+            async with deadline:
+                context.turned_away = "key"
+                context.caller = await self._authenticator.caller(scope)
+                # Only now: requests with wrong keys must not take the places of others.
+                with self._place(context):
+                    self._admit(scope, context)
                     with self._share(context, scope) as take:
                         bounded = self._bounded_receive(scope, receive, context, take)
                         await self._app(scope, bounded, send)
-            except TimeoutError:
-                if not deadline.expired():
-                    raise
-                context.turned_away = "deadline"
-                raise DeadlineError(
-                    f"no answer within {self._service.timeout_s:g} s; what was written by then "
-                    "stays, and all of it can be sent again"
-                ) from None
-            finally:
-                context.is_over = True
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            context.turned_away = "deadline"
+            raise DeadlineError(
+                f"no answer within {self._service.timeout_s:g} s; what was written by then "
+                "stays, and all of it can be sent again"
+            ) from None
+        finally:
+            context.is_over = True
 
-    async def _admit(self, scope: Scope, context: RequestContext) -> None:
-        """Authenticate the caller and check rate and namespace; raises to refuse the request."""
-        context.turned_away = "key"
-        context.caller = await self._authenticator.caller(scope)
+    def _admit(self, scope: Scope, context: RequestContext) -> None:
+        """Check rate and namespace of the caller; raises to refuse the request."""
         context.turned_away = "rate"
         self._rates.count(context.caller)
         context.turned_away = "namespace"
@@ -276,13 +278,16 @@ class _Admission:
         )
         context.turned_away = None
 
+    def _refuse_while_draining(self, context: RequestContext) -> None:
+        if self._state.draining:
+            context.turned_away = "stopping"
+            raise ServiceUnavailableError("the service is stopping; ask another one, or again")
+
     @contextmanager
     def _place(self, context: RequestContext) -> Generator[None]:
         """Take one of the places for requests under way; raises at once if none is free."""
         state = self._state
-        if state.draining:
-            context.turned_away = "stopping"
-            raise ServiceUnavailableError("the service is stopping; ask another one, or again")
+        self._refuse_while_draining(context)
         if state.under_way + state.workers.abandoned >= self._service.concurrent:
             context.turned_away = "overload"
             sys.setswitchinterval(SHORT_SWITCH_S)
