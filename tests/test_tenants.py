@@ -139,7 +139,7 @@ class TestOtherModels:
             pytest.raises(IndexMismatchError, match="rebuild"),
         ):
             many.crib("acme")
-        rebuild_shared(str(main), self.OTHER)
+        assert rebuild_shared(str(main), self.OTHER) == (2, 1)
         with Tenants.open(main, settings=self.OTHER) as many:
             assert many.names() == (DEFAULT_NAMESPACE, "acme", "zoo")
             assert ids(many.crib("acme")) == ["mail/send_mail"]

@@ -221,15 +221,19 @@ class Tenants:
         opened.revision = revision
 
 
-def rebuild_shared(location: str, settings: Settings, progress: Listener | None = None) -> None:
+def rebuild_shared(
+    location: str, settings: Settings, progress: Listener | None = None
+) -> tuple[int, int]:
     """Rebuild the shared stores of all namespaces but the default one, if there are any.
 
     `Crib.open(rebuild=True)` rebuilds the default namespace. Other processes are notified.
+    Returns the numbers of tools and passages in the shared stores.
     """
     shared = _SharedStores(location, settings, build.make_dense(settings))
     try:
         shared.rebuild(progress)
         announce(location, settings, (DEFAULT_NAMESPACE, *shared.names()))
+        return shared.counts()
     finally:
         shared.close()
 
@@ -276,6 +280,10 @@ class _SharedStores:
         """List the namespaces ever written to, by name."""
         return sorted({name for store in self._existing() for name in namespaces_of(store.open())})
 
+    def counts(self) -> tuple[int, int]:
+        """Numbers of tools and passages of all namespaces."""
+        return _count(self._tools), _count(self._passages)
+
     def clear(self, name: str) -> None:
         """Remove everything of a namespace."""
         for store in self._existing():
@@ -307,6 +315,14 @@ class _SharedStores:
         if not self._passages.exists:
             return False
         return bool(NamespacedStore(self._passages.open(), name).read_meta())
+
+
+def _count(lazy: LazyStore) -> int:
+    """Number of points of all namespaces in a shared store."""
+    if not lazy.exists:
+        return 0
+    store = lazy.open()
+    return sum(NamespacedStore(store, name).count() for name in namespaces_of(store))
 
 
 def _copy_of_each(copier: Callable[[], Copier[Any]]) -> Carry:

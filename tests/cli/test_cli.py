@@ -19,6 +19,7 @@ from toolcrib.cli.app import COMMANDS, command_leaves, load
 from toolcrib.errors import StoreWriteError
 from toolcrib.indexers.points import dense_text
 from toolcrib.store.base import Point, point_id
+from toolcrib.tenants import Tenants
 
 
 @pytest.mark.slow
@@ -556,6 +557,13 @@ def test_a_rebuild_does_not_prune_by_no_source(indexed):
     done = indexed("index", "--rebuild", "--prune")
     assert (done.returncode, "SOURCES" in done.stderr) == (2, True)
     assert len(indexed.json("list")["tools"]) == 3
+
+
+def test_a_rebuild_counts_what_all_namespaces_hold(indexed, settings):
+    with Tenants.open(indexed.folder / ".toolcrib", settings=settings) as many:
+        many.crib("acme").index_tools([{"name": "ping"}, {"name": "pong"}])
+    done = indexed("index", "--rebuild", TOOLCRIB_ENCODER__DENSE="deterministic:32")
+    assert (done.returncode, done.stdout) == (0, "5 tools and 0 passages encoded anew\n")
 
 
 def test_a_wrong_setting_is_one_line(shell):

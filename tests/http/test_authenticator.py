@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import pytest
 
-from toolcrib.access.keys import ANYONE, Caller, Grant
-from toolcrib.errors import RateLimitedError
+from toolcrib.access.keys import ANYONE, Caller, Grant, KeyRing
+from toolcrib.errors import OverloadedError, RateLimitedError, UnauthenticatedError
 from toolcrib.http import Anyone
 from toolcrib.http.app import ENDPOINTS
-from toolcrib.http.authenticator import RateLimiter
+from toolcrib.http.authenticator import (
+    CALLER_RENEWAL_S,
+    CALLER_TTL_S,
+    MAX_VERIFICATIONS,
+    Authenticator,
+    RateLimiter,
+)
+from toolcrib.http.workers import Workers
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +147,100 @@ def test_a_header_that_comes_twice_counts_once(service):
     key = service.key()
     headers = [("Authorization", f"Bearer {key}"), ("Authorization", "Bearer other")]
     assert httpx2.get(f"{service.url}/v1/me", headers=headers).status_code == 200
+
+
+class GatedKeys(KeyRing):
+    """Keys that are verified only while the gate is open."""
+
+    def __init__(self, records_db):
+        super().__init__(records_db)
+        self.open, self.verified = threading.Event(), 0
+
+    def verify(self, text):
+        self.verified += 1
+        assert self.open.wait(20)
+        return super().verify(text)
+
+
+@pytest.fixture
+def gated(service):
+    keys, workers = GatedKeys(service.namespaces.records_db), Workers(1)
+    yield keys, Authenticator(keys, workers)
+    keys.open.set()
+    workers.close()
+
+
+def with_key(text):
+    return {"headers": [(b"authorization", f"Bearer {text}".encode())]}
+
+
+async def test_requests_of_a_key_share_one_verification(service, gated):
+    keys, authenticator = gated
+    scope = with_key(service.key())
+    waiting = [asyncio.ensure_future(authenticator.caller(scope)) for _ in range(50)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    keys.open.set()
+    given_up, *callers = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(given_up, asyncio.CancelledError)
+    assert {caller.name for caller in callers} == {"Ana"}
+    assert keys.verified == 1
+
+
+async def test_a_verified_key_does_not_wait_while_it_is_verified_again(service, gated, monkeypatch):
+    keys, authenticator = gated
+    keys.open.set()
+    scope = with_key(service.key())
+    known = await authenticator.caller(scope)
+    keys.open.clear()
+    later = time.monotonic() + CALLER_RENEWAL_S
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert [await authenticator.caller(scope) for _ in range(3)] == [known] * 3
+    keys.revoke(known.key_id)
+    keys.open.set()
+    monkeypatch.setattr(time, "monotonic", lambda: later + CALLER_TTL_S)
+    with pytest.raises(UnauthenticatedError):
+        await authenticator.caller(scope)
+    assert keys.verified == 2
+
+
+class SlowForWrongKeys:
+    """Keys of which the wrong ones are refused only while the gate is open."""
+
+    def __init__(self):
+        self.open, self.entered = threading.Event(), threading.Event()
+
+    def verify(self, text):
+        if text == "right":
+            return Caller("a", "right", Grant())
+        self.entered.set()
+        assert self.open.wait(20)
+        raise UnauthenticatedError("wrong")
+
+
+def test_a_request_with_a_wrong_key_takes_no_place_of_another(start):
+    keys = SlowForWrongKeys()
+    with (
+        start(callers=keys, concurrent=1) as service,
+        service.anonymous() as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        wrong = pool.submit(client.get, "/v1/me", headers={"X-API-Key": "wrong"})
+        assert keys.entered.wait(20)
+        assert client.get("/v1/me", headers={"X-API-Key": "right"}).status_code == 200
+        keys.open.set()
+        assert wrong.result().status_code == 401
+
+
+async def test_a_store_that_hangs_collects_no_verifications_without_end(gated):
+    _, authenticator = gated
+    scopes = [with_key(f"tc_{n:012x}_{n:064x}") for n in range(MAX_VERIFICATIONS)]
+    waiting = [asyncio.ensure_future(authenticator.caller(scope)) for scope in scopes]
+    await asyncio.sleep(0)
+    with pytest.raises(OverloadedError):
+        await authenticator.caller(with_key("tc_" + "f" * 12 + "_" + "0" * 64))
+    for each in waiting:
+        each.cancel()
 
 
 DAY_S = 86_400

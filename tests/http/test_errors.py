@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 SEARCH = "/v1/tools/search"
@@ -68,6 +70,20 @@ def test_numbers_may_be_of_any_size(tenant, number):
 def test_a_body_must_say_that_it_is_json(tenant, kind):
     told = problem(tenant.post(SEARCH, content=b'{"query": "x"}', headers={"Content-Type": kind}))
     assert (told["status"], told["type"]) == (415, "urn:toolcrib:problem:unsupported-media-type")
+
+
+@pytest.mark.parametrize(("path", "kind"), [(SEARCH, "json"), ("/v1/tools", "jsonl")])
+def test_a_compressed_body_is_not_read(tenant, path, kind):
+    content = gzip.compress(b'{"query": "x"}')
+    headers = {"Content-Type": f"application/{kind}", "Content-Encoding": "gzip"}
+    told = problem(tenant.post(path, content=content, headers=headers))
+    assert (told["status"], told["type"]) == (415, "urn:toolcrib:problem:unsupported-media-type")
+    assert "gzip" in told["detail"]
+
+
+def test_a_body_that_is_said_to_be_uncompressed_is_read(tenant):
+    headers = {**JSON, "Content-Encoding": "identity"}
+    assert tenant.post(SEARCH, content=b'{"query": "x"}', headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def test_an_admin_key_makes_no_other_one(admin):
         {"name": "x", "grant": {"rate": "5/day"}},
         {"name": "x", "grant": {"everything": True}},
         {"name": "x", "expires_days": 0},
+        {"name": "x", "expires_days": 1e-9},
     ],
     ids=str,
 )

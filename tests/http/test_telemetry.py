@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from urllib.parse import urlsplit
+
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -47,6 +50,19 @@ def test_who_was_turned_away_is_told_by_the_reason(service):
     [line] = service.lines(answer.headers["x-request-id"])
     assert (line["status"], line["turned_away"], line["route"]) == (401, "key", "/v1/tools/{id}")
     assert "secret-tool" not in str(line)
+
+
+def test_a_client_that_leaves_before_its_body_is_whole_is_no_fault(service):
+    address = urlsplit(service.url)
+    head = (
+        "POST /v1/tools/search HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: leaves\r\n"
+        f"Authorization: Bearer {service.writer}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    )
+    with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
+        connection.sendall(head.encode())
+    [line] = service.lines("leaves")
+    assert (line["status"], line["turned_away"]) == (499, "disconnect")
 
 
 @pytest.mark.parametrize(

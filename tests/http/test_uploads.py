@@ -70,9 +70,12 @@ def test_what_is_wrong_is_refused_with_its_source_and_keeps_nothing_out(tenant):
     assert told == {("the request", "line 1"), ("tools.json", "mail/send"), ("other.json", "[1]")}
 
 
-def test_empty_lines_count_in_the_place_of_a_wrong_one(tenant):
-    report = report_of(upload(tenant, "/v1/tools", tool("send"), b"\n \n", b"no JSON\n"))
-    assert [each["place"] for each in report["refused"]] == ["line 4"]
+def test_empty_lines_count_in_the_place_of_a_refusal(tenant):
+    [refused] = report_of(upload(tenant, "/v1/tools", b"\n \n", tool("send"), b"no JSON\n"))[
+        "refused"
+    ]
+    assert refused["place"] == "line 4"
+    assert refused["reason"].startswith("Invalid JSON")
 
 
 @pytest.mark.parametrize(("server", "gone"), [(None, 4), ("mail", 2), ("sql", 1)])

@@ -41,8 +41,8 @@ Access = Literal["read", "write", "admin"]
 
 EVERY = "*"
 
-MAX_DAYS = 36_500
-"""Longest time until a key expires."""
+MIN_DAYS, MAX_DAYS = 0.001, 36_500
+"""Shortest and longest time until a key expires."""
 
 Namespace = Annotated[str, Field(pattern=r"^(\*|[a-z0-9][a-z0-9_.-]{0,62})$")]
 

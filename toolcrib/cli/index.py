@@ -106,8 +106,8 @@ def index(
                 _screening(settings, store, url, off=no_audit) as screen,
             ):
                 if rebuild:
-                    rebuild_shared(store or settings.store, settings, listener)
-                    rebuilt = _count_index(crib)
+                    shared = rebuild_shared(store or settings.store, settings, listener)
+                    rebuilt = _count_index(crib, *shared)
                 more: dict[str, Any] = {"prune": prune, "screen": screen, "progress": listener}
                 more["overlays"] = overlay or companion_files(sources or (), OVERLAY_NAME)
                 files = enrichment or companion_files(sources or (), ENRICHMENT_NAME)
@@ -119,9 +119,11 @@ def index(
         _finish(report, time.perf_counter() - started, strict=strict, json=json)
 
 
-def _count_index(crib: Crib | RemoteCrib) -> str:
-    passages = sum(count for _, count in crib.list_collections())
-    return f"{count_of(crib.info()[0].points, 'tool')} and {count_of(passages, 'passage')}"
+def _count_index(crib: Crib | RemoteCrib, tools: int, passages: int) -> str:
+    """Text for the numbers of an index, with those of all namespaces but the default one."""
+    tools += crib.info()[0].points
+    passages += sum(count for _, count in crib.list_collections())
+    return f"{count_of(tools, 'tool')} and {count_of(passages, 'passage')}"
 
 
 def _stored_enrichments(settings: Settings, read: ReadSources) -> list[Enrichments]:

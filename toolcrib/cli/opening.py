@@ -103,7 +103,11 @@ def any_crib(
             yield crib
         return
     if how.get("rebuild"):
-        raise typer.BadParameter("a service does that itself", param_hint="--rebuild")
+        raise typer.BadParameter(
+            f"this needs the index itself, not the service at {service}: stop that where the "
+            "index is a folder, and name the index with --store (`toolcrib docs operate`)",
+            param_hint="--rebuild",
+        )
     with remote_crib(service, settings) as crib:
         yield crib
 

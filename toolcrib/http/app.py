@@ -19,7 +19,7 @@ from pydantic_core import to_json
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -183,6 +183,9 @@ SWITCH_S, SHORT_SWITCH_S = sys.getswitchinterval(), 0.0005
 Each switch costs time, a tenth of a search in sum; but a refusal must not wait for searches.
 """
 
+CLIENT_CLOSED_STATUS = 499
+"""Status in metrics and the log for a client that left before its body was whole (nginx's)."""
+
 DEFAULT_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 """Headers of an answer that does not set them itself."""
 
@@ -222,6 +225,8 @@ class _Admission:
                     await self._guard(scope, receive, sender, context)
             else:
                 await self._app(scope, receive, sender)
+        except ClientDisconnect:
+            context.status, context.turned_away = CLIENT_CLOSED_STATUS, "disconnect"
         except Exception as error:  # noqa: BLE001 -- becomes the answer and a log entry
             self._state.telemetry.log_fault(context.request_id, error)
             if not sender.started:
@@ -240,29 +245,31 @@ class _Admission:
     async def _guard(
         self, scope: Scope, receive: Receive, send: Send, context: RequestContext
     ) -> None:
-        with self._place(context):
-            deadline = context.deadline = asyncio.timeout(self._service.timeout_s)
-            try:
-                async with deadline:
-                    await self._admit(scope, context)
+        self._refuse_while_draining(context)
+        deadline = context.deadline = asyncio.timeout(self._service.timeout_s)
+        try:
+            async with deadline:
+                context.turned_away = "key"
+                context.caller = await self._authenticator.caller(scope)
+                # Only now: requests with wrong keys must not take the places of others.
+                with self._place(context):
+                    self._admit(scope, context)
                     with self._share(context, scope) as take:
                         bounded = self._bounded_receive(scope, receive, context, take)
                         await self._app(scope, bounded, send)
-            except TimeoutError:
-                if not deadline.expired():
-                    raise
-                context.turned_away = "deadline"
-                raise DeadlineError(
-                    f"no answer within {self._service.timeout_s:g} s; what was written by then "
-                    "stays, and all of it can be sent again"
-                ) from None
-            finally:
-                context.is_over = True
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            context.turned_away = "deadline"
+            raise DeadlineError(
+                f"no answer within {self._service.timeout_s:g} s; what was written by then "
+                "stays, and all of it can be sent again"
+            ) from None
+        finally:
+            context.is_over = True
 
-    async def _admit(self, scope: Scope, context: RequestContext) -> None:
-        """Authenticate the caller and check rate and namespace; raises to refuse the request."""
-        context.turned_away = "key"
-        context.caller = await self._authenticator.caller(scope)
+    def _admit(self, scope: Scope, context: RequestContext) -> None:
+        """Check rate and namespace of the caller; raises to refuse the request."""
         context.turned_away = "rate"
         self._rates.count(context.caller)
         context.turned_away = "namespace"
@@ -271,13 +278,16 @@ class _Admission:
         )
         context.turned_away = None
 
+    def _refuse_while_draining(self, context: RequestContext) -> None:
+        if self._state.draining:
+            context.turned_away = "stopping"
+            raise ServiceUnavailableError("the service is stopping; ask another one, or again")
+
     @contextmanager
     def _place(self, context: RequestContext) -> Generator[None]:
         """Take one of the places for requests under way; raises at once if none is free."""
         state = self._state
-        if state.draining:
-            context.turned_away = "stopping"
-            raise ServiceUnavailableError("the service is stopping; ask another one, or again")
+        self._refuse_while_draining(context)
         if state.under_way + state.workers.abandoned_jobs >= self._service.concurrent:
             context.turned_away = "overload"
             sys.setswitchinterval(SHORT_SWITCH_S)

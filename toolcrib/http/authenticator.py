@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections import deque
@@ -14,12 +15,23 @@ from toolcrib.access.addresses import is_loopback
 from toolcrib.access.keys import ANYONE, KEY_BYTES, Caller, KeyRing
 from toolcrib.access.tokens import KeysAndTokens
 from toolcrib.caches import BoundedMap
-from toolcrib.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
+from toolcrib.errors import (
+    ForbiddenError,
+    OverloadedError,
+    RateLimitedError,
+    UnauthenticatedError,
+)
 from toolcrib.http.context import header
 from toolcrib.http.workers import Workers
 
 CALLER_TTL_S = 0.5
 """Lifetime of a verified caller, beside the key ring's own cache."""
+
+CALLER_RENEWAL_S = 0.25
+"""Age from which a verified caller is verified again while its requests go on."""
+
+MAX_VERIFICATIONS = 256
+"""Verifications under way; each key has one. A store that hangs must not collect them."""
 
 MAX_CALLERS_BYTES = 16 * 2**20
 """Cache of callers: some 30,000, fewer with grants of many servers."""
@@ -53,6 +65,7 @@ class Authenticator:
         self._known: BoundedMap[bytes, tuple[float, Caller]] = BoundedMap(
             MAX_CALLERS_BYTES, lambda _, known: KEY_BYTES + known[1].scope().bytes
         )
+        self._running: dict[bytes, asyncio.Task[Caller]] = {}
         self._is_open = isinstance(callers, Anyone)
         self.challenge = callers.tokens.challenge() if isinstance(callers, KeysAndTokens) else ""
 
@@ -72,20 +85,45 @@ class Authenticator:
     async def caller(self, scope: Mapping[str, Any]) -> Caller:
         """The caller of a request.
 
+        Requests that wait hold places for requests under way. So all requests of a key share one
+        verification, and few wait for it.
+
         Raises:
             UnauthenticatedError: no key, or an invalid one.
+            OverloadedError: too many keys are being verified.
             StoreError: keys cannot be read.
         """
         if self._is_open:
             return ANYONE
         text = _key(scope)
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-        known = self._known.get(digest)
-        if known is not None and time.monotonic() < known[0]:
-            return known[1]
-        self._known.pop(digest, None)
+        known, now = self._known.get(digest), time.monotonic()
+        if known is None or now >= known[0]:
+            return await asyncio.shield(self._verification(digest, text))
+        if now >= known[0] - CALLER_TTL_S + CALLER_RENEWAL_S:
+            self._verification(digest, text)
+        return known[1]
+
+    def _verification(self, digest: bytes, text: str) -> asyncio.Task[Caller]:
+        """The verification of a key that is under way, or a new one."""
+        task = self._running.get(digest)
+        if task is None:
+            if len(self._running) >= MAX_VERIFICATIONS:
+                raise OverloadedError("too many keys are being verified; ask again later")
+            task = self._running[digest] = asyncio.create_task(self._verify(digest, text))
+            # Retrieve the error, also if no request waits any more.
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return task
+
+    async def _verify(self, digest: bytes, text: str) -> Caller:
         until = time.monotonic() + CALLER_TTL_S
-        caller = await self._workers.read(partial(self._callers.verify, text))
+        try:
+            caller = await self._workers.read(partial(self._callers.verify, text))
+        except Exception:
+            self._known.pop(digest, None)
+            raise
+        finally:
+            del self._running[digest]
         self._known[digest] = until, caller
         return caller
 

@@ -203,6 +203,8 @@ async def _respond(endpoint: Endpoint, context: RequestContext, request: Request
         context.require_write()
     if endpoint.administers:
         context.require_admin()
+    if endpoint.body is not None:
+        _require_uncompressed(request)
     if endpoint.upload is not None and is_upload(request.scope):
         call, query = endpoint.upload, endpoint.upload_query
         given: list[Any] = [_query(query, request), request]
@@ -303,6 +305,14 @@ def _json_fault(place: str, reason: str) -> tuple[str, str]:
     if cause.startswith("recursion limit exceeded"):
         cause = f"nested deeper than {MAX_BODY_DEPTH} levels"
     return place, f"not valid JSON: {cause}"
+
+
+def _require_uncompressed(request: Request) -> None:
+    encoding = header(request.scope, "content-encoding") or "identity"
+    if encoding.strip().lower() != "identity":
+        raise HTTPException(
+            415, f"a body of the Content-Encoding {encoding!r} is not read; send it uncompressed"
+        )
 
 
 def _require_json(request: Request) -> None:

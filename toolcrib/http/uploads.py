@@ -92,7 +92,7 @@ class _Body:
         try:
             _, item = self._adapter.validate_json(content)
         except ValidationError as error:
-            refused = Refusal("the request", f"line {self._number}", in_words(error, "the line"))
+            refused = Refusal("the request", f"line {self._number}", in_words(error, ""))
             return Line.of(("the request", refused), None, self._kind)
         name = None if isinstance(item, Refusal) else self._name(item)
         return Line(name, content, self._kind)

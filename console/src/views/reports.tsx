@@ -61,7 +61,7 @@ function NoReports(): VNode {
         decisions writes one:
       </p>
       <Command text="toolcrib eval DATA --report reports/evaluation.html" />
-      <Command text="toolcrib report decisions.db --html reports/decisions.html" />
+      <Command text="toolcrib report decisions.jsonl --html reports/decisions.html" />
     </section>
   );
 }
