@@ -44,6 +44,9 @@ def turn_tools(
     """Return the `tools=` of a turn, and the ids by their names.
 
     `names.call(block.name, block.input)` gives the id and the arguments of a call.
+
+    Raises:
+        StoreError: a store does not answer.
     """
     made = Definitions.of((hit.tool for hit in crib.route(turn, k=k).tools.tools), "anthropic")
     return cast("list[ToolParam]", made.tools), made.names
@@ -56,6 +59,9 @@ def deferred_tools(
 
     The list is the same at every request, so that a prompt cache holds. Tools of your own may be
     added.
+
+    Raises:
+        StoreError: the store does not answer.
     """
     tools = sorted(
         (tool for tool in crib.list_tools(scope=scope) if tool.enabled), key=lambda tool: tool.id
@@ -69,7 +75,11 @@ def deferred_tools(
 def search_result(
     crib: AnyCrib, call: ToolUseBlock, *, k: int = 5, scope: Scope | None = None
 ) -> ToolResultBlockParam | None:
-    """Answer a call of the search with a `tool_result`; None for a call of another tool."""
+    """Answer a call of the search with a `tool_result`; None for a call of another tool.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
     if call.name != SEARCH.name:
         return None
     tools = tools_wanted(crib, call.input, k=k, scope=scope)
@@ -148,6 +158,9 @@ def turn_blocks(
     defined by value, one that was defined before is referred to, and a tool that neither the last
     `keep_turns` turns nor a call needed is removed. `tools=` and all earlier messages stay as
     they were, so that a prompt cache holds.
+
+    Raises:
+        StoreError: a store does not answer.
     """
     decision = crib.route(turn, k=k, shown=state.ids(state.offered))
     state.turns += 1
@@ -173,6 +186,9 @@ def step_blocks(
     `said` is what the model wrote with its last calls; the message stands after their results. As
     in the other integrations, tools come only if one of the first few found is not offered. Nothing
     is removed, and nothing before the message changes.
+
+    Raises:
+        StoreError: the store does not answer.
     """
     called = state.ids(state.called)
     task = state.task.strip() or said

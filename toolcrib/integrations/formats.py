@@ -123,7 +123,11 @@ class Definitions:
 def export(
     tools: Iterable[ToolSpec | ToolHit], format: str, *, enriched: bool = False
 ) -> list[dict[str, Any]]:
-    """Definitions of tools in a format, without those that cannot be expressed in it."""
+    """Definitions of tools in a format, without those that cannot be expressed in it.
+
+    Raises:
+        QueryError: as `Definitions.of`.
+    """
     return Definitions.of(tools, format, enriched=enriched).tools
 
 
@@ -137,7 +141,11 @@ def fitting_definition(tool: ToolSpec) -> dict[str, Any] | None:
 
 
 def named_ids(tools: Iterable[ToolSpec | ToolHit], format: str) -> ToolNames:
-    """Ids of tools by the names that `export` gives them."""
+    """Ids of tools by the names that `export` gives them.
+
+    Raises:
+        QueryError: as `Definitions.of`.
+    """
     return Definitions.of(tools, format).names
 
 

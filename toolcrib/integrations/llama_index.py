@@ -105,6 +105,9 @@ class ToolcribObjectRetriever(ObjectRetriever[BaseTool]):
     always included. A tool's own name retrieves that tool alone: agents call tools so. `k` replaces
     the settings' `tools.k`. Schemas get the form that all providers take, and calls the names of
     the tool's own.
+
+    Raises:
+        StoreError: a store does not answer.
     """
 
     def __init__(
@@ -277,6 +280,9 @@ class ToolcribNodeRetriever(BaseRetriever):
 
     At most `k` if given. The metadata of a node have `collection`, `source`, `title`,
     `position` and `citation`.
+
+    Raises:
+        StoreError: a store does not answer.
     """
 
     def __init__(self, crib: AnyCrib, *, k: int | None = None, scope: Scope | None = None) -> None:

@@ -198,6 +198,9 @@ def turn_tools(
     """Return the `tools=` of a turn for `responses.create`, and the ids by their names.
 
     `names.call(name, arguments)` gives the id and the arguments of a call.
+
+    Raises:
+        StoreError: a store does not answer.
     """
     made = Definitions.of((hit.tool for hit in crib.route(turn, k=k).tools.tools), "openai")
     functions = [{"type": "function", "strict": False, **each["function"]} for each in made.tools]
@@ -210,6 +213,9 @@ def search_output(
     """Answer a search by the client with an item, and the ids of the loaded tools.
 
     A namespaced function is `namespace.name`. None for a search by the server.
+
+    Raises:
+        StoreError: the store does not answer.
     """
     if call.execution != "client":
         return None, ToolNames(())

@@ -424,7 +424,11 @@ def filter_to_json(where: Filter) -> dict[str, Any]:
 
 
 def read_filter(given: FilterJson) -> Filter:
-    """The filter that a validated model stands for."""
+    """The filter that a validated model stands for.
+
+    Raises:
+        QueryError: it is nested too deep, or names an unknown field.
+    """
     where = _build(given, 1)
     validate(where)
     return where

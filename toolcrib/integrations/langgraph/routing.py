@@ -340,6 +340,9 @@ def build_routing_graph(
 
     `tools` are all tools of the agent; the index chooses among them by their names. A
     conversation, and calls that a person must approve, need a `checkpointer`.
+
+    Raises:
+        SettingsError: an option names a tool that is not among `tools`.
     """
     nodes = RoutingNodes(crib, model, tools, options)
     graph: Any = StateGraph(RoutingState)

@@ -419,6 +419,10 @@ class QuestionClassifier:
         """Class of a turn; the template takes `variables`, and `outputs` of earlier nodes.
 
         Without `by_model` no model is asked.
+
+        Raises:
+            QuestionRenderError: the template needs a variable that is not there.
+            EncoderError: the encoder cannot be used.
         """
         run_if = self.question.run_if
         if run_if is not None and not run_if.holds(outputs or {}):

@@ -166,7 +166,11 @@ class Targets(_TargetModel):
 
 
 def load_targets(file: str | Path | None = None) -> Targets:
-    """Read targets from YAML; without a file, the preset of the package."""
+    """Read targets from YAML; without a file, the preset of the package.
+
+    Raises:
+        SettingsError: the file cannot be read, or names an unknown target or fact.
+    """
     return read_yaml(file, Targets, "the targets") if file else _preset()
 
 
