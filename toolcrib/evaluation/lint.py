@@ -109,22 +109,25 @@ Check: TypeAlias = Callable[[LintInput], Iterator[Problem]]
 
 @dataclass(frozen=True, slots=True)
 class LintRule:
-    """A rule, and what its problems have in common."""
+    """A rule; `shared`: its problems are as much about the other tools as about the first."""
 
     name: str
     severity: LintSeverity
     title: str
+    shared: bool
     check: Check
 
 
 LINT_RULES: dict[str, LintRule] = {}
 
 
-def lint_rule(name: str, severity: LintSeverity, title: str) -> Callable[[Check], Check]:
+def lint_rule(
+    name: str, severity: LintSeverity, title: str, *, shared: bool = False
+) -> Callable[[Check], Check]:
     """Register the decorated function as a rule."""
 
     def register(check: Check) -> Check:
-        LINT_RULES[name] = LintRule(name, severity, title, check)
+        LINT_RULES[name] = LintRule(name, severity, title, shared, check)
         return check
 
     return register
@@ -291,7 +294,12 @@ def _thin_descriptions(given: LintInput) -> Iterator[Problem]:
             yield Problem(spec.id, f"{text!r} adds nothing to the name: {advice}")
 
 
-@lint_rule("cut-description", "warning", "the description ends in the middle of a sentence")
+@lint_rule(
+    "cut-description",
+    "warning",
+    "the description ends in the middle of a sentence",
+    shared=True,
+)
 def _cut_descriptions(given: LintInput) -> Iterator[Problem]:
     """Descriptions that trail off, and the longest where several end at the same length."""
     for spec in given.tools:
@@ -375,7 +383,7 @@ def _first_names(names: Sequence[str], most: int = 5) -> str:
 # -- several tools ---------------------------------------------------------------------------------
 
 
-@lint_rule("same-text", "error", "several tools have the same description")
+@lint_rule("same-text", "error", "several tools have the same description", shared=True)
 def _same_descriptions(given: LintInput) -> Iterator[Problem]:
     alike: dict[str, list[str]] = defaultdict(list)
     for spec in given.tools:
@@ -437,7 +445,10 @@ MIN_FAMILY_TOOLS = 6
 
 
 @lint_rule(
-    "family", "info", "tools differ in one word and take the same parameters: they could be one"
+    "family",
+    "info",
+    "tools differ in one word and take the same parameters: they could be one",
+    shared=True,
 )
 def _families(given: LintInput) -> Iterator[Problem]:
     """Tools of a server that do the same and take the same parameters."""
@@ -632,6 +643,7 @@ def _hard_to_find(given: LintInput) -> Iterator[Problem]:
     "confusable",
     "warning",
     "its own purpose brings another tool first, or one that is level with it",
+    shared=True,
 )
 def _confusable(given: LintInput) -> Iterator[Problem]:
     specs = {tool.id: tool for tool in given.tools}
