@@ -19,7 +19,7 @@ import numpy as np
 
 from toolcrib.encoders.base import FloatArray
 from toolcrib.encoders.lexical import LexicalEncoder
-from toolcrib.indexers.points import FieldWeights, draft
+from toolcrib.indexers.points import TOOL_TERMS, FieldWeights, draft
 from toolcrib.records import ToolSpec
 from toolcrib.store.base import Point
 
@@ -157,10 +157,9 @@ class QdrantLocal:
 def _points(prepared: Prepared) -> list[Point]:
     lexical, weights = LexicalEncoder(), FieldWeights()
     drafts = [draft(spec, lexical, weights, ()) for spec in prepared.specs]
-    average = sum(each.length for each in drafts) / len(drafts)
     return [
         # Examples are not part of this comparison: the tool's own text stands for all.
-        each.point(np.repeat(row[None], len(each.texts), axis=0), lexical, average)
+        each.point(np.repeat(row[None], len(each.texts), axis=0), lexical, TOOL_TERMS)
         for each, row in zip(drafts, prepared.vectors, strict=True)
     ]
 

@@ -82,7 +82,9 @@ SERVICE_TARGETS: Mapping[str, tuple[Target, ...]] = {
         ),
     ),
     "steady": (
-        Target("99th percentile at 70 % load, against the median", ("p99_to_p50",), "<", 3, "times")
+        Target(
+            "99th percentile at 70 % load, against the median", ("p99_to_p50",), "<", 3, "times"
+        ),
     ),
     "overload": (
         Target("requests that were neither answered nor turned away", ("lost",), "<=", 0),
