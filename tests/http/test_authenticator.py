@@ -232,6 +232,22 @@ def test_a_request_with_a_wrong_key_takes_no_place_of_another(start):
         assert wrong.result().status_code == 401
 
 
+async def test_a_verified_key_holds_while_too_many_others_are_verified(service, gated, monkeypatch):
+    keys, authenticator = gated
+    keys.open.set()
+    scope = with_key(service.key())
+    known = await authenticator.caller(scope)
+    keys.open.clear()
+    scopes = [with_key(f"tc_{n:012x}_{n:064x}") for n in range(MAX_VERIFICATIONS)]
+    waiting = [asyncio.ensure_future(authenticator.caller(each)) for each in scopes]
+    await asyncio.sleep(0)
+    later = time.monotonic() + CALLER_RENEWAL_S
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert await authenticator.caller(scope) == known
+    for each in waiting:
+        each.cancel()
+
+
 async def test_a_store_that_hangs_collects_no_verifications_without_end(gated):
     _, authenticator = gated
     scopes = [with_key(f"tc_{n:012x}_{n:064x}") for n in range(MAX_VERIFICATIONS)]
