@@ -41,7 +41,7 @@ Access = Literal["read", "write", "admin"]
 
 EVERY = "*"
 
-MIN_DAYS, MAX_DAYS = 0.001, 36_500
+MIN_KEY_DAYS, MAX_KEY_DAYS = 0.001, 36_500
 """Shortest and longest time until a key expires."""
 
 Namespace = Annotated[str, Field(pattern=r"^(\*|[a-z0-9][a-z0-9_.-]{0,62})$")]

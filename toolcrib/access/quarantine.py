@@ -37,7 +37,7 @@ class Quarantine:
         self._held_table = f"quarantine/{namespace}"
         self._approved_table = f"approved/{namespace}"
         self._met_table = f"met/{namespace}"
-        self._locked = f"locked/{namespace}"
+        self._locked_table = f"locked/{namespace}"
         self._audited_table = f"audited/{namespace}"
         self._now = now
 
@@ -208,10 +208,10 @@ class Quarantine:
 
     def record_locked(self, lock: str, servers: Iterable[str]) -> frozenset[str]:
         """Record the servers that a lock file names, and return every server that it ever named."""
-        before = frozenset(self._read(self._locked, lock, "servers") or ())
+        before = frozenset(self._read(self._locked_table, lock, "servers") or ())
         found = before.union(servers)
         if found != before:
-            self._write(self._locked, lock, {"servers": sorted(found)})
+            self._write(self._locked_table, lock, {"servers": sorted(found)})
         return found
 
     def approved_digest(self, tool_id: str) -> str | None:

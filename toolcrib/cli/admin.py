@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from toolcrib import build
-from toolcrib.access.keys import EVERY, MAX_DAYS, MIN_DAYS, Grant, KeyRing
+from toolcrib.access.keys import EVERY, MAX_KEY_DAYS, MIN_KEY_DAYS, Grant, KeyRing
 from toolcrib.access.quarantine import LockFile, Quarantine
 from toolcrib.cli.opening import (
     GATEWAY_STORE,
@@ -93,7 +93,7 @@ Admin: TypeAlias = Annotated[
     bool, typer.Option("--admin", help="It may do everything, also make keys; without limits.")
 ]
 Days: TypeAlias = Annotated[
-    float | None, typer.Option(min=MIN_DAYS, max=MAX_DAYS, help="Holds for so many days.")
+    float | None, typer.Option(min=MIN_KEY_DAYS, max=MAX_KEY_DAYS, help="Holds for so many days.")
 ]
 Profile: TypeAlias = Annotated[
     str | None, typer.Option(help="At a gateway: the part that it gets, of gateway.profiles.")

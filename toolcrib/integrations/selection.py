@@ -113,14 +113,14 @@ def choose_tools(
 
 _WARNED_CRIBS: WeakSet[AnyCrib] = WeakSet()
 
-MANY_UNKNOWN_TOOLS = 30
-"""Above so many tools that the index lacks, what the model always gets is worth a warning."""
+MAX_UNWARNED_TOOLS = 30
+"""Tools that the index may lack without a warning: the model is always shown them."""
 
 
 def _warn_of_unknown_tools(crib: AnyCrib, own: int, known: int) -> None:
     """Log once for each crib that it lacks all, or many, of the agent's tools."""
     unknown = own - known
-    if crib in _WARNED_CRIBS or not unknown or (known and unknown <= MANY_UNKNOWN_TOOLS):
+    if crib in _WARNED_CRIBS or not unknown or (known and unknown <= MAX_UNWARNED_TOOLS):
         return
     _WARNED_CRIBS.add(crib)
     logger.warning(

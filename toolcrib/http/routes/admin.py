@@ -17,7 +17,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from toolcrib.access.keys import MAX_DAYS, MIN_DAYS, Access, Grant, KeyRing, ListedKey
+from toolcrib.access.keys import MAX_KEY_DAYS, MIN_KEY_DAYS, Access, Grant, KeyRing, ListedKey
 from toolcrib.access.server_file import ServerFile, ServerImport, listed_servers
 from toolcrib.clock import DAY_S
 from toolcrib.crib import Crib
@@ -134,7 +134,7 @@ class KeyBody(Body):
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     grant: Grant = Grant()
-    expires_days: Annotated[float, Field(ge=MIN_DAYS, le=MAX_DAYS)] | None = None
+    expires_days: Annotated[float, Field(ge=MIN_KEY_DAYS, le=MAX_KEY_DAYS)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
