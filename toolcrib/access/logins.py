@@ -30,11 +30,11 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, BaseModel, ConfigDict, ValidationError
 
 from toolcrib.build import MEMORY, is_url
-from toolcrib.errors import SettingsError, StoreError, StoreUnavailableError, StoreWriteError
+from toolcrib.errors import SettingsError, StoreError, StoreUnavailableError
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.settings import GatewaySettings, secret_text
-from toolcrib.store.folder import LOGINS_FOLDER, write_atomically
+from toolcrib.store.folder import LOGINS_FOLDER, write_atomically, writing
 
 CLIENT_NAME = "toolcrib"
 CALLBACK_HOST = "127.0.0.1"
@@ -90,11 +90,9 @@ class SecretFiles:
     def put(self, url: str, text: str) -> None:
         """Keep a text; the folder is made when the first one comes."""
         path = self._path(url)
-        try:
+        with writing(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
-        except OSError as error:
-            raise StoreWriteError(f"{path} cannot be written: {error.strerror}") from None
         write_atomically(
             path, self._fernet.encrypt(text.encode()).decode() if self._fernet else text
         )
