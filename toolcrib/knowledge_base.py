@@ -66,6 +66,7 @@ class KnowledgeBase:
         self._dense = dense
         self._lexical = LexicalEncoder(settings.lexical)
         self._settings = settings
+        self._stated_collections = {each.name: each for each in settings.collections}
         self._opening = threading.Lock()
         self._writing = threading.Lock()
         self._store: Store | None = None
@@ -263,13 +264,12 @@ class KnowledgeBase:
     def _read_catalogue(self) -> CollectionIndex:
         kept = read_collection_index(self._store.read_meta() if self._store else {}, self._dense)
         known = {each.name: each for each in kept.collections}
-        names = [each.name for each in self._settings.collections]
-        found = (known.get(name) or preset(name) for name in names)
+        found = (known.get(name) or preset(name) for name in self._stated_collections)
         return kept.with_changes(map(self._with_settings_fields, found), self._dense)
 
     def _with_settings_fields(self, collection: Collection) -> Collection:
         """Collection with the fields that the settings state of it."""
-        own = {each.name: each for each in self._settings.collections}.get(collection.name)
+        own = self._stated_collections.get(collection.name)
         return collection if own is None else with_known_fields(own, collection)
 
 
