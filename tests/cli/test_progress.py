@@ -166,7 +166,10 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_does_the_rest(shell):
             time.sleep(0.01)
         started.send_signal(signal.SIGINT)
         said = started.stderr.read()
-        assert started.wait(120) == 130
+        code = started.wait(120)
+    # Python ends by the signal, whatever the exit code, where Ctrl-C met a string that is executed
+    # (a dataclass of a module that is being loaded); a shell shows both as 130.
+    assert code in {130, -signal.SIGINT}
     assert "Traceback" not in said
     assert "stopped: " in said
     assert "the same command" in said
