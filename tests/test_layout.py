@@ -198,6 +198,27 @@ def test_the_map_names_what_there_is(places, text):
     assert [name for name in modules if name not in known and homes[0].is_dir()] == []
 
 
+CHANGE_ROWS = re.findall(
+    r"^\| ([^|]+) \| (`[^|]+) \| (`[^|]+) \|$",
+    (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("\n## ")[2],
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize(
+    ("start", "files"), [row[1:] for row in CHANGE_ROWS], ids=[row[0] for row in CHANGE_ROWS]
+)
+def test_the_files_of_a_change_are_there(start, files):
+    places = re.findall(r"`([\w/]+(?:/|\.py))`", f"{start} {files}")
+    roots = ROOT, ROOT / "toolcrib"
+    assert places
+    assert [
+        place
+        for place in places
+        if "NAME" not in place and not any((root / place).exists() for root in roots)
+    ] == []
+
+
 MAX_COLD_MODULES = 61
 
 

@@ -7,7 +7,7 @@ import pytest
 from toolcrib import build
 from toolcrib.access import activity
 from toolcrib.access.activity import ActivityLog, ActivityReader, shown_arguments
-from toolcrib.records.history import GatewayCall, GatewayServer
+from toolcrib.records.log import GatewayCall, GatewayServer
 from toolcrib.settings import Settings
 
 

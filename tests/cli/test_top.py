@@ -12,7 +12,7 @@ from toolcrib import build
 from toolcrib.access.activity import ActivityLog
 from toolcrib.cli.top import top
 from toolcrib.errors import StoreError
-from toolcrib.records.history import GatewayCall, GatewayServer
+from toolcrib.records.log import GatewayCall, GatewayServer
 from toolcrib.settings import Settings
 
 app = typer.Typer()

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tests.console.conftest import serving
 from toolcrib import build
 from toolcrib.access.activity import ActivityLog
-from toolcrib.records.history import GatewayCall, GatewayServer
+from toolcrib.records.log import GatewayCall, GatewayServer
 from toolcrib.settings import Settings
 
 

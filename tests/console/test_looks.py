@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from toolcrib.access.activity import ActivityLog
-from toolcrib.records.history import GatewayCall, GatewayServer
+from toolcrib.records.log import GatewayCall, GatewayServer
 
 AXE = Path(__file__).parents[2] / "console" / "node_modules" / "axe-core" / "axe.min.js"
 RULES = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']"

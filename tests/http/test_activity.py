@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib import build
 from toolcrib.access.activity import ActivityLog
-from toolcrib.records.history import GatewayCall, GatewayServer
+from toolcrib.records.log import GatewayCall, GatewayServer
 from toolcrib.settings import Settings
 
 

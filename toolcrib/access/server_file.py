@@ -24,7 +24,7 @@ from toolcrib.indexers.readers.mcp_config import (
 )
 from toolcrib.indexers.readers.parsing import parse_json, parse_toml
 from toolcrib.records.codec import is_object, object_of
-from toolcrib.records.history import ConfiguredServer
+from toolcrib.records.log import ConfiguredServer
 from toolcrib.router.context.pii import SECRET_NAME, secrets
 from toolcrib.store.folder import write_atomically, writing
 

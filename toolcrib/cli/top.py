@@ -20,7 +20,7 @@ from toolcrib.cli.opening import gateway_store, remote_crib, service_of
 from toolcrib.cli.options import Json, Url
 from toolcrib.cli.output import count_of, out, print_json, print_table, table_of
 from toolcrib.records.codec import as_json
-from toolcrib.records.history import GatewayActivity, GatewayServer
+from toolcrib.records.log import GatewayActivity, GatewayServer
 from toolcrib.settings import Settings, load_settings
 
 REFRESH_S = 1.0

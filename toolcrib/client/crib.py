@@ -51,8 +51,8 @@ from toolcrib.records import (
     Turn,
 )
 from toolcrib.records.codec import as_json, in_words
-from toolcrib.records.history import DecisionPage, GatewayActivity
 from toolcrib.records.knowledge import require_passages
+from toolcrib.records.log import DecisionPage, GatewayActivity
 from toolcrib.records.reports import (
     CheckedTools,
     Held,

@@ -25,7 +25,7 @@ from toolcrib.evaluation.dataset import LabelledQuery, LocatedQuery
 from toolcrib.evaluation.measures import BINS, ReliabilityBin, expected_error, reliability_bins
 from toolcrib.evaluation.significance import sign_test
 from toolcrib.records import CollectionHit, Outcome, Refusal
-from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolsRecord
+from toolcrib.records.log import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolsRecord
 from toolcrib.records.turns import ModelUsage, totals
 from toolcrib.router.decision_log import Feedback
 from toolcrib.router.knowledge import MAPPED_SIGNAL

@@ -32,7 +32,7 @@ from toolcrib.records.definitions import (
     definition_tokens,
     estimated_tokens,
 )
-from toolcrib.records.history import GatewayCall, GatewayServer, ServerState
+from toolcrib.records.log import GatewayCall, GatewayServer, ServerState
 from toolcrib.settings import ActivityMode
 from toolcrib.store.records_db import RecordsDb
 from toolcrib.telemetry import EXECUTE_TOOL, OTHER_LABEL, TOOL_CALL_METHOD, MetricsRegistry

@@ -178,8 +178,12 @@ class Place(NamedTuple):
 
     @property
     def level(self) -> tuple[bool, float]:
-        """Sort key without the id; equal for ties."""
+        """Group of places that tie, as a sort key."""
         return self.is_unnamed, self.deficit
+
+    def order(self, tool_id: str) -> tuple[bool, float, str]:
+        """Sort key of the tool in this place: ids break ties."""
+        return *self.level, tool_id
 
     @property
     def score(self) -> float:
@@ -232,7 +236,7 @@ class Candidates:
         return gain
 
     def first(self, count: int) -> list[Place]:
-        """First places, and every place that ties with the last of them; ids break the tie."""
+        """First places, and every place that ties with the last of them."""
         ranking = self.ranking
         while count < len(ranking) and ranking[count].level == ranking[count - 1].level:
             count += 1

@@ -498,7 +498,7 @@ class HybridRetriever:
         """First `count` places and those that tie with the last, each with its record."""
         places = {place.point: place for place in found.first(count)}
         fetched = [(places[each.id], each) for each in run.legs.read(list(places))]
-        fetched.sort(key=lambda pair: (pair[0].level, pair[1].payload["id"]))
+        fetched.sort(key=lambda pair: pair[0].order(pair[1].payload["id"]))
         return fetched
 
     def _read_hits(

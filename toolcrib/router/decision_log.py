@@ -24,7 +24,7 @@ from pydantic import model_validator
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import StoreDamagedError, StoreWriteError
 from toolcrib.records.codec import FrozenModel, adapter, as_json, object_of
-from toolcrib.records.history import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolRecord
+from toolcrib.records.log import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolRecord
 from toolcrib.records.turns import Decision, Outcome, RouteKind
 from toolcrib.router.settings import TelemetrySettings
 

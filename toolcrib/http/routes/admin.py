@@ -40,7 +40,7 @@ from toolcrib.http.state import ServiceState
 from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.mcp_config import servers_of, variables_of
 from toolcrib.records import Scope, ServiceInfo
-from toolcrib.records.history import ConfiguredServer, GatewayActivity
+from toolcrib.records.log import ConfiguredServer, GatewayActivity
 from toolcrib.records.reports import Held, HeldTools, LearningStatus, Undone
 
 READINESS_TIMEOUT_S = 1.0

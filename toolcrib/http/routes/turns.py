@@ -46,7 +46,7 @@ from toolcrib.records import (
     ToolSelection,
     Turn,
 )
-from toolcrib.records.history import DecisionPage, DecisionRecord, FeedbackRecord, OutcomeRecord
+from toolcrib.records.log import DecisionPage, DecisionRecord, FeedbackRecord, OutcomeRecord
 from toolcrib.records.turns import (
     MAX_TRAJECTORY_EVENTS,
     CapabilitySelection,

@@ -224,7 +224,7 @@ def _rarity(needles: tuple[str, ...]) -> tuple[bool, int]:
 # -- rules -----------------------------------------------------------------------------------------
 
 FOLDER = Path(__file__).parent / "rules"
-_VOCABULARY_FILE = "words.yaml"
+_VOCABULARY_FILE = "vocabulary.yaml"
 MAX_KNOWN_WORDS = 100_000
 
 _WORD = re.compile(r"[a-z]{2,}")

@@ -1,4 +1,4 @@
-"""History: records of decisions, their outcomes and feedback, and of a gateway's calls.
+"""Log records: decisions, their outcomes and feedback, and the calls of a gateway.
 
 Words of users, and texts that may quote them, stand under `text` and `note` alone, which are
 there only when asked for.
