@@ -612,6 +612,7 @@ class TestServers:
         [
             (("add", "clock", "clock"), "clock"),
             (("add", "s", "https://s.example", "--env", "A=1"), "--header"),
+            (("add", "s", "ftp://s.example"), "https://"),
             (("remove", "clok"), "clock"),
             (("list", "--config", "none.json"), "none.json"),
             (("list", "--config", "none.json"), "toolcrib import"),

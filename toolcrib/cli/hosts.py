@@ -23,7 +23,12 @@ from toolcrib.cli.output import err, out, print_either, print_json, print_rows
 from toolcrib.errors import QueryError, did_you_mean, nearest
 from toolcrib.extras import import_extra
 from toolcrib.indexers.readers.base import Source
-from toolcrib.indexers.readers.mcp_config import parse_config, servers_of, variables_of
+from toolcrib.indexers.readers.mcp_config import (
+    URL_START,
+    parse_config,
+    servers_of,
+    variables_of,
+)
 from toolcrib.records.codec import as_json, is_object
 from toolcrib.settings import FILE_NAME
 from toolcrib.store.folder import writing
@@ -326,7 +331,9 @@ def add_server(
     values = {key: value if sign else f"${{{key}}}" for key, sign, value in pairs}
     fields = [each.partition(":") for each in header or ()]
     headers = {key.strip(): value.strip() for key, _, value in fields}
-    is_url = target[0].startswith(("http://", "https://"))
+    is_url = "://" in target[0]
+    if is_url and not URL_START.match(target[0]):
+        raise QueryError(f"{target[0]}: a server's URL must begin with http:// or https://")
     entry: dict[str, Any] = {"url": target[0]} if is_url else {"command": target[0]}
     if (env if is_url else header) or (is_url and target[1:]):
         raise QueryError("a URL takes --header, a command takes --env and arguments")
