@@ -543,7 +543,8 @@ class TestImport:
     def test_a_host_without_a_file_is_named(self, shell):
         done = shell("import", "cursor")
         assert done.returncode == 2
-        assert "mcp.json" in done.stderr
+        assert ".cursor/mcp.json" in done.stderr
+        assert "toolcrib import" not in done.stderr
         assert shell("import").returncode == 2
 
 

@@ -296,8 +296,10 @@ def _unset_variables(found: ServerImport) -> Iterator[str]:
 
 def _servers_in(name: str) -> dict[str, Any]:
     """Servers of a host or file; of Claude Code also those of the project in this folder."""
-    is_file = name not in HOSTS and Path(name).is_file()
-    source = Source.by_name(name if is_file else str(_file_of(name)))
+    path = Path(name) if name not in HOSTS and Path(name).is_file() else _file_of(name)
+    if not path.is_file():
+        raise QueryError(f"{HOSTS[name].title} keeps no servers here: there is no {path}")
+    source = Source.by_name(str(path))
     servers, document = servers_of(source) or {}, parse_config(source)
     projects = document.get("projects") if name == "claude-code" and is_object(document) else None
     project = projects.get(str(Path.cwd())) if is_object(projects) else None
