@@ -119,6 +119,12 @@ def test_a_database_that_does_not_answer_keeps_its_password():
     assert raised.value.__cause__ is None
 
 
+def test_a_driver_that_is_missing_is_named():
+    with pytest.raises(SourceError, match="cx_Oracle") as raised:
+        reflect("oracle+cx_oracle://ada:hush@localhost/shop")
+    assert "hush" not in str(raised.value)
+
+
 def test_without_sqlalchemy_its_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     with pytest.raises(MissingExtraError, match=r"toolcrib\[sql\]"):

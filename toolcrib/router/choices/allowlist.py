@@ -209,12 +209,16 @@ def reflect(url: str, schema: str | None = None) -> Allowlist:
             found = _read_tables(alchemy.inspect(engine), schema)
         finally:
             engine.dispose()
-    except (alchemy.exc.SQLAlchemyError, ImportError) as error:
+    except ImportError as error:
+        raise SourceError(
+            "the database", "", f"needs its driver, the Python module {error.name!r}: install it"
+        ) from None
+    except alchemy.exc.SQLAlchemyError as error:
         # The error's text and cause may hold the URL with its password.
         raise SourceError(
             "the database",
             type(error).__name__,
-            "its schema cannot be read: check the URL, its driver's package, and that it answers",
+            "its schema cannot be read: check the URL, and that it answers",
         ) from None
     if not found.tables:
         raise SourceError("the database", "", "has no tables: check the URL, and --schema")
