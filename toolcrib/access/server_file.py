@@ -285,9 +285,8 @@ class ServerImport:
 
     def take(self, origin: str, name: str, raw: Any) -> None:
         """Add a server of a host or file named `origin`."""
-        if not is_object(raw) or _is_gateway(raw):
-            reason = "is the gateway itself" if is_object(raw) else "is no object"
-            self.notes.append(f"{name} of {origin} {reason}: left out")
+        if fault := _import_fault(raw):
+            self.notes.append(f"{name} of {origin} {fault}: left out")
             return
         is_off = is_switched_off(raw)
         entry = {key: value for key, value in raw.items() if is_entry_key(key)}
@@ -360,6 +359,15 @@ class ServerImport:
         places = self.variables.setdefault(name, [])
         places += {f"{server}: {place}"}.difference(places)
         return f"${{{name}}}"
+
+
+def _import_fault(raw: Any) -> str:
+    """Reason why a server of a host cannot be gathered; empty if it can."""
+    if not is_object(raw):
+        return "is no object"
+    if _is_gateway(raw):
+        return "is the gateway itself"
+    return "" if raw.keys() & {"command", *URL_KEYS} else "has neither a command nor a URL"
 
 
 def _is_gateway(raw: Mapping[str, Any]) -> bool:
