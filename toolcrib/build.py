@@ -155,14 +155,18 @@ def make_agents(settings: Settings, models: Models = NO_MODELS) -> AgentRouter:
     """
     from toolcrib.router.choices.agent_model import AgentClassifier
     from toolcrib.router.choices.agents import AgentRouter, DecisionCache
-    from toolcrib.router.choices.allowlist import ALLOWLIST_FILE, load_allowlist
+    from toolcrib.router.choices.allowlist import Allowlist, load_allowlist
     from toolcrib.router.choices.evidence import EvidenceReader
     from toolcrib.router.choices.targets import load_targets
     from toolcrib.router.context.cues import load_cues
 
     own = settings.agents
-    targets = load_targets(None if own.targets == PRESET else own.targets)
-    allowlist = load_allowlist(own.allowlist or ALLOWLIST_FILE)
+    is_preset = own.targets in {None, PRESET}
+    targets = load_targets(None if is_preset else own.targets)
+    if own.allowlist is not None:
+        allowlist = load_allowlist(own.allowlist)
+    else:
+        allowlist = load_allowlist() if is_preset else Allowlist()
     reader = EvidenceReader(targets, allowlist, load_cues(settings.context.cues))
     model = language_model(settings, "agents", models)
     if model is None:

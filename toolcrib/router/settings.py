@@ -186,9 +186,9 @@ class AgentSettings:
     """Settings of the choice of an agent's target.
 
     `targets`: `preset` (analytics, knowledge, commerce, triage) or a YAML file of the same shape;
-    None chooses none. `allowlist`: a YAML file of tables with their columns, in place of the
-    example of the package. The first `hits` passages count as evidence if the probability that any
-    collection fits is at least `least_hit`.
+    None chooses none. `allowlist`: a YAML file of tables with their columns; None for the example
+    of the package with the preset, and for no table with targets of a file. The first `hits`
+    passages count as evidence if the probability that any collection fits is at least `least_hit`.
 
     The rest is for a language model. `ensemble` prompts are asked at once; a tie goes to a
     `scorer`. `secondary`: name the target that comes next. `calibration`: points of a map from the

@@ -30,6 +30,23 @@ def router(server: ChatServer, timeout_s: float = 20.0, **settings) -> AgentRout
     return make_agents(Settings.model_validate({"llm": llm, "agents": given}))
 
 
+def test_targets_of_a_file_have_no_tables_but_those_of_an_allowlist(tmp_path):
+    (tmp_path / "allowlist.yaml").write_text("tables: {parcels: [sender]}")
+    file = tmp_path / "targets.yaml"
+    file.write_text(
+        "targets: {a: {description: A}, b: {description: B, uses_tables: true}}\nfallback: a"
+    )
+    prompts: list[str] = []
+    for more in ({}, {"allowlist": str(tmp_path / "allowlist.yaml")}):
+        with ChatServer(lambda _: answer("b", tables=["orders", "parcels"])) as server:
+            chosen = router(server, ensemble=1, targets=str(file), **more)
+            made, _ = chosen.route(TURN)
+            prompts.append(server.requests[0].messages[0].content)
+        assert made.tables == (("parcels",) if more else ())
+    assert "orders(" not in prompts[0]
+    assert "parcels(" in prompts[1]
+
+
 def test_prompts_are_asked_at_once_and_most_votes_win():
     # Nobody gets an answer before all three have asked.
     together = threading.Barrier(3, timeout=20)
