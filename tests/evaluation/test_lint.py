@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
+import pytest
+
+from toolcrib.errors import MissingExtraError
 from toolcrib.evaluation.lint import LintReport, fails, lint, search_each
 from toolcrib.records import ToolSpec
 from toolcrib.settings import Settings
@@ -124,3 +129,11 @@ def test_work_tells_how_far_it_is():
     heard: list[tuple[str, int, int]] = []
     lint(APART, SETTINGS, progress=lambda *step: heard.append(step))
     assert ("asking for each tool", 3, 3) in heard
+
+
+def test_rules_of_a_provider_name_their_extra_before_any_search(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    steps: list[str] = []
+    with pytest.raises(MissingExtraError, match=r"toolcrib\[gateway\]"):
+        lint(APART, SETTINGS, providers=["openai"], progress=lambda what, *_: steps.append(what))
+    assert steps == []

@@ -7,7 +7,10 @@ import sys
 
 import pytest
 
+from toolcrib import ToolSpec
 from toolcrib.errors import MissingExtraError
+from toolcrib.integrations.formats import export
+from toolcrib.records.tools import INPUT_EXAMPLES
 
 
 @pytest.mark.parametrize(
@@ -27,3 +30,11 @@ def test_the_extra_is_named(monkeypatch, module, package, extra):
     monkeypatch.delitem(sys.modules, f"toolcrib.integrations.{module}", raising=False)
     with pytest.raises(MissingExtraError, match=rf"toolcrib\[{extra}\]"):
         importlib.import_module(f"toolcrib.integrations.{module}")
+
+
+def test_input_examples_name_the_extra_that_checks_them(monkeypatch):
+    monkeypatch.setitem(sys.modules, "re2", None)
+    monkeypatch.delitem(sys.modules, "toolcrib.integrations.arguments", raising=False)
+    tool = ToolSpec(name="send", annotations={INPUT_EXAMPLES: [{"to": "Ana"}]})
+    with pytest.raises(MissingExtraError, match=r"toolcrib\[gateway\]"):
+        export([tool], "anthropic")

@@ -18,6 +18,7 @@ from toolcrib import build
 from toolcrib.crib import Crib
 from toolcrib.encoders.base import DenseEncoder
 from toolcrib.encoders.language import language_of
+from toolcrib.extras import require_extra
 from toolcrib.indexers.audit import Severity, audit_all
 from toolcrib.indexers.points import clean
 from toolcrib.integrations.providers import Definition, Provider, refusals
@@ -714,8 +715,11 @@ def lint(
     results of `search_each`, where there are some already.
 
     Raises:
+        MissingExtraError: rules of a provider need the extra `gateway`.
         ToolcribError: the models of the settings cannot be used.
     """
+    if providers:
+        require_extra("jsonschema", "lint by the rules of a provider", "gateway")
     # The first of an id stays, as in an index.
     known = list({tool.id: tool for tool in reversed(list(tools)) if tool.enabled}.values())[::-1]
     searches = searches or search_each(known, settings or Settings(), progress)

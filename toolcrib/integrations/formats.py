@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from toolcrib.errors import QueryError, UnknownToolError, nearest, require_type
+from toolcrib.extras import needs_extra
 from toolcrib.indexers.readers.parsing import parse_json
 from toolcrib.integrations.providers import (
     UnfitSchemaError,
@@ -332,7 +333,8 @@ def _anthropic(name: str, tool: ToolSpec) -> dict[str, Any]:
     shown |= _strict(tool, complete=False)
     if examples := list_of(tool.annotations.get(INPUT_EXAMPLES)):
         # A search needs no checker of schemas, which takes a tenth of a second to import.
-        from toolcrib.integrations.arguments import argument_errors
+        with needs_extra("a tool with input examples, for Anthropic,", "gateway"):
+            from toolcrib.integrations.arguments import argument_errors
 
         # One example that does not fit costs the whole request.
         fitting = [each for each in examples if not argument_errors(schema, each)]
