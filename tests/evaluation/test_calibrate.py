@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.retrieval.calibrations import calibration
 from toolcrib import Crib, Settings, ToolSpec
-from toolcrib.errors import CalibrationError
+from toolcrib.errors import CalibrationError, MissingExtraError
 from toolcrib.evaluation.calibrate import (
     CALIBRATION_FOLDS,
     MIN_QUERIES,
@@ -609,6 +610,18 @@ def test_without_a_head_learning_is_calibrating(settings: Settings) -> None:
         fitted = learn(crib, _queries()).calibration
     assert fitted.head is None
     assert fitted.queries == 35
+
+
+def test_a_missing_extra_is_named_before_any_query(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    asked: list[int] = []
+    with Crib.open(":memory:", settings=settings) as crib:
+        crib.index_tools(_tools(1))
+        with pytest.raises(MissingExtraError, match=r"toolcrib\[eval\]"):
+            learn(crib, _queries(), progress=lambda done, _: asked.append(done))
+    assert asked == []
 
 
 def test_a_calibration_by_words_that_stays_is_measured_on_these_queries(

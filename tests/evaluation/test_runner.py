@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from rank_bm25 import BM25Plus
 
-from toolcrib.errors import CalibrationError, SettingsError, UnknownToolError
+from toolcrib.errors import CalibrationError, MissingExtraError, SettingsError, UnknownToolError
 from toolcrib.evaluation.dataset import DataSet, LabelledQuery
 from toolcrib.evaluation.measures import PromptTokens, main_measure
 from toolcrib.evaluation.results import QueryResult, SetResult, SystemResult
@@ -240,6 +241,14 @@ def test_a_system_that_answers_nothing_has_no_figures():
 
 def test_without_systems_the_sets_are_described_all_the_same():
     assert evaluate([DATA], {}).sets["office"].queries == 5
+
+
+def test_a_missing_extra_is_named_before_any_query(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "ir_measures", None)
+    system = Fixed("weather")
+    with pytest.raises(MissingExtraError, match=r"toolcrib\[eval\]"):
+        evaluate([DATA], {"fixed": lambda: system})
+    assert system.asked == []
 
 
 def test_not_implemented_is_no_excuse_where_nothing_was_restricted():

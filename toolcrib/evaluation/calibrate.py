@@ -30,7 +30,7 @@ from toolcrib.crib import Crib
 from toolcrib.errors import CalibrationError, EncoderError, QueryError, UnknownToolError
 from toolcrib.evaluation.dataset import LabelledQuery
 from toolcrib.evaluation.measures import Bools, gate_measures
-from toolcrib.extras import import_extra
+from toolcrib.extras import import_extra, require_extra
 from toolcrib.indexers.points import dense_text
 from toolcrib.numerics import Floats, sigmoid
 from toolcrib.records import ToolSpec
@@ -663,7 +663,12 @@ def learn(
     The head is fitted on the tools' examples and the calibration on the queries, so the queries
     must not be those examples. Where too few tools have enough for a head of its own, the scores
     have that of the examples in them which every search has.
+
+    Raises:
+        MissingExtraError: the extra `eval` is not installed.
     """
+    # Queries may take minutes; the fit, after them, is what needs the extra.
+    require_extra("sklearn", "fitting a calibration", "eval")
     total = 2 * len(queries)
     head = fit_head(crib)
     by_examples = head is None

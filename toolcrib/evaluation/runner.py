@@ -35,6 +35,7 @@ from toolcrib.evaluation.significance import (
     randomisation_tests,
 )
 from toolcrib.evaluation.systems.base import Answer, Learner, SetFinder, System
+from toolcrib.extras import require_extra
 from toolcrib.numerics import Floats
 
 CreateSystem = Callable[[], System]
@@ -91,6 +92,9 @@ def evaluate(  # noqa: PLR0913 -- all by name, each an option of the command
         raise SettingsError(f"k ({list(ks)}) and limit ({limit}) must be 1 or more")
     if learn == split:
         raise SettingsError(f"what is learned from ({learn!r}) cannot be what is measured")
+    if systems:
+        # Queries may take minutes; their measures, after them, are what needs the extra.
+        require_extra("ir_measures", "evaluation", "eval")
     plan = _Plan(split, tuple(ks), max(ks), learn, coverage, limit, seed, progress)
     sets: dict[str, SetResult] = {}
     for data in datasets:
