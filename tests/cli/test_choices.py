@@ -11,6 +11,7 @@ from tests.cli.conftest import Shell
 
 DATA = Path(__file__).parents[2] / "data" / "questions"
 SUPPORT = str(DATA / "support.yaml")
+CAPABILITIES = str(DATA.parent / "capabilities" / "capabilities.yaml")
 BUNDLED = {"TOOLCRIB_ENCODER__DENSE": "bundled"}
 
 
@@ -62,7 +63,7 @@ class TestClassify:
 class TestCapabilities:
     """A text in, the capabilities that it needs out."""
 
-    FILE = ("--config", str(DATA.parent / "capabilities" / "capabilities.yaml"))
+    FILE = ("--config", CAPABILITIES)
 
     def test_what_is_selected_is_told_to_programs_and_people(self, shell: Shell):
         told = shell.json("capabilities", "plot the signups of this year", *self.FILE, **BUNDLED)
@@ -103,17 +104,26 @@ class TestEval:
         assert shell("eval", "questions", file).returncode == 2
 
     def test_capabilities_are_measured_without_those_that_are_always_active(self, shell: Shell):
-        folder = DATA.parent / "capabilities"
-        given = ("--config", str(folder / "capabilities.yaml"), "--split", "dev")
-        asked = ("eval", "capabilities", str(folder / "turns.jsonl"), *given)
+        turns = str(DATA.parent / "capabilities" / "turns.jsonl")
+        asked = ("eval", "capabilities", turns, "--config", CAPABILITIES, "--split", "dev")
         (found,) = shell.json(*asked)["sets"]
         assert (found["turns"], found["degraded"]) == (42, {"llm": 42})
         assert "safety" not in found["labels"]
         assert found["calibration"]["count"] > 400
 
-    @pytest.mark.parametrize(("command", "kind"), [("routing", "route"), ("agents", "agent")])
-    def test_a_label_that_does_not_exist_is_refused(self, shell: Shell, command: str, kind: str):
+    @pytest.mark.parametrize(
+        ("command", "kind", "options"),
+        [
+            ("routing", "route", ()),
+            ("agents", "agent", ()),
+            ("questions", "branch", ("--config", SUPPORT)),
+            ("capabilities", "capabilities", ("--config", CAPABILITIES)),
+        ],
+    )
+    def test_a_label_that_does_not_exist_is_refused(
+        self, shell: Shell, command: str, kind: str, options: tuple[str, ...]
+    ):
         source = shell.write("turns.jsonl", {"id": "1", "text": "hello", "labels": {kind: "toolz"}})
-        done = shell("eval", command, source)
+        done = shell("eval", command, source, *options)
         assert done.returncode == 2
         assert f"line 1: labels.{kind}: 'toolz' is none of " in done.stderr

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
@@ -113,17 +113,26 @@ def questions(
     from toolcrib import build
     from toolcrib.evaluation.choices import measure_choices, read_labelled
 
-    turns = read_labelled(file, "branch", split)
-    if config is None and not all(each.config for each in turns):
-        raise typer.BadParameter("not every row names its `config`", param_hint="--config")
     settings = load_settings(context.obj)
     dense = build.make_dense(settings)
+
+    @cache
+    def classifier_of(name: str) -> QuestionClassifier:
+        path = config or file.parent / name
+        return build.question_classifier(path, settings, dense=dense)
+
+    def classes_of(row_config: str) -> list[str]:
+        name = str(config or row_config)
+        return [each.id for each in classifier_of(name).question.classes] if name else []
+
+    turns = read_labelled(file, "branch", split, classes_of)
+    if config is None and not all(each.config for each in turns):
+        raise typer.BadParameter("not every row names its `config`", param_hint="--config")
     results: list[ChoiceResult] = []
     asked: list[LabelledTurn] = []
     made: list[Choice] = []
     for name in dict.fromkeys(str(config or each.config) for each in turns):
-        path = config or file.parent / name
-        classifier = build.question_classifier(path, settings, dense=dense)
+        classifier = classifier_of(name)
         own = [each for each in turns if config is not None or each.config == name]
 
         def choose(turn: Turn, by: QuestionClassifier = classifier) -> Choice:
@@ -155,9 +164,12 @@ def capabilities(
     """
     from toolcrib import build
     from toolcrib.evaluation.choices import Choice, read_labelled
+    from toolcrib.router.choices.capabilities import CapabilityRegistry
 
-    turns = read_labelled(file, "capabilities", split)
-    selector = build.capability_selector(config, load_settings(context.obj))
+    settings = load_settings(context.obj)
+    registry = CapabilityRegistry.of(config or settings.capabilities.file)
+    turns = read_labelled(file, "capabilities", split, lambda _: [each.name for each in registry])
+    selector = build.capability_selector(registry, settings)
 
     def choose(turn: Turn) -> Choice:
         found = selector.select(turn)
@@ -414,7 +426,7 @@ def agents(
         told, failed = router.route(turn)
         return Choice(frozenset((told.target,)), {told.target: told.confidence}, failed)
 
-    turns = read_labelled(file, "agent", split, router.targets.targets)
+    turns = read_labelled(file, "agent", split, lambda _: router.targets.targets)
     found = _measure_with_progress(file.stem, turns, choose, split)
     _show_choices("agents", [found], html=html, json=json)
 
@@ -432,7 +444,7 @@ def routing(
     from toolcrib.evaluation.choices import Choice, read_labelled
     from toolcrib.records.turns import RouteKind
 
-    turns = read_labelled(file, "route", split, get_args(RouteKind))
+    turns = read_labelled(file, "route", split, lambda _: get_args(RouteKind))
     with open_crib(context, store) as crib:
 
         def choose(turn: Turn) -> Choice:

@@ -94,11 +94,14 @@ class _TurnRow(FileRow):
 
 
 def read_labelled(
-    path: Path, kind: str, split: str | None = None, known: Collection[str] = ()
+    path: Path,
+    kind: str,
+    split: str | None = None,
+    known: Callable[[str], Collection[str]] = lambda _: (),
 ) -> tuple[LabelledTurn, ...]:
     """The turns of a JSON Lines file that say what `kind` of label is right, of one split.
 
-    `known`: the only labels that there are, if that is certain.
+    `known` gives the only labels that a row may have, by its `config`; empty: any label.
 
     A row has the fields of a turn (`text`, `history`, `attachments`, ...), `id`, `split`,
     `labels: {KIND: label or list of labels}`, and `config` where questions have several files.
@@ -119,12 +122,13 @@ def read_labelled(
 
 
 def _labelled_turn(
-    path: Path, place: str, row: _TurnRow, kind: str, known: Collection[str]
+    path: Path, place: str, row: _TurnRow, kind: str, known: Callable[[str], Collection[str]]
 ) -> LabelledTurn | Refusal:
     given = row.labels[kind]
     labels = (given,) if isinstance(given, str) else given or ()
-    if known and (unknown := [label for label in labels if label not in known]):
-        message = f"labels.{kind}: {unknown[0]!r} is none of {', '.join(known)}"
+    names = known(row.config)
+    if names and (unknown := [label for label in labels if label not in names]):
+        message = f"labels.{kind}: {unknown[0]!r} is none of {', '.join(names)}"
         return Refusal(str(path), place, message)
     said = {
         name: value for name, value in (row.model_extra or {}).items() if name in Turn.model_fields
