@@ -63,6 +63,12 @@ def test_by_cues_alone_no_text_is_encoded():
     assert (dense.queries, dense.documents) == ([], [])
 
 
+def test_cues_alone_refuse_labels_which_they_would_not_read():
+    given = {"detector": "heuristic", "labels": {"domain": "domains.yaml"}}
+    with pytest.raises(SettingsError, match=r"context.labels: .*context.detector"):
+        detector_of(Settings.model_validate({"context": given}), CountingEncoder())
+
+
 def test_with_all_that_ships_nothing_has_to_be_fitted():
     bundled = make_dense(Settings())
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from toolcrib.errors import MissingExtraError
+from toolcrib.errors import MissingExtraError, SettingsError
 from toolcrib.records import Entity
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
@@ -72,6 +72,12 @@ def test_a_region_whose_rules_are_not_installed_is_an_error_that_names_the_extra
     EntityFinder(region="US")
     with pytest.raises(MissingExtraError, match=r"context.region: DE .*'toolcrib\[context\]'"):
         EntityFinder(region="DE")
+
+
+@pytest.mark.parametrize("region", ["UK", "us", "XX"])
+def test_a_region_that_does_not_exist_is_an_error(region):
+    with pytest.raises(SettingsError, match=f"context.region: .*{region!r}"):
+        EntityFinder(region=region)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from types import MappingProxyType
 
-from toolcrib.extras import require_extra
+from toolcrib.errors import SettingsError
+from toolcrib.extras import import_extra
 from toolcrib.records import Entity
 from toolcrib.router.context.phrases import PhraseIndex, word_list
 from toolcrib.router.context.pii import NORTH_AMERICA, entity_of, personal_entities, secrets
@@ -342,6 +343,7 @@ class EntityFinder:
 
     Raises:
         MissingExtraError: numbers of this region are known with the extra `context` alone.
+        SettingsError: there is no such region.
     """
 
     def __init__(
@@ -357,7 +359,12 @@ class EntityFinder:
         self._names = PhraseIndex(tools)
         self._region = region
         if region is not None and region not in NORTH_AMERICA:
-            require_extra("phonenumbers", f"context.region: {region}", "context")
+            phonenumbers = import_extra("phonenumbers", f"context.region: {region}", "context")
+            if region not in phonenumbers.SUPPORTED_REGIONS:
+                raise SettingsError(
+                    f"context.region: there is no country {region!r}; write two capital letters "
+                    "of ISO 3166, such as GB for the United Kingdom"
+                )
 
     def find(self, text: str) -> tuple[Entity, ...]:
         """Entities of the text's head, ordered by their start, without overlaps.

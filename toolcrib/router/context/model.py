@@ -18,7 +18,7 @@ import numpy as np
 
 from toolcrib.encoders.base import DenseEncoder, FloatArray, space_of
 from toolcrib.encoders.language import is_english, is_likely_english, language_of
-from toolcrib.errors import EncoderError
+from toolcrib.errors import EncoderError, SettingsError
 from toolcrib.records import SENSITIVITIES, Context, Entity, Sensitivity
 from toolcrib.records.scope import is_above
 from toolcrib.retrieval.gate import UNSUPPORTED_LANGUAGE
@@ -595,7 +595,15 @@ def make_detector(
     """Make the detector of contexts, by a model or by cues alone.
 
     `names` are the names of tools, `services` the names of servers.
+
+    Raises:
+        SettingsError: there are labels, and cues alone detect; or there is no such region.
     """
+    if settings.detector == "heuristic" and settings.labels:
+        raise SettingsError(
+            "context.labels: the detector 'heuristic' reads cues and no labels; set "
+            "context.detector to 'semantic', or leave the labels out"
+        )
     given = {"service": tuple(services), **settings.gazetteers}
     finder = EntityFinder(given, names, region=settings.region)
     if model is None:
