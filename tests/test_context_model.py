@@ -200,6 +200,19 @@ def test_a_request_in_a_language_that_is_not_read_is_no_small_talk(shipped_detec
     assert detector.detect(text, query_of(text, bundled)).smalltalk is None
 
 
+@pytest.mark.parametrize("text", ["das ist dringend", "c'est urgent"])
+def test_what_states_its_urgency_is_no_small_talk(shipped_detector, text):
+    detector, bundled = shipped_detector
+    assert detector.detect(text, query_of(text, bundled)).smalltalk is None
+
+
+def test_a_stated_urgency_counts_in_a_language_that_is_not_read(shipped_detector):
+    detector, bundled = shipped_detector
+    urgent, other = "das ist dringend, wo ist mein Paket?", "wo ist mein Paket?"
+    assert detector.detect(urgent, query_of(urgent, bundled)).urgency == "high"
+    assert detector.detect(other, query_of(other, bundled)).urgency == "low"
+
+
 def test_openings_of_the_shipped_cues_state_no_intent_that_own_labels_lack(labels):
     dense = CountingEncoder()
     detector = detector_of(free_of_models(context={"labels": labels}), dense)

@@ -449,7 +449,8 @@ class SemanticDetector(HeuristicDetector):
         confidences["smalltalk"] = sum(shares)
         is_alone = (own or query).text == text
         words = reading.words if query.text == text else split_words(head_of(text))
-        is_shown = is_alone and UNSUPPORTED_LANGUAGE not in (own or query).degraded
+        is_read = UNSUPPORTED_LANGUAGE not in (own or query).degraded
+        is_shown = is_alone and is_read
         said["smalltalk"] = self._smalltalk(words, shares, is_shown=is_shown, answer=answer)
         if said["smalltalk"] is not None:
             # It asks for nothing: what it contains is all that can matter.
@@ -461,6 +462,10 @@ class SemanticDetector(HeuristicDetector):
                 confidence = confidences["intent"] if said["intent"] in stated.labels else 0.0
                 said["intent"] = stated.labels[0]
                 confidences["intent"] = max(confidence, STATED_CONFIDENCE)
+            stated_urgency = self._urgency(words)
+            if not is_read and stated_urgency.label == "high":
+                # The vector of a text in another language says little of it.
+                said["urgency"], confidences["urgency"] = "high", stated_urgency.confidence
             level = _level(told["sensitivity"])
             needs = dict(zip(self._needs, told["need"].shares, strict=True))
             signals = tuple(f"out-of-scope:{n}" for n in ("intent", "domain") if said[n] is None)
@@ -518,6 +523,9 @@ class SemanticDetector(HeuristicDetector):
         kinds = self._model.classifiers["smalltalk"].labels
         kind = kinds[int(np.argmax(shares))] if sum(shares) >= least else None
         if is_command(words, indexes) or (rest.is_question and kind != ASSISTANT):
+            return None
+        if not rest.smalltalk and self._urgency(words).label == "high":
+            # A vector does not outvote what is stated.
             return None
         # A question about the user's own affairs is none about the assistant.
         said = set(words.bare)
