@@ -154,7 +154,8 @@ class TestApprove:
         assert len(held.json("approve")["held"]) == 2
 
     def test_all_are_approved_at_once(self, held):
-        assert "2 approved" in held("approve", "--all", *SEEN).stdout
+        done = held("approve", "--all", *SEEN)
+        assert "2 approved; run `toolcrib index` again" in done.stdout
         assert "nothing is held back" in held("approve").stdout
 
     def test_a_rejected_one_is_forgotten_and_not_approved(self, held):

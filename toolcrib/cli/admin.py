@@ -288,7 +288,10 @@ def approve(
             for each in chosen:
                 review.approve(each)
     done = "rejected" if reject else "approved"
-    print_either({done: [each.tool_id for each in chosen]}, f"{len(chosen)} {done}", json=json)
+    text = f"{len(chosen)} {done}"
+    if service is None and not reject:
+        text += "; run `toolcrib index` again to have it found, a gateway needs nothing more"
+    print_either({done: [each.tool_id for each in chosen]}, text, json=json)
 
 
 @dataclass(frozen=True, slots=True)
