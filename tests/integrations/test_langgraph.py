@@ -469,6 +469,47 @@ async def test_a_person_approves_calls_of_sensitive_tools(desk, decision, result
     assert state["messages"][-1].text == "Done."
 
 
+def test_a_person_puts_another_tool_in_place_of_a_call(desk):
+    run = Run(
+        desk,
+        calls("send_mail", to="Ana"),
+        AIMessage("Done."),
+        approve=lambda spec: spec.name == "send_mail",
+    )
+    run.ask(MAIL)
+    edited = {"name": "read_mail", "args": {"to": "Bob"}}
+    state = run.go(Command(resume={"decisions": [{"type": "edit", "edited_action": edited}]}))
+    said = {m.name: m.text for m in state["messages"] if isinstance(m, ToolMessage)}
+    assert said == {"read_mail": "read_mail for Bob"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "field"),
+    [
+        ({"decisions": [{"type": "Approve"}]}, "decisions[0].type"),
+        ({"decisions": [{"type": "approve"}, {"type": "approve"}]}, "1 calls"),
+        ({"decisions": [{"type": "edit", "edited_action": {"name": "x"}}]}, "edited_action"),
+        ({"type": "approve"}, "1 calls"),
+    ],
+    ids=["type", "count", "edit", "shape"],
+)
+def test_a_decision_that_cannot_be_read_is_asked_for_again(desk, answer, field):
+    run = Run(
+        desk,
+        calls("send_mail", to="Ana"),
+        AIMessage("Done."),
+        approve=lambda spec: spec.name == "send_mail",
+    )
+    run.ask(MAIL)
+    run.go(Command(resume=answer))
+    [asked] = run.graph.get_state(run.config).interrupts
+    assert field in asked.value["error"]
+    assert asked.value["action_requests"][0]["name"] == "send_mail"
+    state = run.go(Command(resume={"decisions": [{"type": "approve"}]}))
+    said = {m.name: m.text for m in state["messages"] if isinstance(m, ToolMessage)}
+    assert said == {"send_mail": "send_mail for Ana"}
+
+
 @pytest.mark.parametrize("hint", [True, False])
 def test_a_tool_that_the_index_does_not_know_says_itself_whether_a_person_is_asked(desk, hint):
     wipe = StructuredTool.from_function(

@@ -63,7 +63,7 @@ from toolcrib.integrations.selection import (
     scope_in,
 )
 from toolcrib.records import Decision, ToolHit, ToolSpec, Turn
-from toolcrib.records.codec import as_json
+from toolcrib.records.codec import as_json, is_object, list_of, object_of
 from toolcrib.records.definitions import summary
 from toolcrib.router.recovery import Diagnosis, Step, diagnose
 from toolcrib.text import split_identifier
@@ -565,6 +565,8 @@ def _is_answer(message: AnyMessage) -> bool:
 
 MAX_NOTED_ERROR_CHARS = 500
 OVER_CAP = "Not carried out: the turn has no calls left."
+DECISIONS = ("approve", "edit", "reject")
+"""Decisions of a person on a call."""
 
 Result: TypeAlias = ToolMessage | Command[Any]
 
@@ -613,28 +615,31 @@ class _ToolCalls:
         asking = [call for call in calls if self._is_sensitive(call["name"], known)]
         if not asking:
             return calls, []
-        answer: Any = interrupt(
-            {
-                "action_requests": [
-                    {
-                        "name": call["name"],
-                        "args": call["args"],
-                        "description": self.tools[call["name"]].description,
-                    }
-                    for call in asking
-                ],
-                "review_configs": [
-                    {"action_name": name, "allowed_decisions": ["approve", "edit", "reject"]}
-                    for name in dict.fromkeys(call["name"] for call in asking)
-                ],
-            }
-        )
+        request = {
+            "action_requests": [
+                {
+                    "name": call["name"],
+                    "args": call["args"],
+                    "description": self.tools[call["name"]].description,
+                }
+                for call in asking
+            ],
+            "review_configs": [
+                {"action_name": name, "allowed_decisions": list(DECISIONS)}
+                for name in dict.fromkeys(call["name"] for call in asking)
+            ],
+        }
+        answer = interrupt(request)
+        # Not an exception: the graph would read the same answer again at every resumption.
+        while error := _decision_error(answer, len(asking)):
+            answer = interrupt({**request, "error": error})
         kept, refused = list(calls), list[ToolMessage]()
         for call, decided in zip(asking, answer["decisions"], strict=True):
             place = kept.index(call)
             if decided["type"] == "edit":
-                kept[place] = {**call, "args": decided["edited_action"]["args"]}
-            elif decided["type"] != "approve":
+                edited = decided["edited_action"]
+                kept[place] = {**call, "name": edited["name"], "args": edited["args"]}
+            elif decided["type"] == "reject":
                 del kept[place]
                 why = decided.get("message") or "do not make it again"
                 refused.append(_error(state, call, f"A person refused this call: {why}.", None))
@@ -708,6 +713,23 @@ class _ToolCalls:
         if request.tool is not None:
             text = f"{text} {CALL_AGAIN}"
         return _error(state, call, text, Diagnosis("reclassify", "there is no such tool"))
+
+
+def _decision_error(answer: object, count: int) -> str:
+    """Reason why a person's answer to `count` calls cannot be read; empty if it can."""
+    decisions = list_of(object_of(answer).get("decisions"))
+    if len(decisions) != count:
+        return (
+            f"{count} calls wait for decisions, and there are {len(decisions)}: give one for each"
+        )
+    for place, decided in enumerate(map(object_of, decisions)):
+        if decided.get("type") not in DECISIONS:
+            return f"decisions[{place}].type: give one of {', '.join(DECISIONS)}"
+        edited = object_of(decided.get("edited_action"))
+        is_complete = isinstance(edited.get("name"), str) and is_object(edited.get("args"))
+        if decided["type"] == "edit" and not is_complete:
+            return f"decisions[{place}].edited_action: give `name` and `args`"
+    return ""
 
 
 def _with_calls(state: RoutingState, calls: list[ToolCall]) -> Update:
