@@ -20,7 +20,8 @@ def service(tmp_path_factory):
     from tests.cli.conftest import Shell
 
     shell = Shell(tmp_path_factory.mktemp("service"))
-    key = shell.json("keys", "create", "ana", "--write")["text"]
+    spaces = ("--namespace", "default", "--namespace", "empty")
+    key = shell.json("keys", "create", "ana", "--write", *spaces)["text"]
     with serving(shell, "--json", TOOLCRIB_AUDIT="false") as line:
         yield {"TOOLCRIB_URL": json.loads(line)["url"], "TOOLCRIB_API_KEY": key}
 
@@ -67,6 +68,13 @@ def test_errors_of_a_service_are_one_line_with_the_exit_code_of_their_kind(shell
     told = shell("doctor", "--json", **{**service, "TOOLCRIB_API_KEY": "tc_nobody"})
     assert told.returncode == 1
     assert "TOOLCRIB_API_KEY" in json.loads(told.stdout)["problems"][0]["mend"]
+
+
+def test_a_service_without_decisions_has_none_to_report(shell, service):
+    own = {**service, "TOOLCRIB_NAMESPACE": "empty"}
+    done = shell("report", "--url", service["TOOLCRIB_URL"], **own)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "no decision yet" in done.stderr
 
 
 def test_a_command_that_needs_the_index_itself_does_not_take_another_for_it(shell, service):

@@ -341,7 +341,10 @@ def logged_records(
     settings = load_settings(context.obj)
     if url is not None:
         with remote_crib(url, settings) as crib:
-            return url, list(crib.logged_records())
+            records: list[Mapping[str, Any]] = list(crib.logged_records())
+        if not records:
+            raise SourceError(url, "", "holds no decision yet that this key may see")
+        return url, records
     path = str(log) if log is not None else settings.telemetry.path
     opened = open_log(TelemetrySettings(path=path))
     if path is None or opened is None:
