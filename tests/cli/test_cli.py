@@ -423,6 +423,13 @@ def test_a_deep_check_finds_what_is_stored_and_is_not_what_the_text_gives(shell,
     }
 
 
+def test_doctor_names_the_extra_that_a_service_is_asked_with(shell, monkeypatch):
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    done = shell("doctor", "--json", TOOLCRIB_URL="http://127.0.0.1:1")
+    [problem] = json.loads(done.stdout)["problems"]
+    assert problem["mend"] == "pip install 'toolcrib[client]'"
+
+
 def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(shell):
     done = shell("doctor")
     assert done.returncode == 1

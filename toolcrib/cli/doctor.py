@@ -111,7 +111,8 @@ def _check_service(url: str, settings: Settings, health: Health) -> None:
             info, identity = crib.info()
             collections = {each.name: passages for each, passages in crib.list_collections()}
     except ToolcribError as error:
-        health.problem(str(error), "toolcrib serve, another --url, or another TOOLCRIB_API_KEY")
+        others = "toolcrib serve, another --url, or another TOOLCRIB_API_KEY"
+        health.problem(str(error), _install(error) or others)
         return
     facts |= {"engine": info.engine, "tools": info.points, "collections": collections, **identity}
     if not info.points and not any(collections.values()):
@@ -145,8 +146,12 @@ def _check_models(settings: Settings, health: Health) -> Settings | None:
 
 
 def _mending_model(error: ToolcribError, without: str) -> str:
-    extra = isinstance(error, MissingExtraError) and f"pip install 'toolcrib[{error.extra}]'"
-    return f"{extra or 'name a model that is there'}, or set {without}"
+    return f"{_install(error) or 'name a model that is there'}, or set {without}"
+
+
+def _install(error: ToolcribError) -> str:
+    """Command that installs a missing extra; empty for another error."""
+    return f"pip install 'toolcrib[{error.extra}]'" if isinstance(error, MissingExtraError) else ""
 
 
 READS_MORE = {
