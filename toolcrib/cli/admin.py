@@ -140,7 +140,10 @@ def create(
     if json:
         print_json({"key": as_json(key.listing(time.time())), "text": text})
     else:
-        err.print(f"key {key.id} for {escape(key.name)}; it is shown this once:")
+        location = store or load_settings(context.obj).store
+        err.print(
+            f"key {key.id} for {escape(key.name)} in {escape(location)}; it is shown this once:"
+        )
         out.print(text)
 
 
