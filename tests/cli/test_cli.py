@@ -15,6 +15,7 @@ from rich.text import Text
 from tests.cli.conftest import TOOLS
 from tests.retrieval.calibrations import flat
 from toolcrib import Crib, ToolSpec
+from toolcrib.cli import main
 from toolcrib.cli.app import COMMANDS, command_leaves, load
 from toolcrib.errors import StoreWriteError
 from toolcrib.indexers.points import dense_text
@@ -32,6 +33,19 @@ def test_as_a_process_of_its_own_it_says_and_returns_the_same(shell):
     assert done.stderr.startswith("error: ")
     assert "mail/send_mail" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_while_modules_are_loaded_ends_as_later_on(monkeypatch):
+    class Interrupted:
+        def find_spec(self, name, path=None, target=None):
+            if name == "toolcrib.cli.app":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "toolcrib.cli.app")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
 
 
 def test_every_command_says_what_it_is_for(shell):

@@ -23,9 +23,10 @@ def main() -> None:
         "HF_DATASETS_DISABLE_PROGRESS_BARS",
     ):
         os.environ.setdefault(bars, "1")
-    from toolcrib.cli.app import app, report
-
     try:
+        # In here, so that Ctrl-C ends the loading of modules without a stack trace too.
+        from toolcrib.cli.app import app
+
         app(prog_name="toolcrib")
     except KeyboardInterrupt:
         sys.exit(130)
@@ -34,4 +35,6 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:  # noqa: BLE001 -- what is not ours is raised on
+        from toolcrib.cli.app import report
+
         sys.exit(report(error, as_json="--json" in sys.argv))
