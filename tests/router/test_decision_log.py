@@ -329,6 +329,16 @@ def test_whatever_a_crash_left_at_the_end_costs_that_line_only(tmp_path_factory,
     assert [record["id"] for record in records] == ["a-000", "a-001", "a-002"]
 
 
+def test_lines_that_are_no_record_are_counted_in_a_warning(path, caplog):
+    log = written(path, 2)
+    with path.open("ab") as file:
+        file.write(b"no record\n[]\n")
+    assert numbers(log) == [0, 1]
+    [warning] = caplog.messages
+    assert str(path) in warning
+    assert warning.endswith(": 2")
+
+
 def test_a_disk_that_takes_a_part_is_an_error_and_the_next_record_is_whole(path, monkeypatch):
     import os
 

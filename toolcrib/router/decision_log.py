@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import itertools
 import json
+import logging
 import os
 import re
 import threading
@@ -27,6 +28,8 @@ from toolcrib.records.codec import FrozenModel, adapter, as_json, object_of
 from toolcrib.records.log import DecisionRecord, FeedbackRecord, OutcomeRecord, ToolRecord
 from toolcrib.records.turns import Decision, Outcome, RouteKind
 from toolcrib.router.settings import TelemetrySettings
+
+logger = logging.getLogger(__name__)
 
 QUOTE_STARTS = re.compile(r"[:=\"'`“”„‘’«»(\[{<]")
 PLAIN_WORD = re.compile(r"[a-z]+(?:[-_][a-z]+)*[,;.]?", re.IGNORECASE | re.ASCII)
@@ -228,7 +231,8 @@ class JsonLinesLog:
 
     A record is one write to a file opened for appending, so that records of several threads and
     processes never mix. A killed process can break its last line only; lines that are no record
-    are skipped. Only the owner can read the file; the first write makes it, with its folder.
+    are skipped with a warning. Only the owner can read the file; the first write makes it, with
+    its folder.
     """
 
     path: Path
@@ -248,9 +252,15 @@ class JsonLinesLog:
             ) from error
 
     def read(self) -> Iterator[Mapping[str, Any]]:
+        left_out = 0
         with ExitStack() as stack:
-            for file in reversed(self._open_all(stack)):
-                yield from filter(None, map(_record, file))
+            for line in itertools.chain.from_iterable(reversed(self._open_all(stack))):
+                if record := _record(line):
+                    yield record
+                else:
+                    left_out += 1
+        if left_out:
+            logger.warning("%s: lines left out that are no record: %d", self.path, left_out)
 
     def find(self, decision_id: str) -> Mapping[str, Any] | None:
         wanted = json.dumps(decision_id).encode("ascii")
