@@ -122,6 +122,7 @@ def test_feedback_that_cannot_be_understood_is_an_error_that_names_the_field(log
     with pytest.raises(FeedbackError) as caught:
         crib.feedback(decision.id, **said)
     assert told in str(caught.value)
+    assert not str(caught.value).startswith("feedback:")
     assert len(records()) == 1
 
 

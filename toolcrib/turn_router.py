@@ -327,7 +327,7 @@ class TurnRouter:
         try:
             feedback = Feedback.model_validate(given)
         except ValidationError as error:
-            raise FeedbackError(in_words(error, "feedback")) from error
+            raise FeedbackError(in_words(error, "")) from error
         if feedback.tools:
             ids = tuple(map(self._id_of, feedback.tools))
             feedback = feedback.model_copy(update={"tools": ids})

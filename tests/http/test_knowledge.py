@@ -119,6 +119,7 @@ def test_an_invalid_document_keeps_no_valid_one_out(tenant, wrong, field):
     [refusal] = report["refused"]
     assert (report["added"], refusal["place"]) == (1, "[0]")
     assert field in refusal["reason"]
+    assert not refusal["reason"].startswith("it:")
 
 
 def test_an_invalid_passage_keeps_no_valid_one_out_and_nothing_is_pruned(tenant):

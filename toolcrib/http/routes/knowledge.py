@@ -180,7 +180,7 @@ def _entry_or_refusal(value: Any, validate: ValidatorFunctionWrapHandler) -> Any
     try:
         return validate(value)
     except ValidationError as error:
-        return Refusal("the request", "", in_words(error, "it"))
+        return Refusal("the request", "", in_words(error, ""))
 
 
 OrRefusal: TypeAlias = Annotated[_Entry, WrapValidator(_entry_or_refusal)] | SkipJsonSchema[Refusal]
