@@ -293,10 +293,8 @@ class GatewaySettings(_Section):
         """
         if name not in self.profiles:
             hint = did_you_mean(nearest(name, self.profiles))
-            raise SettingsError(
-                f"gateway.profiles has no {name!r}"
-                f"{hint or '; add it to the settings, or name their file with --settings'}"
-            )
+            mend = "; add it to the settings, or name their file: toolcrib --settings FILE ..."
+            raise SettingsError(f"gateway.profiles has no {name!r}{hint or mend}")
         return self.profiles[name]
 
     def with_profile(self, profile: ProfileSettings) -> Self:
