@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from pydantic_core import to_json
 
-from toolcrib.errors import ServiceError, ToolcribError
+from toolcrib.errors import ServiceError, SettingsError, ToolcribError
 from toolcrib.extras import import_extra
 from toolcrib.problems import problem_of
 from toolcrib.records.turns import ModelUsage
@@ -199,6 +199,8 @@ OPERATION, EXECUTE_TOOL = "gen_ai.operation.name", "execute_tool"
 TOOL_CALL_METHOD = "tools/call"
 
 _ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_PROTOCOL_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_PROTOCOL = "http/protobuf"
 NS_PER_MS = 1_000_000
 
 
@@ -303,13 +305,23 @@ def tool_call_spans() -> Any:
 
 
 def configured_provider() -> Any:
-    """Tracer provider by OpenTelemetry's variables; None if they name no endpoint."""
+    """Tracer provider by OpenTelemetry's variables; None if they name no endpoint.
+
+    Raises:
+        SettingsError: the variables name a protocol that traces are not sent by.
+    """
     # Many programs share these standard variables, so they are no settings of toolcrib.
     variables = os.environ
     is_off = variables.get("OTEL_SDK_DISABLED", "").lower() == "true"
     exporter = variables.get("OTEL_TRACES_EXPORTER", "otlp").lower()
     if is_off or exporter != "otlp" or not any(map(variables.get, _ENDPOINT_VARIABLES)):
         return None
+    protocol = next(filter(None, map(variables.get, _PROTOCOL_VARIABLES)), _PROTOCOL)
+    if protocol != _PROTOCOL:
+        raise SettingsError(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}, and traces are sent by {_PROTOCOL}: set "
+            f"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL={_PROTOCOL} and the endpoint of that (port 4318)"
+        )
     sdk, export, resources, otlp = (
         import_extra(f"opentelemetry.{module}", "sending traces", "observe")
         for module in (

@@ -8,6 +8,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from toolcrib.errors import SettingsError
 from toolcrib.records.turns import ModelUsage
 from toolcrib.telemetry import RequestSummary, Traces, configured_provider
 
@@ -119,6 +120,15 @@ def test_the_standard_variables_turn_it_off(monkeypatch, variables):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert configured_provider() is None
+
+
+def test_a_protocol_that_traces_are_not_sent_by_is_an_error(monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4317")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    with pytest.raises(SettingsError, match="'grpc'"):
+        configured_provider()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf")
+    Traces(configured_provider()).close()
 
 
 @pytest.mark.parametrize(("named", "expected"), [(None, "toolcrib"), ("mine", "mine")])
