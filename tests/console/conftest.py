@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.conftest import encoded_once
 from tests.serving import Service, running_service
@@ -27,6 +27,8 @@ PATIENCE_MS = 15_000
 """Far more than anything takes, for machines that are busy with other things."""
 
 expect.set_options(timeout=PATIENCE_MS)
+
+DESK: Any = {"viewport": {"width": 1280, "height": 900}}
 
 Browsing = Any
 
@@ -55,9 +57,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield started
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
-    """A browser; a module's own, as its event loop would be in the way of asynchronous tests."""
+    """A browser; this folder's own, as its event loop would be in the way of asynchronous tests."""
     if BROWSER is None:
         pytest.skip("no Chromium is installed")
     with sync_playwright() as playwright:
@@ -66,13 +68,26 @@ def chromium() -> Iterator[Browser]:
         opened.close()
 
 
-@pytest.fixture
-def browse(chromium: Browser, service: Service) -> Iterator[Browsing]:
-    """Opens the console in a window of its own; in the end, no window may have complained.
+@pytest.fixture(scope="package")
+def profile(chromium: Browser, service: Service) -> BrowserContext:
+    """Profile of most windows, as to make one for each takes a window half of its time.
 
-    With `clock`, the page's time passes only when the test says so.
+    One page stays open, and with it the process that draws the others.
+    """
+    made = chromium.new_context(**DESK)
+    made.new_page().goto(f"{service.url}/healthz")
+    return made
+
+
+@pytest.fixture
+def browse(chromium: Browser, profile: BrowserContext, service: Service) -> Iterator[Browsing]:
+    """Opens the console in a new window; in the end, no window may have complained.
+
+    With `clock`, the page's time passes only when the test says so. Windows with that or other
+    options have a profile of their own; it may be asked for by `alone`.
     """
     opened: list[Page] = []
+    own: list[BrowserContext] = []
     complaints: list[str] = []
 
     def look(
@@ -81,9 +96,13 @@ def browse(chromium: Browser, service: Service) -> Iterator[Browsing]:
         key: str | None = "",
         at: Service = service,
         clock: bool = False,
+        alone: bool = False,
         **how: Any,
     ) -> Page:
-        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **how})
+        context = profile
+        if clock or alone or how:
+            context = chromium.new_context(**{**DESK, **how})
+            own.append(context)
         context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         opened.append(page)
@@ -92,14 +111,15 @@ def browse(chromium: Browser, service: Service) -> Iterator[Browsing]:
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda said: complaints.append(said.text) if _is_bad(said) else None)
         page.goto(f"{at.url}/healthz")
+        page.evaluate("localStorage.clear()")
         if key is not None:
             page.evaluate("key => sessionStorage.setItem('toolcrib.key', key)", key or at.writer)
         page.goto(f"{at.url}/{place}")
         return page
 
     yield look
-    for page in opened:
-        page.context.close()
+    for each in (*opened, *own):
+        each.close()
     assert complaints == []
 
 

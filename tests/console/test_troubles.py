@@ -67,7 +67,7 @@ def test_a_service_that_has_stopped_is_said_to_be_out_of_reach(browse):
 
 
 def test_being_offline_is_told_from_a_service_that_is_away(browse):
-    page = browse("#/quarantine")
+    page = browse("#/quarantine", alone=True)
     expect(page.get_by_role("heading", level=1)).to_contain_text("0 tools")
     page.context.set_offline(True)
     page.get_by_role("link", name="Registry").click()
@@ -78,7 +78,7 @@ def test_being_offline_is_told_from_a_service_that_is_away(browse):
 
 
 def test_an_answer_that_never_comes_is_not_waited_for_for_ever(browse):
-    page = browse()
+    page = browse(alone=True)
     page.locator(".who").wait_for()
     page.clock.install()
     page.route("**/v1/route", lambda route: None)

@@ -1,0 +1,1 @@
+"""Tests of the console; a package, so that its browser ends with it."""
