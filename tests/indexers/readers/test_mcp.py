@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.types import ListToolsResult, Tool, ToolAnnotations
 
+from tests.gateway.conftest import SERVERS
 from tests.indexers.readers.conformance import ReaderConformance
 from tests.indexers.readers.mcp_servers.launch import (
     closed_port,
@@ -50,6 +51,8 @@ TIME = {
     "inputSchema": SCHEMA,
 }
 ALARM = {"name": "set_alarm", "inputSchema": {"type": "object"}}
+PLAIN = SERVERS / "plain.py"
+"""A server that starts at once, as it loads no library."""
 
 
 class TestMcpListReader(ReaderConformance):
@@ -554,12 +557,13 @@ def test_one_file_with_everything_that_can_be_right_and_wrong(tmp_path: Path) ->
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["tools", "includeTools", "excludeTools", "disabled_tools"])
 def test_tools_that_an_entry_switches_off_are_not_read(tmp_path: Path, key: str) -> None:
+    (tmp_path / "clock.json").write_text(json.dumps([TIME, ALARM]), encoding="utf-8")
     includes = key in ("tools", "includeTools")
     names = ["get_*"] if includes else ["set_alarm"]
-    source = _file_servers(tmp_path, {"clock": {**entry("clock.py"), key: names}})
+    clock = entry(str(PLAIN), str(tmp_path / "clock.json"))
+    source = _file_servers(tmp_path, {"clock": {**clock, key: names}})
 
     assert _told(_read(source, McpServersReader())) == ["clock/get_time"]
 
