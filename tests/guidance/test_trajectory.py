@@ -72,12 +72,13 @@ def test_the_goal_of_a_call_is_the_last_message_or_search_before_it():
 @pytest.mark.slow
 def test_memory_stays_as_it_is():
     builder = TrajectoryBuilder()
+    words = " ".join(f"word#x{n}" for n in range(900))
 
     tracemalloc.start()
     try:
         for number in range(600):
             name, given_ = f"get_{number % 7}", {"n": number, "body": "y" * 9_000}
-            result = " ".join(f"word{number}x{n}" for n in range(900))
+            result = words.replace("#", str(number))
             builder.search_asked(f"thing {number}", found=(name,), at=number)
             builder.tool_invoked(name=name, parameters=given_, result=result, at=number)
         held = tracemalloc.get_traced_memory()[0]
