@@ -102,8 +102,8 @@ def is_record(value: object) -> bool:
 
 def written(module: ModuleType) -> Iterator[Pattern]:
     """The patterns that stand in a module's source, as arguments of functions of `re`."""
-    tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))
-    for call in ast.walk(tree):
+    source = Path(str(module.__file__)).read_text("utf-8")
+    for call in ast.walk(ast.parse(source)) if "import re\n" in source else ():
         if not (isinstance(call, ast.Call) and is_of_re(call.func) and call.args):
             continue
         try:
