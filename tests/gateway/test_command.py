@@ -118,12 +118,9 @@ def test_standard_output_is_the_protocols_alone(behind: Behind):
 def test_it_ends_when_told_to_and_takes_its_servers_along(behind: Behind, number, code):
     pids = behind.folder / "pids"
     behind.config(post=behind.entry("post", ECHO, options=("--started", str(pids))))
-    command = [*COMMAND, str(behind.folder / "mcp.json"), "--store", str(behind.store)]
-    with subprocess.Popen(
-        command, env=ENV, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as process:
+    with forked(behind, "--store", str(behind.store)) as process:
         assert process.stderr is not None
-        assert process.stderr.readline() == b"toolcrib gateway: post: 1 tool\n"
+        assert process.stderr.readline() == "toolcrib gateway: post: 1 tool\n"
         process.send_signal(number)
         assert process.wait(60) == code
 
