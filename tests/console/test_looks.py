@@ -43,6 +43,8 @@ DIALOGS = {
 }
 """Button of a view that opens a dialog."""
 
+BEYOND_A_PHONE = """[...document.querySelectorAll("body *:not(.unseen, .unseen *, option, bdi)")]
+    .filter(e => e.getBoundingClientRect().right > 400.5).map(e => e.outerHTML)"""
 
 LONG = "a-very-long-word-without-any-place-to-break-it" * 4
 
@@ -65,21 +67,18 @@ def decided(service):
     log.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_stands_out_beyond_a_phone(browse, service, admin, scheme):
-    page = browse(color_scheme=scheme, key=admin, viewport={"width": 400, "height": 800})
+def test_nothing_stands_out_beyond_a_phone(browse, service, admin):
+    page = browse(key=admin, viewport={"width": 400, "height": 800})
     for place, there in PLACES.items():
         page.goto(f"{service.url}/#/{place}")
         page.locator(there).first.wait_for()
         page.locator("main details").evaluate_all(OPEN)
         if place in DIALOGS:
             page.get_by_role("button", name=DIALOGS[place]).click()
-        beyond = page.evaluate(
-            """[...document.querySelectorAll("body *:not(.unseen, .unseen *, option, bdi)")]
-            .filter(e => e.getBoundingClientRect().right > 400.5).map(e => e.outerHTML)"""
-        )
-        assert beyond == [], place
-        assert page.evaluate("document.documentElement.scrollWidth") == 400, place
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate(BEYOND_A_PHONE) == [], (place, scheme)
+            assert page.evaluate("document.documentElement.scrollWidth") == 400, (place, scheme)
 
 
 @pytest.mark.parametrize(
@@ -108,18 +107,19 @@ def test_who_wants_no_motion_gets_none(browse):
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm ci in console/")
-@pytest.mark.parametrize(("scheme", "places"), [("light", [*PLACES]), ("dark", DARK)])
-def test_an_accessibility_checker_finds_nothing(browse, admin, scheme, places):
-    page = browse(color_scheme=scheme, key=admin)
+def test_an_accessibility_checker_finds_nothing(browse, admin):
+    page = browse(key=admin)
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    for place in places:
+    for place, there in PLACES.items():
         page.evaluate("to => location.hash = to", f"/{place}")
-        page.locator(PLACES[place]).first.wait_for()
+        page.locator(there).first.wait_for()
         page.locator("main details").evaluate_all(OPEN)
         if place in DIALOGS:
             page.get_by_role("button", name=DIALOGS[place]).click()
-        found = page.evaluate(CHECK)
-        assert len(found["passes"]) > 20
-        told = [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
-        assert told == [], place
+        for scheme in ("light", "dark") if place in DARK else ("light",):
+            page.emulate_media(color_scheme=scheme)
+            found = page.evaluate(CHECK)
+            assert len(found["passes"]) > 20
+            told = [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
+            assert told == [], (place, scheme)
         page.keyboard.press("Escape")
