@@ -7,9 +7,8 @@ import json
 import socket
 import stat
 import subprocess
-import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 
 import httpx2
@@ -21,6 +20,7 @@ from fastmcp.server.auth.auth import ClientRegistrationOptions
 from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
 from typer.testing import CliRunner
 
+from tests.fork_server import ForkedProcess
 from tests.gateway.conftest import LONG_S, Behind, found, said, until, web_server
 from tests.gateway.test_command import ENV
 from toolcrib.access.logins import LoginOptions, Logins, ServerLogin, may_log_in
@@ -283,10 +283,9 @@ async def test_tokens_are_renewed_and_a_login_that_has_ended_is_told(behind, web
         assert json.loads(await said(client, "web__echo", word="hi")) == {"given": "hi"}
 
 
-def logging_in(*places: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "toolcrib", "gateway", "login", "web", "--no-browser", *places]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=ENV, stdout=pipe, stderr=pipe, text=True)
+def logging_in(*places: str) -> ForkedProcess:
+    command = ("toolcrib", "gateway", "login", "web", "--no-browser", *places)
+    return ForkedProcess(*command, env=ENV, stderr=subprocess.PIPE)
 
 
 @pytest.mark.e2e
@@ -294,16 +293,15 @@ async def test_the_command_prints_the_link_and_logs_in(behind, web):
     config = behind.config(web={"url": web.url}, post=behind.entry("post"))
     places = ["--config", str(config), "--store", str(behind.store), "--json"]
 
-    with logging_in(*places) as process:
+    with closing(logging_in(*places)) as process:
         assert process.stderr is not None
-        assert process.stdout is not None
         link = ""
         while not link.startswith("http"):
             link = await asyncio.to_thread(process.stderr.readline)
             assert link, "it ended without a link"
         assert await browse(link.strip()) == 200
         told = json.loads(await asyncio.to_thread(process.stdout.read))
-    assert (told, process.returncode) == ({"server": "web", "logged_in": True}, 0)
+        assert (told, process.wait()) == ({"server": "web", "logged_in": True}, 0)
     kept = await logins(behind).get(web.url)
     assert kept is not None
     assert kept.tokens.access_token in web.provider.access_tokens
