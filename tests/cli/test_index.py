@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Shell
+from tests.cli.conftest import ENV, Shell
+from tests.fork_server import ForkedProcess
 from tests.store.qdrant_over_http import LocalQdrant, running
 from toolcrib.indexers.sync import LEXICAL_META_PREFIX
 
@@ -45,11 +47,17 @@ def test_shards_indexed_at_one_time_make_the_index_of_one_run(
     shell("store", "init", "--store", shared.url)
     shards = [shell.write(f"tools-{n}.jsonl", *TOOLS[n::2]) for n in range(2)]
     shell.json("index", shell.write("tools.jsonl", *TOOLS), "--store", alone.url)
-    with ThreadPoolExecutor() as machines:
-        done = machines.map(
-            lambda each: shell.process("index", each, "--store", shared.url), shards
-        )
-        assert [each.returncode for each in done] == [0, 0]
+    env = {**os.environ, **ENV}
+    with ExitStack() as stack:
+        machines = [
+            ForkedProcess(
+                "toolcrib", "index", shard, "--store", shared.url, cwd=shell.folder, env=env
+            )
+            for shard in shards
+        ]
+        for machine in machines:
+            stack.callback(machine.close)
+        assert [machine.wait() for machine in machines] == [0, 0]
     report = shell.json("index", *shards, "--store", shared.url)
     assert report["unchanged"] == len(TOOLS)
     assert content(shared) == content(alone)
