@@ -8,12 +8,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from anyio import wrap_file
 from mcp import Client, StdioServerParameters, stdio_client
+from mcp.server.stdio import stdio_server
 from typer.testing import CliRunner
 
 from tests.fork_server import ForkedProcess
@@ -66,6 +69,21 @@ def forked(behind: Behind, *options: str, **env: str) -> Generator[ForkedProcess
     how = {"cwd": behind.folder, "env": {**ENV, **env}, "stderr": subprocess.PIPE}
     with closing(ForkedProcess(*command, **how)) as process:
         yield process
+
+
+@asynccontextmanager
+async def pipes(process: ForkedProcess) -> AsyncGenerator[Any]:
+    """Transport of a client to a gateway that the fork server started and that ends with it."""
+    # Lines go in and out on this side as they do on the other.
+    lines = wrap_file(process.stdout), wrap_file(process.stdin)
+    async with stdio_server(*lines) as (read, write), read.clone() as rest:
+        try:
+            yield read, write
+        finally:
+            process.stdin.close()
+            async for _ in rest:
+                pass  # said after the client had gone
+    process.wait(60)
 
 
 async def use(client):
@@ -241,22 +259,20 @@ async def test_what_is_shown_of_an_index_run_ends_with_it(behind: Behind):
 
 
 @pytest.mark.e2e
-async def test_a_profile_serves_its_part_by_its_own_settings(behind: Behind, monkeypatch):
+async def test_a_profile_serves_its_part_by_its_own_settings(behind: Behind):
     drop = {"name": "drop_all", "description": "Repeat what is dropped."}
-    config = behind.config(post=behind.entry("post", ECHO, drop), fax=behind.entry("fax", ECHO))
+    behind.config(post=behind.entry("post", ECHO, drop), fax=behind.entry("fax", ECHO))
     part = {"servers": ["post"], "exclude": ["post/drop_*"], "pass_through": 9}
-    monkeypatch.setitem(ENV, "TOOLCRIB_GATEWAY__PROFILES", json.dumps({"writing": part}))
-    program, *arguments = [*COMMAND, str(config), "--store", str(behind.store)]
-    server = StdioServerParameters(
-        command=program, args=[*arguments, "--profile", "writing"], env=ENV
-    )
-    async with Client(server) as client:
+    profiles = {"TOOLCRIB_GATEWAY__PROFILES": json.dumps({"writing": part})}
+    options = ("--store", str(behind.store), "--profile", "writing")
+    with forked(behind, *options, **profiles) as process:
+        async with Client(pipes(process)) as client:
 
-        async def is_there() -> bool:
-            return [tool.name for tool in (await client.list_tools()).tools] == ["post__echo"]
+            async def is_there() -> bool:
+                return [tool.name for tool in (await client.list_tools()).tools] == ["post__echo"]
 
-        await until(is_there)
-        refused = await client.call_tool("post__drop_all", {})
+            await until(is_there)
+            refused = await client.call_tool("post__drop_all", {})
 
     assert refused.is_error
 

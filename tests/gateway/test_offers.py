@@ -6,15 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, MCPError, StdioServerParameters
+from mcp import Client, MCPError
 from mcp.client.subscriptions import listen
 
 from tests.gateway.conftest import ANNOUNCE, ECHO, LONG_S, Behind, until, until_listed
-from tests.gateway.test_command import COMMAND, ENV
+from tests.gateway.test_command import forked, pipes
 from tests.gateway.test_http import serving
 from toolcrib.access.quarantine import Quarantine
 from toolcrib.records.scope import DEFAULT_NAMESPACE
@@ -212,14 +211,14 @@ async def _nothing() -> AsyncGenerator[object]:
 
 
 @asynccontextmanager
-async def reached(behind: Behind, transport: str, config: Path) -> AsyncGenerator[Any]:
-    """Parameters of the official client for a gateway over a transport."""
+async def reached(behind: Behind, transport: str) -> AsyncGenerator[Any]:
+    """Address of a gateway, or the pipes to it, for the official client."""
     if transport == "http":
         with serving(behind) as url:
             yield url
         return
-    arguments = [*COMMAND[1:], str(config), "--store", str(behind.store)]
-    yield StdioServerParameters(command=COMMAND[0], args=arguments, env=ENV)
+    with forked(behind, "--store", str(behind.store)) as process:
+        yield pipes(process)
 
 
 NO_LISTS = {"logging", "experimental", "extensions"}
@@ -234,7 +233,7 @@ async def test_a_client_that_goes_by_what_is_announced_finds_what_comes_later(
 ):
     start = behind.folder / "start"
     desk = entry(behind, "desk", "--start-with", str(start), prompts=[PROMPT], resources=[NOTE])
-    config = behind.config(desk=desk, post=behind.entry("post", ECHO))
+    behind.config(desk=desk, post=behind.entry("post", ECHO))
     heard: asyncio.Queue[str] = asyncio.Queue()
 
     async def hear(message: Any) -> None:
@@ -256,7 +255,7 @@ async def test_a_client_that_goes_by_what_is_announced_finds_what_comes_later(
                     pass
 
     async with (
-        reached(behind, transport, config) as server,
+        reached(behind, transport) as server,
         Client(server, mode=mode, message_handler=hear) as client,
     ):
         assert client.server_capabilities is not None

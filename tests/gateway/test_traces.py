@@ -9,11 +9,11 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.gateway.conftest import Behind
-from tests.gateway.test_command import ENV, ordered, use
+from tests.gateway.conftest import ECHO, Behind
+from tests.gateway.test_command import forked, pipes, use
 
 KINDS = {2: "server", 3: "client"}
 
@@ -46,13 +46,12 @@ def described(span: Any) -> dict[str, Any]:
 
 @pytest.mark.slow
 async def test_a_call_is_a_trace_from_the_client_to_the_server(behind: Behind):
-    program, *arguments = ordered(behind)
+    behind.config(post=behind.entry("post", ECHO))
     with collector() as (address, spans):
-        env = {**ENV, "OTEL_EXPORTER_OTLP_ENDPOINT": address, "OTEL_EXPORTER_OTLP_COMPRESSION": ""}
-        async with Client(
-            StdioServerParameters(command=program, args=arguments, env=env)
-        ) as client:
-            await use(client)
+        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": address, "OTEL_EXPORTER_OTLP_COMPRESSION": ""}
+        with forked(behind, "--store", str(behind.store), **env) as process:
+            async with Client(pipes(process)) as client:
+                await use(client)
         calls = [
             (KINDS.get(span.kind), known["gen_ai.tool.name"], known["mcp.method.name"])
             for span in spans
