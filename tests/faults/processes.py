@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,8 +23,6 @@ PATIENCE_S = 60.0
 """Far more than anything takes: a busy machine is no failure."""
 
 FAST = {"TOOLCRIB_ENCODER__DENSE": "deterministic", "TOOLCRIB_CONTEXT__DETECTOR": "heuristic"}
-
-SERVE = (sys.executable, "-m", "toolcrib")
 
 Found = TypeVar("Found")
 
@@ -69,7 +66,8 @@ def client_of(url: str, key: str, namespace: str | None = None) -> httpx2.Client
 class Served:
     """`toolcrib serve` in a process of its own; `settings` are variables without their prefix.
 
-    A `command` stands in place of `toolcrib`, and starts without the fork server.
+    A `module` with its first arguments, or a `command`, which starts without the fork server, may
+    stand in place of `toolcrib`.
     """
 
     def __init__(
@@ -78,6 +76,7 @@ class Served:
         log: Path,
         *,
         settings: Mapping[str, Any] | None = None,
+        module: Sequence[str] = ("toolcrib",),
         command: Sequence[str] = (),
         options: Sequence[str] = (),
         errors: Path | None = None,
@@ -95,7 +94,7 @@ class Served:
             self.process = (
                 subprocess.Popen([*command, *words], stdout=subprocess.PIPE, text=True, **how)
                 if command
-                else ForkedProcess("toolcrib", *words, **how)
+                else ForkedProcess(*module, *words, **how)
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

@@ -7,8 +7,6 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from tests.faults.processes import SERVE
-
 MOUNT = "mount -t tmpfs -o size={size} none {folder} && echo ready && exec sleep infinity"
 UNSHARE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
 
@@ -39,10 +37,9 @@ class SmallDisk:
         self.seen = Path(f"/proc/{self._holder.pid}/root{folder}")
 
     @property
-    def command(self) -> tuple[str, ...]:
-        """What a `toolcrib` command begins with that is to see the disk."""
-        target = ("--target", str(self._holder.pid), f"--wd={self.folder.parent}")
-        return ("nsenter", "--preserve-credentials", "--user", "--mount", *target, *SERVE)
+    def module(self) -> tuple[str, ...]:
+        """The module in place of `toolcrib` that sees the disk, and its first arguments."""
+        return ("tests.faults.on_small_disk", str(self._holder.pid), str(self.folder.parent))
 
     @property
     def free(self) -> int:

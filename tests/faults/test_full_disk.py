@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.faults.processes import FAST, make_key
+from tests.faults.processes import FAST, PATIENCE_S, make_key
 from tests.faults.small_disk import SmallDisk
+from tests.fork_server import ForkedProcess
 from toolcrib import Crib, ToolSpec
 from toolcrib.errors import StoreWriteError
 
@@ -73,7 +75,7 @@ def test_writers_are_told_507_readers_notice_nothing_and_with_room_writing_goes_
     store = disk.folder / "store"
     key = make_key(tmp_path / "store")
     shutil.move(tmp_path / "store", disk.seen)
-    service = serve(store, command=disk.command)
+    service = serve(store, module=disk.module)
     with service.client(key) as client, service.client(key, "other") as other:
         for each in (client, other):
             assert each.post("/v1/tools", json={"tools": [bolt(0), bolt(1)]}).json()["added"] == 2
@@ -97,7 +99,7 @@ def test_writers_are_told_507_readers_notice_nothing_and_with_room_writing_goes_
     service.kill()
 
     disk.make_room()
-    service = serve(store, command=disk.command)
+    service = serve(store, module=disk.module)
     for namespace in ("default", "other"):
         with service.client(key, namespace) as each:
             require_reading_goes_on(each)
@@ -114,7 +116,7 @@ def test_when_its_ledger_cannot_grow_turns_are_routed_and_feedback_is_refused(
     key = make_key(store)
     shutil.move(store / "ledger.db", small_disk.seen)
     (store / "ledger.db").symlink_to(small_disk.folder / "ledger.db")
-    service = serve(store, command=small_disk.command)
+    service = serve(store, module=small_disk.module)
     with service.client(key) as client:
         client.post("/v1/tools", json={"tools": [bolt(0)]})
         decision = route(client)
@@ -176,13 +178,11 @@ def test_a_log_that_cannot_be_written_keeps_nobody_from_being_served(serve, tmp_
 
 def test_what_was_indexed_can_be_read_by_commands_on_a_full_disk(disk, settings):
     def run(*command):
-        return subprocess.run(
-            [*disk.command, *command, "--store", str(disk.folder / "store")],
-            env={**os.environ, **FAST},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        words = (*disk.module, *command, "--store", str(disk.folder / "store"))
+        how = {"env": {**os.environ, **FAST}, "stderr": subprocess.PIPE}
+        with closing(ForkedProcess(*words, **how)) as process:
+            said, wrong = process.stdout.read(), process.stderr.read()
+            return subprocess.CompletedProcess(command, process.wait(PATIENCE_S), said, wrong)
 
     with Crib.open(disk.seen / "store", settings=settings) as crib:
         crib.index_tools(map(ToolSpec.model_validate, map(bolt, range(50))))
