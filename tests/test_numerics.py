@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from sklearn.linear_model import LogisticRegression
 
 from toolcrib.numerics import (
     exclusive_probabilities,
@@ -47,6 +46,9 @@ def test_exclusive_probabilities_add_up_to_1_and_keep_the_order_of_the_odds(odds
 
 
 def test_the_fit_agrees_with_scikit_learn():
+    # Here, as every worker of a run would load it, for a second.
+    from sklearn.linear_model import LogisticRegression
+
     generator = np.random.default_rng(0)
     inputs = generator.normal(size=(300, 3))
     labels = inputs @ [1.5, -2.0, 0.3] + generator.logistic(size=300) > 0
