@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 from mcp import Client, StdioServerParameters
 
+from tests.gateway.conftest import SERVERS
 from toolcrib.cli.hosts import HOSTS, copy_of, host_files
 from toolcrib.indexers.readers.base import Source
 from toolcrib.indexers.readers.mcp_config import parse_config, servers_of
@@ -285,17 +286,10 @@ class TestInstall:
 
     @pytest.mark.e2e
     async def test_a_client_that_starts_the_entry_finds_tools(self, shell, tmp_path_factory):
-        (shell.folder / "server.py").write_text(
-            "from mcp.server.mcpserver import MCPServer\n"
-            "server = MCPServer('clock')\n"
-            "@server.tool()\n"
-            "def get_time() -> str:\n"
-            "    'Tell the time.'\n"
-            "    return 'noon'\n"
-            "server.run('stdio')\n"
-        )
+        tools = shell.folder / "clock.json"
+        tools.write_text('[{"name": "get_time", "description": "Tell the time."}]')
         shell("gateway", "remove", "clock")
-        shell("gateway", "add", "clock", sys.executable, str(shell.folder / "server.py"))
+        shell("gateway", "add", "clock", sys.executable, str(SERVERS / "plain.py"), str(tools))
         entry = shell.json("install", "cursor")["entry"]
         env = {
             **os.environ,
