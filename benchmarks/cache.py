@@ -25,7 +25,7 @@ from toolcrib.build import make_agents, make_dense
 from toolcrib.clock import SystemClock
 from toolcrib.encoders.base import FloatArray
 from toolcrib.records import AgentDecision, Turn
-from toolcrib.router.choices.agents import DecisionCache, Pending, cache_key
+from toolcrib.router.choices.agents import DecisionCache, PendingTarget, cache_key
 from toolcrib.router.settings import AgentSettings
 from toolcrib.settings import Settings
 
@@ -73,7 +73,7 @@ def cached_turns(split: str) -> dict[str, list[CachedTurn]]:
                     {k: row[k] for k in ("history", "attachments") if k in row}
                     | {"text": wording.format(row["text"])}
                 )
-                pending = Pending(turn, router.reader.read(turn))
+                pending = PendingTarget(turn, router.reader.read(turn))
                 # A question is one of several files: another one has another cache.
                 key = cache_key(pending, pending.evidence), row.get("config")
                 vector = dense.encode_query(turn.text)

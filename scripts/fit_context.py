@@ -13,7 +13,7 @@ import argparse
 import sys
 
 from toolcrib.build import make_dense
-from toolcrib.router.context.classifier import shipped_turns
+from toolcrib.router.context.classifier import shipped_turn_classifier
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.labels import label_sets
@@ -35,7 +35,7 @@ def main() -> None:
     if options.check:
         known = read_context(MODEL_FILE.read_bytes(), cues).identity
         sys.exit(known != identity_of(sets, cues, dense))
-    model = fit_context(sets, cues, EntityFinder(), dense, told=shipped_turns().digests)
+    model = fit_context(sets, cues, EntityFinder(), dense, told=shipped_turn_classifier().digests)
     MODEL_FILE.write_bytes(write_context(model))
     print(f"{MODEL_FILE.name}: {MODEL_FILE.stat().st_size / 2**20:.1f} MiB")
 

@@ -31,7 +31,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
 from toolcrib.encoders.onnx import DEFAULT_MODEL, BundledEncoder, usable_cores
-from toolcrib.router.context.classifier import HEAD_FILE, STRETCH, TURNS, shipped_turns
+from toolcrib.router.context.classifier import HEAD_FILE, STRETCH, TURNS, shipped_turn_classifier
 from toolcrib.router.context.labels import CONTEXT_FIELDS, LabelSet, label_sets
 from toolcrib.router.context.model import with_others
 from toolcrib.training.export import export
@@ -234,7 +234,7 @@ def some_others(texts: Collection[str], labelled: Collection[str]) -> list[str]:
 
 def taught_shares(sets: Mapping[str, LabelSet], english: Sequence[str]) -> dict[str, Any]:
     """Shares of the classes by the classifier that ships: float32 [texts, classes] by field."""
-    told = {text: shipped_turns().tell(text) for text in dict.fromkeys(english)}
+    told = {text: shipped_turn_classifier().predict(text) for text in dict.fromkeys(english)}
     found: dict[str, Any] = {}
     for field in KEPT:
         shares = np.array([told[text][field].shares for text in english], dtype=np.float32)

@@ -30,4 +30,4 @@ for name in (
 
 detector = HeuristicDetector()
 detector.detect("Can you send the report to Ana?")
-detector.leans("and then?")
+detector.follow_up_score("and then?")

@@ -29,7 +29,7 @@ BOUNDS = {
     "integrations.formats._log_once": "1,000 ids of tools, each with a short reason",
     "problems.slug_of": "the classes of errors",
     "records.codec.adapter": "the types of records",
-    "router.context.classifier.turns_beside": "two encoders",
+    "router.context.classifier.other_turn_classifier": "two encoders",
     "router.context.labels._preset": "the fields of a context",
     "router.context.rules.remainder_of": "the words of 32 turns, each cut to a length",
     "store.base.point_id": "65,536 ids of tools and passages",

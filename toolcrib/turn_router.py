@@ -253,7 +253,7 @@ class TurnRouter:
     ) -> tuple[ToolHit, ...]:
         """Replacements for a failed tool, as `Crib.alternates`."""
         from toolcrib.router.alternates import alternates
-        from toolcrib.router.tools import compatible
+        from toolcrib.router.tools import settings_filter
 
         require_text(failed_tool, "tool")
         require_type(k, int, "option k", "a whole number")
@@ -265,7 +265,7 @@ class TurnRouter:
             turn.text,
             excluded=self._failed_tools(decision_id) if decision_id else (),
             scope=turn.reach,
-            where=compatible(self._settings.tools),
+            where=settings_filter(self._settings.tools),
             k=k,
             likeness=self._settings.recovery.likeness,
         )

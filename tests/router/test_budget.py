@@ -31,7 +31,7 @@ class Turn:
         self.clock = ManualClock()
         self.costs = Costs()
         for stage, ms in costs.items():
-            self.costs.learn(stage, ms)
+            self.costs.add_run(stage, ms)
         limits = Limits(total_ms=total_ms, stage_ms=stage_ms or {})
         self.budget = Budget(limits, self.costs, self.clock)
 
@@ -87,7 +87,7 @@ def test_what_cannot_fit_in_any_case_keeps_no_time_from_the_others():
 
 def test_what_was_not_needed_keeps_no_time_from_the_others():
     turn = Turn(12.0)
-    assert not turn.budget.admits("follow_up")
+    assert not turn.budget.has_room("follow_up")
     for stage in ("context", *DEAREST):
         turn.budget.skip(stage)
     assert turn.run("follow_up") == "done"
@@ -107,11 +107,11 @@ def test_what_one_stage_takes_within_another_is_its_own():
         turn.pass_by(1.0)
         turn.run("interleave", 2.0)
         turn.pass_by(4.0)
-        turn.budget.took("llm", 4.0)
+        turn.budget.record("llm", 4.0)
 
     turn.budget.measure("tools", find)
     assert turn.budget.took_ms == pytest.approx({"tools": 1.0, "interleave": 2.0, "llm": 4.0})
-    assert turn.costs.of("tools") == pytest.approx(1.0)
+    assert turn.costs.expected_ms("tools") == pytest.approx(1.0)
 
 
 def test_what_cannot_be_left_out_is_timed_though_it_fails():
@@ -124,16 +124,16 @@ def test_what_cannot_be_left_out_is_timed_though_it_fails():
     with pytest.raises(ZeroDivisionError):
         turn.budget.measure("encode", fail)
     assert turn.budget.took_ms == pytest.approx({"encode": 7.0})
-    assert turn.costs.of("encode") == pytest.approx(7.0)
+    assert turn.costs.expected_ms("encode") == pytest.approx(7.0)
 
 
 def test_a_cost_is_first_what_was_taken_and_then_moves_slowly():
     costs = Costs()
-    assert costs.of("tools") == 0.0
-    costs.learn("tools", 10.0)
-    assert costs.of("tools") == 10.0
-    costs.learn("tools", 110.0)
-    assert costs.of("tools") == 10.0 + LAST_RUN_WEIGHT * 100.0
+    assert costs.expected_ms("tools") == 0.0
+    costs.add_run("tools", 10.0)
+    assert costs.expected_ms("tools") == 10.0
+    costs.add_run("tools", 110.0)
+    assert costs.expected_ms("tools") == 10.0 + LAST_RUN_WEIGHT * 100.0
 
 
 def test_what_is_left_out_again_and_again_is_tried_again_some_day():

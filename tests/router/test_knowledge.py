@@ -183,7 +183,7 @@ def test_where_nothing_fits_nothing_is_given(library):
     assert (found.verdict, found.passages) == ("abstain", ())
     assert all(hit.confidence < found.fit for hit in found.collections)
     assert found.fit < 0.25
-    assert found.reason == f"no passage comes near (probability {found.fit:.2f}, below 0.25)"
+    assert found.reason == f"no passage fits (probability {found.fit:.2f}, below 0.25)"
 
 
 def test_a_reason_prints_different_numbers_differently(library):
@@ -199,14 +199,14 @@ def test_where_no_collection_is_sure_enough_all_are_asked(library):
     assert (found.verdict, hits(found)) == ("fallback", [ALL_COLLECTIONS])
     assert found.collections[0].confidence == found.fit
     assert sources(found) == {"garden", "kitchen"}
-    assert found.reason.endswith("below 1.00): all asked instead")
+    assert found.reason.endswith("below 1.00); searched instead: all")
 
 
 def test_where_there_is_a_fallback_collection_it_alone_is_asked(make_library):
     general = BIKES.model_copy(update={"fallback": True})
     found = router(make_library(KITCHEN, GARDEN, general), threshold=1.0).find(ask(EGG))
     assert (found.verdict, hits(found), sources(found)) == ("fallback", ["bikes"], {"bikes"})
-    assert found.reason.endswith("bikes asked instead")
+    assert found.reason.endswith("searched instead: bikes")
 
 
 def test_where_the_fallback_collection_holds_nothing_all_are_asked(make_library):
@@ -229,7 +229,7 @@ def test_the_thresholds_are_what_they_say(library):
 def test_a_collection_that_says_what_it_answers_is_asked_whatever_else_speaks(library):
     found = router(library).find(ask(BRAKES), COOKING)
     assert (found.verdict, hits(found), sources(found)) == ("accept", ["kitchen"], {"kitchen"})
-    assert (found.reason, found.signals) == ("the map names kitchen", ("mapped",))
+    assert (found.reason, found.signals) == ("the map chooses kitchen", ("mapped",))
 
 
 def test_the_map_goes_by_domain_and_intent_together(library):

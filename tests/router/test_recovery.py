@@ -53,7 +53,7 @@ def test_each_class_has_its_step(error, action):
 
 def test_a_reason_names_the_rule_and_never_repeats_the_error():
     reason = step("Timed out with token sk-123").reason
-    assert reason == "retriable (it says that it may work later), attempt 1 of 3"
+    assert reason == "retriable (the error says that it may work later), attempt 1 of 3"
 
 
 def test_what_a_server_asks_is_waited_for_when_it_is_longer():
@@ -64,7 +64,7 @@ def test_what_a_server_asks_is_waited_for_when_it_is_longer():
 def test_nobody_waits_longer_than_the_cap():
     taken = step("rate limit, try again in 31 s")
     assert (taken.action, taken.after_s) == ("alternate", 0.0)
-    assert taken.reason.endswith("a wait of 31 s is asked for, too long")
+    assert taken.reason.endswith("the requested wait of 31 s is too long")
     assert step("rate limit, try again in 31 s", alternates=False).action == "stop"
     assert step(503, 400, RecoverySettings(max_attempts=5_000, jitter=0.0)).after_s == 30.0
     assert step(503, 4_000, RecoverySettings(max_attempts=5_000, jitter=0.0)).after_s == 30.0
@@ -74,7 +74,7 @@ def test_nobody_waits_longer_than_the_cap():
 def test_what_may_have_been_carried_out_is_not_done_twice(error):
     taken = step(error, repeatable=False)
     assert taken.action == "replan"
-    assert taken.reason.endswith("it may have been carried out, and must not be twice")
+    assert taken.reason.endswith("the call may have run, and must not run twice")
     assert step(error, 3, repeatable=False).action == "stop"
 
 
@@ -231,7 +231,7 @@ def test_a_vague_code_lets_the_text_speak_and_a_clear_one_does_not():
 
 @pytest.mark.parametrize("number", [0, 7, 200, 302, 1_000, -1, True])
 def test_a_number_that_is_no_error_status_says_nothing(number):
-    assert diagnose(number).why == "no rule knows it"
+    assert diagnose(number).why == "no rule matches"
 
 
 def test_the_cause_is_asked_where_the_error_says_nothing():
@@ -243,7 +243,7 @@ def test_the_cause_is_asked_where_the_error_says_nothing():
 def test_a_circle_of_causes_ends():
     first, second = RuntimeError("one"), RuntimeError("two")
     first.__cause__, second.__cause__ = second, first
-    assert diagnose(first).why == "no rule knows it"
+    assert diagnose(first).why == "no rule matches"
 
 
 def test_of_a_group_the_first_member_counts():

@@ -13,8 +13,8 @@ from toolcrib.records import Context, FindResult, KnowledgeResult, Route
 from toolcrib.router.route import (
     RouteEvidence,
     choose_route,
+    need_probability,
     route_probabilities,
-    wish_probability,
 )
 
 DOING = Context("", intent="generate", domain="product", need="act", confidences={"need": 0.97})
@@ -238,4 +238,4 @@ def test_needs_that_a_users_own_labels_lack_count_as_seldom_wanted():
 @pytest.mark.parametrize(("need", "wishes"), [("both", (True, True)), ("neither", (False, False))])
 def test_a_label_without_shares_says_what_is_wished(need, wishes):
     context = Context("", need=need, confidences={"need": 0.9})
-    assert tuple(wish_probability(context, each) > 0.5 for each in ("act", "know")) == wishes
+    assert tuple(need_probability(context, each) > 0.5 for each in ("act", "know")) == wishes

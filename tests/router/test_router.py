@@ -21,15 +21,15 @@ from toolcrib.router.conversation import (
     MAX_JOINED_CHARS,
     SEARCHED_HEAD_CHARS,
     SEARCHED_TAIL_CHARS,
-    answer_of,
-    by_itself,
-    gist,
+    answer_kind,
+    excerpt,
     search_text,
+    standalone_text,
 )
 
 MAIL = "send a mail to somebody"
 GLASS = "How is glass wrapped in a parcel?"
-GREETING = "nothing is looked up for this: a greeting"
+GREETING = "no search for small talk: a greeting"
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +140,9 @@ def test_a_turn_may_need_both(crib, monkeypatch):
     ("text", "reason"),
     [
         ("hi", GREETING),
-        ("thank you so much!", "nothing is looked up for this: thanks"),
-        ("goodbye", "nothing is looked up for this: a farewell"),
-        ("who are you?", "nothing is looked up for this: a question about the assistant itself"),
+        ("thank you so much!", "no search for small talk: thanks"),
+        ("goodbye", "no search for small talk: a farewell"),
+        ("who are you?", "no search for small talk: a question about the assistant itself"),
     ],
 )
 def test_for_small_talk_nothing_comes_but_the_active_and_the_answer_says_why(crib, text, reason):
@@ -455,7 +455,9 @@ def test_tools_that_the_gate_doubts_come_with_its_verdict_where_the_route_asks_f
     decision = crib.route(Turn(text=MAIL, scope=Scope(collections=frozenset())))
     doubt = "confidence 0.45 is below the threshold 0.50 (as calibrated)"
     assert decision.route.kind == "tools"
-    assert decision.route.reason.startswith(f"a tool must do this, and perhaps none fits: {doubt}")
+    assert decision.route.reason.startswith(
+        f"a tool must do this, but perhaps no tool fits: {doubt}"
+    )
     assert ids(decision) == ["agent/think", "mail/send_mail", "web/search"]
     assert (decision.tools.verdict, decision.tools.reason) == ("fallback", doubt)
 
@@ -525,7 +527,7 @@ def said(*messages, now, role="user"):
 
 
 def searched(turn, detector=DETECTOR, encode=ENCODER.encode_documents):
-    return search_text(turn, answer_of(turn, detector), detector, encode)
+    return search_text(turn, answer_kind(turn, detector), detector, encode)
 
 
 class Leaning(HeuristicDetector):
@@ -535,7 +537,7 @@ class Leaning(HeuristicDetector):
         super().__init__()
         self.leaning = leaning
 
-    def leans(self, text):
+    def follow_up_score(self, text):
         return self.leaning
 
 
@@ -646,8 +648,8 @@ def test_a_pasted_log_is_searched_by_its_two_ends():
 def test_the_turns_own_words_are_always_searched_with(now, history, leaning):
     turn = Turn(text=now, history=tuple(Message(role=r, content=c) for r, c in history))
     found = searched(turn, Leaning(leaning))
-    assert found.text.endswith(gist(now))
-    assert (found.text == gist(now)) == (found.follow_up != "joined")
+    assert found.text.endswith(excerpt(now))
+    assert (found.text == excerpt(now)) == (found.follow_up != "joined")
     assert ("topic-shift" in found.signals) == (found.follow_up == "shifted")
 
 
@@ -667,4 +669,4 @@ def test_the_turns_own_words_are_always_searched_with(now, history, leaning):
     ],
 )
 def test_statements_are_named_and_files_told_in_what_is_searched(turn, searched):
-    assert by_itself(turn).text == searched
+    assert standalone_text(turn).text == searched

@@ -22,7 +22,7 @@ from toolcrib.retrieval.prerequisites import MAX_UNMET_SIGNALS, required_tools
 from toolcrib.retrieval.rerank import ModelReranker, Reranking, RerankSettings, tool_reranker
 from toolcrib.router.budget import Budget, Costs
 from toolcrib.router.settings import Limits, ToolSettings
-from toolcrib.router.tools import ToolSelector, ToolStage, compatible
+from toolcrib.router.tools import ToolSelector, ToolStage, settings_filter
 from toolcrib.settings import EncoderSettings
 
 MODEL_FREE = Settings(encoder=EncoderSettings(dense="deterministic"))
@@ -75,7 +75,7 @@ def names_of(hits):
 
 
 def found_within(crib, settings, scope=None):
-    return {spec.name for spec in crib.list_tools(scope=scope, where=compatible(settings))}
+    return {spec.name for spec in crib.list_tools(scope=scope, where=settings_filter(settings))}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_of_two_ceilings_the_lower_holds_and_the_rest_of_the_scope_stays():
 
 def test_a_ceiling_that_is_no_number_is_refused():
     with pytest.raises(QueryError, match="cost_estimate"):
-        compatible(ToolSettings(max_cost=float("nan")))
+        settings_filter(ToolSettings(max_cost=float("nan")))
 
 
 def test_where_nothing_is_always_active_the_hits_stay_as_they_are(plain):
@@ -388,7 +388,7 @@ def test_the_draft_hangs_on_the_seed_alone(two_ways):
 def test_a_second_ranking_that_the_budget_has_no_room_for_is_left_out(two_ways):
     find, by_words = two_ways
     costs = Costs()
-    costs.learn("interleave", 9.0)
+    costs.add_run("interleave", 9.0)
     short, enough = (Budget(Limits(), costs, ManualClock(), ms) for ms in (8.0, 10.0))
     assert find(by_words, within=short).tools == find(None).tools
     assert short.degraded == ["interleave"]
@@ -420,8 +420,8 @@ def test_what_a_reranker_takes_is_a_stage_of_its_own(plain):
     time.measure("tools", lambda: stage.find(turn, query, time, 3, (), reranking=True))
 
     assert time.took_ms["rerank"] >= 100.0
-    assert costs.of("rerank") == time.took_ms["rerank"]
-    assert costs.of("tools") == pytest.approx(0.0)
+    assert costs.expected_ms("rerank") == time.took_ms["rerank"]
+    assert costs.expected_ms("tools") == pytest.approx(0.0)
 
 
 def test_what_a_language_model_takes_for_both_rankings_is_a_stage_of_its_own(plain):
@@ -452,7 +452,7 @@ def test_what_a_language_model_takes_for_both_rankings_is_a_stage_of_its_own(pla
         return time
 
     assert routed().took_ms == pytest.approx({"llm": 800.0, "interleave": 0.0, "tools": 0.0})
-    assert [costs.of(each) for each in ("llm", "tools")] == pytest.approx([400.0, 0.0])
+    assert [costs.expected_ms(each) for each in ("llm", "tools")] == pytest.approx([400.0, 0.0])
     short = routed(700.0)
     assert short.took_ms["llm"] == pytest.approx(400.0)
     assert short.degraded == ["interleave"]

@@ -18,7 +18,7 @@ from toolcrib.encoders.base import space_of
 from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.onnx import BundledEncoder, MultilingualEncoder
 from toolcrib.errors import EncoderError, MissingExtraError, SettingsError
-from toolcrib.router.context.classifier import turns_beside
+from toolcrib.router.context.classifier import other_turn_classifier
 from toolcrib.router.context.labels import label_sets
 from toolcrib.router.context.model import is_shipped, make_context_model
 from toolcrib.settings import Settings
@@ -271,7 +271,7 @@ class TestShippedModel:
     def test_its_classifier_of_turns_knows_the_shipped_labels(
         self, shipped: MultilingualEncoder
     ) -> None:
-        turns, sets = turns_beside(shipped), label_sets({})
+        turns, sets = other_turn_classifier(shipped), label_sets({})
         assert turns is not None
         assert turns.digests == {field: chosen.digest for field, chosen in sets.items()}
 
@@ -279,9 +279,9 @@ class TestShippedModel:
     def test_turns_of_languages_without_a_training_text_are_told(
         self, shipped: MultilingualEncoder, text: str, urgency: str, sensitivity: str
     ) -> None:
-        turns = turns_beside(shipped)
+        turns = other_turn_classifier(shipped)
         assert turns is not None
-        told = turns.tell(text)
+        told = turns.predict(text)
         assert (told["urgency"].label, told["sensitivity"].label) == (urgency, sensitivity)
 
     def test_it_is_small_and_taught_the_english_encoder(self, shipped: MultilingualEncoder) -> None:

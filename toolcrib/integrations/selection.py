@@ -23,7 +23,7 @@ from toolcrib.records.definitions import OwnTool, definition_tokens, summary
 from toolcrib.retrieval.gate import ENABLED
 from toolcrib.retrieval.legs import has_words
 from toolcrib.retrieval.options import MAX_NEEDS
-from toolcrib.router.tools import compatible
+from toolcrib.router.tools import settings_filter
 from toolcrib.store.filters import Filter, all_of
 from toolcrib.store.payload import has_key, name_keys, named_tools
 from toolcrib.text import squeeze
@@ -181,7 +181,7 @@ def _rank_own_tools(
 
 def _limits(crib: AnyCrib) -> Filter | None:
     """Limits of the settings on the tools of a turn; a service keeps its own."""
-    return compatible(crib.tools.settings.tools) if isinstance(crib, Crib) else None
+    return settings_filter(crib.tools.settings.tools) if isinstance(crib, Crib) else None
 
 
 def _tokens(specs: Iterable[ToolSpec]) -> int:

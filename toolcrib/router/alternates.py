@@ -1,4 +1,4 @@
-"""Alternates: tools that can stand in for a tool that failed."""
+"""Alternates: tools that can replace a failed tool."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ from toolcrib.records.answers import with_ranks
 from toolcrib.records.codec import list_of, object_of
 from toolcrib.retrieval.fusion import by_score
 from toolcrib.retrieval.options import SearchOptions
-from toolcrib.router.settings import LIKENESS
+from toolcrib.router.settings import DEFAULT_LIKENESS
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import Filter, HasId, Not, Or, all_of
 from toolcrib.text import split_identifier, squeeze
 
 MAX_CANDIDATE_TOOLS = 20
-"""Candidates of each search: they held an equal tool for 97 in 100 failures, if there was one."""
+"""Candidates of each search: they include an equivalent tool, if there is one, in 97 % of
+failures."""
 
 LIKENESS_WEIGHT = 0.25
-"""Weight of the likeness to the failed tool beside the fit to the turn; each has a search of its
-own, as a query of both texts is mostly that of the longer text."""
+"""Weight of the likeness to the failed tool; the rest is the fit to the turn. Each has its own
+search: the longer text would dominate a joint query."""
 
 CATEGORY_WEIGHT = 0.05
 PROVIDES_WEIGHT = 0.05
-"""Weights of the same category, and of providing all that the failed tool provides, beside a fused
-score: the usual distance of neighbours in a ranking."""
+"""Score gains for an equal category, and for providing all that the failed tool provides: the usual
+score difference of neighbours in a ranking."""
 
 SCHEMA_WEIGHT = 0.03
-"""Weight of arguments that can be kept: less, since equal tools name arguments differently."""
+"""Score gain for reusable arguments; smaller, as equivalent tools name arguments differently."""
 
 OTHER_TYPE_SHARE = 0.5
-"""Share for a required parameter of the right name and another type: a value can be converted."""
+"""Fit of a required parameter of equal name and other type: its value can be converted."""
 
 SAME_SERVER_LIKENESS = 0.4
-"""Likeness added to the minimum for tools of the same server, which rarely offers two equal tools:
-their words are alike (createIssue, listIssues)."""
+"""Increase of the minimum likeness for tools of the same server: their texts are alike
+(createIssue, listIssues), but a server rarely has two equivalent tools."""
 
 EFFECTS: Mapping[str, str] = {
     "reads": "check count describe detect explain fetch find get identify inspect list look "
@@ -51,8 +52,8 @@ EFFECTS: Mapping[str, str] = {
     "remove reverse revoke rm stop terminate trash undo unfollow uninstall unlock unpin unpublish "
     "unsubscribe",
 }
-"""Verbs by their effect: a tool that reads cannot stand in for one that acts, nor one that begins
-something for one that ends it, however alike their words are."""
+"""Verbs by their effect: a tool that reads cannot replace one that writes, nor a tool that creates
+one that removes, however similar their texts."""
 
 EFFECT_OF = {verb: effect for effect, verbs in EFFECTS.items() for verb in verbs.split()}
 
@@ -70,22 +71,22 @@ def alternates(
     scope: Scope | None = None,
     where: Filter | None = None,
     k: int = 3,
-    likeness: float = LIKENESS,
+    likeness: float = DEFAULT_LIKENESS,
 ) -> list[ToolHit]:
     """Find at most `k` tools with the purpose of the failed tool, best first; possibly none.
 
-    `find` ranks the tools for a query, as `ToolIndex.find` does. `text` is the turn's; `excluded`
-    are the ids of tools that failed before in it. `scope` and `where` are filters of the searches.
-    Scores are in [0, 1], and `legs` has their parts; `probability` is that of fitting the turn, if
-    that search found the tool.
+    `find` ranks the tools for a query, as `ToolIndex.find` does. `text` is the turn's text;
+    `excluded` are ids of tools that failed before in the turn. `scope` and `where` filter the
+    searches. Scores are in [0, 1]; `legs` has their parts. `probability` is that of fitting the
+    turn, None for a tool that only the search for the failed tool found.
     """
     itself = HasId(frozenset({point_id(failed.id)}))
     others = all_of(Not(HasId(frozenset(map(point_id, (failed.id, *excluded))))), where)
     options = SearchOptions(MAX_CANDIDATE_TOOLS, scope, others, gate=False)
     fitting = {hit.id: hit for hit in find(text, options).tools} if text.strip() else {}
-    # The failed tool is ranked too: its score for its own text is the scale of likeness.
+    # The failed tool's score for its own text is the unit of likeness.
     options = replace(options, where=others and Or(others, itself), explain=True)
-    # Its words without identifiers, which would match the tool of that name exactly.
+    # Identifiers are split: a whole identifier would match its tool by name.
     words_of_failed = " ".join(split_identifier(dense_text(failed)[:MAX_FAILED_TOOL_CHARS]))
     alike = {hit.id: hit for hit in find(words_of_failed, options).tools}
     own = alike.pop(failed.id, None)
@@ -93,19 +94,19 @@ def alternates(
     found = [
         fitting.get(hit.id) or replace(hit, probability=None)
         for hit in alike.values()
-        if _may_stand_in(failed, hit.tool, hit.legs["dense"] / nearest, likeness)
+        if _can_replace(failed, hit.tool, hit.legs["dense"] / nearest, likeness)
     ]
     fits, words = _scores(fitting, alike), _scores(alike, alike)
     scored = by_score(_score(hit, failed, fits[hit.id], words[hit.id]) for hit in found)
     return list(with_ranks(scored[:k]))
 
 
-def _may_stand_in(failed: ToolSpec, tool: ToolSpec, near: float, likeness: float) -> bool:
-    """True if a tool has the same effect, and provides the same or is near enough."""
+def _can_replace(failed: ToolSpec, tool: ToolSpec, near: float, likeness: float) -> bool:
+    """True if a tool has the same effect, and provides the same or is similar enough."""
     if not likeness:
         return True
     if len({effect(failed), effect(tool)} - {""}) > 1:
-        # Tools that provide the same may act differently: create_event and list_events give an id.
+        # Tools that provide the same value may differ: create_event and list_events give an id.
         return False
     if failed.server and tool.server == failed.server:
         likeness += SAME_SERVER_LIKENESS
@@ -113,20 +114,20 @@ def _may_stand_in(failed: ToolSpec, tool: ToolSpec, near: float, likeness: float
 
 
 def effect(tool: ToolSpec) -> str:
-    """Effect of a tool: `reads`, `makes` or `ends`; empty if its words do not tell."""
+    """Effect of a tool: `reads`, `makes` or `ends`; empty if unknown."""
     words = [word.casefold() for word in split_identifier(tool.name)]
     named = [EFFECT_OF[word] for word in words if word in EFFECT_OF]
     if len(set(named)) == 1:
         return named[0]
     verb = tool.description.casefold().split(maxsplit=1)[:1]
     effects = [EFFECT_OF[form] for word in verb for form in (word, word[:-1]) if form in EFFECT_OF]
-    # Of several words in a name the first is mostly the verb: refund_charge.
+    # The first verb of a name is mostly its verb: refund_charge.
     effects += named
     return effects[0] if effects else "reads" * (tool.annotations.get("readOnlyHint") is True)
 
 
 def _scores(ranking: Mapping[str, ToolHit], ids: Iterable[str]) -> dict[str, float]:
-    """Scores of tools by id; a tool that the ranking lacks has its lowest score."""
+    """Scores by tool id; a tool outside of the ranking gets the ranking's lowest score."""
     known = {tool_id: hit.score for tool_id, hit in ranking.items()}
     last = min(known.values(), default=0.0)
     return {tool_id: known.get(tool_id, last) for tool_id in ids}
@@ -151,12 +152,12 @@ def _score(hit: ToolHit, failed: ToolSpec, fits: float, likeness: float) -> Tool
 
 
 def _overlap(wanted: Sequence[str], offered: Sequence[str]) -> float:
-    """Share of the wanted names that are offered; 0 if none is wanted."""
+    """Share of the wanted names that are offered; 0 without wanted names."""
     return len(set(wanted) & set(offered)) / len(set(wanted)) if wanted else 0.0
 
 
 def schema_fit(had: Mapping[str, Any], wanted: Mapping[str, Any]) -> float:
-    """Share of a tool's required arguments that another tool had: in [0, 1], 1 if none is required.
+    """Share of a tool's required arguments that another tool had, in [0, 1]; 1 without any.
 
     Both are JSON Schemas of an object. Names are compared by their letters and digits; a parameter
     of another type counts half.
@@ -177,7 +178,7 @@ def _fit(had: Any, wanted: Any) -> float:
 
 
 def _types(schema: Any) -> frozenset[str]:
-    """Types that a schema names, itself or in alternatives; empty if any type is allowed."""
+    """Types that a schema allows, itself or in alternatives; empty for any type."""
     described = object_of(schema)
     named: list[Any] = []
     for option in (described, *list_of(described.get("anyOf")), *list_of(described.get("oneOf"))):

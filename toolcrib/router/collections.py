@@ -18,7 +18,7 @@ from toolcrib.indexers.points import clean
 from toolcrib.records import Collection, Scope
 
 _COLLECTION_ENTRY_PREFIX = "collection/"
-"""Beginning of the entries of a small document, each of one collection."""
+"""Prefix of a collection's key in the store's metadata."""
 
 _PRESETS = Path(__file__).with_name("collections.yaml")
 
@@ -27,7 +27,7 @@ _PRESETS = Path(__file__).with_name("collections.yaml")
 class CollectionIndex:
     """Collections with the vectors of their descriptions and examples.
 
-    `vectors`: float32 [n, dimensions]; `owners`: position of the collection of each row.
+    `vectors`: float32 [n, dimensions]; `owners`: index of each row's collection.
     """
 
     collections: tuple[Collection, ...]
@@ -40,7 +40,7 @@ class CollectionIndex:
         return tuple(collection.name for collection in self.collections)
 
     def similarity(self, query: FloatArray | None) -> dict[str, float]:
-        """Cosine of a query to the nearest description or example of each collection."""
+        """Highest cosine of a query to a description or example of each collection."""
         near = dict.fromkeys(self.names, 0.0)
         if query is None or not len(self.vectors):
             return near
@@ -64,7 +64,7 @@ class CollectionIndex:
         )
 
     def changes_since(self, before: CollectionIndex | None) -> dict[str, Any]:
-        """Entries of a store's small document that differ from those of `before`."""
+        """Entries of the store's metadata that differ from those of `before`; None deletes."""
         known = {} if before is None else {each.name: each for each in before.collections}
         gone = dict.fromkeys(
             f"{_COLLECTION_ENTRY_PREFIX}{name}" for name in known.keys() - {*self.names}
@@ -80,7 +80,7 @@ class CollectionIndex:
         }
 
     def with_changes(self, given: Iterable[Collection], dense: DenseEncoder) -> CollectionIndex:
-        """Index with collections added or replaced; unchanged ones are not encoded again."""
+        """Index with collections added or replaced; only changed ones are encoded."""
         merged = {each.name: each for each in self.collections}
         changed = {each.name: each for each in given if merged.get(each.name) != each}
         if not changed:
@@ -99,7 +99,7 @@ class CollectionIndex:
     def _joined_index(
         self, collections: Iterable[Collection], sources: Sequence[CollectionIndex]
     ) -> CollectionIndex:
-        """Index of collections, each with its rows from one of the sources."""
+        """Index of collections, each with its rows of the source at its position."""
         found = tuple(collections)
         parts = [own.rows_of(each.name) for each, own in zip(found, sources, strict=True)]
         owners = tuple(place for place, rows in enumerate(parts) for _ in rows)
@@ -120,7 +120,7 @@ def index_collections(collections: Iterable[Collection], dense: DenseEncoder) ->
 
 
 def read_collection_index(meta: Mapping[str, Any], dense: DenseEncoder) -> CollectionIndex:
-    """Read the index of a store's metadata; empty if the store has none."""
+    """Read the index from a store's metadata; empty without collections."""
     collections = read_collections(meta)
     kept = [meta[f"{_COLLECTION_ENTRY_PREFIX}{each.name}"] for each in collections]
     digests = [_digest(each) for each in collections]
@@ -132,7 +132,7 @@ def read_collection_index(meta: Mapping[str, Any], dense: DenseEncoder) -> Colle
 
 
 def read_collections(meta: Mapping[str, Any]) -> tuple[Collection, ...]:
-    """Read the collections of a store's metadata, without their vectors."""
+    """Read the collections from a store's metadata, without their vectors."""
     return tuple(
         Collection.model_validate(meta[key]["collection"])
         for key in sorted(meta)
@@ -141,7 +141,7 @@ def read_collections(meta: Mapping[str, Any]) -> tuple[Collection, ...]:
 
 
 def preset(name: str) -> Collection:
-    """Preset of a collection by its name; without a preset, a collection with only the name.
+    """Preset of this name; without a preset, a collection that only has the name.
 
     Raises:
         QueryError: no collection can have this name.
@@ -150,12 +150,12 @@ def preset(name: str) -> Collection:
         return _presets().get(name) or Collection(name=name)
     except ValidationError as error:
         raise QueryError(
-            f"{name!r} cannot be the name of a collection: letters, digits, '.', '-' and '_' can"
+            f"{name!r} cannot name a collection: use letters, digits, '.', '-' and '_' alone"
         ) from error
 
 
 def with_known_fields(given: Collection, known: Collection) -> Collection:
-    """Collection with the fields of a known one where none is given."""
+    """Collection with the known one's values in the fields that are not set."""
     return known.model_copy(update={name: getattr(given, name) for name in given.model_fields_set})
 
 

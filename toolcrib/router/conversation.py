@@ -1,6 +1,6 @@
-"""Conversation: the text that a turn is searched with, joined with what the turn refers to.
+"""Conversation: the search text of a turn, joined with the message that it refers to.
 
-References are resolved by words and vectors, or by a language model that the settings name.
+References are resolved by words and vectors, or by a language model if the settings name one.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from toolcrib.router.probes import file_kind, find_sql
 from toolcrib.text import split_words
 
 MAX_SEARCHED_CHARS, SEARCHED_HEAD_CHARS, SEARCHED_TAIL_CHARS = 2_000, 700, 500
-"""A pasted log has its question before or behind it: both ends of a longer text are searched."""
+"""Longer texts are cut to head and tail: a pasted log has its question before or behind it."""
 
 MAX_JOINED_CHARS = 400
-"""Part of an earlier message that a text is joined with: its own words must weigh more."""
+"""Characters of an earlier message in a joined text, so that the turn's own words weigh more."""
 
 OLDER_MESSAGE_COSINE_LEAD = 0.1
-"""Cosine by which an older message must be nearer to be taken in place of the last message."""
+"""Cosine by which an older message must lead the last message to be chosen."""
 
 NEW_TOPIC_BELOW_COSINE = 0.05
-"""Below this cosine to all earlier messages, a text that may refer to them is a new topic."""
+"""A possible follow-up with a lower cosine to all earlier messages is a new topic."""
 
 SURE_FOLLOW_UP = 0.9
-"""Probability from which a text refers to an earlier message, however far its words are."""
+"""Score from which a text is a follow-up whatever its cosines."""
 
 MAX_ANSWER_WORDS = 12
 OFFER_WORDS = frozenset(["else", "more", "further", "help", "assist"])
-"""Words of a question that only offers more: it may be refused, and asks for no other answer."""
+"""Words of a question that only offers more help: a refusal answers it, any other text does not."""
 
 SENTENCE_END = re.compile(r"[.!?]\s+(?=\S)")
 
@@ -49,9 +49,9 @@ Encode = Callable[[Sequence[str]], FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class SearchText:
-    """Text to search with, its origin, and signals.
+    """Text to search with, its relation to earlier messages, and signals.
 
-    It is joined with an earlier message, a new topic, or the first message.
+    `follow_up`: joined with an earlier message, a new topic, or the first message.
     """
 
     text: str
@@ -62,29 +62,29 @@ class SearchText:
 RUN = "run"
 SQL_WORDS = {"select": "a SQL query on the database", "ddl": "a SQL statement on the database"}
 SQL_STATEMENT = "a SQL {} statement on the database"
-"""Words that stand for a statement: its own words are data, and name no tool."""
+"""Words that replace a statement: the statement's own words name no tool."""
 
 ATTACHMENT_PREFIX = "attached file:"
 
 
-def gist(text: str) -> str:
-    """Text to search with: both ends of a very long text."""
+def excerpt(text: str) -> str:
+    """Text to search with: head and tail of a very long text."""
     return both_ends(text, MAX_SEARCHED_CHARS, SEARCHED_HEAD_CHARS, SEARCHED_TAIL_CHARS)
 
 
-def by_itself(turn: Turn) -> SearchText:
-    """Text to search with if nothing was said before."""
-    own = gist(turn.text)
+def standalone_text(turn: Turn) -> SearchText:
+    """Search text of a turn without its history."""
+    own = excerpt(turn.text)
     signals = () if own == turn.text else ("long-text",)
     return SearchText(_with_files(turn, _without_sql(own)), "first", signals)
 
 
-def answer_of(turn: Turn, detector: HeuristicDetector) -> Answer | None:
-    """Answer to a question of the assistant; the turn belongs to the turn before, then."""
+def answer_kind(turn: Turn, detector: HeuristicDetector) -> Answer | None:
+    """Kind of a turn that answers the assistant's last question; None for any other turn."""
     last = turn.history[-1] if turn.history else None
     if last is None or last.role != "assistant" or not last.content.rstrip().endswith("?"):
         return None
-    asked, own = last.content[-MAX_JOINED_CHARS:], split_words(gist(turn.text)).bare
+    asked, own = last.content[-MAX_JOINED_CHARS:], split_words(excerpt(turn.text)).bare
     if not own or len(own) > MAX_ANSWER_WORDS or "?" in own:
         return None
     reply, question = detector.reply(turn.text), SENTENCE_END.split(asked)[-1]
@@ -92,14 +92,14 @@ def answer_of(turn: Turn, detector: HeuristicDetector) -> Answer | None:
     may_be_refused = is_offer or detector.may_be_refused(question)
     if reply == "refusal" or (reply == "denial" and may_be_refused):
         return "refusal"
-    # `Order 8812.` after `Which order is it?` orders nothing.
+    # `Order 8812.` after `Which order is it?` is no order.
     is_echo = own[0] in split_words(asked).bare
     is_order = reply is None and not is_echo and detector.orders(turn.text)
     return None if is_offer or is_order else "answer"
 
 
 def _without_sql(text: str) -> str:
-    """Text with words for its statement: `UPDATE prices ...` wants a query run."""
+    """Text with its SQL statement replaced by words: `UPDATE prices ...` runs a query."""
     found = find_sql(text)
     if found is None:
         return text
@@ -109,7 +109,7 @@ def _without_sql(text: str) -> str:
 
 
 def _with_files(turn: Turn, text: str) -> str:
-    """Text with the kinds of the attached files, in the words of tools that take them."""
+    """Text with the kinds of the attached files, in words that tools use for such files."""
     kinds = filter(None, map(file_kind, turn.attachments[:MAX_ATTACHMENTS]))
     words = ", ".join(dict.fromkeys(each.words for each in kinds))
     return f"{text} ({ATTACHMENT_PREFIX} {words})" if words else text
@@ -118,33 +118,33 @@ def _with_files(turn: Turn, text: str) -> str:
 def search_text(
     turn: Turn, answer: Answer | None, detector: HeuristicDetector, encode: Encode
 ) -> SearchText:
-    """Build the text to search with.
+    """Build the search text of a turn with its history.
 
-    `answer` is what `answer_of` gives for the turn. `encode` gives unit vectors of texts, float32
-    [n, d]; it is called only if there is a choice between messages that words do not make.
+    `answer`: result of `answer_kind`. `encode` gives unit vectors of texts, float32 [n, d]; it is
+    called only if words do not decide between earlier messages.
     """
-    alone = by_itself(turn)
+    alone = standalone_text(turn)
     own, signals = alone.text, alone.signals
     earlier = [m.content for m in turn.history if m.role == "user" and m.content.strip()]
     if not earlier:
         return alone
-    leaning = 1.0 if answer else detector.leans(gist(turn.text))
+    leaning = 1.0 if answer else detector.follow_up_score(excerpt(turn.text))
     chosen = None
     if leaning >= 0.5:  # noqa: PLR2004 -- more likely than not
         places = _request_places(turn, detector) or range(len(earlier))
-        if answer or not detector.says_something(gist(turn.text)):
+        if answer or not detector.has_content(excerpt(turn.text)):
             chosen = places[-1]
         else:
             chosen = _nearest(own, earlier, places, leaning, detector, encode)
     if chosen is None:
         return SearchText(own, "shifted", (*signals, "topic-shift"))
-    ground = " ".join(gist(earlier[chosen])[:MAX_JOINED_CHARS].split())
+    ground = " ".join(excerpt(earlier[chosen])[:MAX_JOINED_CHARS].split())
     signals = (*signals, f"follow-up:{len(earlier) - chosen}")
     return SearchText(f"{ground}\n{own}", "joined", signals)
 
 
 def _request_places(turn: Turn, detector: HeuristicDetector) -> list[int]:
-    """Places of requests among the user's messages: no small talk, no reply and no answer."""
+    """Positions of requests among the user's messages: no small talk, reply or answer."""
     messages = [
         turn.model_copy(update={"text": each.content, "history": turn.history[:at]})
         for at, each in enumerate(turn.history)
@@ -153,7 +153,7 @@ def _request_places(turn: Turn, detector: HeuristicDetector) -> list[int]:
     return [
         place
         for place, each in enumerate(messages)
-        if detector.says_something(each.text) and answer_of(each, detector) is None
+        if detector.has_content(each.text) and answer_kind(each, detector) is None
     ]
 
 
@@ -165,13 +165,13 @@ def _nearest(
     detector: HeuristicDetector,
     encode: Encode,
 ) -> int | None:
-    """Place of the message that a text refers to; None if it is near to none of them.
+    """Position of the message that a text refers to; None for a new topic.
 
-    The message that shares most words, or kinds of identifiers; then one that is clearly nearer
-    than the last message, by vectors; then the last message.
+    First the message with the most shared words, or kinds of identifiers; then a message whose
+    cosine clearly leads; then the last message.
     """
-    content = detector.content(own)
-    shared = [len(content & detector.content(earlier[place])) for place in places]
+    content = detector.content_words(own)
+    shared = [len(content & detector.content_words(earlier[place])) for place in places]
     if max(shared) > 0:
         return max(zip(shared, places, strict=True))[1]
     if leaning >= SURE_FOLLOW_UP and len(places) == 1:
@@ -205,7 +205,7 @@ class TurnReference(FieldwiseAnswer):
 
 
 class ConversationReader:
-    """Reader of references: one question to a language model for a turn with a history."""
+    """Reader of references: one call of a language model for a turn with a history."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
@@ -213,10 +213,11 @@ class ConversationReader:
     def read(
         self, turn: Turn, known: SearchText, max_s: float = float("inf")
     ) -> tuple[SearchText, tuple[str, ...]]:
-        """Text to search with, and marks of what is missing; takes at most `max_s`.
+        """Search text of a turn, and marks of failures, within `max_s`.
 
         `known`, the text by words and vectors, is the fallback if the model fails
-        (`conversation-llm`), is late (`conversation-llm-late`), or names no message that there is.
+        (`conversation-llm`), is late (`conversation-llm-late`), or names a message that does not
+        exist.
         """
         messages = prompt(REFERENCE_RULES, show_turn(turn))
         found, lacking = self._model.try_ask("conversation", messages, TurnReference, max_s)
@@ -227,8 +228,8 @@ class ConversationReader:
 
 
 def _joined_text(turn: Turn, found: TurnReference) -> SearchText | None:
-    """Text to search with by a model's answer; None if the answer is of no use."""
-    alone = by_itself(turn)
+    """Search text by a model's answer; None if the answer is unusable."""
+    alone = standalone_text(turn)
     place, shown = found.leans_on, shown_messages(turn)
     if place is None:
         return replace(
@@ -242,5 +243,5 @@ def _joined_text(turn: Turn, found: TurnReference) -> SearchText | None:
     # An answer of the assistant belongs to the question before it.
     back = sum(each.role == "user" for each in shown[place - 1 :])
     back += shown[place - 1].role != "user"
-    text = by_itself(turn.model_copy(update={"text": request})).text
+    text = standalone_text(turn.model_copy(update={"text": request})).text
     return SearchText(text, "joined", (*alone.signals, f"follow-up:{back}", CONVERSATION_BY_MODEL))

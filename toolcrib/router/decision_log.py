@@ -1,7 +1,7 @@
-"""Decision log: a record of every decision, without a user's words unless asked to keep them.
+"""Decision log: a record of every decision, by default without users' words.
 
 Records are JSON objects of three kinds: `decision`, `feedback` (the right decision) and `outcome`
-(the end of a call of a tool); the last two name their decision.
+(the end of a tool call); feedback and outcomes name their decision.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ PLAIN_WORD = re.compile(r"[a-z]+(?:[-_][a-z]+)*[,;.]?", re.IGNORECASE | re.ASCII
 OMISSION_MARK = "…"
 
 ROTATION_TIMEOUT_S = 1.0
-"""Timeout for the rotation by another process."""
+"""Timeout of waiting for another process that rotates the file."""
 
 OWNER_ONLY_MODE = 0o600
 MAX_MISSING_FILES = 2
-"""Missing numbers in a row that end the files: a rotation leaves one number free for a moment."""
+"""Consecutive missing numbers that end the search for files: a rotation leaves one free for a
+moment."""
 
 
 class DecisionLog(Protocol):
-    """Log of records; safe for several threads. Reading raises StoreDamagedError or StoreError."""
+    """Log of records; thread-safe. Reading raises StoreDamagedError or StoreError."""
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Append a record; raises StoreWriteError if the log cannot keep it."""
+        """Append a record; raises StoreWriteError if it cannot be stored."""
         ...
 
     def read(self) -> Iterator[Mapping[str, Any]]:
@@ -55,7 +56,7 @@ class DecisionLog(Protocol):
         ...
 
     def find(self, decision_id: str) -> Mapping[str, Any] | None:
-        """Decision of an id; None if unknown."""
+        """Decision with this id; None if unknown."""
         ...
 
     def close(self) -> None:
@@ -65,10 +66,10 @@ class DecisionLog(Protocol):
 
 @runtime_checkable
 class FailureLog(Protocol):
-    """Log that also knows which tools failed, in any process."""
+    """Log that also lists failed tools, across processes."""
 
     def failed_tools(self, decision_id: str) -> tuple[str, ...]:
-        """Tools whose last reported outcome for a decision is a failure."""
+        """Ids of tools whose last reported outcome for a decision is a failure."""
         ...
 
 
@@ -77,9 +78,9 @@ MAX_FAILED_TOOLS = 100
 
 
 class Failures:
-    """Tools that failed, by decision; safe for several threads.
+    """Failed tools by decision; thread-safe.
 
-    The last `decisions` with a failure are kept, and the last `MAX_FAILED_TOOLS` of each.
+    Holds the last `decisions` with a failure, and the last `MAX_FAILED_TOOLS` of each.
     """
 
     def __init__(self, decisions: int = MAX_FAILURE_DECISIONS) -> None:
@@ -87,7 +88,7 @@ class Failures:
         self._lock = threading.Lock()
 
     def report(self, decision_id: str, tool: str, outcome: Outcome) -> None:
-        """Report the outcome of a call of a tool (by id); a success clears its failures."""
+        """Record the outcome of a tool call, by tool id; a success clears the tool's failure."""
         with self._lock:
             failed = [each for each in self._failed_tools.pop(decision_id, ()) if each != tool]
             failed += [tool] if outcome == "failure" else []
@@ -95,7 +96,7 @@ class Failures:
                 self._failed_tools[decision_id] = tuple(failed[-MAX_FAILED_TOOLS:])
 
     def of(self, decision_id: str) -> tuple[str, ...]:
-        """Ids of the tools that failed for a decision, in the order of failing."""
+        """Ids of the failed tools of a decision, in order of failure."""
         with self._lock:
             return self._failed_tools.get(decision_id, ())
 
@@ -103,9 +104,9 @@ class Failures:
 class Feedback(FrozenModel):
     """Feedback on a decision: the right values, as far as stated; None is "not stated".
 
-    `tools` and `collections` are the ids of all right ones, empty if none fits; `intent` and
-    `domain` are empty if no label fits. `passages` are the ids of those that were used or cited.
-    `labels`: the right class of a question, capabilities, or the target of an agent.
+    `tools` and `collections`: ids of all right ones, empty if none fits. `intent` and `domain`:
+    empty if no label fits. `passages`: ids of passages that were used or cited. `labels`: the right
+    class of a question, capabilities, or target of an agent.
     """
 
     route: RouteKind | None = None
@@ -119,7 +120,7 @@ class Feedback(FrozenModel):
     note: str | None = None
 
     @model_validator(mode="after")
-    def _says_something(self) -> Feedback:
+    def _has_a_field(self) -> Feedback:
         if not self.model_dump(exclude_none=True):
             raise ValueError("feedback needs at least one of its fields")
         return self
@@ -140,7 +141,7 @@ class FeedbackKeywords(TypedDict, total=False):
 
 
 def open_log(settings: TelemetrySettings) -> DecisionLog | None:
-    """Log of the settings, None without a path; the first write makes the file."""
+    """Log of the settings, None without a path; the first write creates the file."""
     if settings.path is None:
         return None
     return JsonLinesLog(Path(settings.path), max_bytes=settings.max_bytes, kept=settings.kept)
@@ -149,9 +150,9 @@ def open_log(settings: TelemetrySettings) -> DecisionLog | None:
 def decision_record(decision: Decision, *, text: bool, at: float) -> dict[str, Any]:
     """Record of a decision made at `at` (Unix time).
 
-    Everything that a user wrote, or that may quote it, stands under `text`, which is there only if
-    asked for: the turn, the text searched with, entities, signals, reasons. Signals outside of
-    `text` hold only words that the turn does not have.
+    `text` holds all that a user wrote or that may quote a user: the turn, the search text,
+    entities, signals and reasons. Without `text`, signals are reduced to words that the turn does
+    not contain.
     """
     made, agent = as_json(decision), decision.agent
     entities = made["context"]["entities"]
@@ -206,7 +207,7 @@ def _signals(decision: Decision) -> list[str]:
 
 
 def _without_quotes(decision: Decision, signals: Iterable[str]) -> list[str]:
-    """Signals up to a quote, with blanks for words that may be the user's."""
+    """Signals up to a quote, with blanks for words that users may have written."""
     context = decision.context
     texts = (context.text, decision.search_text, *(entity.text for entity in context.entities))
     users = {word for text in texts for word in re.findall(r"[a-z]+", text.casefold())}
@@ -221,7 +222,7 @@ def _without_quotes(decision: Decision, signals: Iterable[str]) -> list[str]:
 
 
 def iso_time(at: float) -> str:
-    """Time of a record in seconds, as text that sorts as times do."""
+    """Time of a record as ISO text, which sorts in order of time."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
@@ -229,10 +230,9 @@ def iso_time(at: float) -> str:
 class JsonLinesLog:
     """Log of one record a line in `path`; a full file becomes `path.1`, up to `path.KEPT`.
 
-    A record is one write to a file opened for appending, so that records of several threads and
-    processes never mix. A killed process can break its last line only; lines that are no record
-    are skipped with a warning. Only the owner can read the file; the first write makes it, with
-    its folder.
+    A record is one write to a file opened for appending, so that records of threads and processes
+    never mix. A killed process can break its last line only; broken lines are skipped with a
+    warning. The first write creates the file, readable by its owner alone, and its folder.
     """
 
     path: Path
@@ -283,7 +283,7 @@ class JsonLinesLog:
             if end and os.pread(descriptor, 1, end - 1) != b"\n":
                 line = b"\n" + line
             if os.write(descriptor, line) < len(line):
-                raise OSError(errno.ENOSPC, "only a part of a record was taken")
+                raise OSError(errno.ENOSPC, "the disk took only a part of a record")
         finally:
             os.close(descriptor)
 
@@ -301,7 +301,7 @@ class JsonLinesLog:
                 if self._is_full(more):
                     self._rotate()
         except Timeout:
-            # A file that is too long is better than a decision that is not logged.
+            # An oversized file is better than a missing decision.
             return
 
     def _is_full(self, more: int) -> bool:
@@ -321,7 +321,7 @@ class JsonLinesLog:
             self.path.unlink()
 
     def _open_all(self, stack: ExitStack) -> list[BinaryIO]:
-        """Files, newest first; a file that a rotation moves meanwhile is taken once."""
+        """Files, newest first; a file that a rotation moves meanwhile is listed once."""
         found: dict[int, BinaryIO] = {}
         number = missing = 0
         while missing < MAX_MISSING_FILES:
@@ -344,7 +344,7 @@ class JsonLinesLog:
 
 
 def _record(line: bytes) -> Mapping[str, Any]:
-    """Record of a line; empty if the line is no record."""
+    """Record of a line; empty for a broken line."""
     try:
         return object_of(json.loads(line))
     except (ValueError, RecursionError):

@@ -29,15 +29,15 @@ WRITE_RETRY_S = 1.0
 PRUNE_EVERY_S = 600.0
 WARN_EVERY_S = 1.0
 PRUNE_TIMEOUT_S = 5.0
-"""Timeout of closing for a prune that runs."""
+"""Time that `close` waits for a running prune."""
 
 PAGE_ROWS = 200
 REPORT_CLOCK_SKEW_S = 1.0
-"""Tolerance between the times of a decision and of its reports: another process may report on a
-decision that is not written yet, at its own time."""
+"""Tolerance between the times of a decision and its reports: another process may report, at its own
+clock's time, before the decision is written."""
 
 USER_TEXT_FIELDS = {"decision": "text", "feedback": "note"}
-"""Fields of records that may hold a user's words, by kind."""
+"""Field of each kind of record that may hold a user's words."""
 
 TABLE_OF_KIND = {"decision": "decisions", "feedback": "feedback", "outcome": "outcomes"}
 PASSING_ERRORS = (StoreUnavailableError, StoreLockedError, StoreWriteError)
@@ -53,16 +53,16 @@ class DecisionReports(NamedTuple):
 
 
 class DatabaseLog:
-    """`DecisionLog` of a namespace, which every process of a service reads and writes.
+    """`DecisionLog` of a namespace, shared by all processes of a service.
 
-    Decisions are written a moment later and many at a time, so no turn waits; if the database does
-    not keep up, some are dropped and counted. Feedback and outcomes are durable when `write`
-    returns. Decisions are read oldest first, each followed by its reports. `text`: also keep users'
-    words. Records older than `keep_s` are pruned. Closing the log leaves the database open.
+    Decisions are queued and written in batches, so that no turn waits; if the database does not
+    keep up, some are dropped and counted. Feedback and outcomes are durable when `write` returns.
+    Decisions are read oldest first, each followed by its reports. `text`: also keep users' words.
+    Records older than `keep_s` are pruned. `close` leaves the database open.
     """
 
-    # Feedback and outcomes have the time of their decision, and ids that begin with its id: all
-    # reports on a decision are then neighbours in a table.
+    # Feedback and outcomes get the time of their decision, and ids that begin with its id: all
+    # reports on a decision are neighbours in a table.
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class DatabaseLog:
 
     @property
     def dropped_decisions(self) -> int:
-        """Number of decisions that could not be kept."""
+        """Number of decisions that could not be stored."""
         return self._dropped_decisions
 
     # -- writing ---------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class DatabaseLog:
             }
         if kind == "decision":
             if not self._queue.add(DbRow(record["id"], _seconds(record["at"]), record)):
-                self._drop(1, "the database does not keep up")
+                self._drop(1, "the database is too slow")
             return
         decision_id = record["decision"]
         row_id = f"{decision_id}:{self._stamp():019}-{secrets.token_hex(4)}"
@@ -112,16 +112,16 @@ class DatabaseLog:
         self._db.put(self._tables[kind], DbRow(row_id, at, record))
 
     def _stamp(self) -> int:
-        """Nanoseconds that only grow, even if the clock is set back."""
+        """Strictly increasing nanoseconds, even if the clock is set back."""
         with self._counting:
             self._last_stamp = max(time.time_ns(), self._last_stamp + 1)
             return self._last_stamp
 
     def flush(self) -> None:
-        """Write the waiting decisions.
+        """Write the queued decisions.
 
         Raises:
-            StoreError: the database does not take it; it stays, and is tried again.
+            StoreError: the database rejects the write; the decisions stay queued for a retry.
         """
         self._queue.flush()
 
@@ -148,12 +148,12 @@ class DatabaseLog:
         return found.body if found else None
 
     def recent(self, limit: int = 50, before: str | None = None) -> list[Record]:
-        """Last decisions, newest first; with `before`, only older ones than that decision."""
+        """Last decisions, newest first; with `before`, only those older than that decision."""
         waiting = self._unwritten_rows()
         mark = None
         if before is not None:
             last = self._find(before)
-            # A pruned decision was older than all that are left.
+            # Pruning removes the oldest decisions first, so nothing older is left.
             if last is None:
                 return []
             mark = last.at, last.id
@@ -164,14 +164,14 @@ class DatabaseLog:
         return [known[row_id].body for _, row_id in last[:limit]]
 
     def about(self, decision_id: str) -> DecisionReports:
-        """Reports on a decision; empty for an unknown decision."""
+        """Reports on a decision; empty if the decision is unknown."""
         found = self._find(decision_id)
         if found is None:
             return DecisionReports([], [])
         return DecisionReports(self._reports("feedback", found), self._reports("outcome", found))
 
     def outcomes(self) -> Iterator[tuple[Record, Record]]:
-        """Outcomes of calls, each with its decision; those of the newest decisions first."""
+        """Outcomes of calls, each with its decision; the newest decisions first."""
         mark, decision = None, None
         while page := self._db.newest(self._tables["outcome"], limit=PAGE_ROWS, before=mark):
             for row in page:
@@ -193,7 +193,7 @@ class DatabaseLog:
         return waiting or self._db.get(self._tables["decision"], decision_id)
 
     def _unwritten_rows(self) -> dict[str, DbRow]:
-        """Decisions by id that wait for a full disk or a writing process."""
+        """Queued decisions by id, while a full disk or another process blocks the write."""
         try:
             self.flush()
         except (StoreWriteError, StoreLockedError):
@@ -201,7 +201,7 @@ class DatabaseLog:
         return {}
 
     def _reports(self, kind: str, decision: DbRow) -> list[Record]:
-        """Records of a kind about a decision, read from the last possible one backwards."""
+        """Records of a kind about a decision, searched backwards from the latest possible."""
         mark, end = (decision.at + REPORT_CLOCK_SKEW_S, ""), decision.at - REPORT_CLOCK_SKEW_S
         found: list[DbRow] = []
         while page := self._db.newest(self._tables[kind], limit=PAGE_ROWS, before=mark):
@@ -214,7 +214,7 @@ class DatabaseLog:
     # -- in the background -----------------------------------------------------------------
 
     def _put_decisions(self, rows: list[DbRow]) -> None:
-        """Write decisions; those that the database never takes are dropped."""
+        """Write decisions; drop single decisions that the database always rejects."""
         try:
             self._db.put_all(self._tables["decision"], rows)
         except PASSING_ERRORS:
@@ -231,7 +231,7 @@ class DatabaseLog:
         if self._clock() < self._next_prune:
             return
         self._next_prune = self._clock() + PRUNE_EVERY_S
-        # In a thread: a prune may take long, and decisions are waiting.
+        # A long prune in this thread would delay queued decisions.
         self._pruning = threading.Thread(target=self._prune, daemon=True)
         self._pruning.start()
 
@@ -249,15 +249,13 @@ class DatabaseLog:
             if not quiet:
                 self._next_warning = self._clock() + WARN_EVERY_S
         if not quiet:
-            logger.warning(
-                "decisions were not logged, %d until now: %s", self._dropped_decisions, why
-            )
+            logger.warning("decisions were not logged, %d so far: %s", self._dropped_decisions, why)
 
 
 class WriteBehind:
-    """Queue of rows, which `write` gets a moment later, in order and many at a time.
+    """Queue of rows that `write` gets later, in order and in batches.
 
-    Rows that `write` fails at with a `StoreError` stay in the queue. Safe for several threads.
+    Rows stay queued if `write` raises a `StoreError`. Thread-safe.
     """
 
     def __init__(self, write: Callable[[list[DbRow]], None]) -> None:
@@ -278,7 +276,7 @@ class WriteBehind:
         return True
 
     def flush(self) -> None:
-        """Write all rows; raises what `write` raises."""
+        """Write all rows; errors of `write` are raised."""
         with self._writing:
             with self._guard:
                 taken, self._waiting = self._waiting, []
@@ -291,12 +289,12 @@ class WriteBehind:
                 raise
 
     def waiting(self) -> list[DbRow]:
-        """Rows that are not written yet, in order."""
+        """Queued rows, in order."""
         with self._writing, self._guard:
             return list(self._waiting)
 
     def close(self) -> int:
-        """Write the rows that are left, and return the number of lost rows."""
+        """Write the queued rows, and return the number of lost rows."""
         with self._guard:
             timer, self._timer = self._timer, None
         if timer is not None:
@@ -304,8 +302,8 @@ class WriteBehind:
         try:
             self.flush()
         except StoreError:
-            logger.warning("records that were left could not be written", exc_info=True)
-            # A thread that is writing puts back what it cannot write.
+            logger.warning("queued records could not be written", exc_info=True)
+            # A writing thread puts failed rows back into the queue.
             with self._writing, self._guard:
                 left, self._waiting = self._waiting, []
             return len(left)
@@ -326,12 +324,14 @@ class WriteBehind:
             self._is_failing = False
         except StoreError:
             if not self._is_failing:
-                logger.warning("records cannot be written now, are tried again", exc_info=True)
+                logger.warning(
+                    "records cannot be written; the write will be retried", exc_info=True
+                )
             self._is_failing = True
             with self._guard:
                 self._start(WRITE_RETRY_S)
         except Exception:
-            # A fault of the program costs these rows, and not all that follow.
+            # A bug loses these rows, but not later ones.
             logger.exception("records were lost")
 
 

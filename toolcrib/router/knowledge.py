@@ -1,8 +1,8 @@
 """Knowledge of a turn in two hops: collections first, then their passages.
 
-The first hop follows the explicit map where it has an entry. Otherwise it weighs the best of all
-passages, each for its collection, and the collections' own texts. The second hop takes the passages
-of the chosen collections from the same search.
+The first hop follows the map if it has an entry for the context. Otherwise it scores collections by
+the best passages of one search over all, and by the collections' own texts. The second hop takes
+the passages of the chosen collections from the same search.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ MAX_SHARE_PASSAGES = 30
 SHARE_BM25_SCALE = 15.0
 SHARE_TEMPERATURE = 0.05
 SHARE_FLOOR = 0.01
-"""Parameters of the shares of collections: softmax of the mean of cosine and `1 - exp(-bm25 / 15)`.
-Words weigh more here than in the ranking of passages: a vocabulary tells a collection."""
+"""Parameters of the collections' shares: softmax of the mean of cosine and `1 - exp(-bm25 / 15)`.
+Words weigh more than in the ranking of passages: vocabulary distinguishes collections."""
 
 COLLECTION_WEIGHTS = (1.29, 8.9)
 """Log-odds of a collection: weights of its log-share of the passages and of its similarity; its
 priority is added."""
 
 FIT_WEIGHTS = (8.85, 4.93, 3.9, 11.32, -9.94)
-"""Log-odds that any collection fits: weights of the score of the first passage, of the mean of the
-first five, of the first collection's share and of its similarity; and the offset. Fitted as if half
-of all questions fitted nothing."""
+"""Log-odds that any collection fits: weights of the first passage's score, the mean score of the
+first five, the first collection's share and similarity; the offset comes last. Fitted with a prior
+that half of all questions fit none."""
 
 FIT_WEIGHTS_BY_WORDS = (4.0, -2.8, 4.3, -6.3)
 """Log-odds without an encoder: weights of the logarithms of the best BM25 and of the mean of the
-first five, and of the first collection's share; and the offset."""
+first five, and of the first collection's share; the offset comes last."""
 
 FIT_PASSAGES = 5
 
 
 def passage_shares(found: Sequence[RankedPassage], names: Sequence[str]) -> dict[str, float]:
-    """Share of each collection in the best passages, weighed by their fit."""
+    """Share of each collection in the best passages, weighted by their scores."""
     strengths = [
         ((each.legs.dense + 1 - math.exp(-each.legs.lexical / SHARE_BM25_SCALE)) / 2, each)
         for each in found
@@ -74,18 +74,18 @@ def _fit(weights: Sequence[float], *known: float) -> float:
 
 
 LIKE_WORD_SHARE = 0.6
-"""Share of common words from which passages of two collections are alike."""
+"""Share of common words from which passages of two collections count as alike."""
 
 TIE_SCORE_DIFFERENCE = 0.02
-"""Difference of scores within which the likelier collection puts one of two like passages first."""
+"""Score difference within which the collections' probabilities order two like passages."""
 
 
 def likelier_first(
     found: Sequence[RankedPassage], likely: Mapping[str, float]
 ) -> list[RankedPassage]:
-    """Order like passages of nearly the same score by how likely their collections are.
+    """Order like passages of nearly equal score by the probability of their collections.
 
-    Passages that say the same of two subjects are told apart by their collections alone.
+    Passages with the same text about two subjects differ in their collections alone.
     """
     ordered: list[RankedPassage] = []
     for each in found:
@@ -116,8 +116,8 @@ def select_passages(
 ) -> list[RankedPassage]:
     """Select the passages to show, in their order.
 
-    At most `k` in all, else `per_collection` of each collection; no version of a higher passage;
-    and only what fits into the budget. The first passage always stays, however long it is.
+    At most `k` in all, else `per_collection` of each collection, within the token budget. Versions
+    of a higher passage are omitted. The first passage always stays, however long.
     """
     kept: list[RankedPassage] = []
     words: list[frozenset[str]] = []
@@ -144,20 +144,20 @@ MAPPED_SIGNAL = "mapped"
 """Signal of collections chosen by the map."""
 
 ALL_COLLECTIONS = "all"
-"""Name that stands for all collections in an answer."""
+"""Id of the hit that stands for all collections in an answer."""
 
 MIN_SHARE_OF_FIRST = 0.02
-"""Share of the first collection's probability below which a collection gives no passages."""
+"""Minimum probability of a collection with passages, as a share of the first collection's."""
 
-WANTED_LEAST_FACTOR = 0.1
-"""Factor of `least` for a turn that surely asks, or names written rules."""
+QUESTION_LEAST_FACTOR = 0.1
+"""Factor of `least` for turns that surely ask a question, or mention written rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Collections to search, best first, and their answer without passages.
+    """Collections to search, best first, and the answer without passages.
 
-    Collections below the share `floor` of the first one's probability give no passages.
+    `floor`: minimum probability of a collection with passages, as a share of the first one's.
     """
 
     hits: tuple[CollectionHit, ...]
@@ -169,9 +169,8 @@ class _Choice:
 class KnowledgeRouter:
     """Router of an encoded question to collections and passages.
 
-    `aliases` are other words for intents in the map, by alias. A `reranker` orders the passages of
-    the chosen collections again. By `learned_choices` collections are ordered; none
-    that passes the settings' threshold is left out.
+    `aliases`: other words for intents in the map. `reranker` reorders the passages of the chosen
+    collections. `learned_choices` reorder collections, but omit none above the settings' threshold.
     """
 
     retriever: PassageRetriever
@@ -189,12 +188,12 @@ class KnowledgeRouter:
         *,
         options: KnowledgeOptions = BY_SETTINGS,
         reranking: bool = True,
-        wanted: bool = False,
+        is_question: bool = False,
     ) -> KnowledgeResult:
         """Find the passages that fit a question, in the collections `among` (all by default).
 
-        `options` say how many; collections named there must come as `among`. `wanted`: the
-        turn surely asks, or names written rules, so passages may fit less well.
+        `options` limit the answer; collections that they name must be passed as `among`.
+        `is_question`: the turn surely asks, or mentions written rules, so a lower threshold holds.
         """
         reach = self.catalogue.collections if among is None else tuple(among)
         if not reach:
@@ -202,43 +201,43 @@ class KnowledgeRouter:
         best = self.best_passages(query, reach)
         if not best and query.dense is None:
             fits = _fit(FIT_WEIGHTS_BY_WORDS, 0.0, 0.0, 0.0)
-            reason = Reason.NOTHING_NEAR.format(*distinct_numbers(fits, self.settings.least))
+            reason = Reason.NO_PASSAGE_FITS.format(*distinct_numbers(fits, self.settings.least))
             return KnowledgeResult(fit=fits, reason=reason)
         if not best:
             return KnowledgeResult(reason=Reason.NO_PASSAGES.format())
         held = {each.passage.collection for each in best}
         shares, fits = self.collection_scores(query, best, [c for c in reach if c.name in held])
         reranker = self.reranker if reranking else None
-        answer_of = partial(self._with_passages, query, best, reranker, options)
+        with_passages = partial(self._with_passages, query, best, reranker, options)
         mapped, signals = self._by_map_entries(context, reach)
         if mapped:
-            answer = answer_of(_by_map(mapped, shares, fits))
+            answer = with_passages(_by_map(mapped, shares, fits))
             if answer.passages:
                 return replace(answer, signals=(*signals, MAPPED_SIGNAL))
             signals = (*signals, *(f"map-empty:{each.name}" for each in mapped))
         stands = self.settings.threshold / fits
         shares = self.learned_choices.mix(COLLECTIONS, shares, query.dense, stands)
-        least = self.settings.least * (WANTED_LEAST_FACTOR if wanted else 1)
-        answer = answer_of(self._by_scores(shares, fits, reach, least))
+        least = self.settings.least * (QUESTION_LEAST_FACTOR if is_question else 1)
+        answer = with_passages(self._by_scores(shares, fits, reach, least))
         if answer.verdict == "fallback" and not answer.passages:
-            answer = answer_of(self._by_scores(shares, fits, (), least))
+            answer = with_passages(self._by_scores(shares, fits, (), least))
         return replace(answer, signals=signals)
 
     def best_passages(
         self, query: EncodedQuery, reach: Sequence[Collection] | None = None
     ) -> list[RankedPassage]:
-        """Best passages of all collections in reach, by which collections are chosen."""
+        """Best passages of all collections in scope; they decide the collections."""
         every = self.catalogue.collections
         names = sorted(each.name for each in (every if reach is None else reach))
         where = None if len(names) == len(every) else AnyOf("collection", names)
         found = self.retriever.find(query, 2 * MAX_SHARE_PASSAGES, where)
-        # Another thread may fill a collection that this catalogue does not have yet.
+        # Another thread may fill a collection that is not in this catalogue yet.
         return [each for each in found if each.passage.collection in names]
 
     def collection_scores(
         self, query: EncodedQuery, best: Sequence[RankedPassage], reach: Sequence[Collection]
     ) -> tuple[dict[str, float], float]:
-        """Probability that each collection is right if any is, and that any is."""
+        """Probability of each collection if any fits, and the probability that any fits."""
         shares = passage_shares(best, [each.name for each in reach])
         similarity = self.catalogue.similarity(query.dense)
         of_share, of_similarity = COLLECTION_WEIGHTS
@@ -267,7 +266,7 @@ class KnowledgeRouter:
         """Collections of the map for this context, and signals of missing ones."""
         if context is None or context.domain is None:
             return (), ()
-        # Without an intent only the domain has a confidence.
+        # The context's confidence is that of intent and domain together.
         domain_sure = context.confidences.get("domain", context.confidence)
         sure = domain_sure if context.intent is None else context.confidence
         if sure < self.settings.map_confidence:
@@ -300,7 +299,7 @@ class KnowledgeRouter:
         hits = hits_of(ranked[: settings.collections])
         base = KnowledgeResult(hits, confidence=confidence, fit=fits, threshold=settings.threshold)
         if fits < least:
-            reason = Reason.NOTHING_NEAR.format(*distinct_numbers(fits, least))
+            reason = Reason.NO_PASSAGE_FITS.format(*distinct_numbers(fits, least))
             return _Choice((), replace(base, reason=reason))
         if confidence >= settings.threshold:
             return _Choice(hits, replace(base, verdict="accept"))
@@ -309,7 +308,9 @@ class KnowledgeRouter:
         hits = hits_of(general)
         named = hits if is_part else (CollectionHit(ALL_COLLECTIONS, fits),)
         shown = ", ".join(hit.id for hit in named)
-        reason = Reason.NOT_SURE.format(*distinct_numbers(confidence, settings.threshold), shown)
+        reason = Reason.NO_LIKELY_COLLECTION.format(
+            *distinct_numbers(confidence, settings.threshold), shown
+        )
         return _Choice(hits, replace(base, verdict="fallback", reason=reason, collections=named))
 
     def _with_passages(
@@ -322,12 +323,12 @@ class KnowledgeRouter:
     ) -> KnowledgeResult:
         if not choice.hits:
             return choice.result
-        # A passage of a collection that is almost surely wrong is not worth its tokens.
+        # Passages of a very unlikely collection are not worth their tokens.
         least = choice.floor * choice.hits[0].confidence
         names = [hit.id for hit in choice.hits if hit.confidence >= least]
         found = [each for each in best if each.passage.collection in names]
         if names and names[0] not in {each.passage.collection for each in found}:
-            # The best passages have none of the first collection: search the chosen ones alone.
+            # No best passage is of the first collection: search the chosen collections alone.
             found = self.retriever.find(query, 2 * MAX_SHARE_PASSAGES, AnyOf("collection", names))
         found = likelier_first(found, {hit.id: hit.confidence for hit in choice.hits})
         degraded: tuple[str, ...] = ()
@@ -339,7 +340,7 @@ class KnowledgeRouter:
 
 
 def _hits(kept: Sequence[RankedPassage]) -> tuple[PassageHit, ...]:
-    """Ranked passages of an answer, with names of documents that two collections share marked."""
+    """Ranked passages of an answer; document names that two collections share are marked."""
     documents = {(each.passage.collection, each.passage.document) for each in kept}
     homes = Counter(document for _, document in documents)
     return tuple(

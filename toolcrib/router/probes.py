@@ -1,4 +1,4 @@
-"""Probes: facts of a turn that are read without a model: files, SQL, stack traces, code."""
+"""Probes: facts of a turn that need no model: files, SQL, stack traces, code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolcrib.records.turns import MAX_ATTACHMENTS
 from toolcrib.text import LETTERS
 
 MAX_PROBED_CHARS = 8_000
-"""Part of a text in which SQL, stack traces and code are looked for."""
+"""Characters of a text that are searched for SQL, stack traces and code."""
 
 _TRACE = re.compile(
     r"^Traceback \(most recent call last\)|^[^\S\n]+at [\w.$<>]+\(|^panic: |\bCaused by: ",
@@ -48,14 +48,14 @@ def _signals(turn: Turn) -> Iterator[str]:
 # -- files -------------------------------------------------------------------------------------
 
 MAX_FILE_NAME_CHARS = 120
-"""Part of a file's name or MIME type that is looked at."""
+"""Characters of a file's name or MIME type that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
     """Kind of an attachment: the words that tools use for it, and its fact for rules.
 
-    `marks`: suffixes of names, and words of MIME types.
+    `marks`: suffixes of file names, and words of MIME types.
     """
 
     words: str
@@ -80,7 +80,7 @@ FILE_KINDS = tuple(
         ("e-mail message", "attachment_document", "eml msg"),
     )
 )
-"""The first kind with a mark counts; `opendocument` stands in the MIME types of other kinds too."""
+"""The first matching kind counts; MIME types of other kinds also contain `opendocument`."""
 
 
 def _file_name(attachment: Attachment) -> str:
@@ -89,12 +89,12 @@ def _file_name(attachment: Attachment) -> str:
 
 
 def file_words(attachment: Attachment) -> str:
-    """Words of letters in an attachment's name."""
+    """Words in an attachment's file name, letters alone."""
     return " ".join(LETTERS.findall(_file_name(attachment)[:MAX_FILE_NAME_CHARS]))
 
 
 def file_suffix(attachment: Attachment) -> str:
-    """Suffix of an attachment's name in lower case, without the dot; empty without one."""
+    """Suffix of an attachment's name in lower case, without the dot; empty if none."""
     return PurePosixPath(_file_name(attachment)).suffix.lstrip(".").casefold()
 
 
@@ -111,7 +111,7 @@ def file_kind(attachment: Attachment) -> FileKind | None:
 # -- SQL ---------------------------------------------------------------------------------------
 
 MAX_PARSED_CHARS = 4_000
-"""Length up to which a statement is parsed; a longer statement is told by its shape alone."""
+"""Length up to which a statement is parsed; longer statements are matched by shape alone."""
 
 _NAME = r'[`"\[]?(?P<table>[A-Za-z_][\w.$]*+)'
 _SHAPE = re.compile(
@@ -151,7 +151,7 @@ _GOES_ON = {
         "truncate": r"\s++(?:cascade|restart)\b",
     }.items()
 }
-"""Words of a statement behind the name of its table, which no sentence has there."""
+"""Words of a statement behind its table's name, which no sentence has there."""
 
 _ENDS = re.compile(r"\A[^\S\n]*+(?:\n|$|[;)`]|[.?!]\s*+$)")
 _MAY_END = frozenset({"select", "delete", "drop", "truncate"})
@@ -184,9 +184,9 @@ class SqlStatement:
 
 
 def find_sql(text: str) -> SqlStatement | None:
-    """First SQL statement of a text; None for a sentence that only looks like a statement.
+    """First SQL statement of a text; None for a sentence that only resembles one.
 
-    With the extra `sql` all tables and columns are read, else the first table.
+    With the extra `sql` all tables and columns are read, otherwise the first table.
     """
     head = text[:MAX_PROBED_CHARS]
     for found in _SHAPE.finditer(head):
@@ -204,7 +204,7 @@ def find_sql(text: str) -> SqlStatement | None:
 
 
 def _is_statement(text: str, found: re.Match[str], kind: str, place: str) -> bool:
-    """True if a match of `_SHAPE` is a statement, and no sentence; `text` ends with it."""
+    """True if a match of `_SHAPE` is a statement, not a sentence; `text` ends with it."""
     table, tail = found[place].rstrip("."), text[found.end(place) :].lstrip('`"]')
     verb = (found[0].split(None, 1)[0] if kind == "ddl" else found[kind]).casefold()
     if table.casefold() in NO_TABLE_NAMES or (kind == "select" and _is_prose(text, found)):
@@ -218,7 +218,7 @@ def _is_statement(text: str, found: re.Match[str], kind: str, place: str) -> boo
 
 
 def _begins(text: str, at: int) -> bool:
-    """True at the beginning of a line, or behind a colon or a code mark."""
+    """True at the start of a line, or behind a colon or a code mark."""
     before = text[:at].rstrip(" \t")
     return not before or before[-1] in "\n:`"
 
@@ -234,17 +234,17 @@ def _is_prose(text: str, found: re.Match[str]) -> bool:
 
 
 def _is_titled(statement: str, table: str) -> bool:
-    """True if capitals are those of a sentence: `Select songs`, `from Rome`."""
+    """True if the capitals are those of a sentence: `Select songs`, `from Rome`."""
     verb = statement.split(None, 1)[0]
     return verb.istitle() or (table.istitle() and verb.islower())
 
 
 def _parse_names(statement: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """Names of tables and columns; None without a parser, or for what it cannot parse."""
+    """Names of tables and columns; None without a parser, or if parsing fails."""
     sqlglot = _sqlglot()
     if sqlglot is None or len(statement) > MAX_PARSED_CHARS:
         return None
-    # The parser also raises errors of other kinds for a dialect that it does not know.
+    # The parser raises undocumented errors for unknown dialects.
     with suppress(Exception):
         tree = sqlglot.parse_one(statement)
         expressions = sqlglot.exp
@@ -264,6 +264,6 @@ def _sqlglot() -> Any:
         found = import_module("sqlglot")
     except ImportError:
         return None
-    # Its warnings quote statements, and users wrote those.
+    # The parser's warnings would log statements that users wrote.
     logging.getLogger("sqlglot").addFilter(lambda record: record.levelno > logging.WARNING)
     return found

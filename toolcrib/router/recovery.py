@@ -1,4 +1,4 @@
-"""Recovery: the class of an error, and the next step of an agent's loop after it.
+"""Recovery: the class of an error, and the next step of an agent's loop.
 
 The loop asks for one step at a time; nothing here waits.
 """
@@ -28,8 +28,9 @@ from toolcrib.errors import (
 from toolcrib.router.settings import RecoverySettings
 
 ErrorClass: TypeAlias = Literal["retriable", "critical", "reclassify", "replan", "fatal"]
-"""Class of an error: the same call may work later; the turn may not go on; another tool is needed;
-other arguments are needed; the program may not go on, which only the raiser can say."""
+"""Class of an error. `retriable`: the same call may work later. `critical`: end the turn.
+`reclassify`: another tool is needed. `replan`: other arguments are needed. `fatal`: end the
+program; only the raiser can set it."""
 
 USER_MESSAGES: Mapping[ErrorClass, str] = {
     "retriable": "Something that is needed does not answer. Please try again in a while.",
@@ -38,7 +39,7 @@ USER_MESSAGES: Mapping[ErrorClass, str] = {
     "replan": "This did not work out. Please say a little more about what you need.",
     "fatal": "Something went wrong, and the work has stopped.",
 }
-"""Message for a user if the error has none of its own (`user_message`)."""
+"""Message for a user, if the error has no `user_message`."""
 
 MAX_CLASSIFIED_ERROR_CHARS = 4_000
 MAX_CAUSES = 8
@@ -54,7 +55,7 @@ EXCEPTIONS: Mapping[ErrorClass, tuple[type[BaseException], ...]] = {
     ),
     "reclassify": (UnknownToolError, NotImplementedError, ImportError),
 }
-"""Exceptions by class; the first match counts. `ValueError` and the like are told by their text."""
+"""Exceptions by class; the first match counts. `ValueError` and others are classified by text."""
 
 _HTTP = range(400, 600)
 _JSON_RPC = range(-32768, -31999)
@@ -66,18 +67,18 @@ STATUSES: dict[int, ErrorClass] = {
     **dict.fromkeys((408, 423, 425, 429, -32000, -32001, -32603), "retriable"),
     **dict.fromkeys((-32020, -32600, -32602, -32700), "replan"),
 }
-"""Class by HTTP status, or by error code of JSON-RPC and MCP. Of other codes, failures of a server
-may pass, and the rest need another call."""
+"""Class by HTTP status, or by error code of JSON-RPC and MCP. Other server errors are `retriable`,
+other codes `replan`."""
 
 VAGUE_CODES = frozenset({400, 422, 500, -32000, -32600, -32602, -32603})
-"""Codes that servers send for any failure: the text counts before them."""
+"""Codes that servers send for any failure: the error's text counts before these."""
 
 REFUSED_CODES = frozenset({425, 429})
-"""Codes of calls refused before any work, so that nothing can be done twice."""
+"""Codes of calls refused before any work: a retry cannot do the work twice."""
 
 
 class TextRule(NamedTuple):
-    """Class of errors with `pattern` in their text; `says` is its meaning."""
+    """Class of errors with `pattern` in their text; `says` describes the pattern."""
 
     says: str
     kind: ErrorClass
@@ -137,8 +138,8 @@ TEXT_RULES: tuple[TextRule, ...] = (
         r"connect(ion)?[ _]?(error|refused|reset|closed|abort|lost)|bad gateway|broken pipe",
     ),
 )
-"""Rules by text; the first match counts. Wrong arguments come before errors that may pass: their
-text names fields, and a field may be called `timeout`."""
+"""Rules by text; the first match counts. Wrong arguments come before retriable errors: their texts
+name fields, and a field may be called `timeout`."""
 
 _CODE = re.compile(
     r"\b(?:http(?:/[\d.]+)?|status(?:[ _]?code)?|error(?:[ _]?code)?)[\s:=#('\"]{0,4}"
@@ -156,10 +157,10 @@ _HEADERS_AT = ("response.headers", "headers")
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Class of an error and the rule that told it, without words of the error itself.
+    """Class of an error and the rule that matched, without words of the error itself.
 
-    `status` is the code of the error, and `retry_after_s` the wait that its sender asks for.
-    `user_message` is fit for a user: the error's own, or the message of its class.
+    `status`: code of the error; `retry_after_s`: wait that its sender requests. `user_message`: the
+    error's own message for users, or that of its class.
     """
 
     kind: ErrorClass
@@ -180,18 +181,18 @@ def diagnose(
     severity: ErrorClass | None = None,
     in_classification: bool = False,
 ) -> Diagnosis:
-    """Diagnose an error by its type, its code, its text, or its causes.
+    """Diagnose an error by its type, code, text, or causes.
 
-    `severity`, given or an attribute of the error, goes before everything. `in_classification`: a
-    `ValueError` or `TypeError` is a mistake in a program or a setting, which no model can mend: it
-    is critical. An error without a rule is `replan`: the agent reads the message and thinks again.
+    `severity`, given or an attribute of the error, overrides all rules. `in_classification`:
+    `ValueError` and `TypeError` are critical, as they show a mistake in a program or a setting. An
+    error without a rule is `replan`: the agent reads the message.
     """
     found = _diagnose_chain(error)
     own = getattr(error, "severity", None)
     if severity is None and own in USER_MESSAGES:
         severity = own
     if severity is not None:
-        found = replace(found, kind=severity, why="as it was declared")
+        found = replace(found, kind=severity, why="declared by the error or the caller")
     elif in_classification and isinstance(error, ValueError | TypeError):
         found = replace(found, kind="critical", why=f"{type(error).__name__} in classification")
     message = getattr(error, "user_message", None)
@@ -208,11 +209,11 @@ def _diagnose_chain(error: BaseException | int | str) -> Diagnosis:
             return found
         first = first or found
     after = first.retry_after_s if first else None
-    return Diagnosis("replan", "no rule knows it", retry_after_s=after)
+    return Diagnosis("replan", "no rule matches", retry_after_s=after)
 
 
 def _chain(error: BaseException | int | str) -> Iterator[BaseException | int | str]:
-    """Error and its causes; of a group, its first member."""
+    """Error and its causes; a group stands for its first member."""
     link: BaseException | int | str | None = error
     for _ in range(MAX_CAUSES):
         while isinstance(link, BaseExceptionGroup):
@@ -224,7 +225,7 @@ def _chain(error: BaseException | int | str) -> Iterator[BaseException | int | s
 
 
 def _diagnose_one(error: BaseException | int | str) -> Diagnosis:
-    """Diagnosis by one error without its causes; `why` is empty without a rule."""
+    """Diagnosis of one error without its causes; `why` is empty without a rule."""
     text = _text(error)[:MAX_CLASSIFIED_ERROR_CHARS]
     codes = [*_codes(error), *map(int, _CODE.findall(text))]
     kind, why = _kind(error, codes, text)
@@ -241,7 +242,7 @@ def _kind(error: BaseException | int | str, codes: list[int], text: str) -> tupl
             return _kind_of_status(code), f"status {code}"
     for rule in TEXT_RULES:
         if rule.pattern.search(text):
-            return rule.kind, f"it says {rule.says}"
+            return rule.kind, f"the error says {rule.says}"
     # The innermost code comes last: "MCP error -32603: request failed with status code 422".
     return (_kind_of_status(codes[-1]), f"status {codes[-1]}") if codes else ("replan", "")
 
@@ -264,7 +265,7 @@ def _codes(error: BaseException | int | str) -> list[int]:
 
 
 def _retry_after(error: BaseException | int | str, text: str) -> float | None:
-    """Seconds to wait, by the error's header, else by its text."""
+    """Seconds to wait, by the error's header, or else by its text."""
     if isinstance(error, ServiceError) and error.retry_after_s is not None:
         return error.retry_after_s
     for path in _HEADERS_AT:
@@ -278,7 +279,7 @@ def _retry_after(error: BaseException | int | str, text: str) -> float | None:
 
 
 def _seconds(value: str, sent: str) -> float | None:
-    """Seconds of a header; a date is compared with the date of its own response."""
+    """Seconds of a header; a date counts from the response's own date."""
     try:
         seconds = float(value)
     except ValueError:
@@ -298,8 +299,8 @@ def _at(error: object, path: str) -> Any:
 
 
 Action: TypeAlias = Literal["retry", "alternate", "reclassify", "replan", "stop"]
-"""Next action: repeat the call; call an equal tool; search anew; let the agent think again about
-the error; end the turn."""
+"""Next action: repeat the call; call an equivalent tool; search again; let the agent read the error
+and plan again; end the turn."""
 
 ACTION_OF_CLASS: dict[ErrorClass, Action] = {
     "retriable": "retry",
@@ -310,9 +311,9 @@ ACTION_OF_CLASS: dict[ErrorClass, Action] = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Next step, after how many seconds, and why, in words fit for a log.
+    """Next step, the wait before it, and the reason in words fit for a log.
 
-    `user_message` is for the user, if nothing more can be done.
+    `user_message`: for the user, if nothing more can be done.
     """
 
     action: Action
@@ -322,7 +323,7 @@ class Step:
 
 
 class RecoveryPolicy:
-    """Policy of the steps after a failed call; holds only settings and the source of jitter."""
+    """Policy of the steps after a failed call; holds only settings and a random generator."""
 
     def __init__(
         self, settings: RecoverySettings | None = None, random: Random | None = None
@@ -343,9 +344,9 @@ class RecoveryPolicy:
         """Step after the failure of an attempt; the first attempt is 1.
 
         `error`: an exception, an HTTP status or MCP error code, the error's text, or a `Diagnosis`.
-        `alternates`: whether there is an equal tool. `repeatable`: whether the call does no harm if
-        carried out twice; otherwise a call that may have been carried out is neither repeated nor
-        given to another tool. `severity` and `in_classification`: as of `diagnose`.
+        `alternates`: an equivalent tool exists. `repeatable`: running the call twice does no harm;
+        otherwise a call that may have run is neither repeated nor given to another tool. `severity`
+        and `in_classification`: as for `diagnose`.
         """
         found = (
             error
@@ -361,16 +362,16 @@ class RecoveryPolicy:
         if found.kind in {"critical", "fatal"}:
             return Step("stop", 0.0, summary)
         if found.kind == "retriable" and not repeatable and found.status not in REFUSED_CODES:
-            reason = f"{summary}: it may have been carried out, and must not be twice"
+            reason = f"{summary}: the call may have run, and must not run twice"
             return Step("replan" if attempt < most else "stop", 0.0, reason)
         if attempt >= most:
-            return Step(elsewhere, 0.0, f"{summary}: the last")
+            return Step(elsewhere, 0.0, f"{summary}: no attempts are left")
         if found.kind != "retriable":
             return Step(ACTION_OF_CLASS[found.kind], 0.0, summary)
         asked_s = found.retry_after_s or 0.0
         if asked_s > self._settings.cap_s:
             return Step(
-                elsewhere, 0.0, f"{summary}: a wait of {asked_s:g} s is asked for, too long"
+                elsewhere, 0.0, f"{summary}: the requested wait of {asked_s:g} s is too long"
             )
         return Step("retry", max(asked_s, self._wait(attempt)), summary)
 

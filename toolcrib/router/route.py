@@ -1,4 +1,4 @@
-"""Route of a turn: its need of a tool and its need of a text, by what was found."""
+"""Route of a turn, from the probabilities that it needs a tool and that it needs passages."""
 
 from __future__ import annotations
 
@@ -13,56 +13,55 @@ from toolcrib.records import Context, FindResult, KnowledgeResult, Route, RouteK
 
 TOOL_WEIGHTS = (0.53, -0.18, 0.87, 0.28, 0.35, -0.57, 0.9, 1.34)
 TEXT_WEIGHTS = (-0.31, 0.81, 0.05, 1.14, -0.25, -0.25, 1.61, -0.85)
-"""Weights of the log-odds that a turn needs a tool, and that it needs a text, for
-`RouteEvidence.features`: two logistic regressions on turns with labelled routes
-(benchmarks/turns.py --fit)."""
+"""Coefficients of two logistic regressions over `RouteEvidence.features`: need of a tool, need of
+passages. Fitted on turns with labelled routes (benchmarks/turns.py --fit)."""
 
 FIRST_NEED_THRESHOLD, SECOND_NEED_THRESHOLD = 0.4, 0.5
-"""Probabilities from which the likelier need counts, and the other one beside it."""
+"""Minimum probability of the likelier need, and of the other need beside it."""
 
-STANDING_TOOL_PROBABILITY = 0.5
-"""Probability of the first tool from which the route is never `general`; for passages their verdict
-decides."""
+MIN_TOOL_ROUTE_PROBABILITY = 0.5
+"""Minimum probability of the first tool that rules out the route `general`; for passages their
+verdict does."""
 
 STATED_NEED_PROBABILITY = 0.05
-"""Probability from which a need counts in a turn with an order and a question; below it, what was
-found speaks clearly against the need."""
+"""Minimum probability of each need in a turn with both an order and a question; below it, the
+search results contradict the need."""
 
-MAX_GROUNDS = 3
+MAX_RULE_MENTIONS = 3
 
 
 class Reason(StrEnum):
-    """Reason of a route, or of an empty part of an answer, to be formatted with its details.
+    """Reason of a route or of an empty part of an answer; `{}` takes details.
 
-    Nothing decides by these sentences.
+    The texts are for people: no code branches on them.
     """
 
     TOOLS = "a tool must do this"
     KNOWLEDGE = "written knowledge answers this"
-    BOTH = "this needs a tool and what is written about it"
+    BOTH = "this needs a tool and written knowledge"
     GENERAL = "neither the tools nor the collections fit"
     NO_TOOL_FITS = "no tool fits"
     NO_COLLECTION_FITS = "no collection fits"
-    SMALLTALK = "nothing is looked up for this: {}"
+    SMALLTALK = "no search for small talk: {}"
     NO_TIME = "no time was left"
     NO_WORDS = "the turn holds no words"
     NO_COLLECTION = "there is no collection in reach"
     NO_PASSAGES = "the collections in reach hold no passages"
     FAILED = "the collections could not be searched"
-    FIT = "the probability that any collection fits is {:.2f}"
-    NOTHING_NEAR = "no passage comes near (probability {}, below {})"
-    NOT_SURE = "no collection is sure enough ({}, below {}): {} asked instead"
-    MAPPED = "the map names {}"
+    COLLECTION_FIT = "the probability that any collection fits is {:.2f}"
+    NO_PASSAGE_FITS = "no passage fits (probability {}, below {})"
+    NO_LIKELY_COLLECTION = "no collection is likely enough ({}, below {}); searched instead: {}"
+    MAPPED = "the map chooses {}"
 
 
 MIN_ROUTE_PROBABILITY, MAX_ROUTE_PROBABILITY = 0.01, 0.99
 EVEN_PROBABILITY = 0.5
 
 UNLABELLED_NEED_PROBABILITY = 0.01
-"""Probability of needing neither, without a label."""
+"""Default probability of the need `neither`, for a context without it."""
 
 CUES_LOG_ODDS_FACTOR = 3.0
-"""Factor of the log-odds of need by cues alone: a classifier's are larger."""
+"""Scale of log-odds from cues alone, which are smaller than those of a classifier."""
 
 ROUTE_OF_NEED: Mapping[str, RouteKind] = {"know": "knowledge", "both": "both", "neither": "general"}
 
@@ -71,10 +70,11 @@ ROUTE_OF_NEED: Mapping[str, RouteKind] = {"know": "knowledge", "both": "both", "
 class RouteEvidence:
     """Evidence for the route of a turn.
 
-    With `gate_decides` tools that the gate doubts are not enough alone; if the gate `withholds`
-    them, there are none. `skipped_stages` were left out or failed. `grounds`: phrases of the turn
-    that name written rules. `orders_and_asks`: one clause orders something, another asks.
-    `learned_shares`: probabilities of the routes by learned examples (`retrieval.learned`).
+    `gate_decides`: tools below the gate's threshold alone do not make the route `tools`.
+    `withholds`: the gate removes such tools. `skipped_stages` did not run or failed.
+    `rule_mentions`: number of phrases that name written rules. `orders_and_asks`: one clause gives
+    an order, another asks a question. `learned_shares`: probability of each route by learned
+    examples (`retrieval.learned`).
     """
 
     context: Context
@@ -83,57 +83,57 @@ class RouteEvidence:
     gate_decides: bool = False
     skipped_stages: frozenset[str] = frozenset()
     withholds: bool = False
-    grounds: int = 0
+    rule_mentions: int = 0
     orders_and_asks: bool = False
     learned_shares: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
-    def saw_tools(self) -> bool:
-        """True if a search for tools found any, fit or not."""
+    def found_tools(self) -> bool:
+        """True if the search found tools, whatever the gate's verdict."""
         return "tools" not in self.skipped_stages and bool(self.tools.tools)
 
     @property
-    def saw_passages(self) -> bool:
-        """True if a search for passages found any, fit or not."""
+    def found_passages(self) -> bool:
+        """True if the search found passages, whatever their verdict."""
         return bool(self.knowledge.passages) or self.knowledge.fit is not None
 
     @property
     def has_tools(self) -> bool:
-        """True if there is a tool to give."""
-        return self.saw_tools and not (self.withholds and self.tools.verdict != "accept")
+        """True if the gate leaves tools to return."""
+        return self.found_tools and not (self.withholds and self.tools.verdict != "accept")
 
     @property
     def first_tool_probability(self) -> float | None:
-        """Probability that the best tool is right; of withheld tools, that any is."""
+        """Highest probability of a tool; the confidence of the answer if tools are withheld."""
         likely = [hit.probability for hit in self.tools.tools if hit.probability is not None]
         return max(likely, default=self.tools.confidence)
 
     @property
-    def by_words(self) -> bool:
-        """True if the tools were found by words alone."""
+    def is_lexical_only(self) -> bool:
+        """True if the dense encoder failed, and only the lexical leg found tools."""
         return "dense" in self.tools.degraded
 
     def features(self) -> tuple[float, ...]:
         """Features of both regressions.
 
-        Log-odds that the first tool is right, that any collection fits, that the user wants to act,
-        to know, and neither; whether the turn has no domain; written rules (an action may be wanted
-        by those); and a constant.
+        Log-odds that the first tool is right, that any collection fits, and of the needs act, know
+        and neither; 1 for a turn without a domain; mentions of written rules, which an action may
+        need too; and a constant.
         """
         return (
             _log_odds(self.first_tool_probability),
             _log_odds(self.knowledge.fit),
-            _log_odds(wish_probability(self.context, "act")),
-            _log_odds(wish_probability(self.context, "know")),
+            _log_odds(need_probability(self.context, "act")),
+            _log_odds(need_probability(self.context, "know")),
             _log_odds(self.context.needs.get("neither", UNLABELLED_NEED_PROBABILITY)),
             float(self.context.domain is None),
-            min(self.grounds, MAX_GROUNDS) / 2,
+            min(self.rule_mentions, MAX_RULE_MENTIONS) / 2,
             1.0,
         )
 
 
-def wish_probability(context: Context, need: Literal["act", "know"]) -> float:
-    """Probability that the user wants to act or to know, be it both; even odds if unknown."""
+def need_probability(context: Context, need: Literal["act", "know"]) -> float:
+    """Probability of a need, alone or in `both`; 0.5 if unknown."""
     if context.needs:
         return context.needs.get(need, 0.0) + context.needs.get("both", 0.0)
     if context.need is None:
@@ -144,22 +144,22 @@ def wish_probability(context: Context, need: Literal["act", "know"]) -> float:
 
 
 def choose_route(evidence: RouteEvidence) -> Route:
-    """Choose the route of a turn by two questions: if it needs a tool, and if it needs a text.
+    """Choose the route of a turn by its need of a tool and its need of passages.
 
-    `corrected_from` is the guess by the context's need alone, if the evidence says otherwise.
+    `corrected_from`: the route by the context's need alone, if the evidence gives another.
     """
     context, tools, knowledge = evidence.context, evidence.tools, evidence.knowledge
     if context.smalltalk is not None:
         return Route("none", tools.reason, context.confidences.get("smalltalk"))
-    if not (evidence.saw_tools or evidence.saw_passages):
-        return Route("general", _why_general(evidence))
+    if not (evidence.found_tools or evidence.found_passages):
+        return Route("general", _general_reason(evidence))
     kind = _KINDS[_needs(evidence)]
     doubted = kind in ("tools", "both") and tools.verdict != "accept"
     if doubted and evidence.gate_decides:
         kind = "both" if knowledge.passages else "general"
-    reason = _why_general(evidence) if kind == "general" else Reason[kind.upper()].format()
+    reason = _general_reason(evidence) if kind == "general" else Reason[kind.upper()].format()
     if doubted and kind != "general":
-        reason = f"{reason}, and perhaps none fits: {tools.reason}"
+        reason = f"{reason}, but perhaps no tool fits: {tools.reason}"
     likely = route_probabilities(evidence)
     guess = ROUTE_OF_NEED.get(context.need or "", "tools")
     if kind == guess:
@@ -174,24 +174,24 @@ _KINDS: Mapping[tuple[bool, bool], RouteKind] = {
     (True, True): "both",
     (False, False): "general",
 }
-"""Route by the need of a tool and the need of a text."""
+"""Route by the need of a tool and the need of passages."""
 
 DECIDED_ROUTES = tuple(_KINDS.values())
-"""Routes that evidence decides; small talk and empty turns have another."""
+"""Routes that evidence decides; small talk and empty turns get the route `none`."""
 
 
 def _needs(evidence: RouteEvidence) -> tuple[bool, bool]:
-    """Needs of a tool and of a text that what was found can serve.
+    """Needs of a tool and of passages that the search results can meet.
 
-    Evidence that passed its own threshold is never outvoted by "neither".
+    Results above their own threshold always count: the need `neither` does not outvote them.
     """
     tools, knowledge = evidence.tools, evidence.knowledge
     has_tools, has_text = evidence.has_tools, bool(knowledge.passages)
     tool, text = _need_probabilities(evidence)
     tool, text = tool * has_tools, text * has_text
-    # If the caller states needs, and a tool fits, passages alone are not enough. The probabilities
-    # are of rankings with the encoder: by words alone the gate decides.
-    is_sure = has_tools and tools.verdict == "accept" and (tools.needs or evidence.by_words)
+    # Needs that the caller states require a fitting tool. The regressions were fitted on rankings
+    # with the dense encoder: without it the gate decides.
+    is_sure = has_tools and tools.verdict == "accept" and (tools.needs or evidence.is_lexical_only)
     needs_tool = bool(
         is_sure or tool >= SECOND_NEED_THRESHOLD or tool >= max(text, FIRST_NEED_THRESHOLD)
     )
@@ -200,12 +200,12 @@ def _needs(evidence: RouteEvidence) -> tuple[bool, bool]:
         return needs_tool, needs_text
     if has_text and knowledge.verdict == "accept":
         return False, True
-    likely = 0.0 if evidence.by_words else evidence.first_tool_probability or 0.0
-    return has_tools and likely >= STANDING_TOOL_PROBABILITY, False
+    likely = 0.0 if evidence.is_lexical_only else evidence.first_tool_probability or 0.0
+    return has_tools and likely >= MIN_TOOL_ROUTE_PROBABILITY, False
 
 
 def _need_probabilities(evidence: RouteEvidence) -> tuple[float, float]:
-    """Probabilities that a turn needs a tool, and that it needs a text, found or not."""
+    """Probabilities that a turn needs a tool and that it needs passages, found or not."""
     features = evidence.features()
     tool, text = (
         sigmoid(sum(weight * value for weight, value in zip(weights, features, strict=True)))
@@ -227,14 +227,14 @@ def _need_probabilities(evidence: RouteEvidence) -> tuple[float, float]:
 def route_probabilities(evidence: RouteEvidence) -> dict[RouteKind, float]:
     """Probability of each possible route.
 
-    A stage that was left out may still be right. If everything was withheld, that may be wrong, so
-    "nothing fits" is never certain.
+    A skipped stage keeps its probability. If the gate withheld all results, they count all the
+    same: the route `general` is never certain.
     """
     tool, text = _need_probabilities(evidence)
     tools = evidence.has_tools or "tools" in evidence.skipped_stages
     passages = bool(evidence.knowledge.passages) or "knowledge" in evidence.skipped_stages
     if not (tools or passages):
-        tools, passages = evidence.saw_tools, evidence.saw_passages
+        tools, passages = evidence.found_tools, evidence.found_passages
     tool, text = tool * tools, text * passages
     shares: dict[RouteKind, float] = {
         kind: (tool if needs_tool else 1 - tool) * (text if needs_text else 1 - text)
@@ -243,27 +243,27 @@ def route_probabilities(evidence: RouteEvidence) -> dict[RouteKind, float]:
     return {kind: share for kind, share in shares.items() if share}
 
 
-def _why_general(evidence: RouteEvidence) -> str:
-    """Reason of the route `general`: what does not fit or was not searched, with probabilities."""
-    saw_tools, saw_passages = evidence.saw_tools, evidence.saw_passages
+def _general_reason(evidence: RouteEvidence) -> str:
+    """Reason of the route `general`: parts that do not fit or were not searched."""
+    found_tools, found_passages = evidence.found_tools, evidence.found_passages
     tools, passages = evidence.tools.reason, evidence.knowledge.reason
-    if saw_tools and saw_passages:
+    if found_tools and found_passages:
         reason = Reason.GENERAL.format()
     else:
-        first = Reason.NO_TOOL_FITS.format() if saw_tools else tools
-        second = Reason.NO_COLLECTION_FITS.format() if saw_passages else passages
+        first = Reason.NO_TOOL_FITS.format() if found_tools else tools
+        second = Reason.NO_COLLECTION_FITS.format() if found_passages else passages
         reason = ", and ".join(dict.fromkeys((first, second)))
-    if saw_passages and not passages and evidence.knowledge.fit is not None:
-        passages = Reason.FIT.format(evidence.knowledge.fit)
+    if found_passages and not passages and evidence.knowledge.fit is not None:
+        passages = Reason.COLLECTION_FIT.format(evidence.knowledge.fit)
     if evidence.tools.verdict == "accept":
         tools = f"though {tools}"
-    parts = [tools] if saw_tools else []
-    parts += [passages] if saw_passages and passages else []
+    parts = [tools] if found_tools else []
+    parts += [passages] if found_passages and passages else []
     return f"{reason}: {'; '.join(parts)}" if parts else reason
 
 
 def _log_odds(probability: float | None) -> float:
-    """Log-odds of a probability, within bounds; even odds if unknown."""
+    """Log-odds of a probability clipped to the bounds; 0 if unknown."""
     if probability is None:
         return 0.0
     held = min(MAX_ROUTE_PROBABILITY, max(MIN_ROUTE_PROBABILITY, probability))

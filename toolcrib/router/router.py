@@ -39,17 +39,17 @@ from toolcrib.retrieval.learned import ROUTE, LearnedChoices, RankedOptions
 from toolcrib.retrieval.legs import EncodedQuery, has_words
 from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
 from toolcrib.router.budget import Budget, Costs
-from toolcrib.router.choices.agents import AgentRouter, Pending
+from toolcrib.router.choices.agents import AgentRouter, PendingTarget
 from toolcrib.router.context.by_model import ContextReader
 from toolcrib.router.context.rules import REFUSAL, Answer, HeuristicDetector
 from toolcrib.router.conversation import (
     CONVERSATION_BY_MODEL,
     ConversationReader,
     SearchText,
-    answer_of,
-    by_itself,
-    gist,
+    answer_kind,
+    excerpt,
     search_text,
+    standalone_text,
 )
 from toolcrib.router.knowledge import KnowledgeRouter
 from toolcrib.router.probes import text_signals
@@ -58,8 +58,8 @@ from toolcrib.router.route import (
     Reason,
     RouteEvidence,
     choose_route,
+    need_probability,
     route_probabilities,
-    wish_probability,
 )
 from toolcrib.router.settings import Limits
 from toolcrib.router.tools import Selection, ToolStage
@@ -76,30 +76,30 @@ SMALLTALK = {
 }
 
 MIN_CLAUSE_WORDS = 4
-"""A shorter clause says too little of its need."""
+"""Minimum length of a clause that is classified: shorter clauses do not show their need."""
 
 SURE_QUESTION_PROBABILITY = 0.7
-"""Probability of wanting to know from which passages may fit less well."""
+"""Probability of the need `know` from which a lower threshold holds for passages."""
 
 SHIFTED_OWN_SHARE = 0.5
-"""Weight of a turn's own words, beside all that the user said, where it seems to be a new topic."""
+"""Weight of a turn's own text beside its history, if the turn seems to start a new topic."""
 
 NO_TERMS = SparseVector(np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.float32))
-"""Terms of a clause that is classified, and not searched with."""
+"""Empty lexical vector, for clauses that are classified but not searched."""
 
 PROBES_TIME_SHARE = 0.1
-"""Share of the time left that probes for facts may take."""
+"""Share of the remaining time that probes may take."""
 
 MAX_VECTORS_BYTES = 4 * 2**20
-"""Size of the vectors of earlier messages that are kept, some 2,000: a conversation sends its
-history with every turn."""
+"""Cache size for vectors of earlier messages, some 2,000: a conversation resends its history with
+every turn."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """Turn to decide, its budget, its collections in reach, and the caller's options.
+    """Turn to decide, its budget, its collections in scope, and the caller's options.
 
-    `answer` is the kind of a turn that answers a question of the assistant.
+    `answer`: kind of answer, for a turn that answers the assistant's question.
     """
 
     id: str
@@ -117,11 +117,11 @@ class _Request:
 class Router:
     """Router of turns; reads stores, and writes none.
 
-    `knowledge` is None without collections, `agents` without targets, `reader` without a language
-    model for contexts, `conversation` without one for references. `version` is that of tools and
-    collections. `public_detector` knows no names of the registry: it is for callers with a scope.
-    `gate_decides`: the settings say when a tool is good enough, so no turn goes to doubted tools
-    alone.
+    None stands for an absent part: `knowledge` without collections, `agents` without targets,
+    `reader` and `conversation` without a language model. `version`: of tools and collections.
+    `public_detector` knows no names of the registry, and serves callers with a scope.
+    `gate_decides`: the settings set the gate's threshold, so tools below it alone do not make the
+    route `tools`.
     """
 
     tools: ToolStage
@@ -145,14 +145,14 @@ class Router:
         )
 
     def detect(self, turn: Turn) -> Context:
-        """Detect the context of a turn: encodes and classifies, and does nothing else."""
-        query = self.tools.encode(gist(turn.text)) if has_words(turn.text) else None
+        """Detect the context of a turn; encodes and classifies only."""
+        query = self.tools.encode(excerpt(turn.text)) if has_words(turn.text) else None
         known = _with_metadata(self._detector(turn).detect(turn.text, query), turn.metadata)
         reader = self._reader(turn, known)
         return known if reader is None else reader.read(turn, known)[0]
 
     def _detector(self, turn: Turn) -> HeuristicDetector:
-        """Detector for a turn; a scope must not show names beyond it."""
+        """Detector for a turn; for a scope, one that cannot reveal names of the registry."""
         return self.detector if from_scope(turn.reach) is None else self.public_detector
 
     def find_knowledge(
@@ -161,11 +161,11 @@ class Router:
         options: KnowledgeOptions = BY_SETTINGS,
         context: Context | None = None,
     ) -> KnowledgeResult:
-        """Find the passages for a question; the map holds if there is a context."""
+        """Find the passages for a question; the map applies only with a context."""
         knowledge = self.knowledge
         if knowledge is None:
             return KnowledgeResult(reason=Reason.NO_COLLECTION.format())
-        reach, query = self._reach(turn, options), self.tools.encode(gist(turn.text))
+        reach, query = self._reach(turn, options), self.tools.encode(excerpt(turn.text))
         return knowledge.find(query, context, reach, options=options)
 
     def route(
@@ -179,23 +179,22 @@ class Router:
     ) -> Decision:
         """Decide a turn.
 
-        `k` and `budget_ms` go before the settings; `passages` are the options for knowledge;
-        `shown` are the ids of tools that earlier turns of the conversation had, for an append-only
-        order.
+        `k` and `budget_ms` override the settings; `passages`: options for knowledge; `shown`: ids
+        of tools of earlier turns of the conversation, for an append-only order.
         """
         _check(k, budget_ms)
         turn, reach, detector = _with_words(turn), self._reach(turn, passages), self._detector(turn)
         budget = Budget(self.limits, self.costs, self.clock, budget_ms)
-        answer = answer_of(turn, detector)
+        answer = answer_kind(turn, detector)
         request = _Request(
             uuid.uuid4().hex, turn, detector, budget, reach, passages, k, shown, answer
         )
-        # A thumb that is raised to a question is an answer.
+        # A thumbs-up without words answers a question.
         if not (has_words(turn.text) or (answer and detector.has_reply(turn.text))):
-            return self._wordless(request)
+            return self._decide_without_words(request)
         searched = self._search_text(request)
         query, for_tools, own = budget.measure("encode", lambda: self._encode(request, searched))
-        # A turn with a ceiling must wait for its context before a model may be asked.
+        # With a sensitivity ceiling the context decides whether a model may read the turn.
         pending = self._begin_agent(turn, query, budget) if turn.max_sensitivity is None else None
         context = self._context(request, query, own)
         may_ask = not is_above(context.sensitivity, turn.max_sensitivity)
@@ -238,7 +237,8 @@ class Router:
             return RankedOptions(None, {})
         turn, budget = Turn(text=text, scope=scope), Budget(Limits(), Costs(), self.clock)
         reach, detector = self._reach(turn, BY_SETTINGS), self._detector(turn)
-        request, query = _Request("", turn, detector, budget, reach), self.tools.encode(gist(text))
+        request = _Request("", turn, detector, budget, reach)
+        query = self.tools.encode(excerpt(text))
         context = detector.detect(text, query)
         found = self._tools(request, query, may_ask=False).result
         knowledge = self._knowledge(request, query, context)
@@ -247,7 +247,7 @@ class Router:
 
     def rank_collections(self, text: str, scope: Scope | None) -> RankedOptions:
         """Probabilities of the collections for a question without learned examples."""
-        query, knowledge = self.tools.encode(gist(text)), self.knowledge
+        query, knowledge = self.tools.encode(excerpt(text)), self.knowledge
         reach = self._reach(Turn(text=text, scope=scope), BY_SETTINGS)
         best = knowledge.best_passages(query, reach) if knowledge and reach else []
         if knowledge is None or not best:
@@ -260,7 +260,7 @@ class Router:
     def _evidence(
         self, request: _Request, context: Context, found: FindResult, knowledge: KnowledgeResult
     ) -> tuple[RouteEvidence, tuple[str, ...]]:
-        """Evidence for a turn's route, and signals of its clauses if they were read."""
+        """Evidence for a turn's route, and a signal with its clauses' needs, if classified."""
         has_both = found.tools and knowledge.passages
         needs = self._clause_needs(request) if has_both else ()
         evidence = RouteEvidence(
@@ -270,14 +270,15 @@ class Router:
             gate_decides=self.gate_decides,
             skipped_stages=frozenset(request.budget.degraded),
             withholds=self.tools.retriever.assessor.withholds,
-            grounds=request.detector.grounds(request.turn.text),
+            rule_mentions=request.detector.rule_mentions(request.turn.text),
             orders_and_asks={"act", "know"} <= set(needs),
         )
         return evidence, (f"clauses:{','.join(needs)}",) if needs else ()
 
-    def _wordless(self, request: _Request) -> Decision:
+    def _decide_without_words(self, request: _Request) -> Decision:
         turn, budget, reason = request.turn, request.budget, Reason.NO_WORDS.format()
-        selection, context = self.tools.always(turn, reason, request.shown), Context(turn.text)
+        selection = self.tools.active_tools(turn, reason, request.shown)
+        context = Context(turn.text)
         return Decision(
             id=request.id,
             context=context,
@@ -295,8 +296,8 @@ class Router:
 
     def _begin_agent(
         self, turn: Turn, query: EncodedQuery | None, budget: Budget
-    ) -> Pending | None:
-        """Begin to choose a target; a model is asked while other stages run, if there is time."""
+    ) -> PendingTarget | None:
+        """Start to choose a target; a language model runs beside other stages, time permitting."""
         agents = self.agents
         if agents is None:
             return None
@@ -313,9 +314,9 @@ class Router:
         return replace(pending, began_ms=budget.spent_ms)
 
     def _agent(
-        self, pending: Pending | None, knowledge: KnowledgeResult | None, budget: Budget
+        self, pending: PendingTarget | None, knowledge: KnowledgeResult | None, budget: Budget
     ) -> AgentDecision | None:
-        """Target of a turn, once its knowledge is found."""
+        """Target of a turn, once its passages are found."""
         agents = self.agents
         if agents is None or pending is None:
             return None
@@ -324,7 +325,7 @@ class Router:
         if pending.answer is not None:
             took = budget.spent_ms - pending.began_ms
             budget.took_ms["llm"] = took
-            self.costs.learn("llm", took)
+            self.costs.add_run("llm", took)
         return made
 
     def _context(self, request: _Request, query: EncodedQuery, own: EncodedQuery) -> Context:
@@ -347,19 +348,19 @@ class Router:
         return context
 
     def _reader(self, turn: Turn, known: Context) -> ContextReader | None:
-        """Language model that reads turns; None if the turn is above its destination's ceiling."""
+        """Reader of contexts by a language model; None above the destination's ceiling."""
         return None if is_above(known.sensitivity, turn.max_sensitivity) else self.reader
 
     def _clause_needs(self, request: _Request) -> tuple[str, ...]:
         """Need of each clause of a turn; empty if no clause begins with an order.
 
-        A clause that wants something done and orders nothing has the need `?`.
+        A clause with the need `act` but no order gets the need `?`.
         """
-        own, detector = gist(request.turn.text), request.detector
+        own, detector = excerpt(request.turn.text), request.detector
         parts = [own[start:end] for start, end in clauses(own)]
         parts = [part for part in parts if len(part.split()) >= MIN_CLAUSE_WORDS]
         orders = {part for part in parts if detector.orders(part)}
-        if len(parts) <= 1 or not orders or not request.budget.admits("context"):
+        if len(parts) <= 1 or not orders or not request.budget.has_room("context"):
             return ()
 
         def read() -> list[str]:
@@ -381,9 +382,9 @@ class Router:
 
     def _search_text(self, request: _Request) -> SearchText:
         turn, budget, detector = request.turn, request.budget, request.detector
-        alone = by_itself(turn)
+        alone = standalone_text(turn)
         if turn.step is not None and has_words(turn.step):
-            return SearchText(gist(turn.step), "first", ("step",))
+            return SearchText(excerpt(turn.step), "first", ("step",))
         if not turn.history:
             budget.skip("follow_up")
             return alone
@@ -406,13 +407,13 @@ class Router:
         return searched
 
     def may_show_to_model(self, turn: Turn) -> bool:
-        """True if no message of a turn that a language model is shown is above its ceiling."""
+        """True if all messages that a language model would read are within the turn's ceiling."""
         if turn.max_sensitivity is None:
             return True
         detector = self._detector(turn)
         texts = (*(each.content for each in shown_messages(turn)), turn.text)
         known = (
-            detector.detect(text, self.tools.encode(gist(text)))
+            detector.detect(text, self.tools.encode(excerpt(text)))
             for text in texts
             if has_words(text)
         )
@@ -431,13 +432,13 @@ class Router:
     def _encode(
         self, request: _Request, searched: SearchText
     ) -> tuple[EncodedQuery, EncodedQuery, EncodedQuery]:
-        """Queries for knowledge, for tools, and of the turn alone.
+        """Queries for knowledge, for tools, and of the turn's own text.
 
-        For tools all that the user said counts beside the turn's own words. At a step only tools
-        are searched by the agent's words.
+        The query for tools adds all that the user said before. At a step only the query for tools
+        has the agent's words.
         """
         turn = request.turn
-        alone = by_itself(turn).text
+        alone = standalone_text(turn).text
         if turn.step is not None:
             own = self.tools.encode(alone)
             return own, self.tools.encode(searched.text), own
@@ -445,7 +446,7 @@ class Router:
         if searched.follow_up == "first" or request.answer:
             return query, query, query
         own = self.tools.encode(alone) if joins else query
-        is_whole = joins and not request.detector.says_something(gist(turn.text))
+        is_whole = joins and not request.detector.has_content(excerpt(turn.text))
         if is_whole or CONVERSATION_BY_MODEL in searched.signals:
             return query, query, own
         share = OWN_SHARE if joins else SHIFTED_OWN_SHARE
@@ -456,7 +457,7 @@ class Router:
         stage, budget = self.tools.retriever.rerank_stage, request.budget
         reranking = stage is not None and (may_ask or stage == "rerank") and budget.admit(stage)
         if not budget.admit("tools"):
-            return self.tools.always(request.turn, Reason.NO_TIME.format(), request.shown)
+            return self.tools.active_tools(request.turn, Reason.NO_TIME.format(), request.shown)
         given = request.turn, query, budget, request.k, request.shown
         return budget.measure(
             "tools", lambda: self.tools.find(*given, reranking=reranking, seed=request.id)
@@ -466,25 +467,25 @@ class Router:
         request.budget.skip("tools")
         request.budget.skip("knowledge")
         reason = Reason.SMALLTALK.format(SMALLTALK.get(kind, kind))
-        selection = self.tools.always(request.turn, reason, request.shown)
+        selection = self.tools.active_tools(request.turn, reason, request.shown)
         return selection, KnowledgeResult(reason=reason)
 
     def _knowledge(
         self, request: _Request, query: EncodedQuery, context: Context
     ) -> KnowledgeResult:
-        """Passages of a turn; a store that fails costs the passages alone."""
+        """Passages of a turn; if the store fails, only the passages are missing."""
         knowledge, budget, reach = self.knowledge, request.budget, request.reach
         if knowledge is None or not reach:
             budget.skip("knowledge")
             return KnowledgeResult(reason=Reason.NO_COLLECTION.format())
-        reranking = knowledge.reranker is not None and budget.admits("rerank")
+        reranking = knowledge.reranker is not None and budget.has_room("rerank")
 
         def find() -> KnowledgeResult:
-            wanted = (
-                request.detector.grounds(request.turn.text) > 0
-                or wish_probability(context, "know") >= SURE_QUESTION_PROBABILITY
+            is_question = (
+                request.detector.rule_mentions(request.turn.text) > 0
+                or need_probability(context, "know") >= SURE_QUESTION_PROBABILITY
             )
-            how = {"reranking": reranking, "wanted": wanted}
+            how = {"reranking": reranking, "is_question": is_question}
             try:
                 return knowledge.find(query, context, reach, options=request.passages, **how)
             except ToolcribError:
@@ -495,7 +496,7 @@ class Router:
         return budget.run("knowledge", find, KnowledgeResult(reason=Reason.NO_TIME.format()))
 
     def _reach(self, turn: Turn, options: KnowledgeOptions) -> tuple[Collection, ...]:
-        """Collections to search; a collection beyond the scope counts as unknown."""
+        """Collections to search; a collection outside of the scope counts as unknown."""
         reach = self.knowledge.catalogue.within(turn.reach) if self.knowledge else ()
         named = options.collections
         if named is None or self.knowledge is None:
@@ -517,7 +518,7 @@ MAX_METADATA_CHARS = 80
 
 
 def _with_metadata(known: Context, metadata: Mapping[str, Any]) -> Context:
-    """Context with the urgency that metadata state; signals have their ticket and source too."""
+    """Context with the urgency of the metadata; the metadata also become signals."""
     given = {
         name: str(metadata[name])[:MAX_METADATA_CHARS]
         for name in STATED_METADATA
@@ -534,7 +535,7 @@ def _with_metadata(known: Context, metadata: Mapping[str, Any]) -> Context:
 
 
 def _with_words(turn: Turn) -> Turn:
-    """Turn with the text of its needs, or of its step, in place of a text without words."""
+    """Turn whose text without words is replaced by its needs, or by its step."""
     if has_words(turn.text) or not (text := "\n".join(turn.needs) or turn.step):
         return turn
     return turn.model_copy(update={"text": text})
@@ -542,13 +543,13 @@ def _with_words(turn: Turn) -> Turn:
 
 def _check(k: int | Literal["auto"] | None, budget_ms: float | None) -> None:
     if isinstance(k, int) and k < 1:
-        raise QueryError(f"k is {k}; at least one tool must be asked for")
+        raise QueryError(f"k is {k}; it must be at least 1")
     if budget_ms is not None and not budget_ms >= 0:
         raise QueryError(f"budget_ms is {budget_ms:g}; it must be 0 milliseconds or more")
 
 
 def _signals(turn: Turn, context: Context) -> Iterator[str]:
-    """Signals of the text and of the ceilings, and of a turn above its destination's ceiling."""
+    """Signals of the text, of sensitivity ceilings, and of a turn above the destination's."""
     yield from text_signals(turn)
     own = turn.scope.max_sensitivity if turn.scope else None
     levels = {"caller": own, "destination": turn.max_sensitivity}
@@ -558,12 +559,11 @@ def _signals(turn: Turn, context: Context) -> Iterator[str]:
 
 
 def _without_repeats(*groups: Iterable[str]) -> tuple[str, ...]:
-    """Members of all groups in their order, each once."""
     return tuple(dict.fromkeys(each for group in groups for each in group))
 
 
 def _for_route(route: Route, knowledge: KnowledgeResult) -> KnowledgeResult:
-    """Knowledge without its passages if the route needs none; the collections stay."""
+    """Knowledge without its passages if the route needs none; the collections remain."""
     if route.kind in ("knowledge", "both", "none"):
         return knowledge
     return replace(knowledge, passages=(), verdict="abstain", reason=route.reason)

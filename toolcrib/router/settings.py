@@ -17,18 +17,18 @@ _AtLeast0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 STAGES = ("interleave", "llm", "rerank", "entities", "follow_up", "knowledge", "tools", "context")
-"""Stages that may be left out, the cheapest loss first."""
+"""Stages that a budget may skip, the least important first."""
 
 PRESET: Literal["preset"] = "preset"
-"""Name of the targets, or the map, of the package."""
+"""Value that selects the package's own targets or map."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of a turn.
 
-    `total_ms` for the whole decision, `stage_ms` for single stages; None and absent are no limit.
-    `max_tool_calls` and `tool_timeout_s` are limits for the agent.
+    `total_ms`: of the whole decision; `stage_ms`: of single stages. None or an absent stage has no
+    limit. `max_tool_calls` and `tool_timeout_s` are limits for the agent.
     """
 
     total_ms: _Above0 | None = None
@@ -38,7 +38,7 @@ class Limits:
 
     @property
     def has_times(self) -> bool:
-        """True if a turn or a stage has a limit of its time."""
+        """True if a turn or a stage has a time limit."""
         return self.total_ms is not None or bool(self.stage_ms)
 
     def __post_init__(self) -> None:
@@ -50,13 +50,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ContextSettings:
-    """Detector of a turn's context, and its labels and cues.
+    """Detector of a turn's context, with its labels and cues.
 
     `detector`: `semantic` (utterances and cues), `heuristic` (cues alone), or `llm` (a language
-    model by the same labels; `semantic` if the model fails). `labels`: by field, a YAML file of
-    labels with utterances in place of the shipped file; `cues`: a file in place of the shipped
-    cues. `gazetteers`: kinds of entities with their names. `region`: country (`DE`, `US`) of phone
-    numbers without a country code; None finds no such numbers.
+    model with the same labels; `semantic` is the fallback). `labels`: by field, a YAML file that
+    replaces the shipped labels; `cues`: a file that replaces the shipped cues. `gazetteers`: kinds
+    of entities with their names. `region`: country (`DE`, `US`) of phone numbers without a country
+    code; with None such numbers are not found.
     """
 
     detector: Literal["semantic", "heuristic", "llm"] = "semantic"
@@ -70,14 +70,13 @@ class ContextSettings:
 class ToolSettings:
     """Settings of the tools that an agent gets.
 
-    `k`: tools a turn, beside those that are always active and those that the chosen tools require
-    (at most `max_required`); `auto`: as many as hold all needed tools with the probability
-    `coverage`. Of `k` tools those of a probability below `least` are left out, but never the first
-    nor one called by its name. If at most `pass_through` tools are in reach, all are given; 0 for
-    never. With `append_only` tools keep their places from earlier turns, which keeps a provider's
-    prompt cache. `max_cost` and `max_latency_ms` exclude tools with a higher `cost_estimate` or
-    `avg_latency_ms`; tools without these pass. `servers` are the only ones allowed; None allows
-    all.
+    `k`: tools of a turn, beside always-active tools and at most `max_required` prerequisites. With
+    `auto`, as many as hold all needed tools with the probability `coverage`. `least`: minimum
+    probability of a tool; the first tool and tools called by name are exempt. `pass_through`:
+    registries of at most this size are returned whole; 0 for never. `append_only`: tools keep their
+    places from earlier turns, which preserves a provider's prompt cache. `max_cost` and
+    `max_latency_ms` exclude tools with a higher `cost_estimate` or `avg_latency_ms`, but not tools
+    without these. `servers`: the only allowed servers; None allows all.
     """
 
     k: Annotated[int, Field(ge=1)] | Literal["auto"] = 5
@@ -94,9 +93,9 @@ class ToolSettings:
 
 @dataclass(frozen=True, slots=True)
 class MapEntry:
-    """Entry of the map: turns of this domain and intent go to these collections.
+    """Entry of the map from contexts to collections.
 
-    An entry without an intent is for turns whose intent is unknown.
+    An entry without an intent is for turns of its domain whose intent is unknown.
     """
 
     domain: str
@@ -121,12 +120,13 @@ PRESET_MAP = (
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeSettings:
-    """Settings of the choice of knowledge.
+    """Settings of the choice of collections and passages.
 
-    At most `collections` are searched, at most `passages` taken of each, with `token_budget` tokens
-    in all. Below the probability `threshold` of the first collection, all are searched; below the
-    probability `least` that any fits, none. `map` adds to the `answers` of collections; `preset` is
-    the map of the package. `map_confidence`: confidence of the context from which the map counts.
+    `collections`: most collections searched; `passages`: most passages of each; `token_budget`:
+    tokens of all passages. `threshold`: probability of the first collection below which all are
+    searched. `least`: probability that any fits below which none is. `map`: entries beside the
+    `answers` of collections; `preset` is the map of the package. `map_confidence`: minimum
+    confidence of the context for the map.
     """
 
     collections: Annotated[int, Field(ge=1)] = 2
@@ -140,26 +140,25 @@ class KnowledgeSettings:
 
     @property
     def entries(self) -> tuple[MapEntry, ...]:
-        """Entries of the map, also of the preset."""
+        """Entries of the map, with the preset resolved."""
         return PRESET_MAP if self.map == PRESET else self.map
 
 
-LIKENESS = 0.48
-"""Likeness by the bundled encoder's cosine: 80 in 100 pairs of equal tools in other words are as
-near, and 7 in 100 pairs of tools that do something else."""
+DEFAULT_LIKENESS = 0.48
+"""Default of `likeness`: with the bundled encoder 80 % of pairs of equivalent tools reach it, and 7
+% of pairs of other tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoverySettings:
-    """Settings of attempts, waits, and tools that stand in for a failed one.
+    """Settings of retries, and of alternates of failed tools.
 
-    The wait before attempt n + 1 is `base_s * factor ** (n - 1)`, at most `cap_s`, give or take the
-    share `jitter` of it. No wait is longer than `cap_s`, whatever a server asks. With
-    `first_at_once` the first repetition follows at once, and the waits begin after it.
-    `reclassifications` and `replans`: how often a turn may select other capabilities or make
-    another plan after a failure. `iterations`: limit of a loop's iterations in a turn, and of the
-    steps of a plan. `likeness`: cosine of an alternate to the failed tool, as a share
-    of that of the failed tool to its own text; 0 takes any.
+    The wait before attempt n + 1 is `base_s * factor ** (n - 1)`, at most `cap_s`, plus or minus
+    the share `jitter`. `cap_s` also limits waits that servers request. With `first_at_once` the
+    first retry has no wait. `reclassifications` and `replans`: how often a turn may select other
+    capabilities or make another plan after a failure. `iterations`: limit of a loop's iterations in
+    a turn, and of the steps of a plan. `likeness`: minimum cosine of an alternate to the failed
+    tool's text, as a share of the failed tool's own cosine to it; 0 has_room any tool.
     """
 
     max_attempts: Annotated[int, Field(ge=1)] = 3
@@ -171,7 +170,7 @@ class RecoverySettings:
     reclassifications: Annotated[int, Field(ge=0)] = 1
     replans: Annotated[int, Field(ge=0)] = 1
     iterations: Annotated[int, Field(ge=1)] = 100
-    likeness: _Probability = LIKENESS
+    likeness: _Probability = DEFAULT_LIKENESS
 
     def __post_init__(self) -> None:
         if self.base_s > self.cap_s:
@@ -186,14 +185,14 @@ class AgentSettings:
     """Settings of the choice of an agent's target.
 
     `targets`: `preset` (analytics, knowledge, commerce, triage) or a YAML file of the same shape;
-    None chooses none. `allowlist`: a YAML file of tables with their columns; None for the example
-    of the package with the preset, and for no table with targets of a file. The first `hits`
-    passages count as evidence if the probability that any collection fits is at least `least_hit`.
+    None chooses none. `allowlist`: a YAML file of tables with their columns; None: the package's
+    example with the preset, and no table with targets of a file. `hits`: number of passages that
+    count as evidence if the probability that any collection fits is at least `least_hit`.
 
-    The rest is for a language model. `ensemble` prompts are asked at once; a tie goes to a
-    `scorer`. `secondary`: name the target that comes next. `calibration`: points of a map from the
-    model's confidence to a probability. Decisions are cached for turns as near as
-    `cache_similarity` (a cosine), `cache_size` of them for `cache_ttl_s`; 0 caches none.
+    The rest is for a language model. `ensemble`: number of parallel prompts; a `scorer` breaks
+    ties. `secondary`: also name the next target. `calibration`: points of a map from the model's
+    confidence to a probability. `cache_similarity`: minimum cosine of turns that share a cached
+    decision; the cache holds `cache_size` decisions for `cache_ttl_s`, 0 for no cache.
     """
 
     targets: str | None = None
@@ -217,16 +216,16 @@ class AgentSettings:
 
 
 OrchestrationMode: TypeAlias = Literal["plan_first", "reactive"]
-"""Mode of an agent's loop: it plans all steps first, or chooses one at a time."""
+"""Mode of an agent's loop: plan all steps first, or choose one step at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class CapabilitySettings:
     """Settings of the selection of capabilities.
 
-    `file`: their descriptions. `bypass`: all are active without a selection. `threshold`:
-    probability from which a capability is active without a language model. `seed`: of the order of
-    examples in prompts.
+    `file`: their descriptions. `bypass`: all are active without a selection. `threshold`: minimum
+    probability of an active capability without a language model. `seed`: random seed for the order
+    of examples in prompts.
     """
 
     file: str | None = None
@@ -237,10 +236,10 @@ class CapabilitySettings:
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
-    """Settings of the log of decisions.
+    """Settings of the decision log.
 
-    `path`: none for no log, or a file of JSON Lines that ends in `.jsonl`. `text`: also keep what
-    users wrote. The file is rotated at `max_bytes`, and the last `kept` rotated files are kept.
+    `path`: a JSON Lines file that ends in `.jsonl`; None for no log. `text`: also keep what users
+    wrote. The file is rotated at `max_bytes`, and the last `kept` rotated files are kept.
     """
 
     path: str | None = None

@@ -1,4 +1,4 @@
-"""Tools of a turn: search, completion by rules, and the share that the route leaves."""
+"""Tools of a turn: the search, tools added by rules, and the tools that the route keeps."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from toolcrib.store.payload import read_tool
 _ACTIVE = Equals("always_active", value=True)
 
 MAX_LISTED_ACTIVE_TOOLS = 100
-"""Tools that are always active and come with the first request; more take another."""
+"""Always-active tools that the first request lists; more cost a second request."""
 
 MIN_MODEL_TIME_S = 0.001
 """Time in which no language model answers."""
 
 
-def compatible(settings: ToolSettings) -> Filter | None:
+def settings_filter(settings: ToolSettings) -> Filter | None:
     """Filter of the settings; None if every tool passes.
 
-    The filter belongs inside the legs: a tool cut from an answer has taken a place there.
+    The legs apply the filter: filtering the answer would leave fewer than `k` tools.
     """
     tags, servers = settings.without_safety_tags, settings.servers
     return all_of(
@@ -59,10 +59,10 @@ def _not_above(field: str, most: float | None) -> Filter | None:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Reach of a search: the tools that come anyway, and the number to search for.
+    """Tools that are included without a search, and the number to search for.
 
-    `active` are the tools in reach that are always active, by id. `everything`: all tools in reach,
-    by id, if few enough to give all; else None.
+    `active`: always-active tools in the caller's scope, by id. `everything`: all tools in scope, by
+    id, if they are few enough to return all; else None.
     """
 
     k: int | Literal["auto"]
@@ -71,7 +71,7 @@ class Reach:
 
     @property
     def limit(self) -> int | Literal["auto"]:
-        """`k` of the search: a found tool that is always active takes no place of others."""
+        """`k` of the search; always-active tools among its hits do not count."""
         if self.everything is not None:
             return max(1, len(self.everything))
         return self.k if self.k == "auto" else self.k + len(self.active)
@@ -79,19 +79,18 @@ class Reach:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToolSelector:
-    """Selector that completes rankings out of a store, which it only reads.
+    """Selector that adds tools by rules to a ranking; reads its store only.
 
-    `allowed` is the filter of scope and settings together; no tool beyond it, and no disabled tool,
-    is ever added.
+    `allowed`: filter of scope and settings. No tool outside of it and no disabled tool is added.
     """
 
     store: Store
     settings: ToolSettings = field(default_factory=ToolSettings)
 
     def reach(self, allowed: Filter | None, k: int | Literal["auto"] | None = None) -> Reach:
-        """Find out the tools in reach; `k` goes before the settings.
+        """List the tools that are included without a search; `k` overrides the settings.
 
-        If everything is given, the search should withhold nothing.
+        If all tools are returned, the search should withhold none.
         """
         k = self.settings.k if k is None else k
         most = self.settings.pass_through
@@ -107,11 +106,11 @@ class ToolSelector:
     def complete(
         self, hits: Sequence[ToolHit], allowed: Filter | None, reach: Reach | None = None
     ) -> tuple[list[ToolHit], tuple[str, ...]]:
-        """Complete the hits by rules, rank them, and give signals of tools left out.
+        """Add tools by rules, rank all hits, and return signals of omitted tools.
 
-        Tools that are always active come first, by id, then the others, each followed by its
-        requirements. With `reach`, at most its `k` others, or all tools. A tool that was not found
-        has a score of 0; `legs` has the rule.
+        Always-active tools come first, by id; then the other hits, each followed by its
+        requirements. `reach` limits the other hits to its `k`, or adds all tools. A tool that the
+        search did not find has score 0; `legs` names the rule.
         """
         found = {hit.id: hit for hit in hits}
         active = self._active(allowed) if reach is None else reach.active
@@ -127,10 +126,10 @@ class ToolSelector:
     def append_only(
         self, previous_ids: Sequence[str], hits: Sequence[ToolHit], allowed: Filter | None
     ) -> list[ToolHit]:
-        """Put hits behind the tools of earlier turns, which keep their places, and rank them.
+        """Append hits to the tools of earlier turns, and rank them.
 
-        A prompt cache holds while the front of a prompt stays, so a tool of an earlier turn stays
-        even if this turn did not find it. A tool goes when it is no longer allowed.
+        A provider caches a prompt's prefix, so tools of earlier turns keep their places even if
+        this turn did not find them. Tools that are no longer allowed are removed.
         """
         known = {hit.id: hit for hit in hits}
         absent = [tool_id for tool_id in previous_ids if tool_id not in known]
@@ -167,16 +166,16 @@ def _cut(hits: list[ToolHit], reach: Reach | None) -> list[ToolHit]:
 
 
 def _by_rule(found: ToolHit | None, spec: ToolSpec, rule: str) -> ToolHit:
-    """Hit of a tool, found or not, with the rule by which it comes anyway."""
+    """Hit of a tool that a rule adds, found or not; `legs` names the rule."""
     hit = found or ToolHit(rank=0, score=0.0, tool=spec)
     return replace(hit, legs=hit.legs | {rule: 1.0}, team=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Tools that were found, signals, and whether these are all tools in reach.
+    """Found tools and signals.
 
-    `shown` are the ids of tools that earlier turns had.
+    `is_everything`: the result holds all tools in scope. `shown`: ids of tools of earlier turns.
     """
 
     result: FindResult
@@ -187,7 +186,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToolStage:
-    """Stage that chooses tools by a `retriever`; with `second`, by two interleaved rankings."""
+    """Stage that ranks and completes tools; with `second`, interleaves two rankings."""
 
     retriever: HybridRetriever
     selector: ToolSelector
@@ -200,9 +199,9 @@ class ToolStage:
         own_share: float = OWN_SHARE,
         encoded: Sequence[EncodedQuery] = (),
     ) -> EncodedQuery:
-        """Encode a query for every ranking, with what its user said before.
+        """Encode a query and its history for every ranking.
 
-        `encoded`: queries whose texts are not encoded again.
+        `encoded`: queries whose vectors are reused.
         """
         plans = FULL_PLAN, FULL_PLAN if self.second is None else self.second.plan
         return self.retriever.encode(text, plans, history, own_share, encoded)
@@ -218,10 +217,10 @@ class ToolStage:
         reranking: bool,
         seed: str = "",
     ) -> Selection:
-        """Find the tools that fit, whatever the gate says of them.
+        """Find the tools that fit a turn; the gate withholds none here.
 
-        `reranking`: with the reranker, where there is one. `seed` draws the order in which two
-        rankings are interleaved, where the budget has room for the second.
+        `reranking`: use the reranker, if configured. `seed`: random seed of interleaving. The
+        second ranking runs if the budget allows it.
         """
         limits, allowed = self._limits(turn)
         reach = self.selector.reach(allowed, k)
@@ -240,12 +239,12 @@ class ToolStage:
         read = dict[int, Record]()
 
         def rank(plan: SearchPlan, options: SearchOptions) -> FindResult:
-            # With this minimum a late model is marked; without time it would not be asked.
+            # A model without any time is not called; with this minimum it is marked as late.
             max_s = max(MIN_MODEL_TIME_S, budget.room_ms("llm") / 1000)
             plan = replace(plan, rerank=plan.rerank and reranking, model_time_s=max_s)
             result = self.retriever.find(query, options, plan, read=read)
             for stage in ("llm", "rerank"):
-                budget.took(stage, result.took_ms.get(stage, 0.0))
+                budget.record(stage, result.took_ms.get(stage, 0.0))
             return result
 
         found = rank(FULL_PLAN, options)
@@ -253,7 +252,7 @@ class ToolStage:
         if second is not None and second.name and found.tools and not turn.needs:
             may_ask = reranking and second.plan.rerank and self.retriever.rerank_stage == "llm"
             same = replace(options, k=len(found.tools) + len(reach.active), least=None)
-            if may_ask and not budget.admits("llm"):
+            if may_ask and not budget.has_room("llm"):
                 budget.degraded.append("interleave")
             elif other := budget.run("interleave", lambda: rank(second.plan, same), None):
                 found = interleave(found, other, second.name, seed)
@@ -265,8 +264,8 @@ class ToolStage:
         result = replace(found, tools=tuple(hits))
         return Selection(result, signals, reach.everything is not None, frozenset(shown))
 
-    def always(self, turn: Turn, reason: str, shown: Sequence[str]) -> Selection:
-        """Tools that come with every turn, without a search."""
+    def active_tools(self, turn: Turn, reason: str, shown: Sequence[str]) -> Selection:
+        """Always-active tools, without a search."""
         _, allowed = self._limits(turn)
         hits, signals = self.selector.complete((), allowed)
         if self.selector.settings.append_only:
@@ -275,16 +274,16 @@ class ToolStage:
         return Selection(result, signals, shown=frozenset(shown))
 
     def for_route(self, turn: Turn, route: Route, selection: Selection) -> FindResult:
-        """Tools that the route leaves; `accept` only if gate and route agree.
+        """Tools that the route keeps; the verdict is `accept` only if gate and route agree.
 
-        For knowledge, tools stay that are always active, that earlier turns had (if append-only),
-        or that are the whole registry; the same for a route without a fit, if the gate withholds.
-        The general tool follows doubted tools.
+        The route `knowledge` keeps always-active tools, tools of earlier turns (if append-only),
+        and a registry that was returned whole; so does `general` if the gate withholds. If the gate
+        rejects the tools, the general tool follows them.
         """
         found, is_general = selection.result, route.kind == "general"
         if route.kind == "none" or (found.verdict == "accept" and route.kind in ("tools", "both")):
             return found
-        stay = self._staying_tools(selection)
+        stay = self._kept_tools(selection)
         if route.kind == "knowledge":
             return replace(found, tools=stay, verdict="abstain", reason=route.reason)
         general = self.retriever.assessor.general(self._limits(turn)[1])
@@ -297,8 +296,8 @@ class ToolStage:
             fallback=general is not None,
         )
 
-    def _staying_tools(self, selection: Selection) -> tuple[ToolHit, ...]:
-        """Tools that stay on any route."""
+    def _kept_tools(self, selection: Selection) -> tuple[ToolHit, ...]:
+        """Tools that every route keeps."""
         hits = selection.result.tools
         if selection.is_everything:
             return hits
@@ -307,5 +306,5 @@ class ToolStage:
 
     def _limits(self, turn: Turn) -> tuple[Filter | None, Filter | None]:
         """Filter of the settings, and the filter of settings and scope together."""
-        limits = compatible(self.selector.settings)
+        limits = settings_filter(self.selector.settings)
         return limits, all_of(from_scope(turn.reach), limits)

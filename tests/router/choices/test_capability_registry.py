@@ -77,11 +77,13 @@ def test_a_decorator_takes_name_and_description_of_what_it_decorates():
 
 def test_packages_name_theirs_by_entry_points(monkeypatch):
     place = f"{__name__}:"
-    points = [EntryPoint(name, place + name, module.ENTRY_POINTS) for name in ("LOGIN", "BOTH")]
+    points = [
+        EntryPoint(name, place + name, module.ENTRY_POINT_GROUP) for name in ("LOGIN", "BOTH")
+    ]
     monkeypatch.setattr(module, "entry_points", lambda group: points)
     assert [each.name for each in CapabilityRegistry.of_packages()] == ["login", "charts", "census"]
     for name in ("gone", "DATA"):
-        points[:] = [EntryPoint(name, place + name, module.ENTRY_POINTS)]
+        points[:] = [EntryPoint(name, place + name, module.ENTRY_POINT_GROUP)]
         with pytest.raises(CapabilityError, match=f"{place}{name}"):
             CapabilityRegistry.of_packages()
 

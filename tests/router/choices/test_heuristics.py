@@ -10,7 +10,7 @@ import pytest
 
 from toolcrib.build import make_agents
 from toolcrib.records import KnowledgeResult, Message, PassageHit, Turn
-from toolcrib.router.choices.agents import AgentRouter, Pending
+from toolcrib.router.choices.agents import AgentRouter, PendingTarget
 from toolcrib.router.choices.allowlist import load_allowlist
 from toolcrib.router.choices.evidence import EvidenceReader
 from toolcrib.router.choices.targets import load_targets
@@ -98,5 +98,7 @@ def test_probes_that_there_is_no_time_for_are_left_out_and_it_says_so(time_s, re
     evidence = reader.read(Turn(text="SELECT id FROM orders;", history=before), time_s)
     assert evidence.facts & {"sql", "follow_up"} == read
     assert evidence.late is late
-    _, failed = AgentRouter(reader, given[0], AgentSettings()).finish(Pending(Turn(), evidence))
+    _, failed = AgentRouter(reader, given[0], AgentSettings()).finish(
+        PendingTarget(Turn(), evidence)
+    )
     assert failed == (("probes",) if late else ())

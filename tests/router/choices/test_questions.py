@@ -30,8 +30,11 @@ def wrong(**changed):
         (wrong(question=None, classes=[{}]), "question: Input should be a valid string"),
         (wrong(classes=[{"id": ""}, {}], temperature=-1), "classes.0.id: String should have"),
         (wrong(classes=[{"id": "a"}], question="{{ "), "classes: there must be at least two"),
-        (wrong(classes=[{"id": "a"}, {"id": "a"}]), "classes: the id 'a' is there more than once"),
-        (wrong(classes=[{"id": True}, {"id": "a"}]), "classes.0.id: put it in quotes"),
+        (
+            wrong(classes=[{"id": "a"}, {"id": "a"}]),
+            "classes: the id 'a' occurs more than once, ignoring case",
+        ),
+        (wrong(classes=[{"id": True}, {"id": "a"}]), "classes.0.id: put the value in quotes"),
         (wrong(default="bil"), "default: there is no class 'bil'; did you mean 'bill'?"),
         (wrong(question="{% if %}"), "question: is no template"),
         (wrong(question="{{ text"), "question: is no template"),
@@ -191,7 +194,7 @@ def test_a_condition_may_name_its_operator_and_value():
 
 def test_ids_that_differ_in_case_alone_are_refused():
     classes = [{"id": "a"}, {"id": "A"}]
-    with pytest.raises(QuestionError, match="the id 'A' is there more than once"):
+    with pytest.raises(QuestionError, match="the id 'A' occurs more than once, ignoring case"):
         load_question({"model": "m", "question": "{{ text }}", "classes": classes})
 
 

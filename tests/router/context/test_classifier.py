@@ -16,8 +16,8 @@ from toolcrib.router.context.classifier import (
     TokenPooling,
     TurnClassifier,
     fit_classifier,
-    shipped_turns,
-    turns_beside,
+    other_turn_classifier,
+    shipped_turn_classifier,
 )
 from toolcrib.router.context.labels import label_sets
 
@@ -136,7 +136,9 @@ def test_however_few_texts_there_are_it_can_be_fitted_and_asked(sizes, outside, 
 
 def test_the_shipped_classifier_of_turns_was_trained_with_the_shipped_labels():
     sets = label_sets({})
-    assert shipped_turns().digests == {f: sets[f].digest for f in shipped_turns().labels}
+    assert shipped_turn_classifier().digests == {
+        f: sets[f].digest for f in shipped_turn_classifier().labels
+    }
 
 
 @pytest.mark.parametrize(
@@ -149,13 +151,13 @@ def test_the_shipped_classifier_of_turns_was_trained_with_the_shipped_labels():
     ],
 )
 def test_what_a_turn_needs_is_told_by_its_words_together(need, text):
-    assert shipped_turns().tell(text)["need"].label == need
+    assert shipped_turn_classifier().predict(text)["need"].label == need
 
 
 @pytest.mark.parametrize("text", ["", "?", "a", "word " * 900, "\u200b", "שלום, מה שלומך"])
 def test_every_field_of_any_text_is_told_with_shares_of_its_labels(text):
-    classifier = shipped_turns()
-    for field, told in classifier.tell(text).items():
+    classifier = shipped_turn_classifier()
+    for field, told in classifier.predict(text).items():
         assert len(told.shares) == len(classifier.labels[field])
         assert 0 <= sum(told.shares) <= 1.001
         assert told.label is None or told.confidence == max(told.shares)
@@ -171,7 +173,7 @@ def test_tokens_are_pooled_by_the_queries_that_they_are_like():
 
 
 def test_an_encoder_without_a_classifier_of_turns_has_none_beside_it():
-    assert turns_beside(BundledEncoder()) is None
+    assert other_turn_classifier(BundledEncoder()) is None
 
 
 def test_a_folder_without_a_model_is_named(tmp_path):

@@ -68,7 +68,7 @@ def test_words_that_yaml_knows_otherwise_stay_words(written):
     [
         ("domains: {}", "intents: Field required"),
         (SMALL + "urgency: {hi: [asap]}", "urgency.hi: Extra inputs"),
-        (SMALL + "sensitivity: {public: [news]}", "sensitivity: public has no phrases"),
+        (SMALL + "sensitivity: {public: [news]}", "sensitivity: public takes no phrases"),
         (SMALL.replace("know", "maybe"), "intents.ask.need: Input should be 'act' or 'know'"),
         (SMALL.replace("[404", "[' ', 404"), "domains.api.0: a phrase has 1 to 12"),
         (SMALL.replace("endpoint", "a " * 13), "domains.api.1: a phrase has"),

@@ -15,7 +15,7 @@ from toolcrib.encoders.fake import DeterministicEncoder
 from toolcrib.encoders.lexical import LexicalEncoder
 from toolcrib.records import SENSITIVITIES
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.router.context.classifier import shipped_turns
+from toolcrib.router.context.classifier import shipped_turn_classifier
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.labels import label_sets
@@ -36,7 +36,7 @@ def query_of(text, dense):
 def shipped():
     """Detects with the shipped model."""
     dense = make_dense(Settings())
-    detector = SemanticDetector(shipped_context(CUES), FINDER, shipped_turns())
+    detector = SemanticDetector(shipped_context(CUES), FINDER, shipped_turn_classifier())
     return lambda text, **how: detector.detect(text, query_of(text, dense), **how)
 
 
@@ -47,7 +47,7 @@ def own(tmp_path_factory):
     dense = DeterministicEncoder()
     sets = label_sets({field: Path(file) for field, file in files.items()})
     model = fit_context(sets, CUES, FINDER, dense)
-    return SemanticDetector(model, FINDER, shipped_turns()), dense
+    return SemanticDetector(model, FINDER, shipped_turn_classifier()), dense
 
 
 @pytest.mark.parametrize(

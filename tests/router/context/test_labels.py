@@ -127,7 +127,7 @@ def test_an_unknown_field_is_refused_with_those_that_there_are(tmp_path):
 
 
 def test_levels_of_sensitivity_are_not_a_users_to_choose_but_their_utterances_are(written):
-    with pytest.raises(SettingsError, match="these must be public, internal, pii"):
+    with pytest.raises(SettingsError, match="the labels must be public, internal, pii"):
         read_label_set(written(OWN), "sensitivity")
     spoken = {level: {"utterances": [f"this is {level}"]} for level in SENSITIVITIES}
     own = read_label_set(

@@ -11,18 +11,18 @@ from tests.router.conftest import LABELS, CountingEncoder, write_labels
 from toolcrib import Settings
 from toolcrib.build import make_dense
 from toolcrib.encoders.fake import DeterministicEncoder
-from toolcrib.router.context.classifier import shipped_turns
+from toolcrib.router.context.classifier import shipped_turn_classifier
 from toolcrib.router.context.cues import Cues, IntentCues, load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.labels import label_sets
 from toolcrib.router.context.model import (
-    LEAST_TEXTS,
+    MIN_FEATURE_TEXTS,
     MODEL_FILE,
     fit_context,
     fit_features,
     identity_of,
-    read,
     read_context,
+    read_text,
     shipped_context,
     write_context,
 )
@@ -44,7 +44,7 @@ def fitted(own_sets):
 
 
 def predict(model, text):
-    return model.predict(DENSE.encode_query(text), read(text, FINDER.find(text)))
+    return model.predict(DENSE.encode_query(text), read_text(text, FINDER.find(text)))
 
 
 def labels_of(model, text):
@@ -136,8 +136,8 @@ def test_the_shipped_model_was_fitted_with_what_ships(shipped, bundled):
 def test_the_shipped_model_knows_the_shipped_labels(shipped):
     sets = label_sets({})
     fitted = {field: each.labels for field, each in shipped.classifiers.items()}
-    assert fitted.keys().isdisjoint(shipped_turns().labels)
-    assert {**fitted, **shipped_turns().labels} == {
+    assert fitted.keys().isdisjoint(shipped_turn_classifier().labels)
+    assert {**fitted, **shipped_turn_classifier().labels} == {
         field: tuple(chosen.labels) for field, chosen in sets.items()
     }
     aliases = {a: n for n, label in sets["intent"].labels.items() for a in label.aliases}
@@ -157,7 +157,7 @@ TEXTS = ("get me apples", "get me a saw", "get me pears", "a saw for sale")
 
 
 def reading(text):
-    return read(text, FINDER.find(text))
+    return read_text(text, FINDER.find(text))
 
 
 def features_fitted(texts=TEXTS, cues=SMALL):
@@ -175,7 +175,7 @@ def given_part(text, cues=SMALL):
 
 def test_words_and_pairs_of_words_that_enough_texts_have_are_features():
     assert set(FITTED.places) == {"get", "me", "get me"}
-    assert sum("get" in text for text in TEXTS) == LEAST_TEXTS
+    assert sum("get" in text for text in TEXTS) == MIN_FEATURE_TEXTS
     assert sorted(FITTED.places.values()) == list(range(len(FITTED.rarity)))
 
 

@@ -10,7 +10,7 @@ from toolcrib.errors import MissingExtraError, SettingsError
 from toolcrib.records import Entity
 from toolcrib.router.context.cues import load_cues
 from toolcrib.router.context.entities import EntityFinder
-from toolcrib.router.context.pii import PERSONAL, grade_of, personal_entities, secrets
+from toolcrib.router.context.pii import PERSONAL, grade_sensitivity, personal_entities, secrets
 from toolcrib.text import split_words
 
 
@@ -269,7 +269,7 @@ CUES = load_cues()
 
 
 def sensitivity_of(text, entities):
-    return grade_of(entities, CUES.indexes.sensitivity.find(split_words(text)))[:2]
+    return grade_sensitivity(entities, CUES.indexes.sensitivity.find(split_words(text)))[:2]
 
 
 def level_of(text):

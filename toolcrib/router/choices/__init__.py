@@ -1,1 +1,1 @@
-"""Agents: which of a few targets a turn is for, by heuristics or a language model, supervised."""
+"""Choices between targets, capabilities and classes, by rules, examples or a language model."""

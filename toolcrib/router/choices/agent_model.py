@@ -1,4 +1,4 @@
-"""Classifier of targets: several prompts of one language model at once, with a vote."""
+"""Classifier of targets: parallel prompts of one language model, with a vote."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from toolcrib.router.settings import AgentSettings
 EXAMPLE_ORDER_SEED = 7
 
 MIN_SCORER_SCORE = 0.5
-"""A scorer decides for a target only from this score on."""
+"""Minimum score by which a scorer decides for a target."""
 
 UNSTATED_CONFIDENCE = 0.5
-"""Confidence of an answer without one: by default, targets take it as neither unsure nor sure."""
+"""Confidence of an answer that states none: by default neither unsure nor confident."""
 
 UNDECIDED_CONFIDENCE = 0.4
-"""Upper bound of the confidence in an undecided turn."""
+"""Upper bound of the confidence if votes and scorer do not decide."""
 
 ENSEMBLE_SHARE = 0.7
-"""Share of the time for the prompts; the rest is for the scorer and the supervisor."""
+"""Share of the time limit for the prompts; the rest is for the scorer and the supervisor."""
 
 
 class AgentAnswer(FieldwiseAnswer):
@@ -78,18 +78,18 @@ question about figures.
 Examples:
 {examples}"""
 
-LEANING = "- Where it may be {target} or another, look twice whether it is {target}.\n"
+LEANING_RULE = "- Where it may be {target} or another, look twice whether it is {target}.\n"
 
-SCORING = """
+SCORER_RULE = """
 Several readers of this turn disagree between {tied}. Score every target."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelDecision:
-    """Decision of the model, None without a usable answer; and how many prompts `failed`.
+    """Decision of the model, or None, and the number of failed prompts.
 
-    `lacking`: marks of fields that answers lack, whose defaults were taken. `named_unknown`: an
-    answer named a target that there is not.
+    `lacking`: marks of fields that answers omit, so that defaults were taken. `named_unknown`: an
+    answer named an unknown target.
     """
 
     decision: AgentDecision | None
@@ -100,7 +100,7 @@ class ModelDecision:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AgentClassifier:
-    """Classifier that asks `ensemble` prompts at once; most votes win, a tie goes to a scorer."""
+    """Classifier that runs `ensemble` prompts in parallel; a scorer breaks ties of their votes."""
 
     model: LanguageModel
     targets: Targets
@@ -108,12 +108,12 @@ class AgentClassifier:
     settings: AgentSettings
 
     def classify(self, turn: Turn, evidence: AgentEvidence, timeout_s: float) -> ModelDecision:
-        """Target by the model; failures of the model raise nothing."""
+        """Target by the model; a failing model raises no error."""
         until = time.monotonic() + timeout_s
         shown = show_turn(turn, {"Findings": "\n".join(evidence.signals)})
         leanings = self._leanings()
         prompts = [prompt(self._rules(leaning), shown) for leaning in leanings]
-        # Answers in time count, however long another takes; a scorer needs time as well.
+        # Slow answers must not block the others; the scorer needs the rest of the time.
         each_s = timeout_s * ENSEMBLE_SHARE
         replies = self.model.ask_each("agents", prompts, AgentAnswer, timeout_s=each_s)
         answers = [
@@ -131,10 +131,10 @@ class AgentClassifier:
         return ModelDecision(made, failed, tuple(dict.fromkeys(lacking)), is_unknown)
 
     def _leanings(self) -> Sequence[str | None]:
-        """Target that each prompt leans to, None for no leaning.
+        """Target that each prompt favours, None for none.
 
-        The targets beside the fallback come first, if there is a prompt for each of them; else the
-        prompt without a leaning comes before them.
+        With a prompt for each target but the fallback, these come first; otherwise the prompt
+        without a favourite comes first.
         """
         targets = self.targets
         others = [name for name in targets.targets if name != targets.fallback]
@@ -152,7 +152,7 @@ class AgentClassifier:
         best = max(tied, key=lambda name: scores.get(name, 0.0))
         if scores.get(best, 0.0) < MIN_SCORER_SCORE:
             signals = ("ensemble_tie_low_confidence",)
-            reason = "the readers disagree"
+            reason = "the prompts disagree"
             return AgentDecision(
                 self.targets.fallback, UNDECIDED_CONFIDENCE, reason, signals=signals
             )
@@ -163,7 +163,7 @@ class AgentClassifier:
         self, target: str, answers: Sequence[AgentAnswer], signals: tuple[str, ...]
     ) -> AgentDecision:
         votes = [each for each in answers if each.target == target]
-        # The votes chose the target: its confidence is that of its own voters.
+        # Only voters for the chosen target state its confidence.
         confidence = sum(each.confidence for each in votes) / len(votes)
         if not all(each.consistent for each in votes):
             confidence = min(confidence, UNDECIDED_CONFIDENCE)
@@ -182,16 +182,16 @@ class AgentClassifier:
             signals = (*signals, f"secondary:{others.most_common(1)[0][0]}")
         reason = " ".join(votes[0].reasoning.split())[:MAX_DECISION_REASON_CHARS]
         if points := self.settings.calibration:
-            # Linear between the points, flat outside of them.
+            # Linear between the points, constant outside.
             stated, true = [x for x, _ in points], [y for _, y in points]
             confidence = float(np.interp(confidence, stated, true))
         return AgentDecision(target, confidence, reason, tables, columns, signals)
 
     def _scores(self, tied: Sequence[str], shown: str, left_s: float) -> dict[str, float]:
-        """Scores of known targets; empty if the scorer is off, fails or is late."""
+        """Scores of known targets; empty if the scorer is off, late or failing."""
         if not self.settings.scorer or left_s <= 0:
             return {}
-        rules = self._rules(None) + SCORING.format(tied=" and ".join(tied))
+        rules = self._rules(None) + SCORER_RULE.format(tied=" and ".join(tied))
         found, _ = self.model.try_ask("agents", prompt(rules, shown), AgentScores, left_s)
         scores = {} if found is None else found.scores
         named = ((read_label(name, self.targets.targets), score) for name, score in scores.items())
@@ -212,6 +212,6 @@ class AgentClassifier:
             targets="\n".join(f"- {name}: {each.description}" for name, each in targets.items()),
             tables=self.allowlist.describe() or "(none)",
             fallback=self.targets.fallback,
-            leaning=LEANING.format(target=leaning) if leaning else "",
+            leaning=LEANING_RULE.format(target=leaning) if leaning else "",
             examples="\n".join(shots),
         )

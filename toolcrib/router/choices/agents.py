@@ -43,10 +43,10 @@ LEARNED_SIGNAL = "learned"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pending:
-    """Turn whose target is being chosen: its evidence, and the model's answer to come.
+class PendingTarget:
+    """Turn whose target is being chosen: its evidence, and the model's future answer.
 
-    `until` by the monotonic clock; `version` and `vector` are for the cache.
+    `until`: deadline by the monotonic clock. `version` and `vector` are for the cache.
     """
 
     turn: Turn
@@ -62,9 +62,9 @@ class Pending:
 class AgentRouter:
     """Router of turns to targets; reads no store and no file.
 
-    With a `classifier` its language model decides, and heuristics are the fallback; `cache` keeps
-    the model's decisions. `time_s` is the model's time unless a caller gives one. The
-    `learned_choices` count beside the heuristics, and outvote no rule.
+    With a `classifier` a language model decides, and heuristics are the fallback; `cache` stores
+    the model's decisions. `time_s`: default time of the model. `learned_choices` add to the
+    heuristics, but do not overrule rules.
     """
 
     reader: EvidenceReader
@@ -78,7 +78,7 @@ class AgentRouter:
     def route(
         self, turn: Turn, knowledge: KnowledgeResult | None = None
     ) -> tuple[AgentDecision, tuple[str, ...]]:
-        """Target of a turn, and what failed; `knowledge` holds the passages found for it."""
+        """Target of a turn, and marks of failures; `knowledge`: passages found for the turn."""
         return self.finish(self.begin(turn), knowledge)
 
     def begin(
@@ -89,27 +89,28 @@ class AgentRouter:
         probes_s: float = math.inf,
         version: Hashable = None,
         vector: FloatArray | None = None,
-    ) -> Pending:
-        """Read a turn, and ask the model without waiting for its answer.
+    ) -> PendingTarget:
+        """Read a turn, and start the model without waiting for its answer.
 
-        The model has `time_s` seconds; it is not asked with none, nor for small talk. No probe is
-        begun after `probes_s`. For the cache: `version` of all that decisions rest on, and the
-        turn's `vector`, float32 [dimensions].
+        `time_s`: time of the model; with 0, or for small talk, the model is not called. After
+        `probes_s` no further probe starts. For the cache: `version` of all that decisions depend
+        on, and the turn's `vector`, float32 [dimensions].
         """
         time_s = self.time_s if time_s is None else time_s
         evidence = self.reader.read(turn, probes_s)
-        pending = Pending(turn, evidence, time.monotonic() + time_s, None, version, vector)
+        pending = PendingTarget(turn, evidence, time.monotonic() + time_s, None, version, vector)
         if self.classifier is None or time_s <= 0 or evidence.facts & {"smalltalk", "empty"}:
             return pending
-        return replace(pending, answer=self._ask(pending, evidence))
+        return replace(pending, answer=self._start_model(pending, evidence))
 
     def finish(
-        self, pending: Pending, knowledge: KnowledgeResult | None = None
+        self, pending: PendingTarget, knowledge: KnowledgeResult | None = None
     ) -> tuple[AgentDecision, tuple[str, ...]]:
-        """Supervised decision, and what failed.
+        """Supervised decision, and marks of failures.
 
-        That is `agents`, the model; `agents-ensemble`, some of its prompts; `probes`, left out for
-        lack of time. A model that chose the fallback is asked once more if documents have hits.
+        `agents`: the model failed; `agents-ensemble`: some prompts failed; `probes`: probes were
+        skipped for lack of time. A model that chose the fallback is called again if documents have
+        hits.
         """
         evidence = pending.evidence
         if knowledge is not None:
@@ -121,14 +122,14 @@ class AgentRouter:
         return replace(made, thread_id=pending.turn.thread_id), (*late, *failed)
 
     def _decide(
-        self, pending: Pending, evidence: AgentEvidence
+        self, pending: PendingTarget, evidence: AgentEvidence
     ) -> tuple[AgentDecision, tuple[str, ...]]:
         if pending.answer is None:
             return self._by_heuristics(pending, evidence), ()
         first = _wait_for(pending.answer, pending.until)
         made, signals = first.decision, tuple[str, ...]()
         if made is not None and made.target == self.targets.fallback and "hits" in evidence.facts:
-            again = _wait_for(self._ask(pending, evidence), pending.until)
+            again = _wait_for(self._start_model(pending, evidence), pending.until)
             if again.decision is not None:
                 made, signals = again.decision, (RECLASSIFIED_SIGNAL,)
         signals += (UNKNOWN_TARGET_SIGNAL,) if first.named_unknown else ()
@@ -149,7 +150,7 @@ class AgentRouter:
         evidence = self.reader.read(Turn(text=text), math.inf)
         return exclusive_probabilities(weigh_targets(evidence, self.targets))
 
-    def _by_heuristics(self, pending: Pending, evidence: AgentEvidence) -> AgentDecision:
+    def _by_heuristics(self, pending: PendingTarget, evidence: AgentEvidence) -> AgentDecision:
         made = decide_by_heuristics(evidence, self.targets)
         likely = exclusive_probabilities(weigh_targets(evidence, self.targets))
         mixed = self.learned_choices.mix(AGENTS, likely, pending.vector, self.targets.confident)
@@ -157,19 +158,21 @@ class AgentRouter:
         if mixed == likely or mixed[best] <= mixed[made.target]:
             return made
         signals = (*made.signals, LEARNED_SIGNAL)
-        reason = "outcomes of turns like it"
+        reason = "outcomes of similar turns"
         return replace(made, target=best, confidence=mixed[best], reason=reason, signals=signals)
 
-    def _ask(self, pending: Pending, evidence: AgentEvidence) -> Future[ModelDecision]:
-        """Model's answer to come, or the cached answer for a turn like this one."""
+    def _start_model(
+        self, pending: PendingTarget, evidence: AgentEvidence
+    ) -> Future[ModelDecision]:
+        """Model's future answer, or the cached answer of a similar turn."""
         answer: Future[ModelDecision] = Future()
         key = cache_key(pending, evidence)
         if self.cache is not None and pending.vector is not None:
             known = self.cache.get(key, pending.vector)
             if known is not None:
-                # The reason may quote another user.
+                # The cached reason may quote another user.
                 signals = (*known.signals, CACHE_SIGNAL)
-                made = replace(known, reason="as a turn like it", signals=signals)
+                made = replace(known, reason="cached decision of a similar turn", signals=signals)
                 answer.set_result(ModelDecision(made, 0))
                 return answer
         work = partial(contextvars.copy_context().run, self._classify, pending, evidence, answer)
@@ -177,7 +180,7 @@ class AgentRouter:
         return answer
 
     def _classify(
-        self, pending: Pending, evidence: AgentEvidence, answer: Future[ModelDecision]
+        self, pending: PendingTarget, evidence: AgentEvidence, answer: Future[ModelDecision]
     ) -> None:
         left_s = pending.until - time.monotonic()
         assert self.classifier is not None
@@ -193,7 +196,7 @@ class AgentRouter:
         answer.set_result(found)
 
     def _override(self, made: AgentDecision, evidence: AgentEvidence) -> AgentDecision:
-        """Model's decision, or that of the first of the targets' overrides that holds."""
+        """Decision by the first override that holds, or else the model's."""
         for rule in self.targets.overrides:
             if rule.concerns(made.target, evidence.facts):
                 return made if made.target == rule.to else _redirect(made, rule, OVERRIDE_SIGNAL)
@@ -211,25 +214,25 @@ def _wait_for(answer: Future[ModelDecision], until: float) -> ModelDecision:
 
 
 def weigh_targets(evidence: AgentEvidence, targets: Targets) -> dict[str, float]:
-    """Sum of the weights for each target, by the heuristics that hold.
+    """Sum of the weights of the matching heuristics, for each target.
 
-    Evidence of the turn before counts too, by the probability that the turn refers to it.
+    Evidence of the previous turn counts by the probability that this turn refers to it.
     """
     weights = dict.fromkeys(targets.targets, 0.0) | targets.always
     for each in targets.heuristics:
         if each.holds(evidence.facts):
             weights[each.target] += each.weight
     if evidence.before is not None and not evidence.facts & {"smalltalk", "meta"}:
-        part = targets.beside + (targets.before - targets.beside) * evidence.leans
+        part = targets.beside + (targets.before - targets.beside) * evidence.reference_probability
         for target, weight in weigh_targets(evidence.before, targets).items():
             weights[target] += part * weight
     return weights
 
 
 def decide_by_heuristics(evidence: AgentEvidence, targets: Targets) -> AgentDecision:
-    """Target of the highest weight; its confidence is the softmax of the weights.
+    """Target of the highest weight; the confidence is a softmax of the weights.
 
-    Of equals the first wins, except that a turn without evidence goes to the fallback.
+    The first target wins ties, except that a turn without evidence goes to the fallback.
     """
     weights = weigh_targets(evidence, targets)
     likely = exclusive_probabilities(weights)
@@ -239,9 +242,9 @@ def decide_by_heuristics(evidence: AgentEvidence, targets: Targets) -> AgentDeci
         for each in targets.heuristics
         if each.target == best and each.says and each.holds(evidence.facts)
     ]
-    reason = "; ".join(dict.fromkeys(reasons)) or "nothing speaks for another target"
+    reason = "; ".join(dict.fromkeys(reasons)) or "no evidence for another target"
     signals = ("heuristic", *evidence.signals)
-    if evidence.before is not None and evidence.leans > 0:
+    if evidence.before is not None and evidence.reference_probability > 0:
         signals = (*signals, "conversation_follow_up")
     confidence = likely[best] if math.isfinite(likely[best]) else 0.0
     return AgentDecision(best, confidence, reason, evidence.tables, evidence.columns, signals)
@@ -251,9 +254,9 @@ def decide_by_heuristics(evidence: AgentEvidence, targets: Targets) -> AgentDeci
 
 
 def supervise(decision: AgentDecision, evidence: AgentEvidence, targets: Targets) -> AgentDecision:
-    """Decision with its confidence capped, and its target corrected at most once, by a rule.
+    """Decision with a capped confidence, and a target corrected at most once, by a rule.
 
-    An unknown target becomes the fallback. Supervising twice changes nothing more.
+    An unknown target becomes the fallback. The function is idempotent.
     """
     made = replace(decision, confidence=min(1.0, max(0.0, decision.confidence)))
     if made.target not in targets.targets:
@@ -293,7 +296,6 @@ def _correct(decision: AgentDecision, rule: AgentRule) -> AgentDecision:
 
 
 def _redirect(decision: AgentDecision, rule: AgentRule, *signals: str) -> AgentDecision:
-    """Decision with the rule's target, confidence and reason."""
     return replace(
         decision,
         target=rule.to,
@@ -315,44 +317,44 @@ def _add(signals: tuple[str, ...], *more: str) -> tuple[str, ...]:
 # -- cache -------------------------------------------------------------------------------------
 
 
-def cache_key(pending: Pending, evidence: AgentEvidence) -> Hashable:
-    """Everything but the vector that must be equal for two turns to share a decision."""
+def cache_key(pending: PendingTarget, evidence: AgentEvidence) -> Hashable:
+    """All but the vector that must be equal for two turns to share a decision."""
     facts = evidence.facts, evidence.tables, evidence.columns, evidence.signals
     turn = pending.turn
     history = [(each.role, each.content) for each in turn.history]
     files = [(each.name, each.mime) for each in turn.attachments]
-    # The vector of a longer text is of its ends alone.
+    # The vector of a longer text covers its ends alone.
     whole = turn.text if len(turn.text) > MAX_SEARCHED_CHARS else ""
-    # A digest, since the cache would keep a thousand whole conversations and scopes.
+    # A digest saves memory: the cache would hold a thousand conversations and scopes.
     rest = repr((history, files, whole, dump(turn.reach)))
     digest = blake2b(rest.encode("utf-8", "replace")).digest()
     return *facts, digest, pending.version
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Entry:
+class _CacheEntry:
     vector: FloatArray
     decision: AgentDecision
     until: float
 
 
 class DecisionCache:
-    """Cache of `size` decisions for `ttl_s` seconds; safe for several threads.
+    """Cache of `size` decisions for `ttl_s` seconds; thread-safe.
 
-    A turn gets the decision of another turn with the same key, if the cosine of their vectors,
-    float32 [dimensions] of length 1, is at least `similarity`.
+    A turn gets the decision of a turn with the same key, if the cosine of their unit vectors,
+    float32 [dimensions], is at least `similarity`.
     """
 
     def __init__(self, clock: Clock, *, size: int, ttl_s: float, similarity: float) -> None:
         self._clock = clock
         self._size, self._ttl_s, self._similarity = size, ttl_s, similarity
-        self._entries: BoundedMap[Hashable, tuple[_Entry, ...]] = BoundedMap(
+        self._entries: BoundedMap[Hashable, tuple[_CacheEntry, ...]] = BoundedMap(
             size, lambda _, entries: len(entries)
         )
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, vector: FloatArray) -> AgentDecision | None:
-        """Decision of the nearest turn; None if no turn is near enough, or all are too old."""
+        """Decision of the nearest turn; None if none is near enough, or all are expired."""
         entries = self._fresh(key)
         if not entries:
             return None
@@ -361,11 +363,11 @@ class DecisionCache:
         return entries[best].decision if near[best] >= self._similarity else None
 
     def put(self, key: Hashable, vector: FloatArray, decision: AgentDecision) -> None:
-        """Keep a decision; keys that were used longest ago are evicted for it."""
-        entry = _Entry(np.array(vector, copy=True), decision, self._clock() + self._ttl_s)
+        """Store a decision; the least recently used keys are evicted."""
+        entry = _CacheEntry(np.array(vector, copy=True), decision, self._clock() + self._ttl_s)
         with self._lock:
             self._entries[key] = (*self._fresh(key), entry)[-self._size :]
 
-    def _fresh(self, key: Hashable) -> tuple[_Entry, ...]:
+    def _fresh(self, key: Hashable) -> tuple[_CacheEntry, ...]:
         now = self._clock()
         return tuple(each for each in self._entries.get(key, ()) if each.until > now)

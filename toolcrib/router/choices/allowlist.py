@@ -24,7 +24,7 @@ _QUOTES = str.maketrans("", "", '`"[]')
 
 
 def fold(word: str) -> str:
-    """Word for comparison: without accents and the ending of a plural."""
+    """Word without accents and plural ending, for comparison."""
     if word.isascii():
         return singular(word)
     bare = "".join(each for each in normalize("NFKD", word) if not combining(each))
@@ -40,14 +40,14 @@ class AllowedTable(FrozenModel):
 
 
 class Allowlist(FrozenModel):
-    """Tables by name; decisions drop every other table."""
+    """Allowed tables by name; decisions drop other tables."""
 
     tables: dict[str, AllowedTable] = Field(default_factory=dict[str, AllowedTable])
 
     @field_validator("tables", mode="before")
     @classmethod
     def _table_of_columns(cls, given: Any) -> Any:
-        """Tables of the given columns, where a list stands for a table."""
+        """Tables; a list stands for a table's columns."""
         if not isinstance(given, Mapping):
             return given
         tables = cast("Mapping[str, Any]", given)
@@ -87,12 +87,12 @@ class Allowlist(FrozenModel):
     def keep(
         self, tables: Iterable[str], columns: Iterable[str]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Allowed tables and columns, spelt as in the list; a column may be `table.column`."""
+        """Allowed tables and columns, spelled as listed; a column may be `table.column`."""
         known = {name.casefold(): name for name in self.tables}
         known |= {name.casefold().rpartition(".")[2]: name for name in self.tables}
         own = {name.casefold(): name for name in self.columns}
         plain = [_without_quotes(each) for each in tables]
-        # A table counts with or without its schema in front.
+        # The list may name tables without their schema.
         found = (known.get(each) or known.get(each.rpartition(".")[2]) for each in plain)
         found_columns = (own.get(_without_quotes(each).rpartition(".")[2]) for each in columns)
         return (
@@ -101,7 +101,7 @@ class Allowlist(FrozenModel):
         )
 
     def unlisted_names(self, tables: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
-        """Tables and columns of a plan that are not on the list, as written there."""
+        """Tables and columns of a plan that are not on the list, spelled as given."""
         given = [
             *((each, (each,), ()) for each in tables),
             *((each, (), (each,)) for each in columns),
@@ -109,9 +109,9 @@ class Allowlist(FrozenModel):
         return tuple(name for name, table, column in given if not any(self.keep(table, column)))
 
     def statement_faults(self, statement: str) -> tuple[str, ...]:
-        """Faults of an SQL statement; empty if it only reads, and only what is on the list.
+        """Faults of an SQL statement; empty if the statement only reads listed columns.
 
-        A column counts for its own table alone, and `*` for all columns that the table may have.
+        A column is listed for its own table alone; `*` stands for all columns of its table.
 
         Raises:
             MissingExtraError: sqlglot is not installed.
@@ -124,16 +124,16 @@ class Allowlist(FrozenModel):
         try:
             trees = sql.parse(statement)
         except sql.errors.SqlglotError:
-            return ("it is no SQL",)
+            return ("the statement is no SQL",)
         writing = (kinds.Insert, kinds.Update, kinds.Delete, kinds.Create, kinds.Into)
-        # A lateral subquery may read columns that the qualification does not check.
+        # The qualification does not check columns in a lateral subquery.
         writing = (*writing, kinds.Lateral)
         is_query = len(trees) == 1 and isinstance(trees[0], kinds.Query)
         if not is_query or trees[0].find(*writing):
-            return ("it must be one statement that only reads",)
+            return ("give one statement that only reads",)
         (tree,) = trees
         if any(not isinstance(each.parent, kinds.Count) for each in tree.find_all(kinds.Star)):
-            return ("it reads all columns: name them",)
+            return ("the statement reads all columns: name the columns",)
         sources = (each for scope in scopes.traverse_scope(tree) for each in scope.sources.values())
         tables = sorted({each.name for each in sources if isinstance(each, kinds.Table)})
         if unknown := self.unlisted_names(tables, ()):
@@ -145,11 +145,11 @@ class Allowlist(FrozenModel):
         try:
             qualified.qualify(tree, schema=schema, expand_alias_refs=False)
         except sql.errors.SqlglotError:
-            return ("it names a column that is not on the list of its tables",)
+            return ("the statement names a column that its tables do not list",)
         return ()
 
     def as_file(self) -> dict[str, Any]:
-        """Content of an allowlist file; a table with nothing but columns is a list."""
+        """Content of an allowlist file; a list stands for a table of columns alone."""
         return {
             "tables": {
                 name: table.model_dump(mode="json", exclude_defaults=True)
@@ -160,7 +160,7 @@ class Allowlist(FrozenModel):
         }
 
     def describe(self) -> str:
-        """Describe the tables for a prompt, a line each."""
+        """Describe the tables for a prompt, one a line."""
         return "\n".join(
             f"- {name}({', '.join(table.columns)})"
             + (f": {table.description}" if table.description else "")
@@ -169,7 +169,7 @@ class Allowlist(FrozenModel):
 
 
 def _phrases(name: str) -> Iterator[str]:
-    """Phrases for an identifier: the identifier itself, and its words."""
+    """Phrases for an identifier: the identifier, and its words."""
     bare = name.rpartition(".")[2]
     yield bare
     words = _CAMEL.sub(" ", bare).replace("_", " ").strip()
@@ -179,7 +179,7 @@ def _phrases(name: str) -> Iterator[str]:
 
 @cache
 def nouns() -> dict[str, tuple[str, ...]]:
-    """Portuguese and Spanish words by the English name that a business table mostly has."""
+    """Portuguese and Spanish words by the usual English name of a business table."""
     file = ALLOWLIST_FILE.with_name("nouns.yaml")
     known = cast("dict[str, list[str]]", yaml.safe_load(file.read_text(encoding="utf-8")))
     return {fold(name): tuple(words) for name, words in known.items()}
@@ -246,5 +246,5 @@ def _comment(inspector: Any, name: str, schema: str | None) -> str:
 
 
 def _without_quotes(name: str) -> str:
-    """Name in lower case, without SQL's quotes around it or around its parts."""
+    """Name in lower case, without SQL's quotes around the name or its parts."""
     return name.casefold().translate(_QUOTES)

@@ -1,4 +1,4 @@
-"""Capabilities: what an agent can switch on, and the selection of those that a turn needs."""
+"""Capabilities that an agent can activate, and their selection for a turn."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from toolcrib.router.choices.flow import LoopState, next_node
 from toolcrib.router.recovery import ErrorClass
 from toolcrib.router.settings import CapabilitySettings, OrchestrationMode, RecoverySettings
 
-ENTRY_POINTS = "toolcrib.capabilities"
+ENTRY_POINT_GROUP = "toolcrib.capabilities"
 """Group of entry points of packages; each names a capability, a registry, or a list of both."""
 
 _NonEmpty = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -49,7 +49,7 @@ _Work = TypeVar("_Work", bound=Callable[..., Any])
 
 
 class CapabilityExample(FrozenModel):
-    """Request that needs the capability or not, and why; also written `[query, use, reason]`."""
+    """Request, the need of the capability, and a reason; also written `[query, use, reason]`."""
 
     query: _NonEmpty
     use: StrictBool
@@ -64,11 +64,11 @@ class CapabilityExample(FrozenModel):
 
 
 class Capability(FrozenModel):
-    """Capability that an agent can switch on for a turn.
+    """Capability that an agent can activate for a turn.
 
-    `description` is for the selection, `instructions` for the agent if the capability is active.
-    `requires` names other capabilities, or what they provide; they become active too. An
-    `always_active` capability is not selected for. `severity`: the class of its errors, for
+    `description`: for the selection; `instructions`: for the agent while the capability is active.
+    `requires`: other capabilities by name, or by what they provide; these become active too.
+    `always_active`: active without a selection. `severity`: class of its errors, for
     `RecoveryPolicy.next_step`.
     """
 
@@ -94,7 +94,7 @@ class _CapabilityFile(BaseModel):
 
 
 class CapabilityRegistry:
-    """Capabilities in their order, by name."""
+    """Capabilities by name, in order of addition."""
 
     def __init__(self, capabilities: Iterable[Capability] = ()) -> None:
         self._known: dict[str, Capability] = {}
@@ -124,7 +124,7 @@ class CapabilityRegistry:
             CapabilityError: an entry point cannot be loaded, or is no capability.
         """
         made = cls()
-        for point in entry_points(group=ENTRY_POINTS):
+        for point in entry_points(group=ENTRY_POINT_GROUP):
             try:
                 loaded = point.load()
             except Exception as error:
@@ -134,7 +134,7 @@ class CapabilityRegistry:
 
     @classmethod
     def of(cls, source: str | Path | CapabilityRegistry | None) -> CapabilityRegistry:
-        """Registry of a file, of installed packages (None), or as given."""
+        """Registry from a file, from installed packages (None), or as given."""
         if isinstance(source, CapabilityRegistry):
             return source
         return cls.of_packages() if source is None else cls.load(source)
@@ -167,7 +167,7 @@ class CapabilityRegistry:
         return register
 
     def check(self) -> None:
-        """Check that a capability provides whatever another requires.
+        """Check that every requirement has a provider.
 
         Raises:
             CapabilityError: a requirement is not provided.
@@ -192,9 +192,9 @@ class CapabilityRegistry:
         return self._known[name]
 
     def with_required(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Names with all that they require: always active first, then in the registry's order.
+        """Names with all requirements: always-active ones first, then in the registry's order.
 
-        If several capabilities provide a requirement, an active one is taken, else the first.
+        If several capabilities provide a requirement, an active one is taken, or else the first.
         """
         names = tuple(names)
         active = set(names)
@@ -216,23 +216,23 @@ def _all_of(loaded: Any, where: str) -> Iterator[Capability]:
         for each in cast("Iterable[Any]", loaded):
             yield from _all_of(each, where)
     else:
-        raise CapabilityError(f"{where}: is neither a capability nor a list of them")
+        raise CapabilityError(f"{where}: is neither a capability nor a list of capabilities")
 
 
 # -- selection -------------------------------------------------------------------------------
 
 OWN_LOG_ODDS_WEIGHT, LEAD_WEIGHT, SELECTION_OFFSET = 0.662, 0.292, -3.82
-"""Logistic regression of whether a capability is needed: weights of its log-odds (`few`) and of
-their lead over the best other capability, and the offset, fitted on `data/capabilities`."""
+"""Logistic regression of the need of a capability, fitted on `data/capabilities`: weights of its
+few-shot log-odds and of their lead over the best other capability, and the offset."""
 
 BACKGROUND_LOG_ODDS = 4.0
-"""Log-odds of a capability that does not concern the text: the least that others lead over."""
+"""Log-odds of a capability that does not concern the text: the minimum for leads."""
 
 NEGATIVE_EXAMPLE_PENALTY = 45.0
 """Log-odds lost per unit of cosine by which a negative example is nearer than all positive ones."""
 
-_SWITCH = re.compile(r"^[^\S\n]{0,99}/caps:(on|off)(?!\S)", re.IGNORECASE | re.MULTILINE)
-"""Switch at the beginning of a line: elsewhere a text only speaks of it."""
+_BYPASS_SWITCH = re.compile(r"^[^\S\n]{0,99}/caps:(on|off)(?!\S)", re.IGNORECASE | re.MULTILINE)
+"""Switch at the start of a line: elsewhere a text only mentions the switch."""
 
 CAPABILITY_RULES = (
     "Decide whether the user's request needs the capability {name!r}, in whole or in part. Only a "
@@ -255,11 +255,11 @@ class CapabilityVerdict(FieldwiseAnswer):
 
 
 class CapabilitySelector:
-    """Selector of the capabilities that are active for a turn; safe for several threads.
+    """Selector of the capabilities that are active for a turn; thread-safe.
 
-    With a `model` each capability is one call, in parallel as far as the model allows. A capability
-    whose call fails is off, and reported. If all calls fail, or without a model, examples and
-    descriptions decide. The `learned_choices` count beside them, and switch nothing off.
+    With a `model` each capability takes one call, in parallel as far as the model allows. A
+    capability whose call fails is inactive, and reported. Without a model, or if all calls fail,
+    examples and descriptions decide. `learned_choices` add to these, and deactivate nothing.
     """
 
     def __init__(
@@ -302,9 +302,10 @@ class CapabilitySelector:
     ) -> CapabilitySelection:
         """Capabilities that are active for a turn.
 
-        `bypass`: whether all are active, in place of the conversation's switch (`/caps:off`,
-        `/caps:on`) or the settings. `state`: of an agent's loop; if it has a failure, capabilities
-        are selected anew, up to `recovery.reclassifications`. Without `by_model` no model is asked.
+        `bypass`: True activates all, False selects; overrides the conversation's switch
+        (`/caps:off`, `/caps:on`) and the settings. `state`: of an agent's loop; after a failure
+        capabilities are selected again, at most `recovery.reclassifications` times. Without
+        `by_model` no model is called.
         """
         turn = Turn.of(turn)
         state = state or LoopState()
@@ -335,7 +336,7 @@ class CapabilitySelector:
             return CapabilitySelection(
                 everything, bypassed=True, reclassifications=count, signals=(*signals, "bypassed")
             )
-        turn = turn.model_copy(update={"text": _SWITCH.sub("", turn.text).strip()})
+        turn = turn.model_copy(update={"text": _BYPASS_SWITCH.sub("", turn.text).strip()})
         made = self._by_model(model, turn, state.failure) if model and self._optional else None
         made = made or self._by_examples(turn.text)
         signals = signals if made.active else (*signals, "nothing_selected")
@@ -346,7 +347,7 @@ class CapabilitySelector:
         if bypass is not None:
             return bypass
         texts = (*(each.content for each in turn.history if each.role == "user"), turn.text)
-        switches = [found.lower() for text in texts for found in _SWITCH.findall(text)]
+        switches = [found.lower() for text in texts for found in _BYPASS_SWITCH.findall(text)]
         return switches[-1] == "off" if switches else self._settings.bypass
 
     def _by_model(
@@ -355,7 +356,7 @@ class CapabilitySelector:
         """Selection by one call for each capability; None if all calls fail."""
         shown = show_turn(turn)
         prompts = [prompt(self._rules(each, failure), shown) for each in self._optional]
-        # One deadline for all: with a server that hangs, each would take its own.
+        # A deadline for each call would add up if the server hangs.
         time_s = model.time_s("capabilities")
         answers = model.ask_each("capabilities", prompts, CapabilityVerdict, timeout_s=time_s)
         by_name = dict(zip((each.name for each in self._optional), answers, strict=True))
@@ -377,7 +378,7 @@ class CapabilitySelector:
         name, description = capability.name, capability.description
         parts = [CAPABILITY_RULES.format(name=name, description=description)]
         examples = list(capability.examples)
-        # Models lean to the first and the last example; the same seed gives the same order.
+        # Models favour the first and the last example; a fixed seed fixes the order.
         Random(f"{self._settings.seed}:{name}").shuffle(examples)  # noqa: S311 -- no secret
         for each in examples:
             answer = "yes" if each.use else "no"
@@ -402,7 +403,7 @@ class CapabilitySelector:
         return CapabilitySelection(active, likely, degraded=degraded)
 
     def rank(self, text: str, _scope: Scope | None = None) -> RankedOptions:
-        """Probability that each capability is needed, by the clause that needs it most.
+        """Probability of each capability's need, by the clause with the highest need.
 
         Learned examples do not count.
         """

@@ -19,7 +19,7 @@ from toolcrib.router.context.rules import follow_up_score, meta_of, smalltalk_of
 from toolcrib.router.probes import MAX_FILE_NAME_CHARS, file_kind, file_words, find_sql
 
 MAX_FACT_TEXT_CHARS, FACT_TEXT_HEAD_CHARS, FACT_TEXT_TAIL_CHARS = 3_000, 3_000, 500
-"""Facts are read from both ends of a longer text."""
+"""Longer texts are cut to head and tail."""
 
 MAX_SHORT_WORDS = 2
 MAX_FEW_AMOUNTS = 2
@@ -40,9 +40,9 @@ _CURRENCY = re.compile(
 class AgentEvidence:
     """Facts of one turn, and `signals`: findings of the probes in short words.
 
-    `tables` and `columns` are on the allowlist. `before`: evidence of the last turn that says
-    something itself; `leans`: probability that this turn refers to it. `late`: some probes were
-    left out for lack of time.
+    `tables` and `columns` are on the allowlist. `before`: evidence of the last turn with content of
+    its own; `reference_probability`: that this turn refers to that turn. `late`: some probes were
+    skipped for lack of time.
     """
 
     facts: frozenset[str]
@@ -50,13 +50,14 @@ class AgentEvidence:
     columns: tuple[str, ...] = ()
     signals: tuple[str, ...] = ()
     before: AgentEvidence | None = None
-    leans: float = 0.0
+    reference_probability: float = 0.0
     late: bool = False
 
     def with_hits(self, hits: int, fit: float | None, least: float) -> AgentEvidence:
-        """Evidence with the `hits` in documents.
+        """Evidence with the number of `hits` in documents.
 
-        `fit`: the probability that any collection fits, None if unknown; weak below `least`.
+        `fit`: the probability that any collection fits, None if unknown; hits are weak below
+        `least`.
         """
         if not hits:
             return self
@@ -83,9 +84,9 @@ class EvidenceReader:
     now: Callable[[], float] = time.monotonic
 
     def read(self, turn: Turn, time_s: float = math.inf) -> AgentEvidence:
-        """Evidence of a turn, and of the last turn before it that says something itself.
+        """Evidence of a turn, and of the last turn before with content of its own.
 
-        No probe is begun after `time_s`: neither the search for SQL, nor a look at the history.
+        After `time_s` no probe starts: neither the search for SQL, nor the reading of the history.
         """
         until = self.now() + time_s
         own = self._read_text(turn.text, turn.attachments, until)
@@ -95,11 +96,11 @@ class EvidenceReader:
             if self.now() >= until:
                 return replace(own, late=True)
             before = self._read_text(message.content, (), until)
-            # Small talk alone carries nothing on.
+            # Small talk gives a follow-up nothing to refer to.
             if "smalltalk" not in before.facts and before.facts:
-                leans = follow_up_score(split_words(_cut(turn.text)), self.cues)
+                probability = follow_up_score(split_words(_cut(turn.text)), self.cues)
                 known = {"facts": own.facts | {"follow_up"}, "late": own.late or before.late}
-                return replace(own, before=before, leans=leans, **known)
+                return replace(own, before=before, reference_probability=probability, **known)
         return own
 
     def _read_text(

@@ -1,7 +1,8 @@
-"""Flow: the next step of an agent's loop, by its state alone.
+"""Flow: the next step of an agent's loop, from the loop's state alone.
 
-`plan_first`: a task, capabilities, a plan, then its steps one after the other. `reactive`: the
-orchestrator chooses one step at a time. Nothing here waits, calls or counts: the loop does.
+`plan_first`: find the task, select capabilities, plan, then run the plan's steps in order.
+`reactive`: the orchestrator chooses one step at a time. Nothing here waits, calls or counts: the
+loop does.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ NextNode: TypeAlias = Literal[
     "abort",
     "end",
 ]
-"""Next node of the loop: answer without tools; repeat the step after the policy's wait; find out
-the task; select capabilities; plan; do a step of the plan; choose the next step; tell the user what
-failed; raise; stop."""
+"""Next node of the loop: answer without tools; repeat the step after a wait; find the task;
+select capabilities; plan; run a step; choose the next step; report the failure to the user;
+raise; stop."""
 
 LAST_STEPS = frozenset({"respond", "clarify"})
 """Steps that may end a plan: an answer, or a question to the user."""
@@ -41,11 +42,11 @@ Count: TypeAlias = Annotated[int, Field(ge=0)]
 class LoopState:
     """State of an agent's loop in a turn.
 
-    `capabilities`: those selected, None before the selection (an empty one counts). `plan`: names
-    of steps; `step`: number of steps done. `error`: class of the last failure, None after a
-    success; `failure`: its words, for prompts. `direct_chat`: the user only talks, to the
-    capability of this name if it is a name. `attempts`: failures of the same step.
-    `reclassifications`, `replans` and `iterations` are counted over the turn.
+    `capabilities`: those selected, None before the selection. `plan`: names of steps; `step`:
+    number of finished steps. `error`: class of the last failure, None after a success; `failure`:
+    its text, for prompts. `direct_chat`: True for a chat without tools, or the name of the
+    capability that the user chats with. `attempts`: failures of the same step. `reclassifications`,
+    `replans` and `iterations` are counted over the turn.
     """
 
     task: str | None = None
@@ -75,7 +76,7 @@ class LoopState:
 class FlowStep:
     """Next node of the loop, its step, and the reason.
 
-    `step`: of the plan, or the capability of a direct chat; empty for none.
+    `step`: step of the plan, or capability of a direct chat; empty without one.
     """
 
     node: NextNode
@@ -88,7 +89,7 @@ def next_node(
     mode: OrchestrationMode = "plan_first",
     limits: RecoverySettings | None = None,
 ) -> FlowStep:
-    """Choose the next step of a loop; `limits` has the number of repetitions."""
+    """Choose the next step of a loop; `limits` sets the number of repetitions."""
     limits = limits or RecoverySettings()
     found = _step_in_any_mode(state, limits)
     if found is not None:
@@ -98,18 +99,18 @@ def next_node(
 
 def _step_in_any_mode(state: LoopState, limits: RecoverySettings) -> FlowStep | None:
     if state.finished:
-        return FlowStep("end", reason="it is finished")
+        return FlowStep("end", reason="the loop is finished")
     if state.direct_chat:
         name = "" if state.direct_chat is True else state.direct_chat
         return FlowStep("direct_chat", name, "the user only talks")
     if state.error == "fatal":
         return FlowStep("abort", reason="a fatal error")
     if state.iterations >= limits.iterations:
-        return FlowStep("error", reason=f"it took {limits.iterations} iterations")
+        return FlowStep("error", reason=f"the loop took {limits.iterations} iterations")
     if state.error == "retriable" and state.attempts < limits.max_attempts:
         plan = state.plan or ()
         name = plan[state.step] if state.step < len(plan) else ""
-        return FlowStep("retry", name, "it may work later")
+        return FlowStep("retry", name, "the step may work later")
     return None
 
 
@@ -120,19 +121,19 @@ def _plan_first(state: LoopState, limits: RecoverySettings) -> FlowStep:
         return FlowStep("capabilities", reason="other capabilities are needed")
     if state.error == "replan" and state.replans < limits.replans:
         return FlowStep("plan", reason="another plan is needed")
-    return FlowStep("error", reason=f"{state.error}, and nothing is left to try")
+    return FlowStep("error", reason=f"{state.error}, and no repetitions are left")
 
 
 def _step_before_plan(state: LoopState) -> FlowStep | None:
     if not (state.task or "").strip():
-        return FlowStep("task", reason="it is not known what is wanted")
+        return FlowStep("task", reason="the task is unknown")
     if state.capabilities is None:
-        return FlowStep("capabilities", reason="none were selected yet")
+        return FlowStep("capabilities", reason="no capabilities were selected yet")
     return None
 
 
 def _step_of_plan(state: LoopState, limits: RecoverySettings) -> FlowStep:
-    """Next step of a plan; a planner without a usable plan is asked again, within limits."""
+    """Next step of a plan; without a usable plan, another call of the planner within limits."""
     if state.plan is None and state.replans <= limits.replans:
         return FlowStep("plan", reason="there is no plan")
     plan = state.plan or ()
@@ -151,13 +152,13 @@ def _fault_of(plan: Sequence[str], capabilities: Sequence[str], limits: Recovery
     if len(plan) > limits.iterations:
         return f"the plan has more than {limits.iterations} steps"
     if unknown := [step for step in plan if step not in {*capabilities, *LAST_STEPS}]:
-        return f"the plan has the step {unknown[0]!r}, which is none of the capabilities"
+        return f"the plan has the step {unknown[0]!r}, which is no selected capability"
     return "" if plan[-1] in LAST_STEPS else "the plan ends in no answer and no question"
 
 
 def _reactive(state: LoopState) -> FlowStep:
     if state.error is not None:
-        return FlowStep("orchestrator", reason=f"{state.error}: it decides what to do")
+        return FlowStep("orchestrator", reason=f"{state.error}: the orchestrator decides")
     if (before := _step_before_plan(state)) is not None:
         return before
     if state.plan is not None and state.step < len(state.plan):

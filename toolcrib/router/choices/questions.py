@@ -1,4 +1,4 @@
-"""Questions: one of several classes is chosen for a turn, by a language model or by examples.
+"""Questions: a language model or examples choose one of several classes for a turn.
 
 A wrong question is refused when it is read; the error names the first wrong place, in the order
 model, question, classes, template.
@@ -44,7 +44,7 @@ Outputs: TypeAlias = Mapping[str, Any]
 WHOLE_QUESTION = "the whole"
 MAX_TEMPLATE_CHARS = 20_000
 ANSWER_JSON_TOKENS, ID_BYTES_PER_TOKEN = 10, 2
-"""Tokens of an answer's JSON without the class id; bytes of the id that count as a token."""
+"""Tokens of an answer's JSON without the class id; bytes of the id for each token."""
 
 COMPARISONS = ("eq", "ne", "in", "gt", "lt", "exists")
 COMBINATIONS = ("and", "or", "not")
@@ -53,7 +53,7 @@ COMBINATIONS = ("and", "or", "not")
 def _no_bool(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError(  # noqa: TRY004 -- pydantic takes no other
-            "put it in quotes: YAML takes yes, no, on and off for true and false"
+            "put the value in quotes: YAML reads yes, no, on and off as true and false"
         )
     return str(value) if isinstance(value, int | float) else value
 
@@ -67,10 +67,10 @@ _Id = Annotated[_Text, BeforeValidator(_no_bool)]
 class Condition(FrozenModel):
     """Condition on the outputs of earlier nodes, under which a question is asked.
 
-    Either one of `eq`, `ne`, `in`, `gt`, `lt` and `exists`, for the value at `path` (steps with
-    dots between them; without a path the whole output) of the node `from`, also written
-    `{"op": "eq", "value": ...}`; or `and`, `or` of conditions, or `not` of one condition. A missing
-    value is unequal to everything.
+    Either a comparison, one of `eq`, `ne`, `in`, `gt`, `lt` and `exists`; or `and`, `or` of
+    conditions; or `not` of one condition. A comparison tests the value at `path` (steps joined by
+    dots; empty for the whole output) of the node `from`, and may be written `{"op": "eq", "value":
+    ...}`. A missing value is unequal to every value.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -129,11 +129,11 @@ class Condition(FrozenModel):
             return any(each.holds(outputs) for each in self.some)
         if self.negated is not None:
             return not self.negated.holds(outputs)
-        found = _at(outputs, [cast("str", self.node), *filter(None, self.path.split("."))])
+        found = _value_at(outputs, [cast("str", self.node), *filter(None, self.path.split("."))])
         return self._compare(self._operators()[0], found)
 
     def _compare(self, operator: str, found: Sequence[Any]) -> bool:
-        """Compare the value in a list of one; the list is empty if there is no value."""
+        """Compare the value in a list of one; an empty list means a missing value."""
         if operator == "exists":
             return bool(found) == self.exists
         if operator == "ne":
@@ -157,8 +157,8 @@ def _is_less(one: Any, other: Any) -> bool:
         return False
 
 
-def _at(found: Any, steps: Sequence[str]) -> list[Any]:
-    """Value at a path, in a list of one; an empty list if there is no value."""
+def _value_at(found: Any, steps: Sequence[str]) -> list[Any]:
+    """Value at a path, in a list of one; an empty list if the value is missing."""
     for step in steps:
         if isinstance(found, Mapping) and step in found:
             found = cast("Mapping[str, Any]", found)[step]
@@ -198,11 +198,11 @@ class QuestionClass(FrozenModel):
 class QuestionConfig(FrozenModel):
     """Question with several classes, of which one fits a turn.
 
-    `question` is a Jinja2 template over `text`, `history`, `attachments`, `metadata`, `outputs`
-    and the caller's variables. `default` is the class for turns that fit none; without it, the
-    first. `unmatched`: class of a model's answer that names none, that one or the encoder's guess
-    (`examples`). `api_base` and `api_key` name a server for this question; without them `model` is
-    one of the server in the settings (`llm`).
+    `question` is a Jinja2 template over `text`, `history`, `attachments`, `metadata`, `outputs` and
+    the caller's variables. `default`: class for turns that fit none, by default the first class.
+    `unmatched`: class if a model's answer names none: `default`, or the encoder's choice
+    (`examples`). `api_base` and `api_key`: server for this question; without them `model` runs on
+    the server in the settings (`llm`).
     """
 
     model: _Text
@@ -224,7 +224,7 @@ class QuestionConfig(FrozenModel):
             raise ValueError(f"classes: there must be at least two, and there are {len(ids)}")
         twice = [name for name in ids if folded[name.casefold()] > 1]
         if twice:
-            raise ValueError(f"classes: the id {twice[-1]!r} is there more than once, in any case")
+            raise ValueError(f"classes: the id {twice[-1]!r} occurs more than once, ignoring case")
         if self.default is not None and self.default not in ids:
             near = did_you_mean(nearest(self.default, ids))
             raise ValueError(f"default: there is no class {self.default!r}{near}")
@@ -232,7 +232,7 @@ class QuestionConfig(FrozenModel):
 
     @property
     def answer_tokens(self) -> int:
-        """Tokens of an answer: `max_tokens`, or as many as the longest id in JSON may need."""
+        """Tokens of an answer: `max_tokens`, or more if the longest id in JSON needs more."""
         longest = max(len(each.id.encode()) for each in self.classes)
         return max(self.max_tokens, ANSWER_JSON_TOKENS + longest // ID_BYTES_PER_TOKEN)
 
@@ -246,7 +246,8 @@ def load_question(source: str | Path | Mapping[str, Any] | QuestionConfig) -> Qu
     """Read a question from a file (JSON or YAML) or a mapping, and check all of it.
 
     Raises:
-        QuestionError: it cannot be read, or a place in it is wrong; the first place is named.
+        QuestionError: the source cannot be read, or is wrong; the message names the first wrong
+            place.
         MissingExtraError: the extra `questions` is not installed.
     """
     where, found = (
@@ -264,7 +265,7 @@ def load_question(source: str | Path | Mapping[str, Any] | QuestionConfig) -> Qu
 
 
 def _order(fault: tuple[str, str]) -> int:
-    """Rank of a wrong place: by the order of the fields, unknown fields last."""
+    """Position of a wrong place in the order of fields; unknown fields come last."""
     names = list(QuestionConfig.model_fields)
     name = fault[0].partition(".")[0]
     return names.index(name) if name in names else len(names)
@@ -286,7 +287,7 @@ def _read_file(source: str | Path) -> tuple[str, Any]:
 
 
 def _line_of(error: Exception) -> str:
-    """Line of an error in a file; the words of the line may be a key."""
+    """Line number of an error in a file; the line's text may hold a key."""
     mark = getattr(error, "problem_mark", None)
     number = mark.line + 1 if mark is not None else getattr(error, "lineno", None)
     return "" if number is None else f", line {number}"
@@ -320,7 +321,7 @@ class QuestionTemplate:
             raise QuestionError(f"{where}: question: is no template: {error}{at}") from error
 
     def render(self, variables: Mapping[str, Any]) -> str:
-        """Fill the template in.
+        """Render the template.
 
         Raises:
             QuestionRenderError: a variable is missing, or the sandbox forbids an expression.
@@ -338,11 +339,11 @@ NO_MODEL_MARKS = ("llm",)
 """Mark of an answer without a language model."""
 
 MIN_FIT, MIN_FIT_WITH_DEFAULT = 0.1, 0.3
-"""Probability that any class fits, below which the default is chosen; the second for questions
-that name a default. It turns a quarter of the texts away that belong to no class."""
+"""Probability that any class fits below which the default is chosen; the second is for questions
+that name a default. It rejects a quarter of the texts that belong to no class."""
 
 MIN_LEARNED_SHARE = 0.5
-"""Share of learned examples for a class from which it fits, whatever its texts say."""
+"""Minimum share of learned examples by which a class fits, whatever its texts."""
 
 QUESTION_RULES = (
     "You sort messages. Read the question and answer with the id of the one class that fits best, "
@@ -356,10 +357,10 @@ class _Branch(BaseModel):
     branch: str
 
 
-def _branch_of(ids: Sequence[str]) -> type[_Branch]:
-    """Shape of a model's answer: one of the ids, or words that may name one.
+def _branch_type(ids: Sequence[str]) -> type[_Branch]:
+    """Type of a model's answer: one of the ids, or text that may name one.
 
-    An unknown id or other words match no class: asking again would not help.
+    An unknown id or other text matches no class: a second call would not help.
     """
 
     class Branch(_Branch):
@@ -378,11 +379,11 @@ def _branch_of(ids: Sequence[str]) -> type[_Branch]:
 
 
 class QuestionClassifier:
-    """Classifier of turns by one question; safe for several threads.
+    """Classifier of turns by one question; thread-safe.
 
-    Without a `model`, or if the model fails or is late, the encoder's few-shot head over names,
-    descriptions and examples is the fallback, and the answer says so. The `learned_choices`
-    of the choice `name` count beside the head.
+    Without a `model`, or if the model fails or is late, a few-shot head over names, descriptions
+    and examples is the fallback, and the answer is marked. `learned_choices` of the choice `name`
+    add to the head.
     """
 
     def __init__(
@@ -400,7 +401,7 @@ class QuestionClassifier:
         self._dense = dense
         self._model = model
         self._ids = [each.id for each in question.classes]
-        self._branch = _branch_of(self._ids)
+        self._branch = _branch_type(self._ids)
         lines = "\n".join(each.line for each in question.classes)
         self._rules = f"{QUESTION_RULES}\n\nThe classes, each with its id first:\n{lines}"
         texts = [each.texts for each in question.classes]
@@ -416,12 +417,12 @@ class QuestionClassifier:
         outputs: Outputs | None = None,
         by_model: bool = True,
     ) -> Classification:
-        """Class of a turn; the template takes `variables`, and `outputs` of earlier nodes.
+        """Class of a turn; `variables` and earlier nodes' `outputs` are for the template.
 
-        Without `by_model` no model is asked.
+        Without `by_model` no model is called.
 
         Raises:
-            QuestionRenderError: the template needs a variable that is not there.
+            QuestionRenderError: the template needs a missing variable.
             EncoderError: the encoder cannot be used.
         """
         run_if = self.question.run_if
@@ -444,7 +445,7 @@ class QuestionClassifier:
         rendered = self._template.render({**known, "outputs": outputs, **variables})
         has_place = "text" in self._template.variables
         shown = rendered if has_place or not turn.text else f"{rendered}\n\n{turn.text}"
-        # The template's own words are the same for every turn: they tell the encoder nothing.
+        # The template's own words are equal for all turns, and so no evidence.
         return prompt(self._rules, shown), turn.text if turn.text or has_place else rendered
 
     def _by_examples(self, text: str) -> Classification:

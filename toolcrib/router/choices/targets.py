@@ -49,7 +49,7 @@ class FewShot(_TargetModel):
 
 
 class AgentTarget(_TargetModel):
-    """Target: its purpose, examples, and whether it takes tables and columns."""
+    """Target: its purpose and examples; `uses_tables`: decisions name tables and columns."""
 
     description: str
     examples: tuple[FewShot, ...] = ()
@@ -78,7 +78,7 @@ class EvidenceCondition(_TargetModel):
 
 
 class Heuristic(EvidenceCondition):
-    """Weight for a target where the condition holds; weights are added, then go into a softmax."""
+    """Weight for a target if the condition holds; the softmax takes the sum of weights."""
 
     target: str
     weight: float
@@ -86,20 +86,20 @@ class Heuristic(EvidenceCondition):
 
 
 class _ForTargets(EvidenceCondition):
-    """Condition for decisions for one of `targets`, or for any if empty."""
+    """Condition for decisions for one of `targets`, or for all decisions if empty."""
 
     targets: _Names = ()
 
     def concerns(self, target: str, facts: frozenset[str]) -> bool:
-        """True for a decision for this target where the condition holds."""
+        """True if the condition holds for a decision for this target."""
         return (not self.targets or target in self.targets) and self.holds(facts)
 
 
 class AgentRule(_ForTargets):
     """Correction of decisions to the target `to`.
 
-    `confidence` is the correction's; a decision for `to` itself gets at least that. `says` is the
-    reason.
+    `confidence`: of the correction, and minimum for a decision that is already for `to`. `says`:
+    the reason.
     """
 
     to: str
@@ -109,7 +109,7 @@ class AgentRule(_ForTargets):
 
     @model_validator(mode="after")
     def _confidence_only_shields(self) -> Self:
-        # A decision that a rule has raised must not meet a rule that it did not meet before.
+        # A rule that raises a confidence must not make another rule match.
         if CONFIDENT in (*self.if_, *self.any_) or UNSURE in (*self.any_, *self.unless):
             raise ValueError(f"{CONFIDENT} may only stand in `unless`, {UNSURE} only in `if`")
         return self
@@ -122,12 +122,12 @@ class Cap(_ForTargets):
 
 
 class Targets(_TargetModel):
-    """Targets, heuristics that choose one without a model, and rules that correct any decision.
+    """Targets, heuristics that choose one without a model, and rules that correct decisions.
 
     `fallback` takes unclear turns. `overrides` go before a model's decision; `rules` are the
     supervisor's. A confidence below `unsure`, or from `confident` on, is a fact for rules.
-    `always` are weights without a condition. `before` is the weight of the turn before for a turn
-    that wholly refers to it; `beside` for a turn that does not.
+    `always`: weights without a condition. `before`: weight of the previous turn's evidence if this
+    turn fully depends on that turn; `beside`: if this turn is independent.
     """
 
     targets: dict[str, AgentTarget]
@@ -166,7 +166,7 @@ class Targets(_TargetModel):
 
 
 def load_targets(file: str | Path | None = None) -> Targets:
-    """Read targets from YAML; without a file, the preset of the package.
+    """Read targets from YAML; without a file, the package's preset.
 
     Raises:
         SettingsError: the file cannot be read, or names an unknown target or fact.

@@ -1,7 +1,7 @@
-"""Context by a language model: the same fields and labels, read off the whole turn.
+"""Context by a language model: the same fields and labels, from the whole turn.
 
-The context of the other detectors is the fallback; entities, language and personal data are
-always theirs.
+The context of the other detectors is the fallback, and always gives entities, language and personal
+data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from toolcrib.language_models.turns import Share, is_null, prompt, read_label, s
 from toolcrib.records import Context, Turn
 from toolcrib.records.scope import is_above
 from toolcrib.router.context.labels import CONTEXT_FIELDS, LabelSet
-from toolcrib.router.context.pii import grade_of
+from toolcrib.router.context.pii import grade_sensitivity
 
 MODEL_READ_SIGNAL = "context-by-model"
 """Signal of a context by a language model."""
@@ -30,33 +30,33 @@ right, from 0 to 1.
 """
 
 MAX_SHOWN_UTTERANCES = 2
-"""Utterances of each label that a model is shown, out of those of a fit length."""
+"""Utterances of each label in the prompt, chosen from those of suitable length."""
 
 MIN_UTTERANCE_CHARS, MAX_UTTERANCE_CHARS = 20, 120
 
 
 class ContextReader:
-    """Reader of turns: one question to a language model, with the labels and some utterances."""
+    """Reader of contexts: one call of a language model, with the labels and some utterances."""
 
     def __init__(self, model: LanguageModel, sets: Mapping[str, LabelSet]) -> None:
         self._model = model
-        self._shape = _shape(sets)
+        self._answer_type = _answer_type(sets)
         fields = "\n\n".join(_describe_field(name, sets[name]) for name in CONTEXT_FIELDS)
         self._rules = f"{CONTEXT_RULES}\n{fields}"
 
     def read(
         self, turn: Turn, known: Context, max_s: float = float("inf")
     ) -> tuple[Context, tuple[str, ...]]:
-        """Context of a turn, and marks of what is missing; takes at most `max_s`.
+        """Context of a turn, and marks of failures, within `max_s`.
 
         `known`, the context without the model, is the fallback if the model fails (`context-llm`)
-        or is late (`context-llm-late`); so is a field of it for a missing or wrong field
+        or is late (`context-llm-late`), and for single missing or wrong fields
         (`context-llm:FIELD`).
         """
         metadata = json.dumps(turn.metadata, ensure_ascii=False, default=str, skipkeys=True)
         shown = show_turn(turn, {"Metadata": metadata} if turn.metadata else {})
         messages = prompt(self._rules, shown)
-        answer, lacking = self._model.try_ask("context", messages, self._shape, max_s)
+        answer, lacking = self._model.try_ask("context", messages, self._answer_type, max_s)
         if answer is None:
             return known, lacking
         fields = answer.model_dump(include=answer.model_fields_set)
@@ -69,8 +69,8 @@ class _TurnLabels(FieldwiseAnswer):
     expected = frozenset((*CONTEXT_FIELDS, "confidence"))
 
 
-def _shape(sets: Mapping[str, LabelSet]) -> type[BaseModel]:
-    """Shape of an answer: for every field one of its labels, or null."""
+def _answer_type(sets: Mapping[str, LabelSet]) -> type[BaseModel]:
+    """Type of an answer: for every field one of its labels, or null."""
     fields: dict[str, Any] = {name: (_label_type(sets[name]), None) for name in CONTEXT_FIELDS}
     fields["confidence"] = (Share, 0.0)
     return create_model(
@@ -101,11 +101,11 @@ def _describe_field(name: str, chosen: LabelSet) -> str:
 
 
 def _context(known: Context, answer: Mapping[str, Any]) -> Context:
-    """Context with the model's labels; personal data stays personal, missing fields stay."""
+    """Context with the model's labels; personal data and missing fields keep known values."""
     labels = {name: answer.get(name, getattr(known, name)) for name in CONTEXT_FIELDS}
     if labels["smalltalk"] is not None:
         labels |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
-    held = grade_of(known.entities, ())
+    held = grade_sensitivity(known.entities, ())
     level = labels["sensitivity"] or known.sensitivity
     if held.level == "pii" and is_above(held.level, level):
         level = held.level
@@ -132,6 +132,6 @@ def _context(known: Context, answer: Mapping[str, Any]) -> Context:
 
 
 def _confidence(name: str, label: str | None, known: Context, stated: float) -> float:
-    """Confidence of a field: at least the classifier's, if the model agrees with it."""
+    """Confidence of a field: at least the classifier's, if the model agrees."""
     before = known.confidences[name]
     return max(before, stated) if getattr(known, name, None) == label else stated

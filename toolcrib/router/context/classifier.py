@@ -1,10 +1,10 @@
-"""Classifiers of a turn: of one field, over labelled utterances; of many, a small transformer.
+"""Classifiers of a turn: linear heads for single fields, and a small transformer for many.
 
 The classifier of one field has a linear head, a multinomial logistic regression on sentence
 vectors, and nearest neighbours. A second regression, over five numbers of head and neighbours,
-estimates if the answer is right and if the text has any label. It is fitted on held-out texts
-(cross-validation). Both are fitted here, as scikit-learn is no part of the core install: with own
-labels, cues or an own encoder, when a turn is first read.
+estimates the probability that the label is right, low for texts outside of all labels. It is fitted
+on held-out texts (cross-validation). Both are fitted here, because scikit-learn is no core
+dependency: with custom labels, cues or encoders, on the first turn.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ _MIN_SHARE = 1e-6
 _POWER_ITERATIONS = 30
 _EIGENVALUE_MARGIN = 1.1
 MIN_HELD_OUT_LABELS = 8
-"""Number of labels from which on whole labels are held out, as examples of out-of-scope texts."""
+"""Minimum number of labels for holding out whole labels, as examples of out-of-scope texts."""
 
 _EVIDENCE_FEATURES = 4
 _NEAREST_TEXTS = 3
 MAX_KEPT_TEXTS = 100
-"""Utterances of a label that are kept as neighbours; more hardly find a nearer neighbour."""
+"""Utterances of a label that are neighbours; more rarely add a nearer one."""
 
 _REFUSAL_COST = 2.0
-"""Cost of refusing a right label, relative to accepting a wrong label."""
+"""Cost of refusing a right label, relative to accepting a wrong one."""
 
 _MIN_LABEL_TEXTS = 8
-"""Utterances with a predicted label that the label's own threshold needs."""
+"""Minimum number of utterances with a predicted label for a threshold of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Label (None: out of scope), its probability of being right, and all labels' shares."""
+    """Label (None: out of scope), the probability that it is right, and all labels' shares."""
 
     label: str | None
     confidence: float
@@ -68,13 +68,13 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Classifier:
-    """A fitted classifier over `labels`.
+    """Fitted classifier over `labels`.
 
     `weights`: float32 [inputs, classes], `offsets`: float32 [classes]; a last class beyond the
-    labels stands for what was given as outside. `neighbours`: float32 [n, dimensions], the
-    utterances' vectors, `owners`: int64 [n], their labels. `trust`: float64 [5], the weights of
-    the second regression with its offset last. `thresholds`: float64 [labels]; below its own, a
-    label is not believed.
+    labels stands for texts outside of all. `neighbours`: float32 [n, dimensions], vectors of
+    utterances, `owners`: int64 [n], their labels. `trust`: float64 [5], the weights of the second
+    regression with its offset last. `thresholds`: float64 [labels], minimum probability of each
+    label.
     """
 
     labels: tuple[str, ...]
@@ -86,7 +86,7 @@ class Classifier:
     thresholds: NDArray[np.float64]
 
     def predict(self, vector: FloatArray, extra: FloatArray | None = None) -> Prediction:
-        """Predict a text's label; `vector`: float32 [dimensions], `extra`: flags as when fitted."""
+        """Predict a text's label; `vector`: float32 [dimensions], `extra`: inputs as fitted."""
         inputs = _inputs(vector[None, :], None if extra is None else extra[None, :])[0]
         logits = inputs @ self.weights + self.offsets
         known = len(self.labels)
@@ -106,28 +106,28 @@ def fit_classifier(
     owners: Labels,
     extra: FloatArray | None = None,
 ) -> Classifier:
-    """Fit on utterances: `vectors` float32 [n, d], `owners` int64 [n], -1 for what is outside.
+    """Fit on utterances: `vectors` float32 [n, d], `owners` int64 [n], -1 for no label.
 
-    `extra`: float32 [n, m], further inputs of the head. Without anything outside, and with fewer
-    than eight labels, every text belongs to some label.
+    `extra`: float32 [n, m], further inputs of the head. Without texts outside of the labels, and
+    with fewer than eight labels, every text belongs to some label.
     """
     known = len(labels)
     inputs = _inputs(vectors, extra)
     is_open = bool((owners == OUTSIDE).any()) or known >= MIN_HELD_OUT_LABELS
-    weights, offsets = _head(inputs, owners, known)
-    evidence, chosen, right = _unseen(inputs, vectors, owners, known, is_open)
+    weights, offsets = _fit_head(inputs, owners, known)
+    evidence, chosen, right = _cross_validate(inputs, vectors, owners, known, is_open)
     with_offset: NDArray[np.float64] = np.column_stack([evidence, np.ones(len(evidence))])
     trust = fit_logistic(with_offset, right, ridge=1.0)
     sure = sigmoid(with_offset @ trust)
     thresholds = _thresholds(sure, chosen, right, known) if is_open else np.zeros(known)
-    kept = _spread(owners, known) if is_open else np.empty(0, dtype=np.int64)
+    kept = _spaced_positions(owners, known) if is_open else np.empty(0, dtype=np.int64)
     return Classifier(
         tuple(labels), weights, offsets, vectors[kept], owners[kept], trust, thresholds
     )
 
 
 def _inputs(vectors: FloatArray, extra: FloatArray | None) -> FloatArray:
-    """Inputs of the head: vectors alone, or vectors scaled less beside other inputs."""
+    """Inputs of the head: vectors, scaled less if there are other inputs."""
     return (
         vectors * _VECTOR_SCALE_ALONE
         if extra is None
@@ -135,7 +135,7 @@ def _inputs(vectors: FloatArray, extra: FloatArray | None) -> FloatArray:
     )
 
 
-def _head(inputs: FloatArray, owners: Labels, known: int) -> tuple[FloatArray, FloatArray]:
+def _fit_head(inputs: FloatArray, owners: Labels, known: int) -> tuple[FloatArray, FloatArray]:
     """Multinomial logistic regression with an L2 penalty, by accelerated gradient descent.
 
     Nesterov 1983, with the fixed step that the loss's curvature allows; deterministic.
@@ -167,16 +167,16 @@ def _largest_eigenvalue(rows: FloatArray) -> float:
     return _EIGENVALUE_MARGIN * length
 
 
-def _unseen(
+def _cross_validate(
     inputs: FloatArray,
     vectors: FloatArray,
     owners: Labels,
     known: int,
     is_open: bool,  # noqa: FBT001 -- private, and named where it is called
 ) -> tuple[NDArray[np.float64], Labels, NDArray[np.bool_]]:
-    """Cross-validate heads: evidence, choice and correctness for texts outside of their fold.
+    """Cross-validate heads: evidence, choice and correctness of held-out texts.
 
-    With many labels, every fold also hides whole labels, whose texts are out of scope to it.
+    With many labels, every fold also holds out whole labels, whose texts are out of scope.
     """
     order = np.random.default_rng(0).permutation(len(owners))
     fold_of = np.empty(len(owners), dtype=np.int64)
@@ -197,9 +197,11 @@ def _unseen(
         kept, places = np.unique(owners[inside], return_inverse=True)
         renumber = np.full(known + 1, OUTSIDE, dtype=np.int64)  # the last is OUTSIDE's own place
         renumber[kept] = np.arange(len(kept))
-        weights, offsets = _head(inputs[seen], renumber[owners[seen]], len(kept))
+        weights, offsets = _fit_head(inputs[seen], renumber[owners[seen]], len(kept))
         logits = inputs[unseen] @ weights + offsets
-        pool = np.flatnonzero(inside)[_spread(places, len(kept))][: None if is_open else 0]
+        pool = np.flatnonzero(inside)[_spaced_positions(places, len(kept))][
+            : None if is_open else 0
+        ]
         near = vectors[unseen] @ vectors[pool].T
         evidence.append(_evidence(logits, near, renumber[owners[pool]], len(kept)))
         picked = kept[logits[:, : len(kept)].argmax(axis=1)]
@@ -231,8 +233,8 @@ def _evidence(
     return np.column_stack(told).astype(np.float64)
 
 
-def _spread(owners: Labels, known: int) -> Labels:
-    """Positions of at most `MAX_KEPT_TEXTS` texts of each label, evenly spread over its texts."""
+def _spaced_positions(owners: Labels, known: int) -> Labels:
+    """Positions of at most `MAX_KEPT_TEXTS` texts of each label, evenly spaced."""
     found: list[Labels] = []
     for label in range(known):
         own = np.flatnonzero(owners == label)
@@ -244,24 +246,24 @@ def _spread(owners: Labels, known: int) -> Labels:
 def _thresholds(
     sure: NDArray[np.float64], chosen: Labels, right: NDArray[np.bool_], known: int
 ) -> NDArray[np.float64]:
-    """Threshold of each label with the least cost on texts outside of the fit.
+    """Threshold of each label with the least cost on held-out texts.
 
-    A label with few such texts has the threshold of all labels.
+    A label with few such texts gets the common threshold.
     """
-    overall = _best(sure, right)
+    overall = _best_threshold(sure, right)
     thresholds = np.full(known, overall)
     for label in range(known):
         given = chosen == label
         if given.sum() >= _MIN_LABEL_TEXTS:
-            # Half way to the threshold of all labels: few texts do not place a border well.
-            thresholds[label] = (overall + _best(sure[given], right[given])) / 2
+            # The mean with the common threshold, because few texts estimate a threshold badly.
+            thresholds[label] = (overall + _best_threshold(sure[given], right[given])) / 2
     return thresholds
 
 
-def _best(sure: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
+def _best_threshold(sure: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
     order = np.argsort(sure)
     values, good = sure[order], right[order]
-    # Rejecting the first i: right are the wrong ones among them, and the right ones above.
+    # Rejecting the first i texts gains 1 for each wrong label, and costs for each right one.
     gained = np.concatenate([[0], np.cumsum(np.where(good, -_REFUSAL_COST, 1))])
     cut = int(gained.argmax())
     if cut == 0:
@@ -278,7 +280,7 @@ TURNS = Path(__file__).with_name("presets") / "turns"
 STRETCH = 12.0
 """Factor of unit vectors before the softmax."""
 
-READ_CHARS = 320
+MAX_READ_CHARS = 320
 
 HEAD_FILE = "head.npz"
 
@@ -304,14 +306,13 @@ class TokenPooling:
 
 
 class TurnClassifier:
-    """Tells fields of a turn by a small transformer; safe for several threads.
+    """Classifier of several fields by a small transformer; thread-safe.
 
-    The one that ships was trained from the encoder that ships: the mean of its tokens' vectors,
-    then a softmax for each field. An encoder that stays as it is has its tokens pooled before
-    (`TokenPooling`). Both are of `scripts/fit_turns.py`. The encoder's folder holds `head.npz`:
-    `fields`, as JSON the labels (null: outside of all) of each field with the digest of its label
-    set, by field `weights` float32 [inputs, classes] and `bias` float32 [classes], and the
-    pooling, if any.
+    The shipped one was trained from the shipped encoder: the mean of its token vectors, then a
+    softmax for each field. A frozen encoder needs pooling of its tokens (`TokenPooling`).
+    scripts/fit_turns.py trains both. The encoder's folder holds `head.npz`: `fields`, JSON of each
+    field's labels (null: outside of all) and the digest of its label set; by field `weights`
+    float32 [inputs, classes] and `bias` float32 [classes]; and the pooling, if any.
 
     Raises:
         EncoderError: the head cannot be read.
@@ -338,7 +339,7 @@ class TurnClassifier:
             for name, classes in self._classes.items()
         }
 
-    def tell(self, text: str) -> dict[str, Prediction]:
+    def predict(self, text: str) -> dict[str, Prediction]:
         """Likeliest label of each field of a text, and the probability of each label."""
         logits = self.vector(text) * STRETCH @ self._weights + self._bias
         return {
@@ -349,10 +350,10 @@ class TurnClassifier:
         }
 
     def vector(self, text: str) -> FloatArray:
-        """Encode a text, float32 [inputs]; of a long text the beginning and the end."""
-        if len(text) <= 2 * READ_CHARS:
+        """Encode a text, float32 [inputs]; of a long text the head and tail."""
+        if len(text) <= 2 * MAX_READ_CHARS:
             return self._encode(text)
-        ends = text[:READ_CHARS], text[-READ_CHARS:]
+        ends = text[:MAX_READ_CHARS], text[-MAX_READ_CHARS:]
         return np.mean([self._encode(each) for each in ends], axis=0)
 
     def _encode(self, text: str) -> FloatArray:
@@ -367,12 +368,12 @@ def _likeliest(labels: Sequence[str | None], shares: FloatArray) -> Prediction:
 
 
 @cache
-def shipped_turns() -> TurnClassifier:
-    """Classifier of turns that comes with the package."""
+def shipped_turn_classifier() -> TurnClassifier:
+    """Classifier of turns that ships with the package."""
     return TurnClassifier(BundledEncoder(TURNS))
 
 
 @lru_cache(maxsize=2)
-def turns_beside(dense: DenseEncoder) -> TurnClassifier | None:
-    """The classifier of turns for languages that the one that ships does not read; None without."""
+def other_turn_classifier(dense: DenseEncoder) -> TurnClassifier | None:
+    """Classifier of turns in languages that the shipped one does not read; None without."""
     return TurnClassifier(dense.other) if isinstance(dense, MultilingualEncoder) else None

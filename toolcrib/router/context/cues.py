@@ -16,7 +16,7 @@ from toolcrib.text import singular, split_words
 
 CUES_FILE = Path(__file__).parent / "presets" / "cues.yaml"
 OTHER_LANGUAGES = CUES_FILE.with_suffix("")
-"""Folder of the cues of other languages, a file a language."""
+"""Folder of the cues of other languages, one file for each."""
 
 
 def _findable(phrase: str) -> str:
@@ -34,9 +34,9 @@ Phrases: TypeAlias = tuple[Annotated[str, AfterValidator(_findable)], ...]
 class IntentCues(FrozenModel):
     """Phrases of one intent, at the beginning of a clause (`leads`) or anywhere (`phrases`).
 
-    `weak_leads` are less certain: many a review begins with `is`, as a question does. A turn that
-    begins with one of `openings` has the intent, whatever a classifier predicts. `need` is the
-    usual need of such a turn: `act` or `know`.
+    `weak_leads` are less certain: `is` begins reviews as well as questions. A turn that begins with
+    one of `openings` has the intent, whatever a classifier predicts. `need`: usual need of such a
+    turn, `act` or `know`.
     """
 
     openings: Phrases = ()
@@ -47,7 +47,7 @@ class IntentCues(FrozenModel):
 
 
 class UrgencyCues(FrozenModel):
-    """Phrases of urgency by level; `alarm` is high unless a phrase of `low` stands beside it.
+    """Phrases of urgency by level; `alarm` is high unless a phrase of `low` occurs too.
 
     Phrases of `calm` lower the urgency, whatever else the text says.
     """
@@ -62,7 +62,7 @@ class UrgencyCues(FrozenModel):
 def _every_level(given: dict[Sensitivity, Phrases]) -> dict[Sensitivity, Phrases]:
     lowest, *others = SENSITIVITIES
     if lowest in given:
-        raise ValueError(f"{lowest} has no phrases: it is what none of the other levels names")
+        raise ValueError(f"{lowest} takes no phrases: texts without any phrase have this level")
     return {level: given.get(level, ()) for level in others}
 
 
@@ -71,7 +71,7 @@ SensitivityCues: TypeAlias = Annotated[dict[Sensitivity, Phrases], AfterValidato
 
 
 class SmalltalkCues(FrozenModel):
-    """Phrases of small talk by kind, and fillers that ask nothing beside them."""
+    """Phrases of small talk by kind, and fillers without a request of their own."""
 
     labels: dict[str, Phrases]
     fillers: Phrases = ()
@@ -87,8 +87,8 @@ class NeedCues(FrozenModel):
 class ReplyCues(FrozenModel):
     """Phrases that answer a question of the assistant.
 
-    `denials` refuse only where a phrase of `consents` stands in the question: after `is it urgent?`
-    a `no` is information.
+    `denials` refuse only if the question holds a phrase of `consents`: after `is it urgent?` a `no`
+    is information.
     """
 
     confirmations: Phrases = ()
@@ -100,7 +100,7 @@ class ReplyCues(FrozenModel):
 class FollowUpCues(FrozenModel):
     """Phrases that refer to earlier turns: at the start of a turn, and anywhere in it.
 
-    `commands` refer to them only if the turn holds nothing else: `retry`.
+    `commands` refer to earlier turns only if the turn holds nothing else: `retry`.
     """
 
     openers: Phrases = ()
@@ -118,10 +118,10 @@ class MetaCues(FrozenModel):
 class Cues(FrozenModel):
     """All cues.
 
-    `politeness` is skipped to find the verb that leads. `grounds` name rules that are written down.
-    `entities` are types of entities, with the intents and domains that they are evidence for.
-    `others` are cues of other languages with the same labels, searched beside these. No fitted
-    model depends on `others`, `replies` and `follow_ups.commands`.
+    `politeness` is skipped to find the leading verb. `grounds` name written rules. `entities`:
+    types of entities, with the intents and domains that they are evidence for. `others`: cues of
+    other languages with the same labels, searched as well. No fitted model depends on `others`,
+    `replies` and `follow_ups.commands`.
     """
 
     politeness: Phrases = ()
@@ -195,13 +195,13 @@ def _index(parts: Iterable[Mapping[Any, Iterable[str]]], *, inside: bool = False
 
 
 def load_cues(file: str | Path | None = None) -> Cues:
-    """Read cues from a YAML file; without one, those that come with the package."""
+    """Read cues from a YAML file, by default those of the package."""
     return read_yaml(file, Cues, "the cues", texts_only=True) if file else _preset()
 
 
 @cache
 def _preset() -> Cues:
-    # `no` and `404` are phrases here.
+    # Texts only: `no` and `404` are phrases, no values.
     files = (CUES_FILE, *sorted(OTHER_LANGUAGES.glob("*.yaml")))
     own, *others = (read_yaml(file, Cues, "the cues", texts_only=True) for file in files)
     return own.model_copy(update={"others": tuple(others)})

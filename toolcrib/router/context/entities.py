@@ -1,4 +1,4 @@
-"""Entities of a turn: typed spans, found without any model."""
+"""Entities of a turn: typed spans, found by patterns and word lists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MONTH = (
     r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
 )
 _DAY = r"(?:0?[1-9]|[12]\d|3[01])"
-_TH = r"(?:st|nd|rd|th)"
+_ORDINAL = r"(?:st|nd|rd|th)"
 _YEAR = r"(?:19|20)\d{2}"
 _WEEKDAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _SHORT_DAY = r"(?:mon|tue|wed|thu|thur|thurs|fri|sat|sun)"
@@ -31,12 +31,14 @@ _NUMBER = (
     r"|forty)"
 )
 _COUNT = rf"(?:\d{{1,4}}|an?|{_NUMBER}|few|a few|a couple of|half an?|a quarter of an)"
-_SPAN = r"(?:hour|week|weekend|month|quarter|year|sprint|morning|afternoon|evening|night)"
-_BEFORE = r"(?:in|on|by|since|from|until|till|before|after|during|of|for|late|early|mid|between)"
+_PERIOD = r"(?:hour|week|weekend|month|quarter|year|sprint|morning|afternoon|evening|night)"
+_PREPOSITION = (
+    r"(?:in|on|by|since|from|until|till|before|after|during|of|for|late|early|mid|between)"
+)
 _NAMED_MONTH = rf"(?!may\b){_MONTH}"
 """`may` alone is a verb more often than a month."""
 
-_NUMERIC = re.compile(
+_NUMERIC_DATE = re.compile(
     r"(?<![\w./-])(?:"
     r"(?P<iso>\d{4}-\d{2}-\d{2})"
     r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
@@ -44,7 +46,7 @@ _NUMERIC = re.compile(
     r"|(?P<dmy>\d{1,2}(?:/\d{1,2}/(?:\d{4}|\d{2})|[.]\d{1,2}[.]\d{4}|-\d{1,2}-\d{4}))"
     r"|(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?(?: ?[ap]\.?m\b)?"
     rf"|(?:1[0-2]|0?[1-9]) ?[ap]\.?m\b"
-    rf"|{_DAY}{_TH}?(?: of)? {_MONTH}(?:,? {_YEAR})?"
+    rf"|{_DAY}{_ORDINAL}?(?: of)? {_MONTH}(?:,? {_YEAR})?"
     rf"|\d{{1,4}} {_UNIT} (?:ago|from now|earlier|later)\b"
     r")(?![\w/-]|[.:]\d)",
     re.IGNORECASE,
@@ -55,29 +57,31 @@ _DATE_WORDS = re.compile(
     r"(?<![\w./-])(?:"
     r"today|tonight|tomorrow|yesterday|midnight|noon|eod|eow"
     rf"|(?:(?:this|next|last|coming) )?{_WEEKDAY}s?(?: (?:morning|afternoon|evening|night))?"
-    rf"|(?:this|next|last|coming|past) (?:{_SPAN}|{_SHORT_DAY}|{_NAMED_MONTH})"
+    rf"|(?:this|next|last|coming|past) (?:{_PERIOD}|{_SHORT_DAY}|{_NAMED_MONTH})"
     rf"|(?:by|on|until|since|till) {_SHORT_DAY}"
     rf"|(?:the )?end of (?:the |this |next )?(?:day|week|month|quarter|year|sprint)"
     rf"|(?:in|within) (?:the (?:next|past|last) )?{_COUNT} {_UNIT}"
     rf"|(?:last|past|next) {_COUNT} {_UNIT}"
     rf"|(?:an?|{_NUMBER}|few) {_UNIT} (?:ago|from now)"
     rf"|{_NUMBER} (?:thirty )?[ap]\.?m"
-    rf"|{_MONTH} {_DAY}{_TH}?(?:,? {_YEAR})?(?![\d.])"
+    rf"|{_MONTH} {_DAY}{_ORDINAL}?(?:,? {_YEAR})?(?![\d.])"
     rf"|{_MONTH},? {_YEAR}"
-    rf"|{_BEFORE} (?:the )?(?P<month>{_NAMED_MONTH})"
-    rf"|(?:on|by|until|till|since|from|before) (?:the )?(?P<day>{_DAY}{_TH})"
+    rf"|{_PREPOSITION} (?:the )?(?P<month>{_NAMED_MONTH})"
+    rf"|(?:on|by|until|till|since|from|before) (?:the )?(?P<day>{_DAY}{_ORDINAL})"
     r"(?=\s*(?:$|[,.;:?!)]|(?:of|at|in|and|to|for|with|please)\b))"
-    rf"|(?:{_BEFORE}|year|and) (?P<year>{_YEAR})"
+    rf"|(?:{_PREPOSITION}|year|and) (?P<year>{_YEAR})"
     rf"|q[1-4](?: {_YEAR})?"
     r")(?!\w|[.-]\w)",
     re.IGNORECASE,
 )
-"""The named group is the date, where the preposition before it decided that it is a date."""
+"""A named group is the date itself, which the preposition before it shows."""
 
 
 def numeric_dates(text: str) -> Iterator[Entity]:
     """Dates, times, and spans of time that begin with a digit."""
-    return (entity_of("date", each) for each in _NUMERIC.finditer(text) if _in_the_calendar(each))
+    return (
+        entity_of("date", each) for each in _NUMERIC_DATE.finditer(text) if _in_the_calendar(each)
+    )
 
 
 def _in_the_calendar(found: re.Match[str]) -> bool:
@@ -85,14 +89,14 @@ def _in_the_calendar(found: re.Match[str]) -> bool:
     if written is None:
         return True
     first, middle, last = map(int, re.split(r"[-/.]", written))
-    # Both orders of day and month are in use: one of them must exist.
+    # Day and month occur in both orders: one must be a date.
     options = (
         [(last, first, middle), (last, middle, first)] if found["dmy"] else [(first, middle, last)]
     )
-    return any(map(_exists, options))
+    return any(map(_is_date, options))
 
 
-def _exists(parts: tuple[int, int, int]) -> bool:
+def _is_date(parts: tuple[int, int, int]) -> bool:
     year, month, day = parts
     try:
         date(year + 2000 if year < 100 else year, month, day)  # noqa: PLR2004 - a year of two digits
@@ -106,11 +110,11 @@ _DIGITS = "0123456789"
 _SCHEMES = "|".join(word_list("schemes"))
 _TOP_LEVELS = "|".join(word_list("top_levels"))
 """Top-level domains, except those that are endings of file names too, such as `.py` and `.sh`."""
-_IN_URL = r"[^\s<>\"`{}|\\^]"
+_URL_CHAR = r"[^\s<>\"`{}|\\^]"
 _URL = re.compile(
-    rf"(?<![\w+.-])(?:(?:{_SCHEMES})://|www\.(?=\w)){_IN_URL}{{1,2000}}"
+    rf"(?<![\w+.-])(?:(?:{_SCHEMES})://|www\.(?=\w)){_URL_CHAR}{{1,2000}}"
     rf"|(?<![\w@./-])(?:[a-z0-9](?:[a-z0-9-]{{0,61}}[a-z0-9])?\.){{1,4}}(?:{_TOP_LEVELS})"
-    rf"(?::\d{{2,5}})?(?:/{_IN_URL}{{0,500}})?(?![\w@(-]|\.\w)",
+    rf"(?::\d{{2,5}})?(?:/{_URL_CHAR}{{0,500}})?(?![\w@(-]|\.\w)",
     re.IGNORECASE,
 )
 
@@ -125,12 +129,12 @@ _MONEY = re.compile(
 
 _NUMBERS = r"\d{1,5}(?:\.\d{1,6}){0,4}"
 _SUFFIX = r"(?i:[-.+]?(?:alpha|beta|rc|a|b|dev|post|snapshot|preview|lts)[-.]?\d{0,4})?"
-_RELEASES = "|".join(word_list("products"))
+_PRODUCTS = "|".join(word_list("products"))
 _VERSION = re.compile(
     r"(?<!\w)(?:"
     rf"(?<![.-])[vV]{_NUMBERS}{_SUFFIX}(?!\w|\.\d)"
     rf"|(?i:version|ver\.?|versions|release) (?P<named>[vV]?{_NUMBERS}{_SUFFIX})(?![\w:]|\.\d)"
-    rf"|(?<!\.)(?i:{_RELEASES})[ /](?P<product>[vV]?{_NUMBERS}{_SUFFIX}(?:\.x)?)(?![\w:%$€]|\.\d)"
+    rf"|(?<!\.)(?i:{_PRODUCTS})[ /](?P<product>[vV]?{_NUMBERS}{_SUFFIX}(?:\.x)?)(?![\w:%$€]|\.\d)"
     r"|(?<!\.)(?!Table|Section|Figure|Chapter|Part|Step|Page)[A-Z][\w+#]{1,20} "
     r"(?P<titled>\d{1,3}\.\d{1,3}(?:\.x)?)(?![\w:%$€]|\.\d| (?:million|billion|percent))"
     rf"|(?<![./$€£-])\d{{1,4}}\.\d{{1,4}}\.\d{{1,6}}(?:\.\d{{1,4}})?{_SUFFIX}(?:[-+][\w.]{{1,24}})?"
@@ -141,10 +145,10 @@ _VERSION = re.compile(
 _EXTENSIONS = "|".join(word_list("extensions"))
 _FRAMEWORKS = "|".join(word_list("frameworks"))
 _NO_FILE = rf"(?!(?i:{_FRAMEWORKS})\.js\b|console\.log\b)"
-_PART = r"[\w.@+$*{}~:-]{1,80}"
+_PATH_PART = r"[\w.@+$*{}~:-]{1,80}"
 _PATH = re.compile(
     r"(?<![\w/.:@-])(?:"
-    rf"(?<!<)(?:~|\.{{1,2}})?/(?=[\w.{{$@~]{{2}}){_PART}(?:/{_PART}){{0,20}}/?(?<![.:])"
+    rf"(?<!<)(?:~|\.{{1,2}})?/(?=[\w.{{$@~]{{2}}){_PATH_PART}(?:/{_PATH_PART}){{0,20}}/?(?<![.:])"
     rf"|(?<!\$){_NO_FILE}\w[\w+@-]{{0,60}}(?:[./][\w@+-]{{1,60}}){{0,12}}"
     rf"\.(?:{_EXTENSIONS})(?![\w(/@-]|\.\w)"
     r"|[A-Za-z]:\\(?:[\w.@+$ ~()-]{1,60}\\){0,20}[\w.@+$~-]{1,60}"
@@ -174,7 +178,7 @@ _IDENTIFIER = re.compile(
 keys, `OPS-318`."""
 
 _ERRNO = "|".join(sorted(errno.errorcode.values(), key=len, reverse=True))
-# Those of Linux, in whatever system this runs; Windows knows six.
+# Signals of Linux on all systems; Windows knows six.
 _SIGNALS = (
     "SIG(?:ABRT|ALRM|BUS|CHLD|CONT|FPE|HUP|ILL|INT|IO|KILL|PIPE|PROF|PWR|QUIT|RTMAX|RTMIN|SEGV|STKFLT"
     "|STOP|SYS|TERM|TRAP|TSTP|TTIN|TTOU|URG|USR1|USR2|VTALRM|WINCH|XCPU|XFSZ)"
@@ -217,8 +221,8 @@ _REPOSITORY = re.compile(
     rf"|(?P<shaped>{_REPOSITORY_SHAPE})(?=[`'\"]? (?:repo|repository|monorepo)\b)"
     r")"
 )
-"""Repositories: owner and name, or such a name beside a word such as `repo`. Owner and name also
-stand behind parts of a repository, as in `the CI of`."""
+"""Repositories: owner and name, or one name beside a word such as `repo`. Owner and name also stand
+behind parts of a repository, as in `the CI of`."""
 
 _HASH = r"[0-9a-f]{7,40}"
 _COMMIT = re.compile(
@@ -233,11 +237,11 @@ _COMMIT = re.compile(
 """Commits: digits behind a word for a commit; letters and digits behind an ambiguous word; or all
 forty."""
 
-_ENDINGS = "|".join(word_list("service_endings"))
+_SERVICE_ENDINGS = "|".join(word_list("service_endings"))
 _NO_SERVICE = "|".join(word_list("no_services"))
 _SERVICE = re.compile(
     rf"(?<![\w./@:-])(?!(?:{_NO_SERVICE})(?![\w-]))"
-    rf"[a-z][a-z0-9]{{1,30}}(?:-[a-z0-9]{{1,30}}){{0,4}}-(?:{_ENDINGS})(?![\w/@:(-]|\.\w)"
+    rf"[a-z][a-z0-9]{{1,30}}(?:-[a-z0-9]{{1,30}}){{0,4}}-(?:{_SERVICE_ENDINGS})(?![\w/@:(-]|\.\w)"
 )
 """Names of services as they are deployed: `checkout-api`, `mail-worker`."""
 
@@ -253,21 +257,21 @@ _PATTERNS = (
     ("commit", _COMMIT, _DIGITS),
     ("service", _SERVICE, "-"),
 )
-"""Type, pattern, and signs: a pattern is tried only on a text that holds one of its signs."""
+"""Type, pattern, and signs: a pattern is tried only on texts with one of its signs."""
 
-_AS_WRITTEN = frozenset((*word_list("brands"), *word_list("products_as_written")))
+_CASED_PRODUCTS = frozenset((*word_list("brands"), *word_list("products_as_written")))
 _PRODUCT_INDEX = PhraseIndex(
-    (name, "product") for name in (*_AS_WRITTEN, *word_list("products_any_case"))
+    (name, "product") for name in (*_CASED_PRODUCTS, *word_list("products_any_case"))
 )
-_ANY_CASE = frozenset(word_list("products_any_case"))
+_UNCASED_PRODUCTS = frozenset(word_list("products_any_case"))
 
 
 def products(text: str, words: TextWords) -> Iterator[Entity]:
-    """Well-known products; those that are everyday words only as they write themselves."""
+    """Well-known products; names that are everyday words only in their own spelling."""
     for match in _PRODUCT_INDEX.find(words):
         start, end = words.spans[match.first][0], words.spans[match.last - 1][1]
         name = text[start:end]
-        if name in _AS_WRITTEN or " ".join(name.casefold().split()) in _ANY_CASE:
+        if name in _CASED_PRODUCTS or " ".join(name.casefold().split()) in _UNCASED_PRODUCTS:
             yield Entity("product", name, start, end)
 
 
@@ -286,7 +290,7 @@ def pattern_entities(text: str) -> Iterator[Entity]:
 
 
 def _without_punctuation(span: str) -> str:
-    """Span without punctuation and a closing bracket that belong to the sentence around it."""
+    """Span without the punctuation and closing bracket of the sentence around it."""
     span = span.rstrip(".,;:!?'*")
     while span.endswith(")") and span.count("(") < span.count(")"):
         span = span[:-1].rstrip(".,;:!?'*")
@@ -294,15 +298,15 @@ def _without_punctuation(span: str) -> str:
 
 
 MAX_ENTITY_TEXT_CHARS = 8_000
-"""Characters of a turn that are searched; a pasted log of 200 KB says no more than its head."""
+"""Characters of a turn that are searched; a pasted log of 200 KB adds little to its head."""
 
 _MIN_TOOL_NAME_CHARS = 3
-"""Shorter names of tools (`q`, `ls`) are letters of a sentence more often than tools."""
+"""Shorter tool names (`q`, `ls`) are mostly other words of a sentence."""
 
-_CERTAIN = frozenset({"secret", "card", "iban", "ssn", "national_id"})
+_WINNING_TYPES = frozenset({"secret", "card", "iban", "ssn", "national_id"})
 """Types that win over any longer span: a password within a URL matters more than the URL."""
 
-_ORDER = (
+_TYPE_ORDER = (
     "tool",
     "email",
     "url",
@@ -320,9 +324,9 @@ _ORDER = (
     "service",
     "product",
 )
-"""Order of types for one span; gazetteers come before all of these."""
+"""Precedence of types for one span; gazetteers come before all of these."""
 
-_RANKS = {kind: rank for rank, kind in enumerate(_ORDER)}
+_RANKS = {kind: rank for rank, kind in enumerate(_TYPE_ORDER)}
 
 
 def head_of(text: str) -> str:
@@ -334,15 +338,15 @@ def head_of(text: str) -> str:
 
 
 class EntityFinder:
-    """Finds mail addresses, numbers, dates, code, errors, secrets, products and given names.
+    """Finder of mail addresses, numbers, dates, code, errors, secrets, products and names.
 
-    `gazetteers` are phrases by the type that they make an entity of; `names` those of tools,
-    packages and services, found as type `tool`. Both match on word borders, whatever the case.
-    `region` is the country (ISO 3166, `DE`) whose telephone numbers are also known without its
-    code; None: only where a word says that they are telephone numbers.
+    `gazetteers`: phrases by entity type; `names`: tools, packages and services, found as type
+    `tool`. Both match on word borders, in any case. `region`: country (ISO 3166, `DE`) whose
+    telephone numbers are known without a country code; None: only with a word for a telephone
+    number.
 
     Raises:
-        MissingExtraError: numbers of this region are known with the extra `context` alone.
+        MissingExtraError: numbers of this region need the extra `context`.
         SettingsError: there is no such region.
     """
 
@@ -369,8 +373,8 @@ class EntityFinder:
     def find(self, text: str) -> tuple[Entity, ...]:
         """Entities of the text's head, ordered by their start, without overlaps.
 
-        Of two that overlap the longer counts, except that a secret, a card, an account or a social
-        security number always does.
+        The longer of two overlapping entities wins; secrets, cards, accounts and social security
+        numbers always win.
         """
         head = head_of(text)
         words = split_words(head)
@@ -399,4 +403,4 @@ class EntityFinder:
 
 def _precedence(entity: Entity) -> tuple[bool, int, int, int]:
     length = entity.end - entity.start
-    return entity.type not in _CERTAIN, -length, _RANKS.get(entity.type, -1), entity.start
+    return entity.type not in _WINNING_TYPES, -length, _RANKS.get(entity.type, -1), entity.start

@@ -23,7 +23,7 @@ _PRESETS = Path(__file__).with_name("presets")
 
 
 class Label(FrozenModel):
-    """Value of a field; `aliases` are other words for it, which maps may use."""
+    """Value of a field; `aliases`: other words for the label in maps."""
 
     description: Text = ""
     aliases: Texts = ()
@@ -49,29 +49,29 @@ class LabelSet(FrozenModel):
         return hashlib.blake2b(self.model_dump_json().encode(), digest_size=16).hexdigest()
 
     def texts(self) -> list[tuple[str, str | None]]:
-        """Every utterance with its label, None for those outside."""
+        """Every utterance with its label, None for utterances outside."""
         said = [(t, name) for name, label in self.labels.items() for t in label.utterances]
         return [*said, *((text, None) for text in self.outside)]
 
 
 def read_label_set(file: str | Path, field: str) -> LabelSet:
-    """The label set that a YAML file holds.
+    """Label set of a YAML file.
 
     Raises:
-        SettingsError: the file is missing, no YAML, or not a label set; it names the place.
+        SettingsError: the file is missing, no YAML, or no label set; the message names the place.
     """
     chosen = read_yaml(file, LabelSet, f"the labels of {field}")
     if field == "sensitivity" and tuple(chosen.labels) != SENSITIVITIES:
         raise SettingsError(
-            f"the labels of {field} {str(file)!r}: these must be "
-            f"{', '.join(SENSITIVITIES)}, in this order, since ceilings "
-            "are compared with them; only their utterances are yours to choose"
+            f"the labels of {field} {str(file)!r}: the labels must be "
+            f"{', '.join(SENSITIVITIES)}, in this order, because ceilings "
+            "are compared with them; change only their utterances"
         )
     return chosen
 
 
 def label_sets(files: Mapping[str, str | Path]) -> dict[str, LabelSet]:
-    """The label set of every field: from its file where one is named, else the shipped one.
+    """Label set of every field: of its file if one is named, or else the shipped one.
 
     Raises:
         SettingsError: an unknown field, or a file that cannot be used.
@@ -104,7 +104,7 @@ def map_labels(
 def unknown_labels(
     pairs: Iterable[tuple[str, tuple[str, str | None]]], known: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, str]]:
-    """Find unknown domains and intents in places of the settings; with each error its field."""
+    """Find unknown domains and intents in places of the settings: error and field of each."""
     for where, pair in dict.fromkeys(pairs):
         for field, label in zip(("domain", "intent"), pair, strict=True):
             if label is not None and label not in known[field]:

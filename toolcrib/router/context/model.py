@@ -29,14 +29,14 @@ from toolcrib.router.context.classifier import (
     Prediction,
     TurnClassifier,
     fit_classifier,
-    shipped_turns,
-    turns_beside,
+    other_turn_classifier,
+    shipped_turn_classifier,
 )
 from toolcrib.router.context.cues import Cues, load_cues
 from toolcrib.router.context.entities import EntityFinder, head_of
 from toolcrib.router.context.labels import LabelSet, label_sets
 from toolcrib.router.context.phrases import PhraseIndex
-from toolcrib.router.context.pii import PERSONAL, grade_of
+from toolcrib.router.context.pii import PERSONAL, grade_sensitivity
 from toolcrib.router.context.rules import (
     ASSISTANT,
     ASSISTANT_WORDS,
@@ -53,18 +53,18 @@ from toolcrib.text import TextWords, split_words
 
 logger = logging.getLogger(__name__)
 
-LEAST_TEXTS = 3
-"""A word or pair of words that fewer texts have is no feature."""
+MIN_FEATURE_TEXTS = 3
+"""Minimum number of texts with a word, or pair of words, that is a feature."""
 
-MOST_WORDS = 1_000
-"""Most words and pairs that are features; more make fitting slower, not better."""
+MAX_WORD_FEATURES = 1_000
+"""Maximum number of words and pairs that are features; more slow the fit and gain nothing."""
 
 WORD_SCALE = 4.0
-"""Length of the words' features, beside a vector stretched by 4 and cues of about 1 each."""
+"""Length of the words' features, beside a vector scaled by 4 and cues of about 1 each."""
 
-MOST_VOTES = 2.0
+MAX_CUE_VOTES = 2.0
 
-ENTITIES = (
+ENTITY_FEATURES = (
     "secret",
     "ip",
     "tool",
@@ -79,33 +79,33 @@ ENTITIES = (
 
 
 @dataclass(frozen=True, slots=True)
-class ReadText:
-    """A text as it was read for features: its words, and the entities in it."""
+class TextReading:
+    """Text prepared for features: its words, and the entities in it."""
 
     words: TextWords
     entities: tuple[Entity, ...]
     letters: str
 
 
-def read(text: str, entities: Iterable[Entity]) -> ReadText:
-    """Read a text."""
-    return ReadText(split_words(text), tuple(entities), text)
+def read_text(text: str, entities: Iterable[Entity]) -> TextReading:
+    """Prepare a text for features."""
+    return TextReading(split_words(text), tuple(entities), text)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextFeatures:
-    """Turns readings into numbers: float32 [width].
+    """Features of a text as numbers: float32 [width].
 
-    First votes of every cue, entities and shape, then words and pairs of words, weighed by how
-    rare they are (TF-IDF) and together of length `WORD_SCALE`.
+    First cue votes, entities and shape; then words and pairs of words, weighted by TF-IDF and
+    scaled to the length `WORD_SCALE`.
     """
 
     cues: Cues
     places: Mapping[str, int]
     rarity: FloatArray
 
-    def of(self, reading: ReadText) -> FloatArray:
-        """The features of one text."""
+    def of(self, reading: TextReading) -> FloatArray:
+        """Features of one text."""
         words = np.zeros(len(self.rarity), dtype=np.float32)
         known = [self.places[gram] for gram in _grams(reading.words) if gram in self.places]
         words[known] = self.rarity[known]
@@ -115,11 +115,11 @@ class TextFeatures:
         return np.concatenate([_given_features(reading, self.cues), words])
 
 
-def fit_features(readings: Sequence[ReadText], cues: Cues) -> TextFeatures:
-    """Choose the words that are features, from those of the texts."""
+def fit_features(readings: Sequence[TextReading], cues: Cues) -> TextFeatures:
+    """Choose the features among the words of the texts."""
     counts = Counter(gram for reading in readings for gram in _grams(reading.words))
-    frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MOST_WORDS]
-    kept = [gram for gram, count in frequent if count >= LEAST_TEXTS]
+    frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_WORD_FEATURES]
+    kept = [gram for gram, count in frequent if count >= MIN_FEATURE_TEXTS]
     rarity = [np.log(len(readings) / counts[gram]) + 1 for gram in kept]
     places = {gram: place for place, gram in enumerate(kept)}
     return TextFeatures(cues, places, np.array(rarity, dtype=np.float32))
@@ -131,7 +131,7 @@ def _grams(words: TextWords) -> set[str]:
 
 
 def _indexes(cues: Cues) -> tuple[tuple[PhraseIndex, tuple[str, ...]], ...]:
-    """Lists of cues with their labels, in the order of the features."""
+    """Indexes of cues with their labels, in the order of the features."""
     made = cues.indexes
     intents = tuple(cues.intents)
     return (
@@ -146,21 +146,21 @@ def _indexes(cues: Cues) -> tuple[tuple[PhraseIndex, tuple[str, ...]], ...]:
     )
 
 
-def _given_features(reading: ReadText, cues: Cues) -> FloatArray:
+def _given_features(reading: TextReading, cues: Cues) -> FloatArray:
     votes: list[float] = []
     for index, labels in _indexes(cues):
         found = Counter(label for match in index.find(reading.words) for label in match.labels)
-        votes += [min(MOST_VOTES, float(found[label])) for label in labels]
+        votes += [min(MAX_CUE_VOTES, float(found[label])) for label in labels]
     kinds = {entity.type for entity in reading.entities}
-    flags = [float(kind in kinds) for kind in ENTITIES]
+    flags = [float(kind in kinds) for kind in ENTITY_FEATURES]
     flags.append(float(not kinds.isdisjoint(PERSONAL)))
     return np.array([*votes, *flags, *_flags(reading, cues)], dtype=np.float32)
 
 
-def _flags(reading: ReadText, cues: Cues) -> list[float]:
-    """Flags: marks, capitals, lines, length, small talk, and the other words.
+def _flags(reading: TextReading, cues: Cues) -> list[float]:
+    """Flags of marks, capitals, lines, length, small talk, and the remaining words.
 
-    Of the other words their number, those apart from small talk and before it, and a question.
+    Of the remaining words: number, longest clause, words before small talk, and a question.
     """
     text, count = reading.letters, len(reading.words.bare)
     capitals = [word for word in text.split() if len(word) > 2 and word.isupper()]  # noqa: PLR2004
@@ -173,27 +173,27 @@ def _flags(reading: ReadText, cues: Cues) -> list[float]:
         count <= 5,  # noqa: PLR2004
         count > 60,  # noqa: PLR2004
         bool(rest.smalltalk),
-        *(rest.count >= least for least in (1, 2, 4)),
-        *(rest.apart >= least for least in (1, 2)),
-        rest.before > 0,
-        rest.asks,
+        *(rest.word_count >= least for least in (1, 2, 4)),
+        *(rest.longest_clause >= least for least in (1, 2)),
+        rest.words_before > 0,
+        rest.has_request,
     )
     return list(map(float, flags))
 
 
-FORMAT = 2
+MODEL_FORMAT = 2
 MODEL_FILE = Path(__file__).with_name("presets") / "model.npz"
 
 ARRAYS = ("weights", "offsets", "neighbours", "owners", "trust", "thresholds")
 HALF_PRECISION_ARRAYS = ("weights", "neighbours")
-"""Arrays kept in float16: half the file, and no prediction of the development turns changed."""
+"""Arrays stored as float16: half the size, and equal predictions for the development turns."""
 
 NEGATIVE_FIELDS = {
     "smalltalk": ("intent", "domain", "need"),
     "intent": ("smalltalk",),
     "domain": ("smalltalk",),
 }
-"""Fields whose texts are negatives of a field: small talk has no intent, a request is no small
+"""Fields whose texts are negatives of a field: small talk has no intent, and a request is no small
 talk."""
 
 BORROWED_EVERY = 3
@@ -204,10 +204,9 @@ SHARED_IDENTITY = ("format", "encoder", "cues")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContextModel:
-    """A classifier for fields, and the features that they share.
+    """Classifiers of fields, and the features that they share.
 
-    `identity` names the encoder, the label sets and the cues that it was fitted with. `aliases`
-    are other words for intents.
+    `identity`: encoder, label sets and cues of the fit. `aliases`: other words for intents.
     """
 
     identity: Mapping[str, str]
@@ -215,17 +214,17 @@ class ContextModel:
     classifiers: Mapping[str, Classifier]
     aliases: Mapping[str, str]
 
-    def predict(self, vector: FloatArray, reading: ReadText) -> dict[str, Prediction]:
+    def predict(self, vector: FloatArray, reading: TextReading) -> dict[str, Prediction]:
         """Predict each field of a text; `vector`: float32 [dimensions]."""
         extra = self.features.of(reading)
         return {name: each.predict(vector, extra) for name, each in self.classifiers.items()}
 
 
 def identity_of(sets: Mapping[str, LabelSet], cues: Cues, dense: DenseEncoder) -> dict[str, str]:
-    """Identity of a model that is fitted now: encoder, label sets and cues."""
+    """Identity of a model fitted now: encoder, label sets and cues."""
     heard = cues.model_dump_json()
     return {
-        "format": str(FORMAT),
+        "format": str(MODEL_FORMAT),
         "encoder": dense.name,
         "cues": hashlib.blake2b(heard.encode(), digest_size=16).hexdigest(),
         **{field: chosen.digest for field, chosen in sets.items()},
@@ -238,17 +237,17 @@ def fit_context(
     finder: EntityFinder,
     dense: DenseEncoder,
     known: ContextModel | None = None,
-    told: Mapping[str, str] = MappingProxyType({}),
+    covered: Mapping[str, str] = MappingProxyType({}),
 ) -> ContextModel:
-    """Fit classifiers of fields on their utterances: a minute or two of work for all of them.
+    """Fit classifiers of fields on their utterances; takes a minute or two for all fields.
 
-    What `known` was fitted with alike is taken from it; its features are, where encoder and
-    cues are the same. A field whose digest is in `told` gets none: another tells it.
+    Parts of `known` with an equal identity are reused; its features need equal encoder and cues. A
+    field whose digest is in `covered` gets no classifier: another model predicts the field.
     """
     identity = identity_of(sets, cues, dense)
     shared = {**identity, "encoder": space_of(dense)}
     base = known if known and all(known.identity[n] == shared[n] for n in SHARED_IDENTITY) else None
-    wanted = [field for field in sets if told.get(field) != identity[field]]
+    wanted = [field for field in sets if covered.get(field) != identity[field]]
     classifiers: dict[str, Classifier] = {}
     if base is not None:
         alike = [field for field in wanted if base.identity.get(field) == identity[field]]
@@ -257,7 +256,7 @@ def fit_context(
     said = {field: with_others(field, sets) for field in stale}
     texts = list(dict.fromkeys(text for pairs in said.values() for text, _ in pairs))
     rows = {text: row for row, text in enumerate(texts)}
-    readings = [read(text, finder.find(text)) for text in texts]
+    readings = [read_text(text, finder.find(text)) for text in texts]
     features = base.features if base else fit_features(readings, cues)
     vectors = dense.encode_documents(texts)
     extra = [features.of(reading) for reading in readings]
@@ -279,7 +278,7 @@ def fit_context(
 def with_others(field: str, sets: Mapping[str, LabelSet]) -> list[tuple[str, str | None]]:
     """Texts of a field; every third text of its negative fields is outside of its labels.
 
-    A turn is often both: requests beside small talk are outside of small talk too.
+    Many turns are both: requests beside small talk are outside of small talk too.
     """
     own = sets[field].texts()
     known = {text for text, _ in own}
@@ -293,13 +292,14 @@ def with_others(field: str, sets: Mapping[str, LabelSet]) -> list[tuple[str, str
     if field == "smalltalk":
         said = [(text, label) for text, label in own if label is not None]
         asked = [*(text for text, label in own if label is None), *borrowed]
-        own += _with_more_of_the_same(said)
-        borrowed += _beside([text for text, _ in said], asked)
+        own += _doubled_smalltalk(said)
+        borrowed += _with_smalltalk([text for text, _ in said], asked)
     return [*own, *((text, None) for text in borrowed)]
 
 
-MOST_BESIDE = 1_800
-"""Most texts that small talk is put beside: longer texts hardly change by it."""
+MAX_COMBINED_TEXTS = 1_800
+"""Maximum number of texts that get small talk beside them, shortest first: longer texts hardly
+change."""
 
 CLAUSE_TEMPLATES = (
     "{0}, {1}",
@@ -312,18 +312,18 @@ CLAUSE_TEMPLATES = (
 )
 
 
-def _beside(said: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """Requests, the shortest first, with small talk before or behind them: they stay requests."""
+def _with_smalltalk(said: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """Requests with small talk before or behind, shortest first: they remain requests."""
     return [
         CLAUSE_TEMPLATES[at % len(CLAUSE_TEMPLATES)].format(
             said[at * 7 % len(said)].rstrip(".!"), text
         )
-        for at, text in enumerate(sorted(asked, key=len)[:MOST_BESIDE])
+        for at, text in enumerate(sorted(asked, key=len)[:MAX_COMBINED_TEXTS])
     ]
 
 
-def _with_more_of_the_same(said: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Small talk with more small talk behind it: many clauses alone make no request."""
+def _doubled_smalltalk(said: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Small talk followed by more small talk: several clauses alone make no request."""
     kinds: dict[str, list[str]] = {}
     for text, label in said:
         kinds.setdefault(label, []).append(text)
@@ -338,7 +338,7 @@ def _with_more_of_the_same(said: Sequence[tuple[str, str]]) -> list[tuple[str, s
 
 
 def write_context(model: ContextModel) -> bytes:
-    """The model as the bytes of a NumPy archive."""
+    """Model as bytes of a NumPy archive."""
     head = {
         "identity": dict(model.identity),
         "labels": {field: each.labels for field, each in model.classifiers.items()},
@@ -359,7 +359,7 @@ def write_context(model: ContextModel) -> bytes:
 
 
 def read_context(content: bytes, cues: Cues) -> ContextModel:
-    """The model that `write_context` wrote; `cues` are those that it was fitted with."""
+    """Read a model from `write_context`; `cues`: those of its fit."""
     with np.load(io.BytesIO(content), allow_pickle=False) as kept:
         head = json.loads(bytes(kept["head"]))
         places = {word: place for place, word in enumerate(head["words"])}
@@ -381,20 +381,21 @@ def shipped_context(cues: Cues) -> ContextModel:
 
 
 MIN_SMALLTALK_SHARE = 0.5
-"""Least probability of small talk, which gets no tools at all: it must be likelier than a
-request."""
+"""Minimum probability of small talk, which gets no search: it must be likelier than a request."""
 MIN_SMALLTALK_SHARE_BESIDE_CLAUSE, MIN_REQUEST_WORDS = 0.75, 2
-"""Beside a clause of so many words, which may be a request, small talk must be clearer."""
+"""Minimum probability of small talk beside a clause of at least so many words, which may be a
+request."""
 
 USER_WORDS = frozenset(["i", "me", "my", "mine", "we", "us", "our", "ours"])
-"""Words by which a text speaks of its user."""
+"""Words by which a text refers to its user."""
 
 
 class SemanticDetector(HeuristicDetector):
     """Detector by a fitted model; a text without a vector has the context of its cues.
 
-    Fields with the shipped labels are told by a transformer trained for turns, which is more often
-    right than heads over vectors: English texts by `turns`, others by `beside`, if there is one.
+    A transformer trained for turns predicts fields with the shipped labels, because its labels are
+    right more often than those of heads over vectors: `turns` for English texts, `beside` for
+    others.
     """
 
     def __init__(
@@ -406,12 +407,12 @@ class SemanticDetector(HeuristicDetector):
     ) -> None:
         super().__init__(model.features.cues, finder)
         self._model = model
-        fields = _fields(turns, model)
-        # Heads for all fields were fitted with an encoder that may read other languages.
+        fields = _predicted_fields(turns, model)
+        # Heads for all fields mean an encoder that may read other languages.
         needed = fields if turns.digests.keys() - model.classifiers.keys() else frozenset[str]()
-        others = (turns, needed) if beside is None else (beside, _fields(beside, model))
+        others = (turns, needed) if beside is None else (beside, _predicted_fields(beside, model))
         self._is_english = is_english if beside is None else is_likely_english
-        self._tellers = {True: (turns, fields), False: others}
+        self._turn_classifiers = {True: (turns, fields), False: others}
         own = {name: each.labels for name, each in model.classifiers.items()}
         labels = {**turns.labels, **own}
         self._needs, self._intents = labels["need"], labels["intent"]
@@ -440,11 +441,11 @@ class SemanticDetector(HeuristicDetector):
             if own is not None and own.dense is not None and own.text != query.text:
                 told["smalltalk"] = self._smalltalk_alone(own, own.dense, found)
         except EncoderError as error:
-            logger.warning("the classifier of turns failed; cues are read instead: %s", error)
+            logger.warning("the classifier of turns failed, and cues replace it: %s", error)
             return super().detect(text, query, entities=entities, answer=answer)
         said = {name: each.label for name, each in told.items()}
         confidences = {name: each.confidence for name, each in told.items()}
-        held, holds, _ = grade_of(found, ())
+        held, holds, _ = grade_sensitivity(found, ())
         shares = told["smalltalk"].shares
         confidences["smalltalk"] = sum(shares)
         is_alone = (own or query).text == text
@@ -453,7 +454,7 @@ class SemanticDetector(HeuristicDetector):
         is_shown = is_alone and is_read
         said["smalltalk"] = self._smalltalk(words, shares, is_shown=is_shown, answer=answer)
         if said["smalltalk"] is not None:
-            # It asks for nothing: what it contains is all that can matter.
+            # Small talk requests nothing: only its entities set the sensitivity.
             level, signals, needs = held, holds, dict[str, float]()
             said |= {"intent": None, "domain": None, "need": None, "urgency": "low"}
         else:
@@ -466,11 +467,11 @@ class SemanticDetector(HeuristicDetector):
             if not is_read and stated_urgency.label == "high":
                 # The vector of a text in another language says little of it.
                 said["urgency"], confidences["urgency"] = "high", stated_urgency.confidence
-            level = _level(told["sensitivity"])
+            level = _sensitivity_level(told["sensitivity"])
             needs = dict(zip(self._needs, told["need"].shares, strict=True))
             signals = tuple(f"out-of-scope:{n}" for n in ("intent", "domain") if said[n] is None)
             if held == "pii" and is_above(held, level):
-                # A card number is one, whatever the words around it sound like.
+                # An entity decides alone: a card number is personal whatever the words around it.
                 level, signals = held, (*signals, *holds)
         return Context(
             text,
@@ -491,34 +492,34 @@ class SemanticDetector(HeuristicDetector):
     def _smalltalk_alone(
         self, own: EncodedQuery, vector: FloatArray, found: tuple[Entity, ...]
     ) -> Prediction:
-        """Small talk of a turn that was joined with an earlier message, by its own text."""
+        """Small talk by a turn's own text, for a turn joined with an earlier message."""
         reading = self._reading(own.text, own.text, found)
-        turns, fields = self._tellers[self._is_english(reading.letters)]
+        turns, fields = self._turn_classifiers[self._is_english(reading.letters)]
         if "smalltalk" in fields:
-            return turns.tell(reading.letters)["smalltalk"]
+            return turns.predict(reading.letters)["smalltalk"]
         judge = self._model.classifiers["smalltalk"]
         return judge.predict(vector, self._model.features.of(reading))
 
-    def _predict(self, vector: FloatArray, reading: ReadText) -> dict[str, Prediction]:
+    def _predict(self, vector: FloatArray, reading: TextReading) -> dict[str, Prediction]:
         own = self._model.predict(vector, reading)
-        turns, fields = self._tellers[self._is_english(reading.letters)]
-        told = turns.tell(reading.letters) if fields else {}
+        turns, fields = self._turn_classifiers[self._is_english(reading.letters)]
+        told = turns.predict(reading.letters) if fields else {}
         return own | {field: told[field] for field in fields}
 
     def _smalltalk(
         self, words: TextWords, shares: Sequence[float], *, is_shown: bool, answer: Answer | None
     ) -> str | None:
-        """Likeliest kind of small talk; None where a request is likelier than any.
+        """Likeliest kind of small talk; None if a request is likelier.
 
-        Words alone decide in answers, and where the vector does not show the turn: it was encoded
-        with earlier turns, or its language is not the encoder's.
+        Words alone decide in answers, and if the vector does not represent the turn: a vector of
+        joined turns, or of a language that the encoder does not read.
         """
         indexes = self._cues.indexes
         rest = remainder_of(words, indexes)
-        is_talk = rest.smalltalk and not rest.count and not rest.is_question
+        is_talk = rest.smalltalk and not rest.word_count and not rest.is_question
         if answer is not None or not is_shown or is_talk:
             return smalltalk_of(words, indexes, answer).label
-        is_beside_clause = rest.smalltalk and rest.apart >= MIN_REQUEST_WORDS
+        is_beside_clause = rest.smalltalk and rest.longest_clause >= MIN_REQUEST_WORDS
         least = MIN_SMALLTALK_SHARE_BESIDE_CLAUSE if is_beside_clause else MIN_SMALLTALK_SHARE
         kinds = self._model.classifiers["smalltalk"].labels
         kind = kinds[int(np.argmax(shares))] if sum(shares) >= least else None
@@ -527,27 +528,27 @@ class SemanticDetector(HeuristicDetector):
         if not rest.smalltalk and self._urgency(words).label == "high":
             # A vector does not outvote what is stated.
             return None
-        # A question about the user's own affairs is none about the assistant.
+        # A question about the user's own affairs is not about the assistant.
         said = set(words.bare)
         is_theirs = not rest.smalltalk and said & USER_WORDS and not said & ASSISTANT_WORDS
         return None if kind == ASSISTANT and is_theirs else kind
 
-    def _reading(self, text: str, searched: str, found: tuple[Entity, ...]) -> ReadText:
-        """Read a text; a follow-up together with earlier text, as its words alone say little."""
+    def _reading(self, text: str, searched: str, found: tuple[Entity, ...]) -> TextReading:
+        """Read a text; a follow-up with the earlier text, because its own words are few."""
         if searched == text:
-            return read(head_of(text), found)
+            return read_text(head_of(text), found)
         whole = head_of(searched)
-        return read(whole, self._finder.find(whole))
+        return read_text(whole, self._finder.find(whole))
 
 
-def _fields(turns: TurnClassifier, model: ContextModel) -> frozenset[str]:
-    """Fields that a classifier of turns decides: fields with its labels, or without a head."""
+def _predicted_fields(turns: TurnClassifier, model: ContextModel) -> frozenset[str]:
+    """Fields that a classifier of turns predicts: those with its labels, or without a head."""
     digests = turns.digests.items()
     heads = model.classifiers
     return frozenset(f for f, own in digests if f not in heads or model.identity.get(f) == own)
 
 
-def _level(told: Prediction) -> Sensitivity:
+def _sensitivity_level(told: Prediction) -> Sensitivity:
     levels: dict[str | None, Sensitivity] = {each: each for each in SENSITIVITIES}
     return levels.get(told.label, SENSITIVITIES[0])
 
@@ -560,8 +561,8 @@ def make_context_model(
 ) -> ContextModel | None:
     """Make the model of the settings: the shipped or a stored one if it applies, or a new fit.
 
-    None if the settings want cues alone. Fitting takes some seconds for each field with labels of
-    its own, a minute or two for other cues or another encoder.
+    None if the settings want cues alone. A fit takes some seconds for each field with custom
+    labels, and a minute or two for other cues or another encoder.
     """
     if settings.detector == "heuristic":
         return None
@@ -572,8 +573,8 @@ def make_context_model(
         return shipped
     if kept is not None and (own := stored_context(settings, dense, kept)) is not None:
         return own
-    # Another encoder may read languages that the classifier of turns does not.
-    digests = shipped_turns().digests if is_its_space else dict[str, str]()
+    # Another encoder may read languages that the shipped classifier does not.
+    digests = shipped_turn_classifier().digests if is_its_space else dict[str, str]()
     finder = EntityFinder(settings.gazetteers)
     return fit_context(label_sets(settings.labels), cues, finder, dense, shipped, digests)
 
@@ -581,7 +582,7 @@ def make_context_model(
 def stored_context(
     settings: ContextSettings, dense: DenseEncoder, kept: bytes
 ) -> ContextModel | None:
-    """Read a stored model; None if it was fitted with other settings or another encoder."""
+    """Read a stored model; None if other settings or another encoder were used for its fit."""
     cues = load_cues(settings.cues)
     own = read_context(kept, cues)
     fits = own.identity == identity_of(label_sets(settings.labels), cues, dense)
@@ -589,7 +590,7 @@ def stored_context(
 
 
 def is_shipped(model: ContextModel) -> bool:
-    """Recognise the model that ships in the package."""
+    """True for the model that ships with the package."""
     return model.identity == shipped_context(load_cues()).identity
 
 
@@ -602,7 +603,7 @@ def make_detector(
 ) -> HeuristicDetector:
     """Make the detector of contexts, by a model or by cues alone.
 
-    `names` are the names of tools, `services` the names of servers.
+    `names`: of tools; `services`: names of servers.
 
     Raises:
         SettingsError: there are labels, and cues alone detect; or there is no such region.
@@ -616,4 +617,4 @@ def make_detector(
     finder = EntityFinder(given, names, region=settings.region)
     if model is None:
         return HeuristicDetector(load_cues(settings.cues), finder)
-    return SemanticDetector(model, finder, shipped_turns(), turns_beside(dense))
+    return SemanticDetector(model, finder, shipped_turn_classifier(), other_turn_classifier(dense))

@@ -1,4 +1,4 @@
-"""Phrases of a text, found by hash: a hundred thousand cost a turn as much as ten."""
+"""Phrases of a text, found by hash: the cost does not depend on their number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CJK_LETTER = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]
 """Letters of Chinese, Japanese and Korean."""
 
 MAX_PHRASE_WORDS = 12
-"""Words and marks of the longest phrase that is looked for; a longer one is never found."""
+"""Words and marks of the longest phrase in an index; longer phrases are never found."""
 
 
 @cache
@@ -28,13 +28,13 @@ def word_lists() -> dict[str, Any]:
 
 
 def word_list(name: str) -> list[str]:
-    """List of this name, of `word_lists`."""
+    """List with this name in `word_lists`."""
     return word_lists()[name]
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A phrase that was found: its words `first` to `last`, excluding, and its labels."""
+    """Phrase found in a text: its labels, and its words from `first` to before `last`."""
 
     phrase: str
     labels: tuple[str, ...]
@@ -43,11 +43,10 @@ class Match:
 
 
 class PhraseIndex:
-    """Labelled phrases, found on word borders whatever the case and the width of white space.
+    """Labelled phrases, found on word borders in any case and with any white space.
 
-    `fold` is what a word becomes before it is compared, in phrases and in texts. With `inside`,
-    phrases in scripts without spaces are also found within a run of letters, which then counts as
-    their word.
+    `fold` maps words of phrases and texts before a comparison. With `inside`, phrases in scripts
+    without spaces are also found within a run of letters, which then counts as one word.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class PhraseIndex:
         self._lengths = {first: sorted(all_, reverse=True) for first, all_ in lengths.items()}
 
     def find(self, words: TextWords) -> list[Match]:
-        """The phrases in a text from left to right, none over another; the longest first."""
+        """Phrases of a text from left to right, without overlaps, the longest first."""
         found: list[Match] = []
         free = 0
         bare, glued = words.folded_words(self._fold)
@@ -92,14 +91,14 @@ class PhraseIndex:
         return found
 
     def _within(self, word: str, at: int) -> Iterator[Match]:
-        """Phrases inside a run of letters, the longest first, none over another."""
+        """Phrases inside a run of letters, the longest first, without overlaps."""
         for phrase in self._spaceless:
             if phrase in word:
                 word = word.replace(phrase, " ")
                 yield Match(phrase, self._labels[phrase], at, at + 1)
 
     def at(self, words: TextWords, first: int) -> Match | None:
-        """The longest phrase that begins with this word; none is None."""
+        """Longest phrase that begins with this word; None without one."""
         bare, glued = words.folded_words(self._fold)
         return self._longest(bare, glued, first) if bare[first] in self._lengths else None
 
@@ -115,5 +114,5 @@ class PhraseIndex:
 
 
 def _key(bare: list[str], glued: list[str], first: int, last: int) -> str:
-    """Phrase of the words from `first` to before `last`."""
+    """Phrase of the words from `first` up to but not including `last`."""
     return bare[first] + "".join(glued[first + 1 : last])

@@ -17,13 +17,13 @@ from toolcrib.records.scope import SENSITIVITIES, Sensitivity
 from toolcrib.router.context.phrases import Match, word_list, word_lists
 
 MAX_KEY_CHARS = 2_000
-"""Part of a run without white space that is searched; no key is longer."""
+"""Characters of a run without white space that are searched; no key is longer."""
 
-_RUN = re.compile(r"(?<!\S)\S{12,}")
-"""A run without white space that may hold a key: few words of prose are as long."""
+_UNSPACED_RUN = re.compile(r"(?<!\S)\S{12,}")
+"""Run without white space that may hold a key: few words of prose are as long."""
 
-_REST = re.compile(r"[\w+/=~-]*(?:\.[\w+/=~-]+)*")
-"""Rest of a key behind the part that identifies it, such as the signature of a token."""
+_KEY_REST = re.compile(r"[\w+/=~-]*(?:\.[\w+/=~-]+)*")
+"""Rest of a key behind its identifying prefix, such as the signature of a token."""
 
 _FORMATS = re.compile("|".join(word_list("secret_formats")))
 
@@ -35,7 +35,7 @@ _PREFIXED_SECRET = re.compile(
     r"|sk_test_[A-Za-z0-9]{16,100}|ya29\.[\w-]{20,200}"
     r"|eyJ[\w-]{8,2000}={0,2}\.[\w-]{4,4000}={0,2}(?:\.[\w-]{0,2000})?)(?![\w-])"
 )
-"""Keys that stand in prose as well, and JSON web tokens."""
+"""Keys that occur within prose, and JSON web tokens."""
 
 _BLOCK = re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-\d")
 
@@ -66,7 +66,7 @@ _PLACEHOLDER = re.compile(
 )
 _DIGIT = re.compile(r"\d")
 _LETTER = re.compile(r"[^\W\d_]")
-_MARK = re.compile(r"[^\w\s.,:;?!-]")
+_PUNCTUATION = re.compile(r"[^\w\s.,:;?!-]")
 MIN_SECRET_CHARS = 6
 MIN_ENTROPY = 2.5
 """Entropy in bits a character: `required` has 2.5, `hunter2!` 3.0, a random key of 20 about 4."""
@@ -96,28 +96,28 @@ def without_secrets(text: str) -> str:
 
 
 def _known_formats(text: str) -> Iterator[Entity]:
-    runs = list(_RUN.finditer(text))
+    runs = list(_UNSPACED_RUN.finditer(text))
     joined = " ".join(run[0][:MAX_KEY_CHARS] for run in runs)
-    # Where each run begins in what was joined: one search for each format, not one for each run.
+    # Start of each run in the joined text: one search for each format instead of one for each run.
     begins = [0, *itertools.accumulate(min(len(run[0]), MAX_KEY_CHARS) + 1 for run in runs)]
     end = 0
     for found in _FORMATS.finditer(joined):
         run = bisect.bisect_right(begins, found.start()) - 1
         start = runs[run].start() + found.start() - begins[run]
         if start < end:
-            continue  # inside the key before, whose end would be looked for again
-        end = _REST.match(text, start + len(found[0])).end()  # pyright: ignore[reportOptionalMemberAccess]
+            continue  # inside the previous key
+        end = _KEY_REST.match(text, start + len(found[0])).end()  # pyright: ignore[reportOptionalMemberAccess]
         yield Entity("secret", text[start:end], start, end)
 
 
 def _looks_secret(value: str, *, in_prose: bool) -> bool:
-    """Recognise a value of mixed signs without order: no placeholder, no word and no code."""
+    """True for a value of mixed characters without order: no placeholder, word or code."""
     if len(value) < MIN_SECRET_CHARS or value.count(" ") > 1 or value.endswith(")"):
         return False
     if _PLACEHOLDER.match(value):
         return False
     digit = _DIGIT.search(value) is not None
-    mixed = digit or (not in_prose and _MARK.search(value) is not None)
+    mixed = digit or (not in_prose and _PUNCTUATION.search(value) is not None)
     return mixed and _LETTER.search(value) is not None and _entropy(value) >= MIN_ENTROPY
 
 
@@ -128,10 +128,10 @@ def _entropy(value: str) -> float:
 
 
 PERSONAL = frozenset({"email", "phone", "card", "iban", "ssn", "national_id", "address"})
-"""Types of entities that are data of a person wherever they stand."""
+"""Types of entities that are personal data in any context."""
 
 MAX_PHONE_CANDIDATES = 40
-"""Candidates that are checked: a table of figures is full of them, a turn has a few."""
+"""Candidates that are checked: a table of figures has many, a turn a few."""
 
 _EMAIL = re.compile(
     r"(?<![\w.+%-])[^\W_][\w.+%'-]{0,63}@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,6}"
@@ -151,9 +151,9 @@ _SSN = re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")
 _SSN_NAMED = re.compile(
     r"\b(?:ssn|social security)[^\d\n]{0,20}(\d{3}[ -]?\d{2}[ -]?\d{4})(?![\w-])", re.IGNORECASE
 )
-_GIVEN_SSN = re.compile(r"(?!000|666|9|078051120|457555462|219099999)\d{3}(?!00)\d{2}(?!0000)\d{4}")
-"""Social security numbers with areas, groups and serials that are issued; three that advertisements
-made known are left out."""
+_VALID_SSN = re.compile(r"(?!000|666|9|078051120|457555462|219099999)\d{3}(?!00)\d{2}(?!0000)\d{4}")
+"""Social security numbers with areas, groups and serials that are issued, without three that are
+known from advertisements."""
 
 _NATIONAL_IDS: dict[str, tuple[str, list[str]]] = word_lists()["national_ids"]
 _NATIONAL_ID = {
@@ -208,7 +208,7 @@ _ADDRESS = re.compile(
     r"|(?:apt\.?|apartment|suite|flat|p\.? ?o\.? box) \d{1,5}(?!\w))",
     re.IGNORECASE,
 )
-"""A house number with a street as it is written in several countries: it needs no town."""
+"""A house number with a street, in the form of several countries; a town is not needed."""
 
 
 def personal_entities(text: str, region: str | None) -> Iterator[Entity]:
@@ -221,13 +221,13 @@ def personal_entities(text: str, region: str | None) -> Iterator[Entity]:
         yield from _ibans(text)
         yield from _social_security(text)
         yield from _national_ids(text)
-        yield from _machines(text)
+        yield from _ip_addresses(text)
         yield from _phones(text, region)
         yield from (entity_of("address", found) for found in _ADDRESS.finditer(text))
 
 
 def _cards(text: str) -> Iterator[Entity]:
-    """Payment cards: an issuer's first digits, a length that it uses, and the right check digit."""
+    """Payment cards: an issuer's first digits, one of its lengths, and the right check digit."""
     for found in _CARD.finditer(text):
         number = re.sub(r"\D", "", found[0])
         lengths = _CARD_LENGTHS.get(number[0], _MAESTRO_LENGTHS if number[0] in "56" else ())
@@ -243,7 +243,7 @@ def _has_check_digit(number: str) -> bool:
 
 def _ibans(text: str) -> Iterator[Entity]:
     for found in _IBAN.finditer(text):
-        # A word may follow that looks like the last group: try without it.
+        # The next word may look like the last group: try without that word.
         for end in {found.end(), found.start() + found[0].rfind(" ")}:
             span = text[found.start() : end]
             if end > found.start() and _is_iban(span):
@@ -262,14 +262,14 @@ def _is_iban(text: str) -> bool:
 def _social_security(text: str) -> Iterator[Entity]:
     for found in itertools.chain(_SSN.finditer(text), _SSN_NAMED.finditer(text)):
         group = found.re.groups
-        if _GIVEN_SSN.fullmatch(re.sub(r"\D", "", found[group])):
+        if _VALID_SSN.fullmatch(re.sub(r"\D", "", found[group])):
             yield entity_of("ssn", found, group)
 
 
 def _national_ids(text: str) -> Iterator[Entity]:
-    """National and tax numbers with the right check digit; mere digits need a word that names them.
+    """National and tax numbers with the right check digit; mere digits need a word for them.
 
-    Without the extra `context` a number is known by such a word and its form.
+    Without the extra `context` such a word and the number's form suffice.
     """
     for module, pattern in _NATIONAL_ID.items():
         for found in pattern.finditer(text):
@@ -289,8 +289,8 @@ def _has_national_check(module: str, number: str) -> bool | None:
         return None
 
 
-def _machines(text: str) -> Iterator[Entity]:
-    """IP addresses and networks, as `ipaddress` reads them."""
+def _ip_addresses(text: str) -> Iterator[Entity]:
+    """IP addresses and networks that `ipaddress` parses."""
     for found in itertools.chain(_IPV4.finditer(text), _IPV6.finditer(text)):
         if _VERSION_WORD.search(text, max(0, found.start() - 12), found.start()):
             continue
@@ -302,11 +302,10 @@ def _machines(text: str) -> Iterator[Entity]:
 
 
 def _phones(text: str, region: str | None) -> Iterator[Entity]:
-    """Telephone numbers: valid ones of the region or with a country's code, or named as such.
+    """Telephone numbers: valid in the region or with a country code, or named as such.
 
-    Without the extra `context` a number is valid by its form.
-
-    A bare run of digits is one only where a word before it says so: it may be any id.
+    Without the extra `context` a number is valid by its form. A run of digits needs a word before
+    it, because it may be any id.
     """
     for found in itertools.islice(_PHONE.finditer(text), MAX_PHONE_CANDIDATES):
         number = found[0]
@@ -330,7 +329,7 @@ def _is_valid_phone(number: str, region: str | None) -> bool:
 
 
 def _has_phone_form(number: str, region: str | None) -> bool:
-    """Recognise the form of a phone number with a country's code, or of North America."""
+    """True for the form of a number with a country code, or of North America."""
     digits = re.sub(r"\D", "", number)
     if "+" not in number:
         return region in NORTH_AMERICA and _AMERICAN.fullmatch(number) is not None
@@ -345,7 +344,7 @@ def entity_of(kind: str, found: re.Match[str], group: str | int = 0) -> Entity:
     return Entity(kind, found[group], *found.span(group))
 
 
-_OF_ENTITIES: dict[str, Sensitivity] = {
+_LEVEL_OF: dict[str, Sensitivity] = {
     **dict.fromkeys(PERSONAL, "pii"),
     "secret": "pii",
     "ip": "internal",
@@ -354,7 +353,7 @@ _OF_ENTITIES: dict[str, Sensitivity] = {
 MAX_SENSITIVITY_SIGNALS = 5
 
 
-class Grade(NamedTuple):
+class SensitivityGrade(NamedTuple):
     """Sensitivity of a text and its signals; `by_entity` if an entity of the text decided."""
 
     level: Sensitivity
@@ -362,14 +361,14 @@ class Grade(NamedTuple):
     by_entity: bool
 
 
-def grade_of(entities: Iterable[Entity], matches: Iterable[Match]) -> Grade:
+def grade_sensitivity(entities: Iterable[Entity], matches: Iterable[Match]) -> SensitivityGrade:
     """Grade a text with these entities and phrases; the highest level counts.
 
     A signal names the type of an entity, never its text: signals are logged.
     """
-    # A tool that is called `find` is not spoken of whenever somebody finds something.
+    # A tool name of letters alone, such as `find`, is mostly an everyday word.
     known = (each for each in entities if each.type != "tool" or not each.text.isalpha())
-    held = [(_OF_ENTITIES[e.type], f"holds {e.type}") for e in known if e.type in _OF_ENTITIES]
+    held = [(_LEVEL_OF[e.type], f"holds {e.type}") for e in known if e.type in _LEVEL_OF]
     said = [
         (level, f"says {match.phrase!r}")
         for match in matches
@@ -382,4 +381,4 @@ def grade_of(entities: Iterable[Entity], matches: Iterable[Match]) -> Grade:
         highest = level if level in levels else highest
     signals = dict.fromkeys(signal for level, signal in (*held, *said) if level == highest)
     by_entity = highest in {level for level, _ in held}
-    return Grade(highest, tuple(signals)[:MAX_SENSITIVITY_SIGNALS], by_entity)
+    return SensitivityGrade(highest, tuple(signals)[:MAX_SENSITIVITY_SIGNALS], by_entity)

@@ -1,4 +1,4 @@
-"""Rules: what a turn is by its words alone, deterministic, without any model."""
+"""Rules: the context of a turn by its words alone, deterministic, without a model."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from toolcrib.router.alternates import EFFECT_OF
 from toolcrib.router.context.cues import CueIndexes, Cues, load_cues
 from toolcrib.router.context.entities import EntityFinder
 from toolcrib.router.context.phrases import Match, PhraseIndex
-from toolcrib.router.context.pii import grade_of
+from toolcrib.router.context.pii import grade_sensitivity
 from toolcrib.text import STOPWORDS, TextWords, singular, split_words
 
 _UNKNOWN_CONFIDENCE = 0.3
-_MAX_SPOKEN_CUES = 3
+_MAX_CUE_SIGNALS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Label, its confidence (0 to 1), and the phrases that are evidence for it."""
+    """Label, its confidence (0 to 1), and the phrases that are evidence for the label."""
 
     label: str | None
     confidence: float
@@ -39,7 +39,7 @@ class Estimate:
 
 
 def phrase_weights(found: Iterable[Match]) -> defaultdict[str, float]:
-    """Votes of phrases, each once: more for more words, and shared by its labels."""
+    """Votes of phrases, each once: more for longer phrases, and shared by its labels."""
     votes = defaultdict[str, float](float)
     for match in {match.phrase: match for match in found}.values():
         for label in match.labels:
@@ -54,9 +54,9 @@ def estimate(
     *,
     sharpness: float = 1.0,
 ) -> Estimate:
-    """The label with the most votes, of equals the first of `labels`; none without any vote.
+    """Label with the most votes; `labels` order ties; none without any vote.
 
-    The confidence is its part of `exp(sharpness * votes)`: it grows with the lead over the next.
+    The confidence is its share of `exp(sharpness * votes)`, and grows with its lead.
     """
     given = {label: sharpness * votes.get(label, 0.0) for label in labels}
     best = max(given, key=lambda label: given[label], default="")
@@ -64,7 +64,7 @@ def estimate(
         return Estimate(None, _UNKNOWN_CONFIDENCE)
     spoke = dict.fromkeys(match.phrase for match in found if best in match.labels)
     confidence = exclusive_probabilities(given)[best]
-    return Estimate(best, confidence, tuple(map(repr, spoke))[:_MAX_SPOKEN_CUES])
+    return Estimate(best, confidence, tuple(map(repr, spoke))[:_MAX_CUE_SIGNALS])
 
 
 _OPENER_SCORE = 0.5
@@ -72,21 +72,22 @@ _EARLY_REFERENCE_SCORE, _LATE_REFERENCE_SCORE, _FURTHER_REFERENCE_SCORE = 0.5, 0
 _SHORT_TURN_SCORE = 0.35
 
 _MAX_EARLY_WORDS = 6
-"""Words at the start in which a reference points back: its referent is seldom in the same turn."""
+"""First words of a turn in which a reference points to earlier turns: its referent is seldom in the
+same turn."""
 
 _MAX_SHORT_TURN_WORDS = 3
 _MAX_REFERENCE_WORDS = 2
-"""Most words beside references that say nothing of their own."""
+"""Maximum number of words beside references in a turn without content of its own."""
 _MAX_PARTIAL_SCORE = 0.9
-"""Score of a turn with every sign of a reference that still says something of its own."""
+"""Score of a turn with every sign of a reference that has content of its own."""
 
 
 def follow_up_score(words: TextWords, cues: Cues) -> float:
-    """Dependence of a turn on earlier turns: 0 if it stands alone, 1 without content of its own.
+    """Dependence of a turn on earlier turns: 0 if independent, 1 without content of its own.
 
     An opener (`and`, `what about`), words that refer back (`it`, `the same`) and brevity add up. A
-    verb behind the opener (`then close it`) is the turn's own; without words that refer back, it
-    makes the turn stand alone (`and then delete the branch`).
+    verb behind the opener (`then close it`) is content; without words that refer back it makes the
+    turn independent (`and then delete the branch`).
     """
     indexes = cues.indexes
     count = sum(spoken_words(word) for word in words.bare if word[0].isalnum())
@@ -99,7 +100,11 @@ def follow_up_score(words: TextWords, cues: Cues) -> float:
     references = [match for match in indexes.references.find(words) if match.first >= start]
     told = start + sum(match.last - match.first for match in references)
     own = count - told
-    if told and own <= _MAX_REFERENCE_WORDS and not _is_led(words, start, indexes, alone=own <= 1):
+    if (
+        told
+        and own <= _MAX_REFERENCE_WORDS
+        and not _has_leading_verb(words, start, indexes, alone=own <= 1)
+    ):
         return 1.0
     if opener is not None and not references and own > _MAX_REFERENCE_WORDS:
         return 0.0 if begins_with_order(words, cues) else _OPENER_SCORE
@@ -114,13 +119,13 @@ def follow_up_score(words: TextWords, cues: Cues) -> float:
 
 
 def is_command(words: TextWords, indexes: CueIndexes) -> bool:
-    """True if a text is a command of the turn before, such as `retry`, and says nothing else."""
+    """True if a text only gives a command about the previous turn, such as `retry`."""
     found = _phrases(words, (indexes.commands, indexes.smalltalk, indexes.politeness))
     return bool(indexes.commands.find(words)) and all(match.labels for match in found)
 
 
-def _talk_of(indexes: CueIndexes) -> tuple[PhraseIndex, ...]:
-    """Lists of phrases that say nothing without the turns before."""
+def _contextual_indexes(indexes: CueIndexes) -> tuple[PhraseIndex, ...]:
+    """Indexes of phrases that mean nothing without the previous turns."""
     talk = indexes.smalltalk, indexes.replies, indexes.commands
     return *talk, indexes.openers, indexes.references, indexes.politeness
 
@@ -144,8 +149,8 @@ def begins_with_order(words: TextWords, cues: Cues) -> bool:
     return False
 
 
-def _is_led(words: TextWords, start: int, indexes: CueIndexes, *, alone: bool) -> bool:
-    """Look for a leading verb at `start`; a verb that stands `alone` must be unambiguous."""
+def _has_leading_verb(words: TextWords, start: int, indexes: CueIndexes, *, alone: bool) -> bool:
+    """True if an order's verb is at `start`; a verb that stands `alone` must be unambiguous."""
     first = next((at for at in range(start, len(words.bare)) if words.bare[at][0].isalnum()), None)
     if first is None:
         return False
@@ -154,10 +159,10 @@ def _is_led(words: TextWords, start: int, indexes: CueIndexes, *, alone: bool) -
 
 
 ASSISTANT = "assistant"
-"""The kind of small talk that asks about the assistant itself."""
+"""Kind of small talk that asks about the assistant."""
 
 ASSISTANT_WORDS = frozenset(["you", "your", "yours", "yourself", "u", "ur"])
-"""Words by which a text speaks of the assistant."""
+"""Words by which a text refers to the assistant."""
 
 _QUESTION_WORDS = frozenset(
     ["what", "which", "who", "whom", "whose", "when", "where", "why", "how"]
@@ -166,28 +171,28 @@ _AUXILIARIES = frozenset(
     ["is", "are", "was", "were", "am", "do", "does", "did", "has", "have", "can", "could", "will"]
 )
 _MIN_QUESTION_WORDS = 3
-"""Words from which on a text asks something by itself; `ok what now?` does not."""
+"""Minimum number of words of an independent question; `ok what now?` is none."""
 
 _SMALLTALK_CONFIDENCE, _MIN_SMALLTALK_CONFIDENCE, _CONFIDENCE_LOSS_PER_WORD = 0.95, 0.5, 0.15
 _WORDS_PER_ASIDE = 6
-"""Words per additional free word, which may be a name or an aside: `thanks, Corinna`."""
+"""Words for each further free word, which may be a name or an aside: `thanks, Corinna`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """The small talk of a turn, and what it says beyond that: words that are no fillers either.
+    """Small talk of a turn, and its remaining words, without fillers.
 
-    `count` of them. `apart` are the most in one clause without small talk, names left out.
-    `before` stand before the small talk of their own clause, as in `text Ann good night`.
-    `asks`: whether a cue of a request is among them. `is_question`: whether fillers behind small
-    talk are a question, as in `ok what is on today`.
+    `word_count`: of the remaining words. `longest_clause`: most of them in one clause without small
+    talk, without names. `words_before`: those before small talk in the same clause, as in `text Ann
+    good night`. `has_request`: a cue of a request is among them. `is_question`: fillers behind
+    small talk are a question, as in `ok what is on today`.
     """
 
     smalltalk: tuple[Match, ...]
-    count: int
-    apart: int
-    before: int
-    asks: bool
+    word_count: int
+    longest_clause: int
+    words_before: int
+    has_request: bool
     is_question: bool
 
 
@@ -208,7 +213,7 @@ def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
         rest += own
         said = next((at for at in clause if at in covered), None)
         if said is None:
-            apart = max(apart, sum(_weight(words, at) for at in own))
+            apart = max(apart, sum(_word_weight(words, at) for at in own))
         else:
             before += sum(at < said for at in own)
     asking = indexes.leads, indexes.intents, indexes.domains, indexes.need
@@ -218,7 +223,7 @@ def remainder_of(words: TextWords, indexes: CueIndexes) -> Remainder:
 
 
 def _is_question(words: TextWords, places: Sequence[int], indexes: CueIndexes) -> bool:
-    """True if words at these places ask something, and nothing about the assistant."""
+    """True if words at these positions ask a question that is not about the assistant."""
     asked = list(dropwhile(lambda at: indexes.politeness.at(words, at) is not None, places))
     if len(asked) < _MIN_QUESTION_WORDS:
         return False
@@ -227,14 +232,14 @@ def _is_question(words: TextWords, places: Sequence[int], indexes: CueIndexes) -
     return is_led and ASSISTANT_WORDS.isdisjoint(whole)
 
 
-def _weight(words: TextWords, at: int) -> int:
+def _word_weight(words: TextWords, at: int) -> int:
     """Number of words that one word counts for; a name in a sentence counts for none."""
     called = words.capitals[at] and at > 0 and words.bare[at - 1] not in _SENTENCE_ENDS
     return 0 if called else spoken_words(words.bare[at])
 
 
 def _clauses(words: TextWords, covered: set[int]) -> Iterator[list[int]]:
-    """Positions of the words of each clause; a span that is covered is never cut."""
+    """Positions of the words of each clause; covered spans are never divided."""
     clause: list[int] = []
     for at, word in enumerate(words.bare):
         if at in covered or (word[0].isalnum() and word not in _JOINS):
@@ -262,7 +267,7 @@ def _quoted_places(words: TextWords) -> set[int]:
 
 
 REFUSAL = "refusal"
-"""The kind of small talk that refuses what the assistant asked."""
+"""Kind of small talk that refuses an offer or request of the assistant."""
 
 Answer: TypeAlias = Literal["refusal", "answer"]
 """Answer to a question of the assistant: a refusal, or any other."""
@@ -283,7 +288,7 @@ def _reply_phrases(words: TextWords, indexes: CueIndexes) -> list[Match]:
 
 
 def _phrases(words: TextWords, lists: Sequence[PhraseIndex]) -> Iterator[Match]:
-    """Longest phrases of any list from left to right; a word of no list has no labels."""
+    """Longest phrases of any index from left to right; other words have no labels."""
     at = 0
     while at < len(words.bare):
         found = [match for index in lists if (match := index.at(words, at)) is not None]
@@ -295,10 +300,10 @@ def _phrases(words: TextWords, lists: Sequence[PhraseIndex]) -> Iterator[Match]:
 
 
 def smalltalk_of(words: TextWords, indexes: CueIndexes, answer: Answer | None = None) -> Estimate:
-    """The kind of small talk where its phrases and fillers are nearly all that the turn says.
+    """Kind of small talk, if its phrases and fillers are nearly all of the turn.
 
-    `thanks!` is, `thanks, now deploy it` is not: no word that is left may ask for something.
-    In an answer to a question `great` is no thanks.
+    `thanks!` is small talk, `thanks, now deploy it` is not: no remaining word may be a request. In
+    an answer to a question `great` is no thanks.
     """
     if answer == REFUSAL:
         return Estimate(REFUSAL, _SMALLTALK_CONFIDENCE)
@@ -308,19 +313,26 @@ def smalltalk_of(words: TextWords, indexes: CueIndexes, answer: Answer | None = 
     if not rest.smalltalk:
         return Estimate(None, _SMALLTALK_CONFIDENCE)
     allowed = 1 + len(words.bare) // _WORDS_PER_ASIDE
-    if rest.asks or rest.is_question or rest.before > 1 or rest.apart or rest.count > allowed:
+    if (
+        rest.has_request
+        or rest.is_question
+        or rest.words_before > 1
+        or rest.longest_clause
+        or rest.word_count > allowed
+    ):
         return Estimate(None, _SMALLTALK_CONFIDENCE - _CONFIDENCE_LOSS_PER_WORD)
     votes = Counter[str]()
     for match in rest.smalltalk:
         votes[match.labels[0]] += match.last - match.first
     sure = max(
-        _SMALLTALK_CONFIDENCE - _CONFIDENCE_LOSS_PER_WORD * rest.count, _MIN_SMALLTALK_CONFIDENCE
+        _SMALLTALK_CONFIDENCE - _CONFIDENCE_LOSS_PER_WORD * rest.word_count,
+        _MIN_SMALLTALK_CONFIDENCE,
     )
     return Estimate(votes.most_common(1)[0][0], sure, (repr(rest.smalltalk[0].phrase),))
 
 
 def stated_intent(words: TextWords, indexes: CueIndexes) -> Match | None:
-    """Opening that states the intent, past politeness; None where there is none or several."""
+    """Opening that states the intent, past politeness; None without one, or with several."""
     at: int | None = 0
     while at is not None and at < len(words.bare):
         opening, polite = indexes.openings.at(words, at), indexes.politeness.at(words, at)
@@ -334,7 +346,7 @@ def stated_intent(words: TextWords, indexes: CueIndexes) -> Match | None:
 
 
 def meta_of(words: TextWords, indexes: CueIndexes) -> tuple[str, ...]:
-    """Signals of a question about the assistant: what it can do, or how it is used; else none."""
+    """Signals of a question about the assistant: its capabilities, or its usage; else none."""
     kinds = {label for match in indexes.meta.find(words) for label in match.labels}
     if not kinds and smalltalk_of(words, indexes).label != ASSISTANT:
         return ()
@@ -342,42 +354,41 @@ def meta_of(words: TextWords, indexes: CueIndexes) -> tuple[str, ...]:
 
 
 _LEAD_VOTES, _WEAK_LEAD_VOTES, _LATER_CLAUSE_SHARE = 3.0, 1.5, 0.4
-"""Votes of what a clause begins with, and the part of them that a later clause has."""
+"""Votes of a clause's first words, and the share of them that later clauses get."""
 
 _INTENT_SHARPNESS, _DOMAIN_SHARPNESS, _NEED_SHARPNESS = 0.6, 1.4, 0.5
-"""Sharpness by which confidences come near to the share of right labels."""
+"""Sharpness at which confidences come close to the share of right labels."""
 
 _INTENT_NEED_VOTES = 1.0
 
 STATED_CONFIDENCE = 0.9
-"""Confidence of an intent by an opening, which is right for 0.95 or more of labelled texts."""
+"""Confidence of an intent by an opening, which is right for at least 95 % of labelled texts."""
 
 _LEVELS = {"calm": "low", "alarm": "high"}
 _JOINS = frozenset({"and", "then", "also", "but", "so", "or"})
 _CLAUSE_MARKS = frozenset(".;:?!,\"'()-–—")
 _CLAUSE_ENDS = _CLAUSE_MARKS | _JOINS
 _INNER_MARKS = frozenset("'-_")
-"""Marks that stand inside words."""
+"""Marks that occur inside words."""
 _SENTENCE_ENDS = frozenset(".!?:;…")
 _OPENING_QUOTES = frozenset("“„«「『")
 _QUOTES = frozenset("\"'`”»」』") | _OPENING_QUOTES
 
 _NO_CUE_CONFIDENCE, _ONE_CUE_CONFIDENCE, _NEXT_CUE_GAIN, _MAX_CUES_CONFIDENCE = 0.7, 0.8, 0.05, 0.9
-"""Confidence of the urgency."""
+"""Confidence of the urgency, by the number of cues."""
 
 _LEVEL_CONFIDENCES: dict[Sensitivity, float] = {"public": 0.55, "internal": 0.65}
 _OTHER_LEVEL_CONFIDENCE = 0.85
 _ENTITY_CONFIDENCE = 0.95
 
 _FIRST_CHARS, _LAST_CHARS = 2_000, 500
-"""Characters read at each end: a request stands before or after a pasted text."""
+"""Characters read at each end: a request stands before or behind a pasted text."""
 
 
 class HeuristicDetector:
-    """Detector of a turn's context by its cues, and the base of other detectors.
+    """Detector of a turn's context by cues, and base of other detectors; deterministic.
 
-    The same text gives the same context. Confidences grow with the lead of the winning label's
-    votes; they are rough, and not calibrated.
+    Confidences grow with the lead of the winning label's votes; they are rough, and not calibrated.
     """
 
     def __init__(self, cues: Cues | None = None, finder: EntityFinder | None = None) -> None:
@@ -400,11 +411,10 @@ class HeuristicDetector:
     ) -> Context:
         """Detect the context of a turn; calls no tool and writes nothing.
 
-        `query` is the encoded text, if there is one. If it was joined with an earlier message,
-        `own` is the turn alone, by which small talk is judged. Cues alone need neither. Of a long
-        text the head is searched for entities, its beginning and its end for cues. Without
-        `entities` none are looked for, and neither is personal data. `answer` is the kind of a
-        turn that answers a question of the assistant.
+        `query`: the encoded text, if encoded. `own`: for a text joined with an earlier message, the
+        turn alone, which decides small talk. Cues alone need neither. A long text is searched for
+        entities in its head, for cues at both ends. Without `entities`, entities and personal data
+        are not searched. `answer`: kind of a turn that answers the assistant's question.
         """
         del query, own
         words = _words(text)
@@ -435,11 +445,11 @@ class HeuristicDetector:
             ),
         )
 
-    def leans(self, text: str) -> float:
+    def follow_up_score(self, text: str) -> float:
         """Dependence of a text on earlier messages, from 0 (none) to 1 (certain)."""
         return follow_up_score(_words(text), self._cues)
 
-    def grounds(self, text: str) -> int:
+    def rule_mentions(self, text: str) -> int:
         """Number of phrases in a text that name written rules."""
         found = self._cues.indexes.grounds.find(_words(text))
         return len({match.phrase for match in found})
@@ -449,7 +459,7 @@ class HeuristicDetector:
         return begins_with_order(_words(text), self._cues)
 
     def reply(self, text: str) -> Reply | None:
-        """Reply to a question, if a text says nothing else."""
+        """Kind of reply, if the text is nothing but a reply."""
         found = _reply_phrases(_words(text), self._cues.indexes)
         kinds = {label for match in found for label in match.labels}
         says_more = not all(match.labels for match in found)
@@ -459,16 +469,16 @@ class HeuristicDetector:
         """True if a text holds words or signs of a reply, whatever else it says."""
         return has_reply(_words(text), self._cues.indexes)
 
-    def says_something(self, text: str) -> bool:
-        """True if a text is no small talk and holds more than replies and references."""
+    def has_content(self, text: str) -> bool:
+        """True if a text is no small talk, and more than replies and references."""
         words, indexes = _words(text), self._cues.indexes
-        says_more = not all(match.labels for match in _phrases(words, _talk_of(indexes)))
+        says_more = not all(match.labels for match in _phrases(words, _contextual_indexes(indexes)))
         return says_more and smalltalk_of(words, indexes).label is None
 
-    def content(self, text: str) -> frozenset[str]:
-        """Words that are no cues, fillers or verbs; identifiers by their kind: `8812` is `0000`."""
+    def content_words(self, text: str) -> frozenset[str]:
+        """Words without cues, fillers and verbs; identifiers by their form: `8812` is `0000`."""
         indexes = self._cues.indexes
-        cues = *_talk_of(indexes), indexes.fillers, indexes.leads, indexes.weak_leads
+        cues = *_contextual_indexes(indexes), indexes.fillers, indexes.leads, indexes.weak_leads
         found = _phrases(_words(text), cues)
         bare = (singular(match.phrase) for match in found if not match.labels)
         return frozenset(_DIGITS.sub("0", word) for word in bare if word not in STOPWORDS)
@@ -494,7 +504,9 @@ class HeuristicDetector:
     def _sensitivity(
         self, words: TextWords, entities: tuple[Entity, ...]
     ) -> tuple[Sensitivity, Estimate]:
-        level, signals, by_entity = grade_of(entities, self._cues.indexes.sensitivity.find(words))
+        level, signals, by_entity = grade_sensitivity(
+            entities, self._cues.indexes.sensitivity.find(words)
+        )
         by_level = _LEVEL_CONFIDENCES.get(level, _OTHER_LEVEL_CONFIDENCE)
         sure = _ENTITY_CONFIDENCE if by_entity else by_level
         return level, Estimate(level, sure, signals)
@@ -514,11 +526,11 @@ class HeuristicDetector:
         return estimate(votes, self._cues.intents, heard, sharpness=_INTENT_SHARPNESS)
 
     def _leads(self, words: TextWords) -> Iterator[tuple[Match, float]]:
-        """Beginning of each clause after polite words, and its votes."""
+        """First phrase of each clause after polite words, and its votes."""
         starts = [0, *(at + 1 for at, word in enumerate(words.bare) if word in _CLAUSE_ENDS)]
         passed = 0
         for start in starts:
-            # What was passed over as polite is no clause of its own: `and` after `and`.
+            # Polite words are no clause of their own: `and` after `and`.
             at: int | None = start if start >= passed else None
             while at is not None and at < len(words.bare):
                 passed = at + 1
@@ -527,7 +539,7 @@ class HeuristicDetector:
                     yield lead, weight
 
     def _lead(self, words: TextWords, at: int) -> tuple[Match | None, float, int | None]:
-        """Lead at this word and its votes; or the next position, past a polite phrase."""
+        """Leading phrase at this word and its votes; or the next position, past a polite phrase."""
         indexes = self._cues.indexes
         options = (
             (indexes.leads.at(words, at), _LEAD_VOTES),
@@ -554,7 +566,7 @@ class HeuristicDetector:
             for level in ("calm", "high", "alarm", "medium", "low")
         }
         if says["low"] and not says["high"]:
-            # `what is an outage?` only talks of one.
+            # `what is an outage?` reports no outage.
             says["alarm"] = ()
         level = next((level for level, phrases in says.items() if phrases), None)
         if level is None:
