@@ -38,9 +38,9 @@ from toolcrib.learning.lessons import contradicting_keys, learned_companions, ma
 from toolcrib.learning.observations import Observation
 from toolcrib.retrieval.learned import (
     MAX_LIFTED_TOOLS,
-    NOTHING_LEARNED,
-    LearnedFromUse,
+    NO_LEARNED_DATA,
     LearnedTools,
+    UseData,
 )
 from toolcrib.store.base import point_id
 
@@ -210,12 +210,12 @@ def measure(data: DataSet, split: str, index: str, seeds: int) -> dict[str, Any]
                 run[name]["gain"] = mean(learned) - run["before"]
                 if not seed and name == "clean":
                     before = served(crib, now)
-                    crib.tools.use_learned(LearnedFromUse(learned))
+                    crib.tools.use_learned(UseData(learned))
                     run["served"] = {"before": before, "after": served(crib, now)}
                     mates = learned_companions(calls, calls[-1].at)
-                    crib.tools.use_learned(LearnedFromUse(goes_with=mates))
+                    crib.tools.use_learned(UseData(goes_with=mates))
                     run["served"]["companions"] = served(crib, now)
-                    crib.tools.use_learned(NOTHING_LEARNED)
+                    crib.tools.use_learned(NO_LEARNED_DATA)
             runs.append(run)
     return {"queries": len(queries) // 2, **summary(runs)}
 

@@ -114,7 +114,7 @@ def test_a_decision_is_made_where_nothing_is_indexed(settings):
         assert (decision.route.kind, ids(decision)) == ("general", [])
         assert decision.knowledge.verdict == "abstain"
         assert crib.find_knowledge("how much may a parcel weigh?").reason == (
-            "there is no collection in reach"
+            "no collection is in the caller's scope"
         )
 
 

@@ -27,9 +27,9 @@ from toolcrib.retrieval.calibration import (
     usable_calibration,
 )
 from toolcrib.retrieval.examples import ExampleHead, ExampleHeads
-from toolcrib.retrieval.gate import MAX_SET, Assessor
+from toolcrib.retrieval.gate import MAX_SET_TOOLS, Assessor
 from toolcrib.retrieval.hybrid import HybridRetriever
-from toolcrib.retrieval.learned import NOTHING_LEARNED, LearnedFromUse
+from toolcrib.retrieval.learned import NO_LEARNED_DATA, UseData
 from toolcrib.retrieval.options import SearchOptions, text_to_search
 from toolcrib.retrieval.prerequisites import links_of
 from toolcrib.retrieval.rerank import ToolRerankers, tool_reranker
@@ -78,7 +78,7 @@ class ToolIndex:
         self._writing = threading.Lock()
         self._is_signed = False
         self._heads = ExampleHeads(store)
-        self._learned_from_use = NOTHING_LEARNED
+        self._learned_from_use = NO_LEARNED_DATA
         self.use_calibration(usable_calibration(store, self.calibration_fingerprint()))
 
     # -- tools in ----------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class ToolIndex:
         self, query: str | None, options: SearchOptions, where: Filter
     ) -> FilterEffect:
         """Count the tools, found without the filter in the same scope, that the filter excludes."""
-        plain = SearchOptions(MAX_SET, options.scope, gate=False, needs=options.needs)
+        plain = SearchOptions(MAX_SET_TOOLS, options.scope, gate=False, needs=options.needs)
         hits = self.retriever.find(query, plain).tools
         found = [(point_id(hit.id), tool_payload(hit.tool)) for hit in hits]
         left_out = sum(not matches(where, *each) for each in found)
@@ -290,9 +290,9 @@ class ToolIndex:
         )
         self._renew_retriever()
 
-    def use_learned(self, known: LearnedFromUse) -> None:
+    def use_learned(self, known: UseData) -> None:
         """Re-order answers by what use taught, in place of what it taught before."""
-        if known != NOTHING_LEARNED or self._learned_from_use != NOTHING_LEARNED:
+        if known != NO_LEARNED_DATA or self._learned_from_use != NO_LEARNED_DATA:
             self._learned_from_use = known
             self._renew_retriever()
 

@@ -48,7 +48,7 @@ from toolcrib.retrieval.learned import (
     RankedOptions,
 )
 from toolcrib.retrieval.legs import has_words
-from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
+from toolcrib.retrieval.options import DEFAULT_KNOWLEDGE_OPTIONS, KnowledgeOptions
 from toolcrib.router.decision_log import (
     DecisionLog,
     FailureLog,
@@ -157,7 +157,7 @@ class TurnRouter:
         k: int | Literal["auto"] | None = None,
         budget_ms: float | None = None,
         shown: Sequence[str] = (),
-        passages: KnowledgeOptions = BY_SETTINGS,
+        passages: KnowledgeOptions = DEFAULT_KNOWLEDGE_OPTIONS,
         by: str | None = None,
     ) -> Decision:
         """Decide a turn and log the decision, as `Crib.route`; `by` names the caller in the log."""
@@ -236,7 +236,7 @@ class TurnRouter:
     def find_knowledge(
         self,
         query: str,
-        options: KnowledgeOptions = BY_SETTINGS,
+        options: KnowledgeOptions = DEFAULT_KNOWLEDGE_OPTIONS,
         *,
         scope: Scope | None = None,
         context: Context | None = None,

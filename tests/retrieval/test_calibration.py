@@ -33,7 +33,7 @@ from toolcrib.retrieval.calibration import (
     usable_calibration,
 )
 from toolcrib.retrieval.fusion import FusionWeights, LegScores, convex
-from toolcrib.retrieval.legs import Head, pack
+from toolcrib.retrieval.legs import Head, pack_head
 from toolcrib.store.base import Store, point_id
 
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=RANKED_COMPETITORS + 20)
@@ -318,7 +318,7 @@ class TestCrib:
             assert crib.find_tools("send mail").confidence == pytest.approx(0.75)
 
 
-HEAD = pack(
+HEAD = pack_head(
     ["a", "b", "c"],
     np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], dtype=np.float32),
     np.array([0.0, 0.5, 0.0], dtype=np.float32),

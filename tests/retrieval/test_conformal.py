@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import QueryError
-from toolcrib.retrieval.gate import MAX_SET, least_probability, set_size
+from toolcrib.retrieval.gate import MAX_SET_TOOLS, min_set_probability, set_size
 
 PROBABILITIES = st.lists(st.floats(0, 1), max_size=60)
 RANKED = PROBABILITIES.map(lambda values: sorted(values, reverse=True))
@@ -38,17 +38,17 @@ class TestLeastProbability:
         ],
     )
     def test_worked_by_hand(self, count: int, coverage: float, expected: float) -> None:
-        assert least_probability(_needed(count), coverage) == expected
+        assert min_set_probability(_needed(count), coverage) == expected
 
     def test_needed_tools_that_were_not_found_allow_no_promise(self) -> None:
         # 100 * 0.05 is five, and that many were not found at all.
-        assert least_probability([0.0] * 5 + _needed(94), 0.95) == 0.0
-        assert least_probability([0.0] * 4 + _needed(95), 0.95) == 0.01
+        assert min_set_probability([0.0] * 5 + _needed(94), 0.95) == 0.0
+        assert min_set_probability([0.0] * 4 + _needed(95), 0.95) == 0.01
 
     @pytest.mark.parametrize("coverage", [-0.1, 1.1, float("nan")])
     def test_what_is_no_probability_is_refused(self, coverage: float) -> None:
         with pytest.raises(QueryError, match=r"^coverage is .*; it must be between 0 and 1$"):
-            least_probability(_needed(50), coverage)
+            min_set_probability(_needed(50), coverage)
 
 
 class TestSetSize:
@@ -61,7 +61,7 @@ class TestSetSize:
             ([0.9, 0.4, 0.1], 0.0, 3),
             ([0.9, 0.4, 0.1], 0.95, 1),
             ([], 0.0, 0),
-            ([0.5] * 200, 0.1, MAX_SET),
+            ([0.5] * 200, 0.1, MAX_SET_TOOLS),
         ],
     )
     def test_worked_by_hand(self, probabilities: list[float], least: float, size: int) -> None:
@@ -72,7 +72,7 @@ class TestSetSize:
         self, needed: list[float], ranked: list[float], one: float, other: float
     ) -> None:
         less, more = sorted((one, other))
-        sizes = [set_size(ranked, least_probability(needed, c)) for c in (less, more)]
+        sizes = [set_size(ranked, min_set_probability(needed, c)) for c in (less, more)]
         assert sizes[0] <= sizes[1]
 
     @given(RANKED, COVERAGES)
@@ -80,8 +80,8 @@ class TestSetSize:
         self, ranked: list[float], least: float
     ) -> None:
         size = set_size(ranked, least)
-        assert min(1, len(ranked)) <= size <= min(len(ranked), MAX_SET)
-        assert all(probability < least for probability in ranked[size:MAX_SET])
+        assert min(1, len(ranked)) <= size <= min(len(ranked), MAX_SET_TOOLS)
+        assert all(probability < least for probability in ranked[size:MAX_SET_TOOLS])
 
 
 TOOLS = 20
@@ -106,7 +106,7 @@ def test_what_was_promised_is_reached_on_exchangeable_queries(coverage: float) -
     for _ in range(60):
         shown, needed = _drawn(rng, 400)
         least_of_each = np.where(needed, shown, 1).min(axis=1)
-        least = least_probability(sorted(least_of_each[:200]), coverage)
+        least = min_set_probability(sorted(least_of_each[:200]), coverage)
         asked = [set_size(row, least) for row in shown[200:]]
         complete = [not row[size:].any() for row, size in zip(needed[200:], asked, strict=True)]
         shares.append(float(np.mean(complete)))

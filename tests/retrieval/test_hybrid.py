@@ -23,7 +23,7 @@ from toolcrib.indexers.sync import ToolSync
 from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.retrieval.gate import Assessor, GateSettings
 from toolcrib.retrieval.hybrid import HybridRetriever
-from toolcrib.retrieval.learned import LearnedFromUse, LearnedTools
+from toolcrib.retrieval.learned import LearnedTools, UseData
 from toolcrib.retrieval.legs import name_keys
 from toolcrib.retrieval.options import FULL_PLAN, InterleaveSettings, SearchOptions
 from toolcrib.retrieval.rerank import RerankSettings, tool_reranker
@@ -376,9 +376,7 @@ def test_a_second_ranking_does_without_the_reranker_where_it_is_told_to(retrieve
 
 def test_a_second_ranking_forgets_what_use_has_taught_where_it_is_told_to(retriever):
     near = {"1": DeterministicEncoder().encode_query(QUERY)}
-    taught = retriever(
-        learned=LearnedFromUse(LearnedTools.of({point_id("read_mail"): (1.0, near)}))
-    )
+    taught = retriever(learned=UseData(LearnedTools.of({point_id("read_mail"): (1.0, near)})))
     assert ranked(taught) != ranked(retriever())
     assert ranked(taught, InterleaveSettings("untaught", learning=False).plan) == ranked(
         retriever()
@@ -388,7 +386,7 @@ def test_a_second_ranking_forgets_what_use_has_taught_where_it_is_told_to(retrie
 
 def test_a_second_ranking_is_taught_though_rank_fusion_comes_first(retriever):
     near = {"1": DeterministicEncoder().encode_query(QUERY)}
-    learned = LearnedFromUse(LearnedTools.of({point_id("read_mail"): (1.0, near)}))
+    learned = UseData(LearnedTools.of({point_id("read_mail"): (1.0, near)}))
     by_ranks = FusionWeights(method="rrf")
     taught = retriever(weights=by_ranks, learned=learned)
     assert ranked(taught) == ranked(retriever(weights=by_ranks))

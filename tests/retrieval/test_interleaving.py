@@ -150,7 +150,7 @@ def test_rankings_are_compared_though_so_much_completeness_cannot_be_promised():
     [
         ({"rerank": False}, "interleave.name"),
         ({"fusion": FusionWeights()}, "interleave.name"),
-        ({"name": "same"}, "'same' is no other ranking"),
+        ({"name": "same"}, "the ranking 'same' equals the first"),
     ],
 )
 def test_a_second_ranking_has_a_name_and_a_difference(given_settings, wrong):

@@ -123,7 +123,7 @@ def test_a_query_led_by_own_words_scores_as_both_do_by_their_shares():
     x, y = np.eye(2, dtype=np.float32)
     own = EncodedQuery("delete_branch", x, sparse((1, 1.0), (7, 2.0)), clauses=x[np.newaxis])
     joined = EncodedQuery("delete_invoice\ndelete_branch", y, sparse((1, 1.0), (3, 1.0)))
-    led = joined.led_by(own, OWN_SHARE)
+    led = joined.blend_with(own, OWN_SHARE)
     assert led.dense is not None
     assert np.isclose(np.linalg.norm(led.dense), 1)
     assert np.isclose(led.dense[0] / led.dense[1], OWN_SHARE / (1 - OWN_SHARE))
@@ -136,7 +136,7 @@ def test_a_query_led_by_own_words_scores_as_both_do_by_their_shares():
 def test_a_query_led_by_own_words_does_without_vectors_where_either_lacks_one():
     words = sparse((1, 1.0))
     own = EncodedQuery("x", None, words, ("dense",))
-    led = EncodedQuery("y", np.ones(1, np.float32), words).led_by(own, OWN_SHARE)
+    led = EncodedQuery("y", np.ones(1, np.float32), words).blend_with(own, OWN_SHARE)
     assert (led.dense, led.degraded) == (None, ("dense",))
     assert np.allclose(led.lexical.values, [1])
 

@@ -7,7 +7,7 @@ import pytest
 from toolcrib import Crib, Scope, Settings, ToolSpec
 from toolcrib.records import Enrichment
 from toolcrib.retrieval.fusion import FusionWeights
-from toolcrib.retrieval.learned import LearnedFromUse
+from toolcrib.retrieval.learned import UseData
 from toolcrib.settings import EncoderSettings
 
 MODEL_FREE = Settings(encoder=EncoderSettings(dense="deterministic"))
@@ -252,7 +252,7 @@ def test_companions_of_authors_enrichment_and_use_are_links_of_a_tool():
     with Crib.open(":memory:", settings=MODEL_FREE) as crib:
         crib.index_tools([film, SEARCH, WRITE, *OTHERS])
         learned = {film.id: ["db/cast_2", "disk/put"]}
-        crib.tools.use_learned(LearnedFromUse(goes_with=learned))
+        crib.tools.use_learned(UseData(goes_with=learned))
         links = crib.tool_links(film.id)
         assert [each.id for each in links.goes_with] == ["disk/put", "db/cast_1", "db/cast_2"]
         assert [each.id for each in links.needs] == ["db/search_person"]

@@ -9,7 +9,7 @@ import pytest
 from toolcrib import Crib, Scope, ToolSpec
 from toolcrib.errors import QueryError
 from toolcrib.records.definitions import provider_name
-from toolcrib.retrieval.learned import NOTHING_LEARNED, LearnedFromUse
+from toolcrib.retrieval.learned import NO_LEARNED_DATA, UseData
 from toolcrib.retrieval.options import MAX_CALLED
 from toolcrib.retrieval.steps import (
     MAX_SENTENCES,
@@ -171,11 +171,9 @@ class TestUse:
     @pytest.fixture
     def used(self, crib):
         wait, mail, sheet = map(point_id, ("clock/wait", "mail/send_mail", "sheets/read_sheet"))
-        crib.tools.use_learned(
-            LearnedFromUse(use=ToolUse({wait: 0.5, mail: 0.2}, {sheet: {mail: 1.0}}))
-        )
+        crib.tools.use_learned(UseData(use=ToolUse({wait: 0.5, mail: 0.2}, {sheet: {mail: 1.0}})))
         yield crib
-        crib.tools.use_learned(NOTHING_LEARNED)
+        crib.tools.use_learned(NO_LEARNED_DATA)
 
     def test_what_other_runs_called_and_called_next_comes_first(self, used):
         step = {"query": "Go on", "k": 8, "task": TASK, "explain": True}

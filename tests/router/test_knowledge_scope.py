@@ -123,7 +123,7 @@ def test_the_settings_map_does_not_tell_that_it_is_there(never, full, scope, cei
 
 def test_where_nothing_may_be_asked_nothing_is_said_of_what_there_is(full):
     found = router(full).find(ask(EGG), COOKING, ())
-    assert found == KnowledgeResult(reason="there is no collection in reach")
+    assert found == KnowledgeResult(reason="no collection is in the caller's scope")
 
 
 def test_an_empty_library_and_one_whose_passages_are_out_of_reach_say_the_same(full):
@@ -132,7 +132,9 @@ def test_an_empty_library_and_one_whose_passages_are_out_of_reach_say_the_same(f
     for library in (empty, beside):
         found = router(library).find(ask(EGG), None, (attic,))
         library.close()
-        assert found == KnowledgeResult(reason="the collections in reach hold no passages")
+        assert found == KnowledgeResult(
+            reason="the collections in the caller's scope hold no passages"
+        )
 
 
 # -- through the front door ---------------------------------------------------------------------

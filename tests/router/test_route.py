@@ -23,7 +23,7 @@ STRANGE = Context("", need="act", confidences={"need": 0.6})
 
 SURE_TOOLS = found("mail/send", sure=0.98)
 UNSURE_TOOLS = found("mail/send", sure=0.02, verdict="abstain")
-NO_TOOLS = FindResult("", (), {}, verdict="abstain", reason="there is no tool in reach")
+NO_TOOLS = FindResult("", (), {}, verdict="abstain", reason="no tool is in the caller's scope")
 SURE_PASSAGES = replace(known("handbook"), fit=0.98)
 NO_PASSAGES = KnowledgeResult(fit=0.02)
 
@@ -81,7 +81,7 @@ def test_where_only_passages_were_found_a_request_is_sent_to_them_and_the_guess_
 
 
 HELD_BACK = replace(SURE_TOOLS, verdict="abstain")
-NO_COLLECTION = KnowledgeResult(reason="there is no collection in reach")
+NO_COLLECTION = KnowledgeResult(reason="no collection is in the caller's scope")
 LATE = KnowledgeResult(reason="no time was left")
 
 
@@ -101,14 +101,14 @@ def test_where_nothing_fits_it_is_the_general_tool_and_that_is_never_certain(
     ("tools", "passages", "unasked", "reason"),
     [
         (HELD_BACK, NO_PASSAGES, (), "neither the tools nor the collections fit"),
-        (HELD_BACK, NO_COLLECTION, (), "no tool fits, and there is no collection in reach"),
+        (HELD_BACK, NO_COLLECTION, (), "no tool fits, and no collection is in the caller's scope"),
         (HELD_BACK, LATE, ("knowledge",), "no tool fits, and no time was left"),
-        (NO_TOOLS, NO_PASSAGES, (), "there is no tool in reach, and no collection fits"),
+        (NO_TOOLS, NO_PASSAGES, (), "no tool is in the caller's scope, and no collection fits"),
         (
             NO_TOOLS,
             NO_COLLECTION,
             (),
-            "there is no tool in reach, and there is no collection in reach",
+            "no tool is in the caller's scope, and no collection is in the caller's scope",
         ),
     ],
 )

@@ -177,7 +177,7 @@ def test_without_collections_nobody_says_that_they_do_not_fit(shelves):
     decision = crib.route(MAIL)
     assert decision.route.kind == "general"
     assert decision.route.reason.startswith(
-        "no tool fits, and there is no collection in reach: "
+        "no tool fits, and no collection is in the caller's scope: "
         "confidence 0.05 is below the threshold 0.90 (as set)"
     )
     assert decision.route.confidence < 1

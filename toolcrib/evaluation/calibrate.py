@@ -48,7 +48,7 @@ from toolcrib.retrieval.calibration import (
 )
 from toolcrib.retrieval.gate import lowest_threshold
 from toolcrib.retrieval.hybrid import Evidence
-from toolcrib.retrieval.legs import Head, pack
+from toolcrib.retrieval.legs import Head, pack_head
 from toolcrib.store.base import LegQuery, point_id
 from toolcrib.store.filters import Filter, HasId, Not
 
@@ -185,7 +185,7 @@ def _fit_linear(crib: Crib, tools: Sequence[ToolSpec]) -> Head:
     if weights.shape[0] == 1:  # scikit-learn gives one row for two classes
         weights = np.vstack([-weights[0], weights[0]])
         offsets = np.array([-offsets[0], offsets[0]])
-    return pack([tool.id for tool in tools], weights, offsets)
+    return pack_head([tool.id for tool in tools], weights, offsets)
 
 
 GRID = tuple(round(step / 100, 2) for step in range(101))

@@ -40,9 +40,9 @@ from toolcrib.retrieval.learned import (
     COLLECTIONS,
     ROUTE,
     LearnedChoices,
-    LearnedFromUse,
     LearnedTools,
     RankedOptions,
+    UseData,
 )
 from toolcrib.retrieval.steps import ToolUse
 from toolcrib.store.base import point_id
@@ -402,7 +402,7 @@ class UsageLearner:
             for tool, body in rows.items()
             if "goes_with" in body["tool"]
         }
-        self._tools.use_learned(LearnedFromUse(lifts.get(""), use, companions))
+        self._tools.use_learned(UseData(lifts.get(""), use, companions))
 
     def _use(self, runs: Sequence[Run], state: Mapping[str, Any]) -> ToolUse | None:
         """Use of tools that orders steps; None where the setting or the switch is off."""

@@ -1,1 +1,1 @@
-"""A query in, a ranking out; every search raises `StoreError` where the store fails."""
+"""Retrieval: from a query to a ranking; a search raises `StoreError` if the store fails."""

@@ -1,4 +1,4 @@
-"""Assembly of an answer: copies, merged needs, two rankings in one, a token budget, the order."""
+"""Assembly of an answer: copies, needs, interleaving, token budget, and order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal
 from toolcrib.records import FindResult, NeedResult, ToolHit
 from toolcrib.records.answers import Team, with_ranks
 from toolcrib.records.definitions import DefinitionForm, definition_tokens
-from toolcrib.retrieval.gate import MAX_SET
+from toolcrib.retrieval.gate import MAX_SET_TOOLS
 from toolcrib.retrieval.options import SearchOptions
 from toolcrib.text import tokenise
 
@@ -23,10 +23,10 @@ NEEDS_CUT = "needs-cut"
 
 
 def fold_copies(hits: Sequence[ToolHit], query: str) -> list[ToolHit]:
-    """One hit for tools of several servers with the same name, description and input schema.
+    """Fold tools of several servers with equal name, description and input schema into one hit.
 
-    The first copy stays, with the other servers as `also_on`. Copies stay apart on servers that
-    the query names. A tool without a description is no copy: its name says too little.
+    The first copy stays, and lists the other servers as `also_on`. Copies on servers that the query
+    names stay apart. A tool without a description is no copy: its name says too little.
     """
     alike: dict[tuple[str, str], list[ToolHit]] = {}
     for hit in hits:
@@ -67,11 +67,11 @@ def _is_copy(head: ToolHit | None, hit: ToolHit) -> bool:
 def merge_needs(
     answers: Sequence[FindResult], whole: FindResult | None, k: int | Literal["auto"]
 ) -> FindResult:
-    """Merge the answers to each need, and to the whole query where there is one.
+    """Merge the answers to each need, and to the whole query if there is one.
 
-    In every round each need gives its best tool that is not there yet, the likeliest tool first.
-    The query joins from the second round on, and fills the places that the needs leave. The best
-    tool of every need is there, unless `k` is less than the needs, which `degraded` marks.
+    In every round each need adds its best tool that is not in the answer yet, the likeliest first.
+    The query joins from the second round on, and fills remaining places. The answer holds the best
+    tool of every need, unless `k` is less than the number of needs; `degraded` marks this.
     """
     tools = _rounds(answers, whole)
     asked = [*answers, *([] if whole is None else [whole])]
@@ -93,8 +93,8 @@ def merge_needs(
         reason=f"{surest.reason}{reason}",
         threshold=surest.threshold,
         fallback=surest.fallback,
-        degraded=_once(*(each.degraded for each in asked), (NEEDS_CUT,) if is_cut else ()),
-        unmatched_terms=_once(*(each.unmatched_terms for each in asked)),
+        degraded=_unique(*(each.degraded for each in asked), (NEEDS_CUT,) if is_cut else ()),
+        unmatched_terms=_unique(*(each.unmatched_terms for each in asked)),
         needs=tuple(NeedResult(each.query, each.verdict, each.confidence) for each in answers),
         called=answers[0].called,
     )
@@ -103,7 +103,7 @@ def merge_needs(
 def _rounds(answers: Sequence[FindResult], whole: FindResult | None) -> list[ToolHit]:
     """Every tool once, in the order of the rounds, with the needs of its round.
 
-    Most tools also stand further down in the answers to other needs, which means nothing.
+    Lower places of a tool in the answers to other needs do not count.
     """
     queues: list[deque[ToolHit | None]] = [deque(each.tools) for each in answers]
     if whole is not None:
@@ -137,7 +137,7 @@ def _added_times(times: Iterable[dict[str, float]]) -> dict[str, float]:
     return total
 
 
-def _once(*groups: Iterable[str]) -> tuple[str, ...]:
+def _unique(*groups: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for group in groups for each in group))
 
 
@@ -145,15 +145,15 @@ def _once(*groups: Iterable[str]) -> tuple[str, ...]:
 
 
 def interleave(own: FindResult, other: FindResult, name: str, seed: str) -> FindResult:
-    """Interleave two answers to learn from use which ranking is better; each tool names its team.
+    """Interleave two answers, to learn from use which ranking is better; each tool has its team.
 
-    Scores and probabilities stay with the places of the first answer, as do confidence and
-    verdict. Tools that are always active keep their places. Answers that lack different parts are
-    not interleaved.
+    Scores and probabilities stay with the places of the first answer, as do confidence and verdict.
+    Always-active tools keep their places. Answers with different degraded parts are not
+    interleaved.
     """
     took, total = other.took_ms.get("total", 0.0), own.took_ms.get("total", 0.0)
     own = replace(own, took_ms={**own.took_ms, "interleave": took, "total": total + took})
-    # The first answer alone sets the number of tools, so `coverage` is not compared.
+    # The first answer sets the number of tools: the mark `coverage` does not matter.
     if set(own.degraded) - {"coverage"} != set(other.degraded):
         return own
     always = [hit for hit in own.tools if hit.tool.always_active]
@@ -166,11 +166,11 @@ def interleave(own: FindResult, other: FindResult, name: str, seed: str) -> Find
 
 
 def team_draft(own: Sequence[ToolHit], other: Sequence[ToolHit], seed: str) -> tuple[ToolHit, ...]:
-    """Draft as many tools as the first ranking has from both (Radlinski, Kurup, Joachims 2008).
+    """Draft tools from both rankings, as many as the first has (Radlinski, Kurup, Joachims 2008).
 
-    In every round each team picks its best tool that is not drafted yet; the seed alone draws the
-    team that picks first. The shared top of both rankings has no team, as credit for it would be
-    noise. Tools that are left when the second ranking ends have no team either.
+    In every round each team drafts its best remaining tool; only the seed decides the team that
+    drafts first. The common top of both rankings has no team, because credit for it would be noise.
+    Tools that remain when the second ranking ends have no team either.
     """
     pairs = zip(own, other, strict=False)
     shared = [hit for hit, _ in takewhile(lambda pair: pair[0].id == pair[1].id, pairs)]
@@ -194,26 +194,26 @@ def team_draft(own: Sequence[ToolHit], other: Sequence[ToolHit], seed: str) -> t
 
 
 def widen_for_budget(options: SearchOptions) -> SearchOptions:
-    """Widen `k` to every tool that may fit, where a token budget replaces `k`."""
+    """Widen `k` to all tools that may fit into a token budget, which replaces `k`."""
     if options.token_budget is None or options.k == "auto":
         return options
-    return replace(options, k=MAX_SET)
+    return replace(options, k=MAX_SET_TOOLS)
 
 
 def arrange(found: FindResult, options: SearchOptions) -> FindResult:
-    """Cut an answer to its token budget, and put its tools into the order of the options."""
+    """Cut an answer to its token budget, and order its tools as the options say."""
     if options.token_budget is not None:
-        found = _within(found, options.token_budget, options)
+        found = _cut_to_budget(found, options.token_budget, options)
     if options.order == "id":
         found = replace(found, tools=tuple(sorted(found.tools, key=lambda hit: hit.id)))
     return found
 
 
-def _within(found: FindResult, token_budget: int, options: SearchOptions) -> FindResult:
-    kept = _fitting(found.tools, token_budget, options.form)
+def _cut_to_budget(found: FindResult, token_budget: int, options: SearchOptions) -> FindResult:
+    kept = _select_fitting(found.tools, token_budget, options.form)
     served = {need for hit in kept for need in hit.needs or ()}
     lacks = {
-        # A set that is to be complete no longer is.
+        # The cut set may not be complete.
         "coverage": options.k == "auto" and len(kept) < len(found.tools),
         NEEDS_CUT: any(need not in served for hit in found.tools for need in hit.needs or ()),
     }
@@ -221,11 +221,13 @@ def _within(found: FindResult, token_budget: int, options: SearchOptions) -> Fin
     return replace(found, tools=with_ranks(kept), degraded=(*found.degraded, *more))
 
 
-def _fitting(hits: Sequence[ToolHit], token_budget: int, form: DefinitionForm) -> list[ToolHit]:
+def _select_fitting(
+    hits: Sequence[ToolHit], token_budget: int, form: DefinitionForm
+) -> list[ToolHit]:
     """Best tools that fit together: always the first, then the general tool.
 
-    Next come tools that the query calls by name, each by itself. Any other tool comes only with
-    its providers. A provider comes without its user only where it stands before the user.
+    Tools called by name come next, each by itself. Any other tool needs its providers. A provider
+    comes without its consumer only if it ranks higher.
     """
     costs = {hit.id: definition_tokens(hit.tool, form) for hit in hits}
     kept = {hit.id for hit in hits if hit.rule == "fallback"}
@@ -249,7 +251,7 @@ def _fitting(hits: Sequence[ToolHit], token_budget: int, form: DefinitionForm) -
 
 
 def _with_providers(hit: ToolHit, hits: Sequence[ToolHit]) -> set[str]:
-    """Ids of a hit and of the hits that give what it needs, directly or through others."""
+    """Ids of a hit and of the hits that provide what it needs, directly or indirectly."""
     ids = {hit.id}
     while more := {each.id for each in hits if not ids.isdisjoint(each.needed_for)} - ids:
         ids |= more

@@ -1,10 +1,10 @@
-"""Calibration: from scores to probabilities.
+"""Calibration: maps scores to probabilities.
 
-The confidence of an answer is the probability that any tool in reach answers the query
-(answerability). A logistic regression on features of the whole candidate list estimates it.
-Features that were tried and left out: docs/explanation/confidence.md. A second regression, fitted
-on answerable queries, gives each tool the probability of being right if any tool is; the product
-with the confidence is the tool's probability. A calibration is kept beside its index.
+The confidence of an answer is the probability that any tool in scope answers the query
+(answerability). A logistic regression estimates it from features of all candidates.
+docs/explanation/confidence.md lists rejected features. A second regression, fitted on answerable
+queries, estimates the probability that a tool is right if any is; times the confidence, this is the
+tool's probability. A calibration is stored with its index.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from toolcrib.store.base import Store
 logger = logging.getLogger(__name__)
 
 FEATURES_VERSION = 2
-"""Version of `features`: raise it with a change, and older calibrations are refused."""
+"""Version of `features`; an increase after a change invalidates older calibrations."""
 
 FEATURES = (
     "share_sharp",
@@ -45,8 +45,8 @@ FEATURES = (
 )
 
 NO_TOOL_SCORE = 0.25
-"""Fused score of "no tool", which competes in the shares, so that a lonely weak candidate gets no
-high share. Chosen on development splits."""
+"""Fused score of "no tool" in the softmax, so that a lone weak candidate gets no high share. Chosen
+on development splits."""
 
 SHARP_TEMPERATURE, SOFT_TEMPERATURE = 0.02, 0.04
 """Temperatures of the shares."""
@@ -54,7 +54,7 @@ SHARP_TEMPERATURE, SOFT_TEMPERATURE = 0.02, 0.04
 _TEMPERATURES = np.array([[SHARP_TEMPERATURE], [SOFT_TEMPERATURE]])
 
 RANKED_COMPETITORS = 20
-"""Candidates that share the softmax; a fixed number, so that the depth of the legs changes none."""
+"""Candidates in the softmax; a fixed number, so that the depth of the legs changes no share."""
 
 _CLIP = 1e-6
 _DEFAULT = Path(__file__).with_name("calibration.json")
@@ -63,9 +63,9 @@ _DEFAULT = Path(__file__).with_name("calibration.json")
 def features(scores: Sequence[float], legs: Sequence[LegScores], terms: int) -> Floats:
     """Features of each candidate of one query: float64 [n, len(FEATURES)].
 
-    `scores`: fused, in the order of the ranking, in [0, 1]. `terms`: words of the query. A share
-    is the logit of the candidate's part in a softmax over the first `RANKED_COMPETITORS` and "no
-    tool"; `gap` is the distance to the first score. The `top` columns are of the query: the best
+    `scores`: fused, in the order of the ranking, in [0, 1]. `terms`: words of the query. A share is
+    the logit of the candidate's part in a softmax over the first `RANKED_COMPETITORS` and "no
+    tool"; `gap` is the distance to the first score. The `top` columns describe the query: the best
     cosine, the best BM25, and the best BM25 for each word.
     """
     fused = np.asarray(scores, dtype=np.float64)
@@ -86,7 +86,7 @@ def features(scores: Sequence[float], legs: Sequence[LegScores], terms: int) -> 
         1 - math.exp(-best_lexical / LEXICAL_SCALE),
         min(MAX_TERM_BM25, best_lexical / max(1, terms)),
     )
-    # Stacking the columns takes twice as long.
+    # Filling an empty table takes half the time of stacking columns.
     table = np.empty((fused.size, len(columns)))
     for place, column in enumerate(columns):
         table[:, place] = column
@@ -112,7 +112,7 @@ def _shares(scores: Floats) -> Floats:
 QUERY_FEATURES = ("top_meaning", "meaning_lead", "fused_lead", "top_lexical", "top_term")
 
 LEAD_DEPTH_TOOLS = 20
-"""A lead is the distance from the first score to the score at this rank."""
+"""Rank whose score a lead is measured against."""
 
 USUAL_DENSE_SCORE, USUAL_FUSED_SCORE = 0.24, 0.05
 """Scores at that rank for shorter lists: the usual scores on public sets, chosen so that small
@@ -155,7 +155,7 @@ def _lead(scores: Collection[float], usual: float) -> float:
 
 
 class Answerability(FrozenModel):
-    """A fitted logistic regression over `QUERY_FEATURES`."""
+    """Fitted logistic regression over `QUERY_FEATURES`."""
 
     weights: tuple[float, ...] = Field(
         min_length=len(QUERY_FEATURES), max_length=len(QUERY_FEATURES)
@@ -189,8 +189,8 @@ class Figures(FrozenModel):
     """Quality of a calibration on held-out queries.
 
     `ece`, `log_loss` and `auroc` are of the confidence, `ece_first` of the first tool's
-    probability. `false_acceptance`: share of unanswerable queries that are accepted where 95 % of
-    the answerable queries are. `coverage`: share of queries accepted at the threshold.
+    probability. `false_acceptance`: share of unanswerable queries accepted at the threshold that
+    accepts 95 % of the answerable ones. `coverage`: share of queries accepted at the threshold.
     `precision`: share of accepted queries with a right first tool.
     """
 
@@ -205,16 +205,16 @@ class Figures(FrozenModel):
 
 
 class Calibration(FrozenModel):
-    """Fitted calibration, and the models and settings that it holds for.
+    """Fitted calibration, with the models and settings of its fit.
 
-    `identity`: the models and settings whose scores it maps. `method`: `default`, `rescaled` (the
-    default with slope and offset fitted anew) or `fitted`. `weights` and `offset` give a tool's
-    probability if any tool answers; `answerability` gives the probability that any tool does.
-    `threshold` is recommended; `server_thresholds` are of servers with enough queries. `curves` by
-    server; "" is over all servers. `needed`: for each answerable labelled query the least
-    probability of a needed tool, ascending, and 0 for a tool that was not found. `head`: the
-    classifier whose scores the calibration was fitted on. `by_examples`: the scores contained a
-    head over examples. `lexical`: calibration of answers by the lexical leg alone.
+    `identity`: these models and settings. `method`: `default`, `rescaled` (the default with slope
+    and offset fitted again) or `fitted`. `weights` and `offset` give a tool's probability if any
+    tool answers; `answerability` gives the probability that any does. `threshold` is recommended;
+    `server_thresholds`: for servers with enough queries. `curves` by server; "" is for all servers.
+    `needed`: for each answerable labelled query the lowest probability of a needed tool, ascending,
+    and 0 for a tool that was not found. `head`: classifier that gave scores in the fit.
+    `by_examples`: a head over examples gave scores. `lexical`: calibration of the lexical leg
+    alone.
     """
 
     identity: dict[str, Any]
@@ -237,7 +237,7 @@ class Calibration(FrozenModel):
     def confidence(self, known: Floats, query: Floats) -> float | None:
         """Probability that any tool answers, from `query_features`; None without candidates.
 
-        `known`: the `features` of the candidates.
+        `known`: `features` of the candidates.
         """
         return self.answerability.probability(query) if len(known) else None
 
@@ -248,7 +248,7 @@ class Calibration(FrozenModel):
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Differences of two identities, in words; empty when they are equal."""
+    """Differences of two identities, in words; empty if equal."""
     return "; ".join(
         f"{key} {found.get(key)!r}, now {wanted.get(key)!r}"
         for key in sorted({*found, *wanted})
@@ -267,11 +267,11 @@ CALIBRATION_KEY = "calibration"
 
 
 def load_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration | None:
-    """Load the index's own calibration, or else the shipped calibration where it holds.
+    """Load the index's own calibration, or the shipped one if its identity matches.
 
     Raises:
-        CalibrationError: the own calibration cannot be read, or its models or settings differ
-            from `identity`.
+        CalibrationError: the own calibration cannot be read, or its models or settings differ from
+            `identity`.
     """
     fields = store.read_meta().get(CALIBRATION_KEY)
     if fields is None:
@@ -288,9 +288,9 @@ def load_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration |
 
 
 def lexical_calibration(own: Calibration | None, identity: Mapping[str, Any]) -> Calibration | None:
-    """Calibration of the lexical leg alone: of this calibration, or shipped where it holds.
+    """Calibration of the lexical leg: part of the own one, or shipped if its identity matches.
 
-    The encoder makes no difference: it has failed.
+    The encoder is not compared: it has failed.
     """
     if own is not None and own.lexical is not None:
         return own.lexical
@@ -301,7 +301,7 @@ def lexical_calibration(own: Calibration | None, identity: Mapping[str, Any]) ->
 
 
 def usable_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration | None:
-    """Load as `load_calibration`; an error becomes a warning and None."""
+    """Load with `load_calibration`; an error becomes a warning and None."""
     try:
         return load_calibration(store, identity)
     except CalibrationError as error:
@@ -312,7 +312,7 @@ def usable_calibration(store: Store, identity: Mapping[str, Any]) -> Calibration
 def save_calibration(
     store: Store, identity: Mapping[str, Any], calibration: Calibration | None
 ) -> None:
-    """Keep a calibration beside the index; None removes the kept calibration.
+    """Store a calibration with the index; None deletes the stored one.
 
     Raises:
         CalibrationError: its models or settings differ from `identity`.

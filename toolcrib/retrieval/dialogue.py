@@ -1,4 +1,4 @@
-"""Dialogue: the words of a query, and all that its user said before."""
+"""Dialogue: the words of a query, and all earlier messages of its user."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from toolcrib.records.codec import in_words
 from toolcrib.records.turns import MAX_HISTORY_MESSAGES, Message
 
 OWN_SHARE, MARKED_OWN_SHARE = 0.4, 0.3
-"""Weight of the last message's own words; the rest is for all that the user said. The second is
-for a text that is a dialogue itself, whose last message mostly completes an earlier one."""
+"""Weight of the last message; the rest is for all messages of the user. The second is for a text
+that is itself a dialogue: its last message mostly completes an earlier one."""
 
 MAX_DIALOGUE_CHARS = 2_000
-"""Characters of a dialogue that are searched: the encoder reads some 1,000, the words count all."""
+"""Characters of a dialogue that are searched: the encoder reads some 1,000, the lexical leg all."""
 
 _MARK = re.compile(r"(?<!\S)(user|human|system|assistant|ai|bot|agent)\s?:", re.IGNORECASE)
 _USERS = frozenset({"user", "human"})
@@ -26,7 +26,7 @@ _USERS = frozenset({"user", "human"})
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """Last message of a user, and all messages of the user; `is_marked` by roles in the text."""
+    """Last message of a user, and all of the user's messages; `is_marked` by roles in the text."""
 
     own: str
     whole: str
@@ -34,7 +34,7 @@ class Dialogue:
 
 
 def read_messages(given: Iterable[Any]) -> tuple[Message, ...]:
-    """Newest messages of a history, from messages or dictionaries; another entry is an error."""
+    """Newest messages of a history, from messages or dictionaries; other entries are errors."""
     try:
         return tuple(map(Message.model_validate, list(given)[-MAX_HISTORY_MESSAGES:]))
     except (TypeError, ValidationError) as error:
@@ -45,9 +45,9 @@ def read_messages(given: Iterable[Any]) -> tuple[Message, ...]:
 
 
 def read_dialogue(query: str, history: Sequence[Message] = ()) -> Dialogue | None:
-    """Dialogue of a query with its history, or of a query with role marks; None for one message.
+    """Dialogue of a query with history, or of a query with role marks; None for one message.
 
-    A text has role marks if it begins with one and has a second: `user: ... system: ...`.
+    A text has role marks if it begins with one and has another: `user: ... system: ...`.
     """
     earlier = [each.content for each in history if each.role == "user" and each.content.strip()]
     marked = _marked_messages(query)
@@ -72,7 +72,7 @@ def _marked_messages(text: str) -> list[str]:
 
 
 def _newest(messages: Sequence[str]) -> str:
-    """Messages in their order, without the oldest beyond the limit; the last one is whole."""
+    """Newest messages within the limit, in their order; the last is never cut."""
     kept: list[str] = []
     left = MAX_DIALOGUE_CHARS
     for message in reversed(messages):

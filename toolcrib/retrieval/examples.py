@@ -1,9 +1,9 @@
-"""Head over examples: scores tools by how well a query fits their examples.
+"""Head over examples: scores tools by the fit of a query to their examples.
 
-A tool counts as its examples and, as one more example, its description. A head weighs three
-features: the density of the examples around the query, the cosine of their mean, and that cosine
-corrected so that neighbouring tools move apart. It is fitted for one scope; tools beyond change no
-score. Method and figures: docs/explanation/confidence.md.
+The description of a tool is one more example. A head weighs three features: the density of the
+examples around the query, the cosine of their mean, and that cosine corrected to separate similar
+tools. It is fitted for one scope; tools outside change no score. Method and figures:
+docs/explanation/confidence.md.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from toolcrib.store.filters import Equals, Filter, all_of
 from toolcrib.store.payload import ENRICHED_FIELD
 
 MIN_TRUST_EXAMPLES, MIN_TRUST_TOOLS = 30, 2
-"""Fewer examples or tools are too few to fit the trust in the head."""
+"""Minimum numbers of examples and tools for fitting the trust in the head."""
 
 MIN_TOOL_EXAMPLES, MIN_SHARE_OF_TOOLS = 5, 0.5
-"""At least half of the tools need five examples."""
+"""Half of the tools need at least five examples."""
 
 EXAMPLE_KERNEL_WIDTH_COSINE = 0.03
 """A width of 0.05 is as good with 3 examples a tool, and worse with 100."""
@@ -39,16 +39,16 @@ MAX_CORRECTED_CELLS = 4_000_000
 """Limit of examples times tools; a larger head has no correction, whose steps read all cells."""
 
 MAX_LEFT_OUT_EXAMPLES, MAX_COSINES = 400, 8_000_000
-"""Limits of the examples that are left out in turn, and of the cosines for them."""
+"""Limits of the held-out examples, and of the cosines for them."""
 
 UNANSWERABLE_WEIGHT = 0.1
 """Weight of queries without a right tool, as in a calibration without such queries."""
 
 SHARE_WEIGHT = 0.6
-"""Weight of the first tool's share among all tools in the confidence; the rest is the trust's."""
+"""Weight of the first tool's share among all tools in the confidence; the rest is for the trust."""
 
 MAX_SCOPES = 16
-"""Heads in the cache; the next query of an evicted scope fits its head again."""
+"""Heads in the cache; an evicted scope fits its head again."""
 
 RIDGE, MAX_NEWTON_STEPS, LOSS_TOLERANCE = 1e-3, 50, 1e-9
 
@@ -65,7 +65,7 @@ class ToolExamples:
 class ExampleHead:
     """Fitted head: `weights` float64 [3] of density, mean and correction.
 
-    `corrections`: float32 [tools, d], by their `places`, or no rows. `trust`: slope and offset
+    `corrections`: float32 [tools, d], indexed by `places`, or no rows. `trust`: slope and offset
     from the first tool's score to the log-odds that the tool is right. `plain_weight`: weight of
     the cosine of a tool without examples.
     """
@@ -80,7 +80,7 @@ class ExampleHead:
     def score_candidates(
         self, query: FloatArray, candidates: Mapping[int, LegScores]
     ) -> dict[int, LegScores]:
-        """Candidates with `odds`, and with `head`, their log-probability among the candidates.
+        """Candidates with `odds`, and with `head`, the log-probability among the candidates.
 
         `query`: float32 [d].
         """
@@ -101,7 +101,7 @@ class ExampleHead:
         """Log-odds of tools that have examples: float64 [points]."""
         taught = [self.tools[point] for point in points]
         parts = [
-            _densities(np.concatenate([each.rows for each in taught]) @ query, _starts(taught)),
+            _densities(np.concatenate([each.rows for each in taught]) @ query, _first_rows(taught)),
             np.stack([each.mean for each in taught]) @ query,
         ]
         if len(self.corrections):
@@ -109,26 +109,26 @@ class ExampleHead:
         return self.weights[: len(parts)] @ np.stack(parts)
 
     def probability(self, odds: float) -> float:
-        """Probability that a tool of this score fits, whatever the scores of other tools."""
+        """Probability that a tool of this score fits, independent of other tools."""
         slope, offset = self.trust
         return sigmoid(slope * odds + offset)
 
     def confidence(self, odds: float, log_share: float) -> float:
         """Probability that the first tool is right, from its log-odds and its log-probability.
 
-        A request that no tool fits has low odds, a request between two tools a low share: the
-        two probabilities are pooled by their logarithms.
+        A query without a fitting tool has low odds, a query between two tools a low share: the
+        logarithms of both probabilities are averaged.
         """
         trust = self.probability(odds)
         return trust ** (1 - SHARE_WEIGHT) * math.exp(SHARE_WEIGHT * log_share)
 
 
 FEW_SHOT_WEIGHTS, FEW_SHOT_TRUST = (5.0, 15.0), (0.58, -2.65)
-"""Parameters of heads over few examples, fitted on choices drawn from four public sets."""
+"""Parameters of heads over few examples, fitted on choices from four public sets."""
 
 
 def fit_few_shot(rows: Sequence[FloatArray]) -> ExampleHead:
-    """Head over labels with too few examples to fit; `rows`: float32 [n, d] of each label."""
+    """Head over labels with few examples, its weights fixed; `rows`: float32 [n, d] a label."""
     tools = {label: ToolExamples(each, _unit(each.sum(axis=0))) for label, each in enumerate(rows)}
     none = np.empty((0, rows[0].shape[1]), dtype=np.float32)
     weights = np.array(FEW_SHOT_WEIGHTS)
@@ -138,7 +138,7 @@ def fit_few_shot(rows: Sequence[FloatArray]) -> ExampleHead:
 class ExampleHeads:
     """Heads of a store's tools, each fitted for the first query of a scope.
 
-    Examples are read from the store once, and again after `forget` of their tools.
+    Examples are read from the store once, and again after `forget`.
     """
 
     def __init__(self, store: Store) -> None:
@@ -157,7 +157,7 @@ class ExampleHeads:
                 self._read.pop(point, None)
 
     def head(self, scope: Filter | None) -> ExampleHead | None:
-        """Head of the tools in a scope; None where they have too few examples."""
+        """Head of the tools in a scope; None if they have too few examples."""
         with self._lock:
             if scope not in self._heads:
                 taught = self._tools_in(scope)
@@ -169,11 +169,11 @@ class ExampleHeads:
             return self._heads[scope]
 
     def _tools_in(self, scope: Filter | None) -> dict[int, ToolExamples | None]:
-        """Tools in a scope by point, with None for a tool without examples."""
+        """Tools in a scope by point; None for a tool without examples."""
         where = all_of(Equals("enabled", value=True), scope)
         found = {each.id: each.payload for each in self._store.scroll(where, (ENRICHED_FIELD,))}
         unread = [point for point in found if point not in self._read]
-        # Generated examples are no evidence of how far a head can be trusted.
+        # Generated examples do not show how reliable a head is.
         authored = [point for point in unread if found[point].get(ENRICHED_FIELD) != "writer"]
         examples = self._store.vectors(authored, "examples")
         descriptions = self._store.vectors(list(examples), "dense")
@@ -186,7 +186,7 @@ class ExampleHeads:
 
 
 def fit(tools: Mapping[int, ToolExamples]) -> ExampleHead | None:
-    """Fit a head over tools by point id; None where there are too few examples."""
+    """Fit a head over tools by point; None if there are too few examples."""
     taught = list(tools.values())
     counts = np.array([len(each.rows) - 1 for each in taught])
     if len(taught) < MIN_TRUST_TOOLS or counts.sum() < MIN_TRUST_EXAMPLES:
@@ -194,29 +194,29 @@ def fit(tools: Mapping[int, ToolExamples]) -> ExampleHead | None:
     rows = np.concatenate([each.rows for each in taught])
     means = np.stack([each.mean for each in taught])
     owners = np.repeat(np.arange(len(taught)), counts)
-    places = np.delete(np.arange(len(rows)), _starts(taught))
+    places = np.delete(np.arange(len(rows)), _first_rows(taught))
     most = max(50, min(MAX_LEFT_OUT_EXAMPLES, MAX_COSINES // len(rows)))
     chosen = np.unique(np.linspace(0, len(owners) - 1, most).astype(np.int64))
     own = owners[chosen]
 
     cosines = rows[places[chosen]] @ rows.T
     cosines[np.arange(len(chosen)), places[chosen]] = -1.0
-    near = _near(taught, means, rows[places[chosen]], own)
-    known = [_densities(cosines, _starts(taught)), near]
+    near = _held_out_cosines(taught, means, rows[places[chosen]], own)
+    known = [_densities(cosines, _first_rows(taught)), near]
     corrections, scale = np.empty((0, rows.shape[1]), dtype=np.float32), 0.0
     if len(owners) * len(taught) <= MAX_CORRECTED_CELLS:
-        scale = float(_weigh([near], own)[0])
-        start = np.float32(scale) * _near(taught, means, rows[places], owners)
-        known.append(_halves(rows[places], owners, start)[chosen])
-        corrections = np.float32(scale) * means + _correct(rows[places], owners, start)
-    weights = _weigh(known, own)
+        scale = float(_fit_weights([near], own)[0])
+        start = np.float32(scale) * _held_out_cosines(taught, means, rows[places], owners)
+        known.append(_cross_fitted_odds(rows[places], owners, start)[chosen])
+        corrections = np.float32(scale) * means + _fit_corrections(rows[places], owners, start)
+    weights = _fit_weights(known, own)
     plain_weight = float(weights @ [1.0, 1.0, scale][: len(weights)])
     odds = np.tensordot(weights, np.stack(known), axes=1)
     numbers = {point: number for number, point in enumerate(tools)}
-    return ExampleHead(tools, corrections, weights, _trust(odds, own), plain_weight, numbers)
+    return ExampleHead(tools, corrections, weights, _fit_trust(odds, own), plain_weight, numbers)
 
 
-def _starts(taught: Sequence[ToolExamples]) -> NDArray[np.int64]:
+def _first_rows(taught: Sequence[ToolExamples]) -> NDArray[np.int64]:
     """First row of each tool in the matrix of all rows."""
     return np.cumsum([0, *(len(each.rows) for each in taught[:-1])])
 
@@ -230,7 +230,7 @@ def _densities(cosines: FloatArray, starts: NDArray[np.int64]) -> FloatArray:
     return dense.astype(np.float32)
 
 
-def _near(
+def _held_out_cosines(
     taught: Sequence[ToolExamples],
     means: FloatArray,
     examples: FloatArray,
@@ -244,18 +244,22 @@ def _near(
     return found
 
 
-def _halves(examples: FloatArray, owners: NDArray[np.int64], start: FloatArray) -> FloatArray:
+def _cross_fitted_odds(
+    examples: FloatArray, owners: NDArray[np.int64], start: FloatArray
+) -> FloatArray:
     """Log-odds of examples, each corrected by the other half of the examples: [examples, tools]."""
     unseen = start.copy()
     half = np.arange(len(owners)) % 2 == 0
     for seen in (half, ~half):
-        corrections = _correct(examples[seen], owners[seen], start[seen])
+        corrections = _fit_corrections(examples[seen], owners[seen], start[seen])
         unseen[~seen] += examples[~seen] @ corrections.T
     return unseen
 
 
-def _correct(examples: FloatArray, owners: NDArray[np.int64], start: FloatArray) -> FloatArray:
-    """Corrections, float32 [tools, d], from first log-odds `start` [examples, tools]."""
+def _fit_corrections(
+    examples: FloatArray, owners: NDArray[np.int64], start: FloatArray
+) -> FloatArray:
+    """Fit corrections, float32 [tools, d], to initial log-odds `start` [examples, tools]."""
     wanted = np.zeros_like(start)
     wanted[np.arange(len(owners)), owners] = 1.0
     penalty = CORRECTION_PENALTY * np.eye(examples.shape[1], dtype=np.float32)
@@ -268,10 +272,10 @@ def _correct(examples: FloatArray, owners: NDArray[np.int64], start: FloatArray)
     return np.ascontiguousarray(corrections.T, dtype=np.float32)
 
 
-def _weigh(known: Sequence[FloatArray], own: NDArray[np.int64]) -> Floats:
-    """Weights >= 0 of the features `known`, each [n, tools], that make the tool `own` likeliest.
+def _fit_weights(known: Sequence[FloatArray], own: NDArray[np.int64]) -> Floats:
+    """Fit weights >= 0 of the features `known`, each [n, tools], to the right tools `own`.
 
-    Conditional logit by Newton's method; features of negative weight are left out.
+    Conditional logit by Newton's method; features of negative weight are removed.
     """
     scales = np.array([float(each.std()) or 1.0 for each in known])
     stacked = np.stack([each / s for each, s in zip(known, scales, strict=True)], axis=-1)
@@ -288,7 +292,7 @@ def _weigh(known: Sequence[FloatArray], own: NDArray[np.int64]) -> Floats:
 
 
 def _newton(stacked: NDArray[Any], right: NDArray[Any]) -> Floats:
-    """Weights, float64 [f], that make `right` [n, f] likeliest among `stacked` [n, c, f]."""
+    """Fit weights, float64 [f], to `right` [n, f] among `stacked` [n, c, f]."""
     features: int = stacked.shape[-1]
     weights: Floats = np.zeros(features, dtype=np.float64)
     loss, step = _loss(stacked, right, weights)
@@ -305,7 +309,7 @@ def _newton(stacked: NDArray[Any], right: NDArray[Any]) -> Floats:
 
 
 def _loss(stacked: NDArray[Any], right: NDArray[Any], weights: Floats) -> tuple[float, Floats]:
-    """The mean log loss of weights, penalised, and Newton's step from them."""
+    """Mean log loss of weights, penalised, and Newton's step from them."""
     odds: NDArray[Any] = np.einsum("ncf,f->nc", stacked, weights)
     shares = softmax(odds)
     means: NDArray[Any] = np.einsum("nc,ncf->nf", shares, stacked)
@@ -318,10 +322,10 @@ def _loss(stacked: NDArray[Any], right: NDArray[Any], weights: Floats) -> tuple[
     return loss, np.linalg.solve(curve, slope).astype(np.float64)
 
 
-def _trust(odds: Floats, own: NDArray[np.int64]) -> tuple[float, float]:
-    """Slope and offset from the first tool's score to the log-odds that the tool is right.
+def _fit_trust(odds: Floats, own: NDArray[np.int64]) -> tuple[float, float]:
+    """Fit slope and offset from the first tool's score to the log-odds that the tool is right.
 
-    Every example is a query twice: without itself, and with its tool out of reach.
+    Every example is a query twice: without itself, and with its tool out of scope.
     """
     right = odds.argmax(axis=1) == own
     hidden = odds.copy()

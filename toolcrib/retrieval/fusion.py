@@ -1,6 +1,6 @@
-"""Fusion: one score for each candidate from the scores of its legs, and the rule of ties.
+"""Fusion of the legs' scores into one score for each candidate, and the order of ties.
 
-A convex combination of normalised scores unless the weights ask for reciprocal ranks.
+A convex combination of normalised scores, unless the weights set reciprocal rank fusion.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from toolcrib.errors import SettingsError
 
 
 class LegScores(NamedTuple):
-    """Scores of one candidate by leg; a tuple, since a query makes a hundred.
+    """Scores of one candidate by leg; a tuple for speed, as a query makes a hundred.
 
-    `dense`, `clauses`, `examples` and `anti_patterns` are cosines in [-1, 1]. `clauses` is of the
-    query's best clause, None for a query of one clause. `examples` and `anti_patterns` are None
-    for a tool without them. `lexical` is BM25, >= 0. `head` is a log-probability, <= 0, among the
-    candidates; `odds` is the score of a head over examples. Both are None without a head.
+    `dense`, `clauses`, `examples` and `anti_patterns` are cosines in [-1, 1]. `clauses`: of the
+    query's best clause, None for a query of one clause. `examples` and `anti_patterns` are None for
+    a tool without them. `lexical`: BM25, >= 0. `head`: log-probability among the candidates, <= 0;
+    `odds`: score of a head over examples. Both are None without a head.
     """
 
     dense: float
@@ -38,13 +38,13 @@ class LegScores(NamedTuple):
 class FusionWeights:
     """Weights of the legs; defaults fitted on development splits (docs/explanation/models.md).
 
-    `dense` and `lexical` are the convex weights, both >= 0. At a BM25 score of `bm25_scale` the
-    lexical leg counts 63 % of its weight. `clauses`: share of the way from the cosine of the whole
-    query to the cosine of its best clause. `examples`: share of the way from the tool's cosine to
-    the cosine of its best example. `anti_patterns`: weight by which a query that is closest to an
-    anti-pattern lowers the tool. `head`: weight of a log-probability beside a cosine.
-    `prerequisites`: share of a tool's score for the tool that it needs first, `companions` for
-    tools that go with it; 0 adds no such tool. `rrf_k`: constant of reciprocal rank fusion.
+    `dense` and `lexical`: convex weights, both >= 0. `bm25_scale`: BM25 score at which the lexical
+    leg has 63 % of its weight. `clauses`: share of the way from the cosine of the whole query to
+    that of its best clause. `examples`: share of the way from the tool's cosine to that of its best
+    example. `anti_patterns`: weight by which a query that is closest to an anti-pattern lowers the
+    tool. `head`: weight of a log-probability relative to a cosine. `prerequisites`: share of a
+    tool's score for the tool that it needs first; `companions`: for tools that it goes with; 0 adds
+    no such tool. `rrf_k`: constant of reciprocal rank fusion.
     """
 
     method: Literal["convex", "rrf"] = "convex"
@@ -69,7 +69,7 @@ class PassageWeights:
     """Weights of a passage's legs, fitted as docs/explanation/knowledge.md describes.
 
     `lexical`: share of the lexical leg; the rest is the dense leg's. `term_scale`: BM25 score for
-    each of the question's first six terms at which the lexical leg counts its whole share.
+    each of the question's first six terms at which the lexical leg has its full share.
     """
 
     lexical: Annotated[float, Field(ge=0, le=1)] = 0.2
@@ -88,9 +88,9 @@ def fuse(candidates: Mapping[_Key, LegScores], weights: FusionWeights) -> dict[_
 def convex(candidates: Mapping[_Key, LegScores], weights: FusionWeights) -> dict[_Key, float]:
     """Weighted sum of normalised leg scores (Bruch, Gai and Ingber 2023, section 4).
 
-    The dense leg is its cosine. The lexical one is `1 - exp(-bm25 / bm25_scale)`: a bound that
-    does not depend on the other candidates, so that a weak best match stays weak. Dividing by
-    the query's best BM25 instead cost 0.8 points of nDCG@10 (benchmarks/fusion.py).
+    The dense score is its cosine. The lexical score is `1 - exp(-bm25 / bm25_scale)`: it does not
+    depend on the other candidates, so that a weak best match stays weak. Division by the query's
+    best BM25 lost 0.8 points of nDCG@10 (benchmarks/fusion.py).
     """
     scale = weights.bm25_scale
     total = weights.dense + weights.lexical
@@ -106,7 +106,7 @@ def convex(candidates: Mapping[_Key, LegScores], weights: FusionWeights) -> dict
 def semantic_score(scores: LegScores, weights: FusionWeights) -> float:
     """Cosine of a tool, moved by the best clause, a closer example and a closer anti-pattern.
 
-    With a head of `calibrate` a closer example counts in full; a head over examples contains the
+    With a head of `calibrate` a closer example has full weight; a head over examples contains the
     examples already.
     """
     lifted = scores.dense
@@ -129,8 +129,8 @@ def reciprocal_rank(
 ) -> dict[_Key, float]:
     """Reciprocal rank fusion (Cormack, Clarke and Buettcher 2009): sum of `1 / (k + rank)`.
 
-    The legs are the lexical one, for candidates that share a word with the query, and the
-    dense one after examples and anti-patterns; ties within a leg share the better rank.
+    The lexical leg ranks candidates that share a word with the query; the dense leg ranks all,
+    after examples and anti-patterns. Ties within a leg share the better rank.
     """
     meaning = {key: semantic_score(scores, weights) for key, scores in candidates.items()}
     words = {key: scores.lexical for key, scores in candidates.items() if scores.lexical > 0}
@@ -160,17 +160,17 @@ _R = TypeVar("_R", bound=_Ranked)
 
 
 def by_score(found: Iterable[_R]) -> list[_R]:
-    """Order by score, the highest first, ties by id."""
+    """Sort by score, the highest first, ties by id."""
     return sorted(found, key=lambda each: (-each.score, each.id))
 
 
 def names_by_score(scores: Mapping[str, float]) -> list[str]:
-    """Order names by score, the highest first, ties by name."""
+    """Sort names by score, the highest first, ties by name."""
     return sorted(scores, key=lambda name: (-scores[name], name))
 
 
 class Place(NamedTuple):
-    """Place of a candidate; places sort by their fields, candidates called by name first."""
+    """Place of a candidate; sorts by its fields, candidates called by name first."""
 
     is_unnamed: bool
     deficit: float
@@ -196,17 +196,17 @@ def rank(fused: Mapping[int, float], named: set[int]) -> list[Place]:
     return sorted(Place(point not in named, -score, point) for point, score in fused.items())
 
 
-JUDGED_SHARES = {"learned": 0.5}
-"""Shares of gains that count towards the confidence; other gains change the order alone."""
+CONFIDENCE_SHARES = {"learned": 0.5}
+"""Shares of score gains that count in the confidence; other gains change the order alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Candidates of a query of `terms` words: the ranking, and the scores behind it.
+    """Candidates of a query of `terms` words: the ranking, and its scores.
 
     `trust` maps odds and log-probability of the best tool of a head over examples to the
-    probability that the tool is right; None without a head. `gains` are score gains by their
-    causes, such as learned examples.
+    probability that the tool is right; None without a head. `gains`: score gains by cause, such as
+    learned examples.
     """
 
     ranking: list[Place]
@@ -218,8 +218,7 @@ class Candidates:
     def probabilities(self, points: Sequence[int]) -> list[float]:
         """Probability of each hit by the head over examples, falling with the rank.
 
-        The first probability is of the best odds of all candidates; each further hit gets its
-        share of it.
+        The best odds of all candidates give the first probability; each further hit gets its share.
         """
         assert self.trust is not None, "only a head over examples has odds"
         best = max(self.scores.values(), key=lambda scores: scores.odds or -math.inf)
@@ -228,15 +227,15 @@ class Candidates:
         shares = accumulate((each - heads[0] for each in heads), min)
         return [sure * math.exp(share) for share in shares]
 
-    def unjudged_gain(self, point: int) -> float:
-        """Gain of a candidate that does not count towards the confidence."""
+    def gain_beside_confidence(self, point: int) -> float:
+        """Score gain of a candidate that does not count in the confidence."""
         gain = 0.0
         for cause, each in self.gains.items():
-            gain += (1 - JUDGED_SHARES.get(cause, 0.0)) * each.get(point, 0.0)
+            gain += (1 - CONFIDENCE_SHARES.get(cause, 0.0)) * each.get(point, 0.0)
         return gain
 
     def first(self, count: int) -> list[Place]:
-        """First places, and every place that ties with the last of them."""
+        """First places, and all that tie with the last of these."""
         ranking = self.ranking
         while count < len(ranking) and ranking[count].level == ranking[count - 1].level:
             count += 1

@@ -28,14 +28,14 @@ _Probability = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True, slots=True)
 class GateSettings:
-    """When an answer is good enough, in one of three ways, and what happens when it is not.
+    """Threshold of the gate, given in one of three ways, and treatment of rejected answers.
 
-    `threshold`: a probability. `target_precision`: the share of accepted answers whose first
-    tool is right. `max_false_acceptance`: the share of unanswerable queries that are accepted.
-    The last two are looked up among the labelled queries of the calibration. None of them:
-    what the calibration recommends. What does not fit is returned with its verdict; with
-    `withhold` it is held back. `fallback` is the id of the general tool, which then comes behind
-    it. `enabled: false`: the verdict is all that the gate adds.
+    `threshold`: a probability. `target_precision`: share of accepted answers with a right first
+    tool. `max_false_acceptance`: share of unanswerable queries that are accepted. The last two look
+    up a threshold on the calibration's labelled queries; without any, the calibration's
+    recommendation holds. A rejected answer is returned with its verdict; `withhold` removes its
+    tools. `fallback`: id of the general tool, which then follows the answer. `enabled: false`: the
+    gate only adds its verdict.
     """
 
     threshold: _Probability | None = None
@@ -47,7 +47,7 @@ class GateSettings:
 
     @property
     def decides(self) -> bool:
-        """True if no turn goes to doubted tools alone: a user set a limit, or withholds them."""
+        """True if settings set a threshold or withhold tools: rejected tools decide no route."""
         return self.enabled and (self.withhold or bool(self._limits))
 
     @property
@@ -67,13 +67,13 @@ UNSUPPORTED_LANGUAGE = "unsupported-language"
 
 
 LANGUAGE_HINT = (
-    ", as the encoder does not read this language: set encoder.dense to multilingual, of the extra "
-    "toolcrib[multilingual] (`toolcrib docs languages`)"
+    ", and the encoder does not read this language: set encoder.dense to multilingual, of the "
+    "extra toolcrib[multilingual] (`toolcrib docs languages`)"
 )
 
 
 class Judgement(NamedTuple):
-    """Judgement of an answer: fit or not, the reason in words, and the threshold."""
+    """Verdict on an answer: fit or not, the reason in words, and the threshold."""
 
     fits: bool
     reason: str
@@ -83,10 +83,10 @@ class Judgement(NamedTuple):
 def judge(
     settings: GateSettings, calibration: Calibration | None, confidence: float | None, server: str
 ) -> Judgement:
-    """Judge an answer by its confidence; `server` is that of its first tool.
+    """Judge an answer by its confidence; `server`: of its first tool.
 
     Raises:
-        CalibrationError: the settings ask for what the calibration cannot tell.
+        CalibrationError: the calibration lacks what the settings need.
     """
     if confidence is None:
         reason = "not calibrated for these models and settings: run `toolcrib calibrate`"
@@ -102,11 +102,11 @@ def judge(
 def _threshold(
     settings: GateSettings, calibration: Calibration | None, server: str
 ) -> tuple[float, str]:
-    """The threshold, and its origin in words."""
+    """Threshold, and its origin in words."""
     if settings.threshold is not None:
         return settings.threshold, "as set"
     if calibration is None:
-        return 0.0, "as nothing is calibrated"
+        return 0.0, "without a calibration"
     if settings.target_precision is None and settings.max_false_acceptance is None:
         if server in calibration.server_thresholds:
             return calibration.server_thresholds[server], f"as calibrated for {server}"
@@ -119,7 +119,7 @@ def _threshold(
     limit = settings.max_false_acceptance or 0.0
     if curve.false_acceptance is None:
         raise CalibrationError(
-            "gate.max_false_acceptance: the calibration saw no unanswerable query; add some "
+            "gate.max_false_acceptance: the calibration has no unanswerable queries; add some "
             'with "answerable": false and run `toolcrib calibrate` again'
         )
     rejected = tuple(1 - share for share in curve.false_acceptance)
@@ -141,10 +141,10 @@ ENABLED = Equals("enabled", value=True)
 
 
 class Assessor:
-    """Assessor of rankings by a calibration; without one answers have no confidence and all pass.
+    """Assessor of rankings by a calibration; without one there is no confidence, and all pass.
 
-    `examples` are the heads over tools' examples. `by_words` judges rankings of the lexical leg
-    alone, by the calibration `lexical`.
+    `examples`: heads over tools' examples. `by_words` assesses rankings of the lexical leg alone,
+    by the calibration `lexical`.
     """
 
     def __init__(
@@ -162,14 +162,14 @@ class Assessor:
         self.examples = examples or ExampleHeads(store)
         self._is_degraded = False
         self.withholds = settings.enabled and settings.withhold
-        """True if an answer that does not fit is held back."""
+        """True if the gate removes the tools of a rejected answer."""
         self.calibrated = calibration is not None
         self.head = None if calibration is None else calibration.head
         """Head that the calibration was fitted with."""
 
     @cached_property
     def by_words(self) -> Assessor:
-        """Assessor for a failed encoder; a set is then marked as incomplete, not refused."""
+        """Assessor for a failed encoder; sets are marked as incomplete instead of an error."""
         made = Assessor(self._store, self._settings, self._lexical)
         made._is_degraded = self.calibrated
         return made
@@ -181,7 +181,7 @@ class Assessor:
 
     @property
     def by_examples(self) -> bool:
-        """True if tools' examples get a head; own calibrations need one in their scores."""
+        """True if tools' examples get a head; own calibrations need one in their fit."""
         return self._calibration is None or self.is_shipped or self._calibration.by_examples
 
     def estimate(self, known: Floats, query: Floats) -> tuple[float | None, list[float]]:
@@ -196,9 +196,9 @@ class Assessor:
     def complete(
         self, hits: list[ToolHit], coverage: float | None
     ) -> tuple[list[ToolHit], tuple[str, ...]]:
-        """Smallest set that is complete with probability `coverage`, and marks of what it lacks.
+        """Smallest set that is complete with probability `coverage`, and marks of failures.
 
-        `coverage` is `DEFAULT_COVERAGE` where None.
+        `coverage` is `DEFAULT_COVERAGE` if None.
 
         Raises:
             CalibrationError: there is no calibration.
@@ -210,17 +210,16 @@ class Assessor:
                 'k="auto" needs a calibration for these models and settings: '
                 "run `toolcrib calibrate`"
             )
-        least = least_probability(
+        least = min_set_probability(
             self._calibration.needed, DEFAULT_COVERAGE if coverage is None else coverage
         )
         size = set_size([hit.probability or 0.0 for hit in hits], least)
         return hits[:size], () if least > 0 else ("coverage",)
 
     def judge(self, result: FindResult, allowed: Filter | None, *, marks: bool) -> FindResult:
-        """Add the gate's verdict; without `marks` act on it too.
+        """Add the gate's verdict; without `marks` also apply it.
 
-        Tools that do not fit are then followed by the general tool, and held back where the
-        settings withhold.
+        The general tool then follows rejected tools, which are removed if the settings withhold.
         """
         judgement = self._judgement(result)
         general = None if judgement.fits else self.general(allowed)
@@ -234,11 +233,13 @@ class Assessor:
         if judgement.fits or marks or not self._settings.enabled:
             return judged
         kept = () if self.withholds else result.tools
-        return replace(judged, tools=with_general(kept, general), fallback=general is not None)
+        return replace(
+            judged, tools=append_general_tool(kept, general), fallback=general is not None
+        )
 
     def _judgement(self, result: FindResult) -> Judgement:
         if not result.tools:
-            return Judgement(fits=False, reason="there is no tool in reach")
+            return Judgement(fits=False, reason="no tool is in the caller's scope")
         first = result.tools[0]
         if first.score >= 1:
             return Judgement(fits=True, reason="called by its name")
@@ -248,7 +249,7 @@ class Assessor:
         return judged
 
     def general(self, allowed: Filter | None) -> ToolHit | None:
-        """General tool of the settings, if it is enabled and in the caller's reach."""
+        """General tool of the settings, if it is enabled and in the caller's scope."""
         if self._settings.fallback is None or not self._settings.enabled:
             return None
         only = HasId(frozenset({point_id(self._settings.fallback)}))
@@ -257,8 +258,8 @@ class Assessor:
         return None
 
 
-def with_general(hits: Sequence[ToolHit], general: ToolHit | None) -> tuple[ToolHit, ...]:
-    """Append the general tool to the hits; a general tool among the hits is marked in its place."""
+def append_general_tool(hits: Sequence[ToolHit], general: ToolHit | None) -> tuple[ToolHit, ...]:
+    """Append the general tool to the hits; if a hit already, it is marked in its place."""
     if general is None:
         return tuple(hits)
     if all(hit.id != general.id for hit in hits):
@@ -267,7 +268,7 @@ def with_general(hits: Sequence[ToolHit], general: ToolHit | None) -> tuple[Tool
     return tuple(replace(hit, legs=hit.legs | marked.get(hit.id, {})) for hit in hits)
 
 
-def likely_enough(hits: Sequence[ToolHit], least: float) -> list[ToolHit]:
+def keep_likely_hits(hits: Sequence[ToolHit], least: float) -> list[ToolHit]:
     """Hits of at least this probability, the first hit, and hits called by name."""
     return [
         hit
@@ -277,24 +278,24 @@ def likely_enough(hits: Sequence[ToolHit], least: float) -> list[ToolHit]:
 
 
 DEFAULT_COVERAGE = 0.8
-"""Probability that a set holds every needed tool, where the settings give none."""
+"""Default probability that a set holds every needed tool."""
 
-MAX_SET = 50
-"""Limit of tools in a set."""
+MAX_SET_TOOLS = 50
+"""Maximum number of tools in a set."""
 
 
-def least_probability(needed: Sequence[float], coverage: float) -> float:
-    """Least probability of a tool in the set; `needed` ascends.
+def min_set_probability(needed: Sequence[float], coverage: float) -> float:
+    """Minimum probability of a tool in the set; `needed` ascends.
 
-    0 means that no set of found tools can reach the coverage: too few labelled queries, or too
-    many of them with tools that were not found.
+    0 means that no set of found tools reaches the coverage: too few labelled queries, or too many
+    with tools that were not found.
 
     Raises:
         QueryError: `coverage` is no probability.
     """
     if not 0 <= coverage <= 1:
         raise QueryError(f"coverage is {coverage}; it must be between 0 and 1")
-    # The small number keeps 10 * (1 - 0.9), which is 0.9999999999999998, from being less than 1.
+    # Rounding: 10 * (1 - 0.9) is 0.9999999999999998, and must count as 1.
     place = math.floor((len(needed) + 1) * (1 - coverage) + 1e-9)
     if place > len(needed):
         return 1.0
@@ -302,6 +303,6 @@ def least_probability(needed: Sequence[float], coverage: float) -> float:
 
 
 def set_size(probabilities: Sequence[float], least: float) -> int:
-    """Number of ranked tools in the set; at least one where there is one."""
-    size = sum(probability >= least for probability in probabilities[:MAX_SET])
+    """Number of ranked tools in the set; at least one if there is any."""
+    size = sum(probability >= least for probability in probabilities[:MAX_SET_TOOLS])
     return max(size, min(1, len(probabilities)))

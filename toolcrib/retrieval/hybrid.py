@@ -29,17 +29,17 @@ from toolcrib.retrieval.dialogue import MARKED_OWN_SHARE, OWN_SHARE, read_dialog
 from toolcrib.retrieval.fusion import Candidates, FusionWeights, LegScores, Place, fuse, rank
 from toolcrib.retrieval.gate import (
     ENABLED,
-    MAX_SET,
+    MAX_SET_TOOLS,
     UNSUPPORTED_LANGUAGE,
     Assessor,
     GateSettings,
-    likely_enough,
+    keep_likely_hits,
 )
 from toolcrib.retrieval.learned import (
     MAX_LIFTED_TOOLS,
-    NOTHING_LEARNED,
-    LearnedFromUse,
+    NO_LEARNED_DATA,
     LearnedTools,
+    UseData,
 )
 from toolcrib.retrieval.legs import MIN_LEG_CANDIDATES, EncodedQuery, Head, Legs, has_words
 from toolcrib.retrieval.options import (
@@ -53,7 +53,7 @@ from toolcrib.retrieval.options import (
 from toolcrib.retrieval.prerequisites import bring_linked_tools
 from toolcrib.retrieval.rerank import ModelReranker, Reranking, ToolReranker
 from toolcrib.retrieval.steps import (
-    NOTHING_CALLED,
+    EMPTY_RUN_STATE,
     SENTENCE_SHARE,
     RunState,
     ToolUse,
@@ -67,20 +67,20 @@ from toolcrib.store.payload import read_tool
 logger = logging.getLogger(__name__)
 
 COPIES_LOOKAHEAD = 8
-"""Further places in which copies of the last tools are looked for."""
+"""Further places that are searched for copies of the last tools."""
 
 MAX_QUERY_CHARS = 8_000
-"""Longer queries are cut: no encoder reads further, and more terms only cost time."""
+"""Longer queries are cut: encoders read no further, and more terms only cost time."""
 
 UNREAD_LEXICAL_WEIGHT = 0.9
-"""Weight of the words where the encoder does not read the query's language."""
+"""Lexical weight if the encoder does not read the query's language."""
 
 DEPTH_GROWTH_FACTOR, MAX_DEPTH_FACTOR = 4, 64
-"""Growth and limit of the legs' depth where copies of few tools fill them."""
+"""Growth and limit of the legs' depth if copies of few tools fill the legs."""
 
 
 class Stopwatch:
-    """Stopwatch that collects milliseconds by stage."""
+    """Stopwatch that sums milliseconds by stage."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -88,7 +88,7 @@ class Stopwatch:
         self._laps: dict[str, float] = {}
 
     def lap(self, stage: str) -> None:
-        """End a stage; the time since the last lap belongs to it."""
+        """End a stage: add the time since the last lap to the stage."""
         now = self._clock()
         self._laps[stage] = self._laps.get(stage, 0.0) + (now - self._last) * 1000
         self._last = now
@@ -100,10 +100,10 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """Evidence about a query's ranking: features of each tool and of the query.
+    """Features of a query's ranking, of each tool and of the query.
 
-    `tools` are ids and servers, best first. `features`: float64 [tools, features]. `query`:
-    float64 [query features].
+    `tools`: ids and servers, best first. `features`: float64 [tools, features]. `query`: float64
+    [query features].
     """
 
     tools: tuple[tuple[str, str], ...]
@@ -112,8 +112,8 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Run:
-    """One query on its way through the stages, and the parts that its plan chose."""
+class _QueryRun:
+    """State of one query in the stages, and the parts that its plan chose."""
 
     query: EncodedQuery
     legs: Legs
@@ -123,7 +123,7 @@ class _Run:
     learned: LearnedTools | None
     explain: bool = False
     folds: bool = False
-    state: RunState = NOTHING_CALLED
+    state: RunState = EMPTY_RUN_STATE
     sentences: tuple[Legs, ...] = ()
     use: ToolUse | None = None
 
@@ -131,8 +131,8 @@ class _Run:
 class HybridRetriever:
     """Retriever of tools: dense, lexical and example legs, fused, reranked and judged.
 
-    `assessor` turns scores into probabilities and a verdict; without one answers have no
-    confidence, and all of them fit. `learned` re-orders the ranking after convex fusion.
+    `assessor` gives probabilities and a verdict; without one answers have no confidence and always
+    fit. `learned` reorders the ranking after convex fusion.
     """
 
     def __init__(
@@ -144,12 +144,12 @@ class HybridRetriever:
         *,
         reranker: ToolReranker | ModelReranker | None = None,
         assessor: Assessor | None = None,
-        learned: LearnedFromUse = NOTHING_LEARNED,
+        learned: UseData = NO_LEARNED_DATA,
         clock: Clock | None = None,
     ) -> None:
         self._store = store
         self._dense = dense
-        # A check of a protocol takes as long as a leg: once for all queries.
+        # A check of a protocol takes as long as a leg: check once.
         self._clause_encoder = dense if isinstance(dense, ClauseEncoder) else None
         self._language = dense if isinstance(dense, LanguageBound) else None
         self._translator = dense if isinstance(dense, Translating) else None
@@ -162,7 +162,7 @@ class HybridRetriever:
 
     @property
     def rerank_stage(self) -> Literal["rerank", "llm"] | None:
-        """Stage of the reranker as `took_ms` names it; None without a reranker."""
+        """Stage of the reranker in `took_ms`; None without a reranker."""
         if self._reranker is None:
             return None
         return "llm" if isinstance(self._reranker, ModelReranker) else "rerank"
@@ -177,8 +177,8 @@ class HybridRetriever:
     ) -> FindResult:
         """Rank the tools that fit a query, best first; ids break ties.
 
-        A query from `encode` is not encoded again. The answers to needs are merged; the query
-        fills the places that the needs leave. `read` takes the records that were read.
+        A query from `encode` is not encoded again. Answers to needs are merged; the query fills the
+        remaining places. `read` collects the records that were read.
 
         Raises:
             QueryError: `k` < 1, neither a query nor needs, a query of white space only, too many
@@ -191,7 +191,7 @@ class HybridRetriever:
             return self._find_one(text, options, plan, read)
         one = replace(options, needs=None)
         whole = None if query is None else self._find_one(query, one, plan)
-        # A need is a search for what the agent lacks, whole in itself.
+        # A need is independent of history and task.
         by_itself = replace(one, history=None, task=None)
         answers = [self._find_one(need, by_itself, plan) for need in options.needs]
         return merge_needs(answers, whole, options.k)
@@ -204,9 +204,9 @@ class HybridRetriever:
         *,
         authors: bool = True,
     ) -> FindResult:
-        """Add the tools that the first ones need or go with, as `bring_linked_tools`.
+        """Add the tools that the first hits need or go with, as `bring_linked_tools`.
 
-        `read`: records that `find` has read. Needs already name the steps before: each need keeps
+        `read`: records from `find`. With needs, the needs name the earlier steps: each need keeps
         its best tool within k.
         """
         if found.fallback or options.needs:
@@ -238,20 +238,20 @@ class HybridRetriever:
         by_examples: bool = False,
         words: bool = False,
     ) -> Evidence:
-        """Features of a query's ranking with this head; calibrations are fitted on them.
+        """Features of a query's ranking with this head, for fitting calibrations.
 
-        `by_examples` adds the head over the tools' examples. `words` uses the lexical leg alone,
-        as when the encoder fails.
+        `by_examples` adds the head over the tools' examples. `words`: the lexical leg alone, as
+        after a failure of the encoder.
 
         Raises:
             QueryError: a query of white space only, or a filter on an unknown field.
         """
-        check_query(query, MAX_SET, where)
+        check_query(query, MAX_SET_TOOLS, where)
         encoded = self._by_words(query[:MAX_QUERY_CHARS]) if words else self.encode(query)
-        legs = Legs(self._store, encoded, all_of(ENABLED, where), None, MAX_SET)
+        legs = Legs(self._store, encoded, all_of(ENABLED, where), None, MAX_SET_TOOLS)
         run = self._run(encoded, legs, Stopwatch(self._clock), FULL_PLAN)
         found = self._fuse(run, head, by_examples=by_examples)
-        ranked = self._rerank(run, found, MAX_SET)
+        ranked = self._rerank(run, found, MAX_SET_TOOLS)
         return Evidence(
             tuple((hit.id, hit.server) for hit in ranked.hits),
             self._features(ranked, found),
@@ -259,13 +259,13 @@ class HybridRetriever:
         )
 
     def rank_by_legs(self, query: EncodedQuery, allowed: Filter | None, k: int) -> list[ToolHit]:
-        """First `k` tools by the legs alone: no learned examples, no reranker, no judgement."""
+        """First `k` tools by the legs alone: no learned examples, reranker or verdict."""
         depth = max(MIN_LEG_CANDIDATES, k)
         legs = Legs(self._store, query, all_of(ENABLED, allowed), allowed, depth)
         plan = SearchPlan(rerank=False, learned=False)
         run = self._run(query, legs, Stopwatch(self._clock), plan)
         found = self._fuse(run, None, by_examples=self.assessor.by_examples)
-        return self._fetch(run, found, k)[:k]
+        return self._fetch_hits(run, found, k)[:k]
 
     # -- stages -------------------------------------------------------------------------------
 
@@ -277,10 +277,10 @@ class HybridRetriever:
         own_share: float = OWN_SHARE,
         encoded: Sequence[EncodedQuery] = (),
     ) -> EncodedQuery:
-        """Encode a query for the legs of these plans, with what its user said before.
+        """Encode a query and its history for the legs of these plans.
 
-        `own_share`: weight of the query's own words beside a history. A failing dense encoder only
-        degrades the query. `encoded`: queries of the same plans, whose texts are not encoded again.
+        `own_share`: weight of the query's own text beside a history. A failing dense encoder only
+        degrades the query. `encoded`: queries of the same plans whose vectors are reused.
         """
         dialogue = read_dialogue(query, history)
         if dialogue is None:
@@ -289,7 +289,7 @@ class HybridRetriever:
         whole, own = (
             known.get(text) or self._encode(text, plans) for text in (dialogue.whole, dialogue.own)
         )
-        return whole.led_by(own, MARKED_OWN_SHARE if dialogue.is_marked else own_share)
+        return whole.blend_with(own, MARKED_OWN_SHARE if dialogue.is_marked else own_share)
 
     def _encode(self, query: str, plans: Sequence[SearchPlan]) -> EncodedQuery:
         text = query[:MAX_QUERY_CHARS]
@@ -318,20 +318,20 @@ class HybridRetriever:
             return self._clause_encoder.encode_clauses(text)
         return self._dense.encode_query(text)[np.newaxis]
 
-    def _begin(
+    def _prepare_run(
         self,
         query: str | EncodedQuery,
         options: SearchOptions,
         plan: SearchPlan,
         watch: Stopwatch,
         depth_factor: int = 1,
-    ) -> _Run:
-        """Encode a query, and prepare the legs of it and of a step's sentences."""
+    ) -> _QueryRun:
+        """Encode a query, and prepare its legs and those of a step's sentences."""
         if isinstance(query, str):
             query = self.encode(query, (plan,), options.messages)
         allowed = from_scope(options.scope)
         limits = all_of(ENABLED, allowed, options.where)
-        state = NOTHING_CALLED
+        state = EMPTY_RUN_STATE
         if options.called or options.task is not None:
             state = RunState.read(self._store, options, all_of(ENABLED, allowed))
         weights = plan.weights or self._weights
@@ -339,9 +339,9 @@ class HybridRetriever:
         parts = last_sentences(query.naming or query.text) if follows else []
         encoded = [query, *(self._encode(part, (plan,)) for part in parts)]
         watch.lap("encode")
-        limit = MAX_SET if options.k == "auto" else options.k
-        depth = MAX_SET if options.k == "auto" else max(MIN_LEG_CANDIDATES, 2 * limit)
-        if follows or self._lifting(plan) is not None:
+        limit = MAX_SET_TOOLS if options.k == "auto" else options.k
+        depth = MAX_SET_TOOLS if options.k == "auto" else max(MIN_LEG_CANDIDATES, 2 * limit)
+        if follows or self._learned_tools(plan) is not None:
             depth = max(depth, MAX_LIFTED_TOOLS)
         depth = depth_factor * depth + len(state.called)
         legs, *sentences = (
@@ -361,7 +361,7 @@ class HybridRetriever:
 
     def _run(
         self, query: EncodedQuery, legs: Legs, watch: Stopwatch, plan: SearchPlan, **more: Any
-    ) -> _Run:
+    ) -> _QueryRun:
         reranker = self._reranker if plan.rerank else None
         if isinstance(reranker, ModelReranker) and plan.model_time_s is not None:
             reranker = reranker.within(plan.model_time_s)
@@ -370,10 +370,10 @@ class HybridRetriever:
             weights = replace(
                 weights, dense=1 - UNREAD_LEXICAL_WEIGHT, lexical=UNREAD_LEXICAL_WEIGHT
             )
-        return _Run(query, legs, watch, weights, reranker, self._lifting(plan), **more)
+        return _QueryRun(query, legs, watch, weights, reranker, self._learned_tools(plan), **more)
 
-    def _lifting(self, plan: SearchPlan) -> LearnedTools | None:
-        """Learned examples of a plan; scores of rank fusion take no lift."""
+    def _learned_tools(self, plan: SearchPlan) -> LearnedTools | None:
+        """Learned examples of a plan; None for rank fusion, whose scores have no lift."""
         weights = plan.weights or self._weights
         return (
             self._learned_from_use.examples if plan.learned and weights.method == "convex" else None
@@ -397,9 +397,9 @@ class HybridRetriever:
                 degraded=("no-words",),
             )
         watch = Stopwatch(self._clock)
-        run = self._begin(query, options, plan, watch)
+        run = self._prepare_run(query, options, plan, watch)
         encoded, called = run.query, run.state.called
-        limit = MAX_SET if options.k == "auto" else options.k
+        limit = MAX_SET_TOOLS if options.k == "auto" else options.k
         assessor = self.assessor if encoded.dense is not None else self.assessor.by_words
         depth_factor = 1
         while True:
@@ -407,9 +407,9 @@ class HybridRetriever:
             ranked = self._rerank(run, found, limit + len(called))
             depth_factor *= DEPTH_GROWTH_FACTOR
             is_short = run.folds and len(ranked.hits) < limit + len(called)
-            if not (is_short and run.legs.are_full) or depth_factor > MAX_DEPTH_FACTOR:
+            if not (is_short and run.legs.reached_limit) or depth_factor > MAX_DEPTH_FACTOR:
                 break
-            run = self._begin(encoded, options, plan, watch, depth_factor)
+            run = self._prepare_run(encoded, options, plan, watch, depth_factor)
         if read is not None:
             read |= run.legs.records
         hits, confidence = self._estimate(run, assessor, ranked, found)
@@ -418,10 +418,10 @@ class HybridRetriever:
         if options.k == "auto":
             hits, short = assessor.complete(hits, options.coverage)
             lacking += short
-        # The verdict is on all tools in reach: a called tool may be what fits.
+        # The verdict counts called tools too: one of them may be what fits.
         hits = [hit for hit in hits if point_id(hit.id) not in called][:limit]
         if options.k != "auto" and options.least is not None:
-            hits = likely_enough(hits, options.least)
+            hits = keep_likely_hits(hits, options.least)
         took_ms = dict[str, float]()
         result = FindResult(
             query=text,
@@ -437,8 +437,8 @@ class HybridRetriever:
         took_ms |= watch.result()
         return judged
 
-    def _fuse(self, run: _Run, head: Head | None, *, by_examples: bool) -> Candidates:
-        """Ask the legs, score with the head, fuse and lift."""
+    def _fuse(self, run: _QueryRun, head: Head | None, *, by_examples: bool) -> Candidates:
+        """Search the legs, score with the head, fuse and lift."""
         named, use, dense = run.legs.named_points, run.use, run.query.dense
         points = set[int]()
         if run.state.is_step:
@@ -456,7 +456,7 @@ class HybridRetriever:
         run.watch.lap("legs")
         fused, gains = fuse(candidates, run.weights), dict[str, dict[int, float]]()
         for sentence in run.sentences:
-            _take_sentence(fused, candidates, sentence.candidates(points), run.weights)
+            _merge_sentence(fused, candidates, sentence.candidates(points), run.weights)
         if run.learned is not None and dense is not None:
             gains["learned"] = run.learned.lifts(fused, dense)
             fused |= {point: fused[point] + lift for point, lift in gains["learned"].items()}
@@ -468,10 +468,10 @@ class HybridRetriever:
         terms = int(run.query.lexical.indices.size)
         return Candidates(ranking, candidates, terms, trust, gains)
 
-    def _fetch(self, run: _Run, found: Candidates, k: int) -> list[ToolHit]:
-        """At least `k` hits where there are as many, and all that the reranker reads.
+    def _fetch_hits(self, run: _QueryRun, found: Candidates, k: int) -> list[ToolHit]:
+        """At least `k` hits if there are as many, and all that the reranker reads.
 
-        A judged answer has copies of a tool on several servers as one hit.
+        A judged answer folds copies of a tool on several servers into one hit.
         """
         depth = run.reranker.settings.depth if run.reranker else 0
         wanted = max(k, depth)
@@ -484,7 +484,7 @@ class HybridRetriever:
             first = records[:wanted]
             if all(names[record.payload["name"]] == 1 for _, record in first):
                 return self._read_hits(run, found, first)
-            # Specifications behind the last place are read only where they may be copies.
+            # Specifications behind the last place are read only if they may be copies.
             copies = [pair for pair in records[wanted:] if names[pair[1].payload["name"]] > 1]
             folded = fold_copies(self._read_hits(run, found, first + copies), run.query.text)
             if [hit.id for hit in folded[:wanted]] == [r.payload["id"] for _, r in first]:
@@ -494,15 +494,15 @@ class HybridRetriever:
                 return folded[:wanted]
             count *= 2
 
-    def _records(self, run: _Run, found: Candidates, count: int) -> list[tuple[Place, Record]]:
-        """First `count` places and those that tie with the last, each with its record."""
+    def _records(self, run: _QueryRun, found: Candidates, count: int) -> list[tuple[Place, Record]]:
+        """First `count` places and all that tie with the last, each with its record."""
         places = {place.point: place for place in found.first(count)}
         fetched = [(places[each.id], each) for each in run.legs.read(list(places))]
         fetched.sort(key=lambda pair: pair[0].order(pair[1].payload["id"]))
         return fetched
 
     def _read_hits(
-        self, run: _Run, found: Candidates, records: Sequence[tuple[Place, Record]]
+        self, run: _QueryRun, found: Candidates, records: Sequence[tuple[Place, Record]]
     ) -> list[ToolHit]:
         hits = [
             ToolHit(
@@ -516,9 +516,9 @@ class HybridRetriever:
         run.watch.lap("fetch")
         return hits
 
-    def _rerank(self, run: _Run, found: Candidates, k: int) -> Reranking:
-        """Fetch at least `k` hits where there are as many, and rerank them by a cross-encoder."""
-        hits = self._fetch(run, found, k)
+    def _rerank(self, run: _QueryRun, found: Candidates, k: int) -> Reranking:
+        """Fetch at least `k` hits if there are as many, and rerank them by a cross-encoder."""
+        hits = self._fetch_hits(run, found, k)
         if not isinstance(run.reranker, ToolReranker) or not hits:
             return Reranking(hits)
         ranked = run.reranker.rerank(run.query.text, hits)
@@ -527,8 +527,8 @@ class HybridRetriever:
             return ranked
         return replace(ranked, hits=[replace(hit, legs={}) for hit in ranked.hits])
 
-    def _reorder(self, run: _Run, text: str, hits: list[ToolHit]) -> Reranking:
-        """Let a language model order the first hits; probabilities stay with their places."""
+    def _reorder(self, run: _QueryRun, text: str, hits: list[ToolHit]) -> Reranking:
+        """Reorder the first hits by a language model; probabilities stay with the places."""
         if not isinstance(run.reranker, ModelReranker) or not hits:
             return Reranking(hits)
         ordered = run.reranker.rerank(text, hits)
@@ -536,7 +536,7 @@ class HybridRetriever:
         return ordered
 
     def _estimate(
-        self, run: _Run, assessor: Assessor, ranked: Reranking, found: Candidates
+        self, run: _QueryRun, assessor: Assessor, ranked: Reranking, found: Candidates
     ) -> tuple[list[ToolHit], float | None]:
         """Add probabilities to the hits, and estimate the confidence of the answer."""
         if not assessor.calibrated or not ranked.hits:
@@ -565,9 +565,9 @@ class HybridRetriever:
         # Lower places change no feature of a hit.
         copies = sum(len(hit.also_on) for hit in hits)
         ranking = found.ranking[: len(hits) + copies + RANKED_COMPETITORS]
-        unjudged = {place.point: found.unjudged_gain(place.point) for place in ranking}
+        unjudged = {place.point: found.gain_beside_confidence(place.point) for place in ranking}
         fused = {place.point: -place.deficit - unjudged[place.point] for place in ranking}
-        # A call by name puts a tool first; how well the tool fits is another question.
+        # A call by name decides the place, but not the probability.
         scores = [
             fused[point] if hit.score >= 1 else hit.score - ranked.share * unjudged[point]
             for hit, point in zip(hits, points, strict=True)
@@ -578,7 +578,7 @@ class HybridRetriever:
         legs = [found.scores[point] for point in (*points, *rest)]
         return features(scores, legs, found.terms)[: len(hits)]
 
-    def _unmatched_words(self, run: _Run) -> tuple[str, ...]:
+    def _unmatched_words(self, run: _QueryRun) -> tuple[str, ...]:
         """Words of the query that no tool in reach has."""
         words = list(dict.fromkeys(self._lexical.terms(run.query.text)))
         vectors = [self._lexical.encode_terms([word]) for word in words]
@@ -586,13 +586,13 @@ class HybridRetriever:
         return tuple(word for word, is_found in zip(words, found, strict=True) if not is_found)
 
 
-def _take_sentence(
+def _merge_sentence(
     fused: dict[int, float],
     candidates: dict[int, LegScores],
     found: dict[int, LegScores],
     weights: FusionWeights,
 ) -> None:
-    """Take the scores of a sentence where its share is above the score of the whole text."""
+    """Raise scores to those of a sentence, if its share is above the whole text's score."""
     for point, score in fuse(found, weights).items():
         if SENTENCE_SHARE * score > fused.get(point, 0.0):
             fused[point], candidates[point] = SENTENCE_SHARE * score, found[point]

@@ -1,4 +1,4 @@
-"""Learned examples: how far past requests with a good outcome lift tools, and other options."""
+"""Learned examples: lifts of tools, and of other options, by past successful requests."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ from toolcrib.store.base import point_id
 _Indexes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 MAX_LIFTED_TOOLS = 200
-"""First tools of a ranking that are lifted: use orders what fits, and finds no further tool."""
+"""First tools of a ranking that are lifted: use reorders fitting tools, and adds none."""
 
 MAX_LIFT_SHARE, REQUEST_KERNEL_WIDTH_COSINE, UNKNOWN_REQUEST_COSINE = 0.8, 0.1, 0.5
-"""Chosen on the train and development splits of six public sets (benchmarks/learning.py): the
-share of the way to a score of 1 that a tool is lifted if no other tool's examples are like the
-query; the difference of cosines by which an example counts e times as much; the cosine at which
-an example counts as much as all unseen requests together."""
+"""Chosen on the train and development splits of six public sets (benchmarks/learning.py): the lift
+towards a score of 1 of a tool, if no other tool's examples are similar to the query; the difference
+of cosines by which an example counts e times as much; the cosine at which an example counts as much
+as all unseen requests together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedTools:
     """Learned examples of tools, by point: requests, each with the tools that answered it.
 
-    Options of another choice have points of their names.
-    `places`: index of each point among the tools. `strengths`: float [tools] in [0, 1], the trust
-    in each tool's examples; with 0 they lift nothing, and still take their part from other tools.
-    `vectors`: float32 [requests, d]. `owners` and `requests`: int [examples], the tool and the
-    request of each example.
+    For other choices, a point stands for an option's name. `places`: index of each point among the
+    tools. `strengths`: float [tools] in [0, 1], the trust in each tool's examples; with 0 they lift
+    nothing, but still reduce the shares of other tools. `vectors`: float32 [requests, d]. `owners`
+    and `requests`: int [examples], the tool and the request of each example.
     """
 
     places: Mapping[int, int]
@@ -62,7 +61,7 @@ class LearnedTools:
         )
 
     def lifts(self, scores: Mapping[int, float], query: FloatArray) -> dict[int, float]:
-        """Lifts of the first `MAX_LIFTED_TOOLS` candidates that have examples, by point.
+        """Lifts of the first `MAX_LIFTED_TOOLS` candidates with examples, by point.
 
         `scores` are in [0, 1], and so are their sums with the lifts; `query`: float32 [d].
         """
@@ -75,7 +74,7 @@ class LearnedTools:
         return {point: (1 - scores[point]) * share for point, share in shares.items()}
 
     def shares(self, points: Iterable[int], kernels: Floats) -> dict[int, float]:
-        """Shares above 0 of the candidates that have examples, as `lift_shares`."""
+        """Positive shares of the candidates with examples, from `lift_shares`."""
         known = [each for each in points if each in self.places]
         rows = np.array([self.places[each] for each in known], dtype=np.int64)
         shares = self.lift_shares(rows, kernels, self.strengths[rows]).tolist()
@@ -86,10 +85,10 @@ class LearnedTools:
         return np.exp((self.vectors @ query - UNKNOWN_REQUEST_COSINE) / REQUEST_KERNEL_WIDTH_COSINE)
 
     def lift_shares(self, rows: _Indexes, kernels: Floats, strengths: Floats) -> Floats:
-        """Shares of the way to a score of 1 that candidates are lifted; `rows` are their indexes.
+        """Lifts of candidates as shares of the way to a score of 1; `rows` are their indexes.
 
-        A share is the strength times the part of the candidates' requests, weighed by `kernels`,
-        that the tool answered (Nadaraya 1964). Tools that are no candidates change nothing.
+        A share is the strength times the part of the candidates' requests, weighted by `kernels`,
+        that the tool answered (Nadaraya 1964). Tools that are no candidates have no effect.
         """
         is_candidate = np.zeros(len(self.places), dtype=bool)
         is_candidate[rows] = True
@@ -100,15 +99,15 @@ class LearnedTools:
 
 
 @dataclass(frozen=True, slots=True)
-class LearnedFromUse:
-    """Learned from use: examples of tools, other runs' calls for steps, and companions of tools."""
+class UseData:
+    """Data learned from use: tools' examples, calls of other runs, and companions of tools."""
 
     examples: LearnedTools | None = None
     use: ToolUse | None = None
     goes_with: Companions = field(default_factory=dict[str, Sequence[str]])
 
 
-NOTHING_LEARNED = LearnedFromUse()
+NO_LEARNED_DATA = UseData()
 
 
 # -- choices between other options -----------------------------------------------------------------
@@ -120,7 +119,7 @@ ROUTE, COLLECTIONS, AGENTS, CAPABILITIES, QUESTIONS = (
     "capabilities",
     "questions/",
 )
-"""Choices that outcomes teach; a question's name follows the last."""
+"""Choices with learned examples; the last is a prefix of a question's name."""
 
 NEAREST_EXAMPLES = 10
 """Nearest requests that count for a choice, chosen on development splits of public sets."""
@@ -134,9 +133,9 @@ class RankedOptions(NamedTuple):
 
 
 class LearnedChoices:
-    """Learned examples of choices, such as between collections; the learner replaces all at once.
+    """Learned examples of choices, such as between collections; replaced all at once.
 
-    Without examples every choice is made as if nothing was ever learned.
+    Without examples every choice is made without learning.
     """
 
     def __init__(self) -> None:
@@ -145,7 +144,7 @@ class LearnedChoices:
     def shares(
         self, choice: str, options: Iterable[str], query: FloatArray | None
     ) -> dict[str, float]:
-        """Learned evidence for each option, for a query, float32 [d]; none without examples."""
+        """Learned evidence for each option, for a query, float32 [d]; empty without examples."""
         examples = self.known.get(choice)
         if examples is None or query is None:
             return {}
@@ -158,7 +157,7 @@ class LearnedChoices:
     ) -> dict[str, float]:
         """Probabilities of a choice's options, mixed with the learned evidence.
 
-        What passes the threshold `stands` by itself still passes it.
+        An option above the threshold `stands` stays above it.
         """
         mixed = mix_shares(likely, self.shares(choice, likely, query))
         return {
@@ -168,7 +167,7 @@ class LearnedChoices:
 
 
 def keep_nearest(kernels: Floats) -> Floats:
-    """Kernels of the `NEAREST_EXAMPLES` nearest requests, and 0 for the others."""
+    """Kernels of the `NEAREST_EXAMPLES` nearest requests, and 0 for all others."""
     if len(kernels) <= NEAREST_EXAMPLES:
         return kernels
     return np.where(
@@ -177,6 +176,6 @@ def keep_nearest(kernels: Floats) -> Floats:
 
 
 def mix_shares(likely: Mapping[str, float], shares: Mapping[str, float]) -> dict[str, float]:
-    """Probabilities that give up to learned evidence as much as it claims in all."""
+    """Probabilities reduced by the sum of learned evidence, plus the evidence."""
     left = 1 - min(1.0, sum(shares.values()))
     return {name: left * each + shares.get(name, 0.0) for name, each in likely.items()}

@@ -1,7 +1,7 @@
 """Legs: searches of a query by each named vector.
 
-Each leg finds its best points, and then scores the points of the other legs too: a convex
-combination needs all scores. The second search costs a tenth of a millisecond.
+Each leg finds its best points, and then scores the points of the other legs: a convex combination
+needs all scores. The second search costs a tenth of a millisecond.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from toolcrib.store.filters import AnyOf, Filter, HasId, all_of
 from toolcrib.text import squeeze
 
 MIN_LEG_CANDIDATES = 20
-"""Least candidates of a leg, which finds twice `k`; with 50 or 100 the first ten stay the same."""
+"""Minimum depth of a leg, which is otherwise twice `k`; 50 or 100 do not change the first ten."""
 
 BM25_DIGITS = 4
-"""Digits of a BM25 score. Equal tools differ in later digits: an engine adds up float32 in another
-order for each build of an index, so that two builds would break a tie differently."""
+"""Digits of a BM25 score. Equal tools differ in later digits, because engines sum float32 in
+another order after each build of an index; two builds would break a tie differently."""
 
-TINY = 1e-12
-MAX_NAMED = 50
+MIN_NORM = 1e-12
+MAX_NAMED_POINTS = 50
 MAX_READ_AHEAD_POINTS = 64
 _NO_POINT = -1
 MAX_NAME_QUERY_CHARS = 200
@@ -47,11 +47,11 @@ _IDENTIFIER = re.compile(r"(?<!\w)(?:\w+(?:[_\-./:]\w+)+|\w*[a-z][A-Z]\w*)")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedQuery:
-    """Encoded query, made once for all searches.
+    """Encoded query, encoded once for all searches.
 
-    `dense`: float32 [d], or None when the dense encoder failed. `clauses`: float32 [n, d], empty
-    or None for a query of one clause. `naming`: words that may call a tool by name; empty for the
-    whole text. `cosine_factor`: factor of the cosines to its vectors.
+    `dense`: float32 [d], or None if the dense encoder failed. `clauses`: float32 [n, d], empty or
+    None for a query of one clause. `naming`: text that may call a tool by name; empty for the whole
+    text. `cosine_factor`: factor of all cosines.
     """
 
     text: str
@@ -62,8 +62,8 @@ class EncodedQuery:
     naming: str = ""
     cosine_factor: float = 1.0
 
-    def led_by(self, own: EncodedQuery, own_share: float) -> EncodedQuery:
-        """Query of a dialogue, blended with the last message's `own` words by their share.
+    def blend_with(self, own: EncodedQuery, own_share: float) -> EncodedQuery:
+        """Query of a dialogue, blended with the last message's `own` query by its share.
 
         Every leg is linear in its query, so the blend fuses the scores of both. Clauses and names
         of tools are those of the last message alone.
@@ -72,7 +72,7 @@ class EncodedQuery:
             dense, degraded = None, self.degraded or own.degraded
         else:
             mixed = own_share * own.dense + (1 - own_share) * self.dense
-            dense = (mixed / max(float(np.linalg.norm(mixed)), TINY)).astype(np.float32)
+            dense = (mixed / max(float(np.linalg.norm(mixed)), MIN_NORM)).astype(np.float32)
             degraded = self.degraded
         lexical = _weighted_sum((own.lexical, own_share), (self.lexical, 1 - own_share))
         more = own.clauses, own.text, own.cosine_factor
@@ -91,9 +91,9 @@ def _weighted_sum(*parts: tuple[SparseVector, float]) -> SparseVector:
 def name_keys(text: str) -> set[str]:
     """Names that a query may call: the whole query, and every identifier in it.
 
-    The whole query matches a name with any separators. An identifier in a sentence matches only
-    as it is written: `e-mail` must not call a tool named `email`. Agents also write
-    `mcp__server__tool`, `server.tool` and `select:name`.
+    The whole query matches a name with any separators. An identifier in a sentence matches only as
+    written: `e-mail` must not call a tool named `email`. Agents also write `mcp__server__tool`,
+    `server.tool` and `select:name`.
     """
     text = text.strip()
     found = _IDENTIFIER.findall(text[:MAX_NAME_QUERY_CHARS])
@@ -106,7 +106,7 @@ def name_keys(text: str) -> set[str]:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """The names, as ids and names of tools are kept, that an identifier may stand for."""
+    """Keys of ids and names of tools that an identifier may stand for."""
     name = name.removeprefix(SELECT_PREFIX)
     yield name
     if name.startswith(MCP_PREFIX):
@@ -118,7 +118,7 @@ def _spellings(name: str) -> Iterator[str]:
 
 
 def has_words(text: str) -> bool:
-    """True if a text has a letter or a digit of any script, and so can be searched."""
+    """True if a text has a letter or a digit of any script, and can be searched."""
     return any(letter.isalnum() for letter in text)
 
 
@@ -131,10 +131,10 @@ class Head(FrozenModel):
     offsets: tuple[float, ...]
 
     def log_probabilities(self, query: FloatArray, among: Iterable[int]) -> dict[int, float]:
-        """Log-probability of each point in `among` that the head has.
+        """Log-probability of each point in `among` that the head knows.
 
-        `query`: float32 [d]. Probabilities add up to 1 over these points: a tool out of the
-        caller's reach changes no other probability.
+        `query`: float32 [d]. Probabilities add up to 1 over these points: a tool outside of the
+        caller's scope changes no other probability.
         """
         rows = {point: self._rows[point] for point in among if point in self._rows}
         if not rows:
@@ -156,7 +156,7 @@ class Head(FrozenModel):
         return {point_id(tool_id): row for row, tool_id in enumerate(self.ids)}
 
 
-def pack(ids: list[str], weights: FloatArray, offsets: FloatArray) -> Head:
+def pack_head(ids: list[str], weights: FloatArray, offsets: FloatArray) -> Head:
     """Pack fitted weights, float [len(ids), d], and offsets, float [len(ids)], as a head."""
     return Head(
         ids=tuple(ids),
@@ -169,9 +169,9 @@ def pack(ids: list[str], weights: FloatArray, offsets: FloatArray) -> Head:
 class Legs:
     """Searches of one query.
 
-    `where` holds for every leg. `idf_corpus`, the caller's scope, limits the count of word
-    frequencies, so that tools out of scope change no score. `hints`: the points have examples and
-    anti-patterns, as tools do and passages do not. `names`: the query may call tools by name.
+    `where` filters every leg. `idf_corpus`, the caller's scope, limits the count of word
+    frequencies, so that tools out of scope change no score. `hints`: points have examples and
+    anti-patterns (tools, not passages). `names`: the query may call tools by name.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Legs:
         self._hints = hints
         self.records = dict[int, Record]()
         """All records that were read, by point."""
-        # Within a scope each search counts words anew: a folder is slow to count them twice.
+        # In a scope each search counts words again: slow for a folder, so count once.
         self._counts_apart = idf_corpus is not None and not store.is_remote
         self._words = query.lexical
         self._cosine_factor = query.cosine_factor
@@ -212,8 +212,8 @@ class Legs:
         self._questions |= by_clause
 
     @property
-    def are_full(self) -> bool:
-        """True if a leg found as many points as it may: there may be more."""
+    def reached_limit(self) -> bool:
+        """True if a leg is at its limit: there may be more points."""
         return any(len(found) >= self._depth for found in self._first[0].values())
 
     @property
@@ -223,18 +223,18 @@ class Legs:
 
     @cached_property
     def _first(self) -> tuple[dict[str, dict[int, float]], set[int]]:
-        """Scores by leg, best first, and the named points: one question to the store."""
+        """Scores by leg, best first, and the named points: one request to the store."""
         asked = dict(self._questions)
         if self._counts_apart:
             asked.pop("lexical", None)
         called = all_of(AnyOf("name_key", sorted(self._names)), self.where)
-        listings = [ListRequest(called, MAX_NAMED)] if self._names else []
+        listings = [ListRequest(called, MAX_NAMED_POINTS)] if self._names else []
         found, listed = self._store.search_and_list(list(asked.values()), listings)
         scores = {leg: dict(hits) for leg, hits in zip(asked, found, strict=True)}
         return scores, {record.id for record in chain(*listed)}
 
     def read(self, points: Sequence[int]) -> list[Record]:
-        """Records of points in their order; those read ahead are not asked for again."""
+        """Records of points in their order; prefetched records are not requested again."""
         missing = [point for point in points if point not in self.records]
         if missing:
             self.records |= {record.id: record for record in self._store.retrieve(missing)}
@@ -246,7 +246,7 @@ class Legs:
         scores = dict(self._first[0])
         points = self.named_points.union(more, *scores.values())
         if self._counts_apart and (counted := questions.pop("lexical", None)):
-            # One batch has both searches.
+            # Both searches go into one batch.
             only = replace(counted, limit=max(len(points), 1), where=HasId(frozenset(points)))
             scores["lexical"] = dict(chain.from_iterable(self._store.search([counted, only])))
             points |= scores["lexical"].keys()
@@ -282,19 +282,21 @@ class Legs:
         asked: dict[str, LegQuery] = {}
         for leg, question in questions.items():
             known = scores.get(leg, {})
-            # A leg that did not fill its list has no score for any other point.
+            # A leg below its limit has found every point with a score.
             full = leg == "anti_patterns" or len(known) >= self._depth
             if full and (missing := points - known.keys()):
                 only = HasId(frozenset(missing))
                 asked[leg] = LegQuery(
                     question.using, question.vector, len(missing), only, question.idf_corpus
                 )
-        found, read = self._store.search_and_list(list(asked.values()), self._ahead(scores))
+        found, read = self._store.search_and_list(
+            list(asked.values()), self._prefetch_requests(scores)
+        )
         self.records |= {record.id: record for record in chain(*read)}
         return dict(zip(asked, found, strict=True))
 
-    def _ahead(self, scores: dict[str, dict[int, float]]) -> list[ListRequest]:
-        """Requests for the likeliest tools: named ones, then the best of each leg in turn."""
+    def _prefetch_requests(self, scores: dict[str, dict[int, float]]) -> list[ListRequest]:
+        """Requests to prefetch likely tools: named ones, then the best of each leg in turn."""
         if not (self._hints and self._store.is_remote):
             return []
         in_turn = chain.from_iterable(zip_longest(*scores.values(), fillvalue=_NO_POINT))
@@ -303,12 +305,12 @@ class Legs:
         return [ListRequest(HasId(likely), len(likely), None)] if likely else []
 
     def word_coverage(self, point: int) -> float:
-        """Share of the query's words that the tool at a point has; 0 without words."""
+        """Share of the query's words that the tool at a point has; 0 for a query without words."""
         indices, values = self._words.indices, self._words.values
         words = [SparseVector(indices[[n]], values[[n]]) for n in range(indices.size)]
         return sum(self.matches(words, HasId(frozenset({point})))) / max(1, len(words))
 
     def matches(self, words: Sequence[SparseVector], where: Filter | None) -> list[bool]:
-        """Say of each word whether any point within `where` has it."""
+        """True for each word that any point within `where` has."""
         found = self._store.search([LegQuery("lexical", word, 1, where) for word in words])
         return [*map(bool, found)]

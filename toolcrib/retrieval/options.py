@@ -1,4 +1,4 @@
-"""Search options and their checks, the plan of a search, and that of a second ranking."""
+"""Search options and their checks, search plans, and settings of a second ranking."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from toolcrib.retrieval.fusion import FusionWeights
 from toolcrib.store.filters import Filter, FilterField, validate
 
 MAX_NEEDS = 20
-"""Needs of one search; each need is a search of its own."""
+"""Maximum number of needs of a search; each need is a search of its own."""
 
 MAX_CALLED = 1_000
-"""Calls of a run that a search takes; of a longer run send the last ones."""
+"""Maximum number of calls in a search; of a longer run send the last ones."""
 
 AnswerOrder: TypeAlias = Literal["rank", "id"]
 
@@ -37,24 +37,21 @@ AnswerOrder: TypeAlias = Literal["rank", "id"]
 class SearchOptions:
     """Options of a search, shared by library, client, CLI and HTTP.
 
-    `k` tools, or with `auto` as many as hold all that are needed with the probability
-    `coverage`. Of `k` tools those are left out whose probability is below `least`, but never
-    the first nor one called by its name. Where None, both are as the settings say (`tools`).
-    `scope` is what the caller may use; `where` narrows further. Without `gate` comes the
-    ranking as it is, with its verdict: nothing is withheld or left out by the settings, no
-    general tool added, and copies of a tool on several servers stay apart. `explain` adds what
-    each leg contributed, and which words matched nothing. `needs`: one line for each tool that is
-    wished for; each is searched and judged by itself, within the same options. With a
-    `token_budget`, in place of `k`, as many of the best tools as fit, at least one: a token is
-    counted for every three characters of a tool's compact JSON, in the `form` that it is shown
-    in. In the `order` of ids the same tools always stand alike, which a provider's prompt cache
-    needs; `rank` of each still says how well it fits.
+    `k`: number of tools; `auto`: as many as hold all needed tools with the probability `coverage`.
+    `least`: minimum probability of a tool; the first tool and tools called by name are exempt. None
+    for `coverage` or `least` means the settings (`tools`). `scope`: what the caller may use;
+    `where`: a further filter. Without `gate` the ranking is complete and has its verdict: nothing
+    is withheld or omitted, no general tool is added, and copies of a tool on several servers stay
+    apart. `explain` adds the score of each leg, and words without any match. `needs`: one line for
+    each wanted tool; each is searched and judged by itself, with the same options. `token_budget`
+    replaces `k`: the best tools that fit, at least one; three characters of a tool's compact JSON,
+    in the `form` that the model sees, count as a token. The `order` by id keeps equal tools in
+    equal order, which a provider's prompt cache needs; `rank` still gives the place by fit.
 
-    `history`: earlier messages, which count beside the query. `called`: tools that an agent's
-    run has called, in its order, by ids or by names that mean one tool alone; the answer leaves
-    them out and gives the next ones. With the `task`, the text that the run began with, the query
-    is what the agent wrote before its next call, and tools of servers in use come first; without a
-    query the task is searched.
+    `history`: earlier messages, which count beside the query. `called`: tools that an agent's run
+    has called, in order, by ids or by unambiguous names; the answer omits them and gives the next
+    ones. With `task`, the text that the run began with, the query is what the agent wrote before
+    its next call, and tools of servers in use come first; without a query the task is searched.
     """
 
     k: int | Literal["auto"] = 5
@@ -98,11 +95,11 @@ def search_options(k: int | Literal["auto"], options: Mapping[str, Any]) -> Sear
 def check_query(
     query: str, k: int | Literal["auto"], where: Filter | None, least: float | None = None
 ) -> None:
-    """Refuse an empty query, an impossible `k` or `least`, or a filter on an unknown field."""
+    """Reject an empty query, an invalid `k` or `least`, or a filter on an unknown field."""
     if not query.strip():
         raise QueryError("the query is empty: say in a few words what the tool must do")
     if k != "auto" and k < 1:
-        raise QueryError(f"k is {k}; at least one tool must be asked for")
+        raise QueryError(f"k is {k}; it must be at least 1")
     if least is not None and not 0 <= least <= 1:
         raise QueryError(f"least is {least}; it must be between 0 and 1")
     if where is not None:
@@ -110,27 +107,26 @@ def check_query(
 
 
 def text_to_search(query: str | None, options: SearchOptions) -> str | None:
-    """The query; or the task, at a step before which the agent wrote nothing."""
+    """Query, or the task at a step without text of the agent."""
     return options.task if query is None and not options.needs else query
 
 
 def check_search(query: str | None, options: SearchOptions) -> None:
-    """Refuse a search that has no answer.
+    """Reject an invalid search.
 
     Raises:
-        QueryError: an empty query or need, too many needs or calls, an impossible `k`, an entry of
-            the history that is no message, a filter on an unknown field, or an option of another
-            type.
+        QueryError: an empty query or need, too many needs or calls, an invalid `k`, an entry of the
+            history that is no message, a filter on an unknown field, or an option of another type.
     """
     _check_types(options)
     query, needs = text_to_search(query, options), options.needs or ()
     if len(needs) > MAX_NEEDS:
-        raise QueryError(f"{len(needs)} needs; at most {MAX_NEEDS} are searched at once")
+        raise QueryError(f"there are {len(needs)} needs; give at most {MAX_NEEDS}")
     if options.token_budget is not None and options.token_budget < 1:
-        raise QueryError(f"a token budget of {options.token_budget}; it must be at least 1")
+        raise QueryError(f"token_budget is {options.token_budget}; it must be at least 1")
     read_messages(options.history or ())
     if len(called := options.called or ()) > MAX_CALLED:
-        raise QueryError(f"{len(called)} calls; send the last {MAX_CALLED} of the run")
+        raise QueryError(f"there are {len(called)} calls; give the last {MAX_CALLED} of the run")
     if query is None and not needs:
         raise QueryError("there is neither a query nor a need: say what the tool must do")
     if query is not None:
@@ -156,9 +152,9 @@ def _check_types(options: SearchOptions) -> None:
 class SearchPlan:
     """Stages that a search runs, and their weights.
 
-    `weights` of fusion; None for the settings'. `rerank` uses the reranker where there is one; a
-    language model may take `model_time_s` for it, None for the time of its settings. `learned`
-    lifts tools by learned examples.
+    `weights`: of fusion; None for the settings'. `rerank`: use the reranker, if configured;
+    `model_time_s`: time of a language model for it, None for its settings. `learned`: lift tools by
+    learned examples.
     """
 
     weights: FusionWeights | None = None
@@ -168,7 +164,7 @@ class SearchPlan:
 
 
 FULL_PLAN = SearchPlan()
-"""Every stage, by the settings."""
+"""Plan with every stage, by the settings."""
 
 
 class SearchKeywords(TypedDict, total=False):
@@ -191,13 +187,13 @@ class SearchKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeOptions:
-    """Options of a search of passages; None is as in the settings.
+    """Options of a search of passages; None means the settings.
 
-    At most `k` passages in all, and `token_budget` tokens, but always the first passage. Only the
-    `collections` of these names are asked.
+    `k`: passages in all; `token_budget`: tokens in all; the first passage always stays.
+    `collections`: names of the only collections that are searched.
 
     Raises:
-        QueryError: no passage, or no token, is asked for, or an option is of another type.
+        QueryError: `k` or `token_budget` is less than 1, or an option has another type.
     """
 
     k: int | None = None
@@ -209,22 +205,22 @@ class KnowledgeOptions:
         require_type(self.token_budget, int | None, "option token_budget", "a whole number")
         require_texts(self.collections or (), "collections")
         if self.k is not None and self.k < 1:
-            raise QueryError(f"{self.k} passages are asked for; at least one must be")
+            raise QueryError(f"k is {self.k}; it must be at least 1")
         if self.token_budget is not None and self.token_budget < 1:
             raise QueryError(f"token_budget is {self.token_budget}; it must be at least 1")
 
 
-BY_SETTINGS = KnowledgeOptions()
-"""All as in the settings."""
+DEFAULT_KNOWLEDGE_OPTIONS = KnowledgeOptions()
+"""Options that all follow the settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class InterleaveSettings:
-    """Settings of a second ranking, whose tools turns get among the tools of the first ranking.
+    """Settings of a second ranking, interleaved with the first.
 
-    `name` is for log and report; None for no second ranking. `fusion` has its own weights, with
-    defaults for missing fields. `rerank: false` ranks without the reranker, `learning: false`
-    without learned examples.
+    `name`: for log and report; None for no second ranking. `fusion`: its own weights, with defaults
+    for missing fields. `rerank: false` ranks without the reranker, `learning: false` without
+    learned examples.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
@@ -240,7 +236,7 @@ class InterleaveSettings:
             )
         if self.name is not None and not differs:
             raise SettingsError(
-                f"{self.name!r} is no other ranking; set interleave.fusion, or "
+                f"the ranking {self.name!r} equals the first; set interleave.fusion, or "
                 "interleave.rerank or interleave.learning to false"
             )
 

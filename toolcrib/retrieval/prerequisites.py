@@ -1,6 +1,6 @@
-"""Prerequisites: tools that chosen tools need first, their companions, and their successors.
+"""Prerequisites of chosen tools, their companions, and successors of deprecated tools.
 
-Links by authors (`requires`, `provides`) go before links that the indexer read from schemas and
+Links by authors (`requires`, `provides`) override links that the indexer read from schemas and
 texts (`indexers/links`). Companions (`goes_with`) come from authors, enrichment and use.
 """
 
@@ -26,15 +26,15 @@ from toolcrib.text import tokenise
 # -- links by authors ------------------------------------------------------------------------------
 
 MAX_UNMET_SIGNALS = 5
-"""People read signals; the first few show the fault of a registry."""
+"""People read signals: the first few show the fault of a registry."""
 
 MAX_SIGNAL_NAME_CHARS = 80
 
 _FIELDS = ("id", "name", "server", "provides", "spec")
 
 
-class _Need(NamedTuple):
-    """A requirement, the server of the tool that requires, and the chosen tool behind."""
+class _Requirement(NamedTuple):
+    """Requirement, the server of the requiring tool, and the chosen tool at the root."""
 
     name: str
     server: str
@@ -46,25 +46,24 @@ def required_tools(
 ) -> tuple[dict[str, list[ToolSpec]], tuple[str, ...]]:
     """Enabled tools within `allowed` that the chosen tools require, at most `limit`, and signals.
 
-    Tools stand in the order found, by the id of the chosen tool that requires them. A tool of
-    that id or name meets a requirement, or a tool that provides it; of several the tool of that
-    id, else of the same server, else the first by id. Each step from requirements to further
-    requirements is one search.
+    The result is by id of the chosen tool, in the order found. A tool meets a requirement by its
+    id, its name, or what it provides; of several the tool with that id wins, then one of the same
+    server, then the first by id. Each step from requirements to further requirements is one search.
 
-    Signals are `requires-capped` where the limit left out tools, and `requires-unmet:NAME` for a
-    requirement that no tool in reach meets.
+    Signals are `requires-capped` if the limit omitted tools, and `requires-unmet:NAME` for a
+    requirement that no tool in scope meets.
     """
     added: dict[str, list[ToolSpec]] = {}
     settled = {name for spec in chosen for name in _names(spec)}
     unmet: list[str] = []
     left = limit
-    needs = [need for spec in chosen for need in _needs(spec, spec.id)]
+    needs = [need for spec in chosen for need in _requirements(spec, spec.id)]
     while left and (names := {need.name for need in needs} - settled):
-        meeting = _meeting(store, names, allowed)
+        meeting = _tools_by_requirement(store, names, allowed)
         unmet += dict.fromkeys(need.name for need in needs if need.name in names - meeting.keys())
         settled |= names - meeting.keys()
         open_needs = needs
-        needs = list[_Need]()
+        needs = list[_Requirement]()
         for place, need in enumerate(open_needs):
             if need.name in settled:
                 continue
@@ -75,7 +74,7 @@ def required_tools(
             spec = read_tool(best.payload)
             settled.update(_names(spec))
             added.setdefault(need.root, []).append(spec)
-            needs += _needs(spec, need.root)
+            needs += _requirements(spec, need.root)
             left -= 1
     capped = any(need.name not in settled for need in needs)
     unmet_signals = [
@@ -84,16 +83,18 @@ def required_tools(
     return added, (*(["requires-capped"] if capped else []), *unmet_signals)
 
 
-def _needs(spec: ToolSpec, root: str) -> list[_Need]:
-    return [_Need(name, spec.server, root) for name in spec.requires]
+def _requirements(spec: ToolSpec, root: str) -> list[_Requirement]:
+    return [_Requirement(name, spec.server, root) for name in spec.requires]
 
 
 def _names(spec: ToolSpec) -> tuple[str, ...]:
     return (spec.id, spec.name, *spec.provides)
 
 
-def _meeting(store: Store, names: set[str], allowed: Filter | None) -> dict[str, list[Record]]:
-    """Tools that meet each requirement; requirements that no tool meets are missing."""
+def _tools_by_requirement(
+    store: Store, names: set[str], allowed: Filter | None
+) -> dict[str, list[Record]]:
+    """Tools that meet each requirement; unmet requirements are missing."""
     keys = {name.casefold() for name in names}
     where = Or(AnyOf("provides", sorted(names)), AnyOf("name_key", sorted(keys)))
     found: dict[str, list[Record]] = {}
@@ -104,7 +105,7 @@ def _meeting(store: Store, names: set[str], allowed: Filter | None) -> dict[str,
     return found
 
 
-def _preference(need: _Need, record: Record) -> tuple[bool, bool, str]:
+def _preference(need: _Requirement, record: Record) -> tuple[bool, bool, str]:
     tool_id: str = record.payload["id"]
     return tool_id != need.name, record.payload["server"] != need.server, tool_id
 
@@ -120,35 +121,36 @@ COMPANION_CONSUMERS = 6
 """First tools that bring companions; 3 and 10 changed nothing on a development split."""
 
 MAX_BROUGHT_COMPANIONS = 8
-"""Most companions that one tool brings, so that no author fills an answer."""
+"""Maximum number of companions of one tool, so that no author fills an answer."""
 
-CONSUMERS = 3
+PROVIDER_CONSUMERS = 3
 """First tools that bring providers; more of them push out right tools."""
 
 MAX_BROUGHT_TOOLS = 3
 MAX_EFFORT = 2.5
-"""A provider that needs two more tools first is not worth its place."""
+"""Maximum effort of a provider: one that needs two more tools first is not worth its place."""
 
 SAME_KIND_EFFORT = 1.0
-"""Effort where the provider has another word for the entity: a contact for a person."""
+"""Effort of a provider with another word for the entity: a contact for a person."""
 
 MIN_SHARED_NEED_HITS = 4
-"""Hits of a server that all need one entity, from which the whole server is taken to need it."""
+"""Minimum number of a server's hits, all with a need for one entity, that makes it a need of the
+server."""
 
 MAX_TIED_PROVIDERS = 3
-"""Largest number of tied providers that are brought; more bring none."""
+"""Maximum number of tied providers; of more none is brought."""
 
 MAX_CONSUMER_CANDIDATES = 1_000
-"""Tools of a server that are searched for users of one of them."""
+"""Tools of a server that are searched for consumers of one of them."""
 
 MAX_PROVIDERS = 200
-"""Providers of one search: hundreds of tools may give a user."""
+"""Providers in one search: hundreds of tools may give a user."""
 
 _LINKS = ("id", "name_key", "server", "requires", "provides", "links")
 _PROVIDER = (*_LINKS, "spec")
 
 _WORD = re.compile(r"[\w#@]+(?:-[\w]+)*")
-_EVERYDAY = re.compile(
+_COMMON_NUMBER = re.compile(
     r"\d{4}-\d\d-\d\d|\d+(?:st|nd|rd|th|am|pm|k|m|g|mb|gb|kg|px|d|s|h|min|km|usd|x|bit|p)?"
     r"|\d+-[a-z]+",
     re.IGNORECASE,
@@ -167,7 +169,7 @@ _CAPITAL_HANDLES = frozenset({"symbol", "ticker", "code"})
 
 @dataclass(frozen=True, slots=True)
 class _LinkedTool:
-    """A tool with the facts of its links, and its record."""
+    """Tool with its links and its record."""
 
     id: str
     server: str
@@ -188,8 +190,8 @@ class _LinkedTool:
 class _Demand(NamedTuple):
     """Demand of a chosen tool: a value for a parameter, from an entity or from named tools.
 
-    A demand without a parameter is for a tool that must run before, or for a companion. `link` is
-    the field of a hit that names the consumer. A stated demand may name a tool of any server.
+    Without a parameter it is a demand for a tool that must run before, or for a companion. `link`:
+    field of a hit that names the consumer. A stated demand may name a tool of any server.
     """
 
     consumer: _LinkedTool
@@ -211,14 +213,14 @@ def bring_linked_tools(
     authors: bool = True,
     learned: Companions = NO_COMPANIONS,
 ) -> list[ToolHit]:
-    """Add providers and companions of the first hits, and put successors before deprecated hits.
+    """Add providers and companions of the first hits, and successors of deprecated hits.
 
     A provider or companion within `limits` gets a share of its consumer's score, or keeps a higher
-    score of its own; `needed_for` or `goes_with` names the consumer. It may push out the last of
+    score of its own; `needed_for` or `goes_with` names the consumer. It may displace the last of
     `k`, but no tool that the query calls by name; providers of the first tool stay. A successor
-    takes the place of the deprecated tool, which comes right behind. Without `authors` the
-    requirements of authors are left out. `learned` are further companions. Records in `read` are
-    not read again. Hits are ranked anew.
+    takes the place of the deprecated tool, which moves one place down. Without `authors` the
+    requirements of authors are ignored. `learned`: further companions. Records in `read` are not
+    read again. Hits are ranked anew.
     """
     hits, query = found.tools, found.query
     share = {"needed_for": shares.prerequisites, "goes_with": shares.companions}
@@ -232,7 +234,11 @@ def bring_linked_tools(
     first = [hit.id for hit in hits[:COMPANION_CONSUMERS]]
     chosen = [_LinkedTool.from_record(known[each]) for each in first if each in known]
     open_demands = [
-        *(demand for each in chosen[:CONSUMERS] for demand in _demands(each, authors=authors)),
+        *(
+            demand
+            for each in chosen[:PROVIDER_CONSUMERS]
+            for demand in _demands(each, authors=authors)
+        ),
         *(demand for each in chosen for demand in _companions(each, learned)),
     ]
     open_demands = [demand for demand in open_demands if share[demand.link]]
@@ -258,7 +264,7 @@ def bring_linked_tools(
 def _is_shared(demand: _Demand, found: Sequence[_LinkedTool]) -> bool:
     """True if all found tools of the consumer's server need this entity, as `user_id`.
 
-    Callers mostly know such an id. A token or a session is no such entity: each tool needs it.
+    Callers mostly know such an id. Tokens and sessions are exceptions: each tool needs them.
     """
     here = [each for each in found if each.server == demand.consumer.server]
     needing = [each for each in here if demand.entities in dict(each.links.needs).values()]
@@ -267,7 +273,7 @@ def _is_shared(demand: _Demand, found: Sequence[_LinkedTool]) -> bool:
 
 
 def _demands(consumer: _LinkedTool, *, authors: bool = True) -> Iterator[_Demand]:
-    """Demands of a tool: its author's requirements, or else its links."""
+    """Demands of a tool: its author's requirements, or otherwise its links."""
     if consumer.requires:
         for name in consumer.requires if authors else ():
             yield _Demand(consumer, names=(name,), is_stated=True)
@@ -290,7 +296,7 @@ def _companions(consumer: _LinkedTool, learned: Companions) -> Iterator[_Demand]
 
 
 def _states_value(words: Sequence[tuple[str, set[str]]], parameter: str) -> bool:
-    """True if a query has the value: a word like an id stands behind the parameter's name.
+    """True if a query has the value: an id behind the parameter's name.
 
     `words`: words of the query, each with its terms.
     """
@@ -314,7 +320,9 @@ def _is_number(words: Sequence[str]) -> bool:
 def _is_handle(word: str) -> bool:
     if not any(letter.isdigit() for letter in word):
         return False
-    return len(word) >= LONG_HANDLE_CHARS or not _EVERYDAY.fullmatch(word) or word.startswith("#")
+    return (
+        len(word) >= LONG_HANDLE_CHARS or not _COMMON_NUMBER.fullmatch(word) or word.startswith("#")
+    )
 
 
 def _siblings(
@@ -354,8 +362,8 @@ def _siblings(
 def _provider(demand: _Demand, siblings: Iterable[_LinkedTool]) -> _LinkedTool | None:
     """Provider that meets the demand at the least effort.
 
-    Of several at that effort, the provider whose name is most like the consumer's; None for more
-    than `MAX_TIED_PROVIDERS`. The only provider may cost more than `MAX_EFFORT`.
+    Of several the one whose name is most like the consumer's; None for more than
+    `MAX_TIED_PROVIDERS`. The only provider may cost more than `MAX_EFFORT`.
     """
     found = [
         (round(effort, 2), -_name_overlap(demand.consumer.id, each.id), each.id, each)
@@ -377,7 +385,7 @@ def _name_overlap(consumer: str, provider: str) -> float:
 
 
 def _effort(demand: _Demand, sibling: _LinkedTool) -> float | None:
-    """Effort to have this tool meet the demand; None where it does not."""
+    """Effort of this tool to meet the demand; None if it cannot."""
     consumer = demand.consumer
     if sibling.id == consumer.id:
         return None
@@ -387,7 +395,7 @@ def _effort(demand: _Demand, sibling: _LinkedTool) -> float | None:
     if consumer.server != sibling.server:
         return None
     if (consumer.links.action, sibling.links.action) == ("change", "make"):
-        # What is to be changed was made long ago.
+        # An entity that is to be changed exists already.
         return None
     needs = sibling.links.needs
     heads = {head_word(entity) for entity in demand.entities}
@@ -408,20 +416,20 @@ def _effort(demand: _Demand, sibling: _LinkedTool) -> float | None:
 
 
 def _effort_by_name(demand: _Demand, sibling: _LinkedTool) -> float | None:
-    """Negative effort where authors or texts name this tool, the least on the same server."""
+    """Negative effort of a tool that authors or texts name, the least on the same server."""
     here = demand.consumer.server == sibling.server
     away = 0.0 if here else 1.0
     if sibling.provides.intersection((demand.parameter, *demand.names)):
         return away - 3.0
     if not any(name.casefold() in sibling.keys for name in demand.names):
         return None
-    # A text may name what was done before (`for bookings made with book_room`).
+    # A text may name an earlier step (`for bookings made with book_room`).
     led = here and (demand.parameter or sibling.links.gives)
     return away - 2.0 if demand.is_stated or led else None
 
 
 def _name_effort(needed: str, given: str) -> float | None:
-    """Effort by the names of entities; None for two entities.
+    """Effort by the names of entities; None for two different entities.
 
     One phrase may end in the other: a `pull request` is a `request`.
     """
@@ -447,7 +455,7 @@ def _successor(deprecated: _LinkedTool, siblings: Iterable[_LinkedTool]) -> str 
 def links_of(
     store: Store, tool_id: str, limits: Filter | None, learned: Companions = NO_COMPANIONS
 ) -> ToolLinks:
-    """Tools within `limits` that a tool needs, its companions, and tools that need it."""
+    """Tools within `limits` that a tool needs, its companions, and its consumers."""
     (own,) = map(_LinkedTool.from_record, store.retrieve([point_id(tool_id)]))
     demands = [*_demands(own), *_companions(own, learned)]
     found = _siblings(store, demands, [own], limits)
@@ -486,7 +494,7 @@ class _Ranking:
         self._brought_count = 0
 
     def succeed(self, deprecated: ToolHit, successor: str | None) -> None:
-        """Put the successor in the place of the deprecated hit, unless it stands before."""
+        """Put the successor in the place of the deprecated hit, unless it ranks higher."""
         if successor is None:
             return
         place = self._place(deprecated.id)
@@ -509,7 +517,7 @@ class _Ranking:
                 return
             self._brought_count += 1
         elif other < user:
-            # In a circle only one of the two tools is a provider.
+            # In a cycle only one of the two tools is a provider.
             if is_needed and provider not in self._hits[user].needed_for:
                 self._mark(other, demand)
             return
@@ -523,7 +531,7 @@ class _Ranking:
             self._mark(place, demand)
 
     def first(self, k: int, *, cut: bool) -> list[ToolHit]:
-        """First `k` hits, or all; the last unnamed hits give way to providers of the first tool."""
+        """First `k` hits, or all; unnamed hits give way to providers of the first tool."""
         hits = self._hits
         if cut:
             room = max(0, k - max(1, self._named_count))

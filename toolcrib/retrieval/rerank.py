@@ -40,12 +40,12 @@ DEFAULT_BUDGET_MS = 250.0
 class RerankSettings:
     """Settings of a reranker.
 
-    `depth`: candidates that are scored. `budget_ms`: time limit, checked between batches of
-    `batch` texts; None for 250, and for a language model the time of its use. `weight` in [0, 1]:
-    share of the final score. Where the first score leads the second by `lead` or more, reranking
-    is skipped (docs/explanation/models.md has the gain and the cost). `load`: load the model when
-    the crib opens (`open`), meanwhile in a thread (`background`, without reranking until then), or
-    for the first query (`use`), within its budget.
+    `depth`: candidates that are scored. `budget_ms`: time limit, checked between batches of `batch`
+    texts; None for 250, and for a language model the time of its use. `weight` in [0, 1]: share in
+    the final score. `lead`: lead of the first score over the second from which reranking is skipped
+    (docs/explanation/models.md has gain and cost). `load`: load the model when the crib opens
+    (`open`); then, but in a thread, without reranking until loaded (`background`); or for the first
+    query, within its budget (`use`).
     """
 
     depth: Annotated[int, Field(ge=1)] = 20
@@ -58,7 +58,7 @@ class RerankSettings:
 
 @dataclass(frozen=True, slots=True)
 class Reranking:
-    """Reranked hits, marks of what failed, and the share of the first score in the new one."""
+    """Reranked hits, marks of failures, and the first stage's share in the new scores."""
 
     hits: list[ToolHit]
     lacking: tuple[str, ...] = ()
@@ -66,10 +66,10 @@ class Reranking:
 
 
 class _BlendingReranker:
-    """Base of rerankers that blend a cross-encoder's score into the score of the first stage.
+    """Base of rerankers that blend a cross-encoder's score into the first stage's score.
 
-    The new score is `(1 - weight) * first + weight * sigmoid(second)`. A candidate without a
-    second score gets no second part, so that it cannot overtake.
+    The new score is `(1 - weight) * first + weight * sigmoid(second)`. A candidate without a second
+    score gets no second part, so that it cannot overtake.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class _BlendingReranker:
         self._clock = clock or SystemClock()
 
     def _scores(self, query: str, texts: Sequence[str]) -> tuple[list[float], tuple[str, ...]]:
-        """Scores of as many texts as the budget allows, in their order, and marks of what failed.
+        """Scores of as many texts as the budget allows, in order, and marks of failures.
 
-        There are none when the model raises any error; the first stage still answers.
+        Any error of the model gives no scores; the first stage still answers.
         """
         try:
             scores, late = self._within_budget(query, texts)
@@ -123,7 +123,7 @@ class ToolReranker(_BlendingReranker):
     def rerank(self, query: str, hits: Sequence[ToolHit]) -> Reranking:
         """Rerank hits; a failing reranker changes nothing.
 
-        A hit of score 1 was called by its exact name and stays. `legs` of scored hits have the
+        A hit of score 1 was called by its exact name and stays. `legs` of scored hits get the
         reranker's score.
         """
         exact = [hit for hit in hits if hit.score >= 1.0]
@@ -143,7 +143,7 @@ class ToolReranker(_BlendingReranker):
             replace(hit, score=score, legs=hit.legs | more)
             for hit, score, more in zip(others, scores, legs, strict=True)
         ]
-        # The first score counts less in every hit, also in hits that were not scored.
+        # The first score counts less in every hit, also in unscored ones.
         return Reranking([*exact, *by_score(blended)], lacking, 1 - self.settings.weight)
 
 
@@ -153,7 +153,7 @@ class PassageReranker(_BlendingReranker):
     def rerank(
         self, query: str, found: Sequence[RankedPassage]
     ) -> tuple[list[RankedPassage], tuple[str, ...]]:
-        """Rerank passages, and give marks of what failed; a failing reranker changes nothing."""
+        """Rerank passages, and return marks of failures; a failing reranker changes nothing."""
         texts = [
             f"{' › '.join(each.passage.title)}: {each.passage.text[:MAX_RERANKED_TEXT_CHARS]}"
             for each in found[: self.settings.depth]
@@ -185,12 +185,12 @@ class ToolOrder(BaseModel):
 
 
 class ModelReranker:
-    """Reranker that lets a language model order the first tools.
+    """Reranker that orders the first tools by a language model.
 
-    The model returns numbers alone. Where it puts another tool first, a second call has the tools
-    in another order, since models favour the first lines; both orders count alike. Without a
-    second answer in time the first stage's order counts instead. Scores and probabilities stay
-    with the places: the model gives no confidence.
+    The model returns numbers alone. If it moves another tool to the front, a second call shows the
+    tools in another order, because models favour the first lines; both orders count equally.
+    Without a second answer in time the first stage's order counts instead. Scores and probabilities
+    stay with the places: the model gives no confidence.
     """
 
     def __init__(
@@ -211,14 +211,14 @@ class ModelReranker:
         return self._model.name
 
     def within(self, room_s: float) -> ModelReranker:
-        """Copy that answers within this time from now on."""
+        """Copy with this time limit from now on."""
         return ModelReranker(self._model, self.settings, self._clock, self._clock() + room_s)
 
     def rerank(self, query: str, hits: Sequence[ToolHit]) -> Reranking:
         """Rerank hits; a clear lead or a failing model changes nothing.
 
-        A hit of score 1 was called by its exact name and stays. `lacking` has `rerank` for a
-        model that failed, and `rerank-late` for a model that was late.
+        A hit of score 1 was called by its exact name and stays. `lacking` has `rerank` for a model
+        that failed, and `rerank-late` for a late one.
         """
         named = sum(hit.score >= 1.0 for hit in hits)
         others = hits[named : self.settings.depth]
@@ -244,10 +244,10 @@ class ModelReranker:
         return Reranking([*hits[:named], *moved, *hits[named + len(others) :]])
 
     def order(self, query: str, lines: Sequence[str]) -> list[int]:
-        """Order line numbers, the best first; lines that the model leaves out keep their order.
+        """Order line numbers, best first; lines that the model omits keep their order.
 
         Raises:
-            LanguageModelError: there is no usable answer, or not in time.
+            LanguageModelError: there is no usable answer, or none in time.
         """
         budget_ms = self.settings.budget_ms
         own_s = self._model.time_s("rerank") if budget_ms is None else budget_ms / 1000
@@ -268,7 +268,7 @@ class ModelReranker:
     def _ask(
         self, query: str, lines: Sequence[str], order: Sequence[int], until: float
     ) -> list[int]:
-        """Order of one call: numbers that the model names, then the other lines as they were."""
+        """Order by one call: numbers that the model names, then the other lines unchanged."""
         shown = "\n".join(f"{at}. {lines[each]}" for at, each in enumerate(order, start=1))
         messages = (
             Message(role="system", content=RERANK_PROMPT),
@@ -278,7 +278,7 @@ class ModelReranker:
         answer = self._model.ask_sync("rerank", messages, ToolOrder, timeout_s=left_s)
         known = [order[number - 1] for number in answer.tools if 0 < number <= len(order)]
         if answer.tools and not known:
-            raise LanguageModelAnswerError(f"{self.name} named none of the tools that there are")
+            raise LanguageModelAnswerError(f"{self.name} named no tool of the list")
         return list(dict.fromkeys((*known, *range(len(lines)))))
 
 
@@ -293,7 +293,7 @@ ToolRerankers: TypeAlias = Reranker | ModelReranker
 def tool_reranker(
     reranker: ToolRerankers | None, settings: RerankSettings, clock: Clock | None = None
 ) -> ToolReranker | ModelReranker | None:
-    """Make the rerank stage of a model; a language model has its own settings."""
+    """Rerank stage of a model; a language model brings its own settings."""
     if reranker is None or isinstance(reranker, ModelReranker):
         return reranker
     return ToolReranker(reranker, settings, clock)
@@ -305,7 +305,7 @@ def tool_reranker(
 def load_reranker(reranker: ToolRerankers | None, settings: RerankSettings) -> ToolRerankers | None:
     """Load the reranker at the time that `load` sets.
 
-    A reranker that cannot be loaded is logged as a warning; answers come without it.
+    A failure is logged as a warning; answers then come without reranking.
     """
     if reranker is None or isinstance(reranker, ModelReranker) or settings.load == "use":
         return reranker
@@ -323,7 +323,7 @@ def _load(reranker: Reranker) -> None:
 
 
 class _LoadingReranker:
-    """Reranker that a thread loads; until then every call fails, and answers come without it."""
+    """Reranker that a thread loads; until then every call fails, and answers are not reranked."""
 
     def __init__(self, reranker: Reranker) -> None:
         self._reranker = reranker
@@ -342,5 +342,5 @@ class _LoadingReranker:
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Score texts by the reranker once it is loaded."""
         if self._loading.is_alive():
-            raise EncoderError(f"{self.name} is still being loaded")
+            raise EncoderError(f"{self.name} is still loading")
         return self._reranker.score(query, texts)

@@ -1,6 +1,6 @@
-"""Steps of an agent: score gains by the servers in use, by verbs, and by what other runs called.
+"""Steps of an agent: score gains by servers in use, by verbs, and by calls of other runs.
 
-Fitted on runs of real agents, whole tasks left out (docs/explanation/steps.md).
+Fitted on runs of real agents, whole tasks held out (docs/explanation/steps.md).
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from toolcrib.store.payload import only_tools, read_tool
 from toolcrib.text import split_identifier
 
 MAX_SENTENCES, SENTENCE_SHARE = 4, 0.9
-"""Last sentences that are searched by themselves, and the share of their scores that counts."""
+"""Last sentences that are searched separately, and the share of their scores that counts."""
 
 SERVER_GAIN = 0.12
-"""Score that a tool gains if its server is in use."""
+"""Score gain of a tool whose server is in use."""
 
 VERB_WEIGHT = 0.04
-"""Score for each unit of a verb's log ratio."""
+"""Score gain for each unit of a verb's log ratio."""
 
 USE_WEIGHT, CALLED_SHARE, AFTER_SHARE = 0.4, 0.7, 0.7
-"""Weight of other runs' use beside the score; in it, the shares of how many runs called the tool,
-and of how many called it right after this run's last tools, 1 together at most."""
+"""Weight of other runs' use in the score, and its two parts: how many runs called the tool, and how
+many called it right after this run's last tools; at most 1 together."""
 
 LAST_TOOLS = 3
-"""Tools called last, after which other runs' next calls count."""
+"""Last called tools whose next calls in other runs count."""
 
 MAX_SCORED_SERVER_TOOLS, MAX_USED_TOOLS = 500, 200
-"""Tools of servers in use, and tools that other runs called, which are scored in any case."""
+"""Tools of servers in use, and tools that other runs called, which always get a score."""
 
 MAX_GAINED_SCORE = 0.999
-"""A score of 1 belongs to tools that are called by name."""
+"""Upper bound after gains: a score of 1 is for tools that are called by name."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?:;])\s|\n")
 
 
 def last_sentences(text: str) -> list[str]:
-    """Last sentences of a text, to be searched by themselves; none of a text of one sentence."""
+    """Last sentences of a text, to be searched separately; none for a single sentence."""
     found = [part.strip() for part in _SENTENCE_END.split(text)]
     found = [part for part in found if any(map(str.isalnum, part))]
     return found[-MAX_SENTENCES:] if len(found) > 1 else []
@@ -58,7 +58,7 @@ def last_sentences(text: str) -> list[str]:
 def verb_ratios() -> Mapping[str, float]:
     """Log of a verb's share among the tools that agents call over its share among all tools.
 
-    The empty verb stands for names without any of the others.
+    The empty verb stands for names without any listed verb.
     """
     path = Path(__file__).with_name("verbs.csv")
     with path.open(encoding="utf-8", newline="") as file:
@@ -78,8 +78,8 @@ def verb_ratio(name: str) -> float:
 class ToolUse:
     """Use of tools by other runs, all in [0, 1].
 
-    `called`: root of the share of runs that called each point. `after`: of the runs that
-    called a point, the share that called each other point next.
+    `called`: root of the share of runs that called each point. `after`: of the runs that called a
+    point, the share that called each other point next.
     """
 
     called: Mapping[int, float]
@@ -96,16 +96,16 @@ class ToolUse:
         return {point: use(point) for point in points}
 
     def most_called(self) -> list[int]:
-        """Points that most runs called."""
+        """Points that the most runs called."""
         return sorted(self.called, key=lambda point: (-self.called[point], point))[:MAX_USED_TOOLS]
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """Calls of a run so far: ids of its tools by point, the tool called last at the end.
+    """Calls of a run so far: ids of its tools by point, in the order of calls.
 
-    `is_step`: the query is what the agent wrote before a call, and no search of its own.
-    `servers` are those in use.
+    `is_step`: the query is what the agent wrote before a call, not a search of its own. `servers`:
+    those in use.
     """
 
     called: Mapping[int, str] = field(default_factory=dict[int, str])
@@ -114,9 +114,9 @@ class RunState:
 
     @classmethod
     def read(cls, store: Store, options: SearchOptions, allowed: Filter | None) -> RunState:
-        """State of the options; tools that are not `allowed`, or unknown, count for nothing.
+        """State from the options; tools that are not `allowed`, or unknown, are ignored.
 
-        A name stands for an id where it means one tool alone.
+        A name stands for an id if it is unambiguous.
         """
         named = options.called or ()
         only = HasId(frozenset(map(point_id, named)))
@@ -135,7 +135,7 @@ class RunState:
         return cls(dict(reversed(called.items())), in_use, options.task is not None)
 
     def points(self, store: Store, limits: Filter | None, use: ToolUse | None) -> set[int]:
-        """Points to score in any case: tools of servers in use, and what most runs called."""
+        """Points that always get a score: tools of servers in use, and most called tools."""
         here = all_of(AnyOf("server", sorted(self.servers)), limits)
         found = {r.id for r in islice(store.scroll(here, ("id",)), MAX_SCORED_SERVER_TOOLS)}
         if use is not None:
@@ -146,7 +146,7 @@ class RunState:
     def gains(
         self, store: Store, scores: Mapping[int, float], use: ToolUse | None
     ) -> dict[str, dict[int, float]]:
-        """Gains of scored points by their causes; the sums with the scores are in [0, 1)."""
+        """Gains of scored points by cause; the sums with the scores are in [0, 1)."""
         facts = store.scroll(HasId(frozenset(scores)), ("name", "server"))
         known = {record.id: record.payload for record in facts}
         gains = {
@@ -163,7 +163,7 @@ class RunState:
         return gains
 
 
-NOTHING_CALLED = RunState()
+EMPTY_RUN_STATE = RunState()
 
 
 def with_gains(

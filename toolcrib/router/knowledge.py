@@ -20,7 +20,7 @@ from toolcrib.records.definitions import estimated_tokens
 from toolcrib.retrieval.fusion import names_by_score
 from toolcrib.retrieval.learned import COLLECTIONS, LearnedChoices
 from toolcrib.retrieval.legs import EncodedQuery
-from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
+from toolcrib.retrieval.options import DEFAULT_KNOWLEDGE_OPTIONS, KnowledgeOptions
 from toolcrib.retrieval.passages import PassageRetriever, RankedPassage
 from toolcrib.retrieval.rerank import PassageReranker
 from toolcrib.router.collections import CollectionIndex
@@ -186,7 +186,7 @@ class KnowledgeRouter:
         context: Context | None = None,
         among: Sequence[Collection] | None = None,
         *,
-        options: KnowledgeOptions = BY_SETTINGS,
+        options: KnowledgeOptions = DEFAULT_KNOWLEDGE_OPTIONS,
         reranking: bool = True,
         is_question: bool = False,
     ) -> KnowledgeResult:

@@ -37,7 +37,7 @@ from toolcrib.records.scope import is_above
 from toolcrib.retrieval.dialogue import OWN_SHARE
 from toolcrib.retrieval.learned import ROUTE, LearnedChoices, RankedOptions
 from toolcrib.retrieval.legs import EncodedQuery, has_words
-from toolcrib.retrieval.options import BY_SETTINGS, KnowledgeOptions
+from toolcrib.retrieval.options import DEFAULT_KNOWLEDGE_OPTIONS, KnowledgeOptions
 from toolcrib.router.budget import Budget, Costs
 from toolcrib.router.choices.agents import AgentRouter, PendingTarget
 from toolcrib.router.context.by_model import ContextReader
@@ -107,7 +107,7 @@ class _Request:
     detector: HeuristicDetector
     budget: Budget
     reach: Sequence[Collection]
-    passages: KnowledgeOptions = BY_SETTINGS
+    passages: KnowledgeOptions = DEFAULT_KNOWLEDGE_OPTIONS
     k: int | Literal["auto"] | None = None
     shown: Sequence[str] = ()
     answer: Answer | None = None
@@ -158,7 +158,7 @@ class Router:
     def find_knowledge(
         self,
         turn: Turn,
-        options: KnowledgeOptions = BY_SETTINGS,
+        options: KnowledgeOptions = DEFAULT_KNOWLEDGE_OPTIONS,
         context: Context | None = None,
     ) -> KnowledgeResult:
         """Find the passages for a question; the map applies only with a context."""
@@ -175,7 +175,7 @@ class Router:
         k: int | Literal["auto"] | None = None,
         budget_ms: float | None = None,
         shown: Sequence[str] = (),
-        passages: KnowledgeOptions = BY_SETTINGS,
+        passages: KnowledgeOptions = DEFAULT_KNOWLEDGE_OPTIONS,
     ) -> Decision:
         """Decide a turn.
 
@@ -236,7 +236,7 @@ class Router:
         if not has_words(text):
             return RankedOptions(None, {})
         turn, budget = Turn(text=text, scope=scope), Budget(Limits(), Costs(), self.clock)
-        reach, detector = self._reach(turn, BY_SETTINGS), self._detector(turn)
+        reach, detector = self._reach(turn, DEFAULT_KNOWLEDGE_OPTIONS), self._detector(turn)
         request = _Request("", turn, detector, budget, reach)
         query = self.tools.encode(excerpt(text))
         context = detector.detect(text, query)
@@ -248,7 +248,7 @@ class Router:
     def rank_collections(self, text: str, scope: Scope | None) -> RankedOptions:
         """Probabilities of the collections for a question without learned examples."""
         query, knowledge = self.tools.encode(excerpt(text)), self.knowledge
-        reach = self._reach(Turn(text=text, scope=scope), BY_SETTINGS)
+        reach = self._reach(Turn(text=text, scope=scope), DEFAULT_KNOWLEDGE_OPTIONS)
         best = knowledge.best_passages(query, reach) if knowledge and reach else []
         if knowledge is None or not best:
             return RankedOptions(query.dense, {})

@@ -10,7 +10,7 @@ from toolcrib.records import FindResult, Message, Route, ToolHit, ToolSpec, Turn
 from toolcrib.records.answers import with_ranks
 from toolcrib.retrieval.assembly import interleave
 from toolcrib.retrieval.dialogue import OWN_SHARE
-from toolcrib.retrieval.gate import ENABLED, with_general
+from toolcrib.retrieval.gate import ENABLED, append_general_tool
 from toolcrib.retrieval.hybrid import HybridRetriever
 from toolcrib.retrieval.legs import EncodedQuery
 from toolcrib.retrieval.options import FULL_PLAN, InterleaveSettings, SearchOptions, SearchPlan
@@ -290,7 +290,7 @@ class ToolStage:
         kept = stay if is_general and self.retriever.assessor.withholds else found.tools
         return replace(
             found,
-            tools=with_general(kept, general),
+            tools=append_general_tool(kept, general),
             verdict="abstain" if general is None else "fallback",
             reason=route.reason if found.verdict == "accept" else found.reason,
             fallback=general is not None,

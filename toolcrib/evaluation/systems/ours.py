@@ -15,7 +15,7 @@ from toolcrib.indexers.enrichment import prepare_entries
 from toolcrib.indexers.points import layout
 from toolcrib.learning.runs import Run, tool_use
 from toolcrib.records import ToolSpec
-from toolcrib.retrieval.learned import LearnedFromUse
+from toolcrib.retrieval.learned import UseData
 from toolcrib.settings import Settings
 from toolcrib.store.base import Store, point_id
 from toolcrib.store.filters import HasId
@@ -148,7 +148,7 @@ class _OwnSystem:
 
     def learn_runs(self, runs: Sequence[Sequence[str]]) -> None:
         made = (Run(str(place), 0.0, "", tuple(run)) for place, run in enumerate(runs))
-        self._crib.tools.use_learned(LearnedFromUse(use=tool_use(made, 0.0)))
+        self._crib.tools.use_learned(UseData(use=tool_use(made, 0.0)))
 
     def close(self) -> None:
         """Keep the index: it is shared, and goes with `OwnSystems.close`."""
