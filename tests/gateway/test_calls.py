@@ -30,7 +30,7 @@ DIE = {"name": "rent_room", "description": "Rent a meeting room.", "does": "die"
 FAIL = {"name": "ask_desk", "description": "Ask the desk for a meeting room.", "does": "fail"}
 
 
-OTHERS = "Other tools that may do it:\n- office__book_room"
+OTHERS = "Other tools that may do the same:\n- office__book_room"
 
 
 async def call(client, name, **arguments):
@@ -86,9 +86,9 @@ async def test_a_call_that_takes_too_long_is_cancelled_and_others_are_named(behi
 
     assert result.is_error
     assert texts(result)[0].startswith(
-        "town__reserve_hall: it gave no answer within 2 s. "
-        "The call was cancelled, but may have been carried out.\n"
-        "Other tools that may do it:\n- office__book_room: Book a meeting room."
+        "town__reserve_hall: the server gave no answer within 2 s. "
+        "The call was cancelled, but may have taken effect.\n"
+        "Other tools that may do the same:\n- office__book_room: Book a meeting room."
     )
     assert '"cancelled": []' not in texts(told)[0]
 
@@ -102,8 +102,8 @@ async def test_of_a_server_that_dies_in_a_call_the_caller_hears_at_once(behind: 
         other = await call(client, "office__book_room", room="A1")
 
     assert texts(died)[0].startswith(
-        "The server 'town' died in the call of town__rent_room, which may have been carried out.\n"
-        "Other tools that may do it:\n- office__book_room"
+        "The server 'town' died during the call of town__rent_room, which may have taken effect.\n"
+        "Other tools that may do the same:\n- office__book_room"
     )
     assert texts(dead)[0].startswith(
         "The server 'town' does not answer, so town__rent_room was not called.\nOther tools"

@@ -121,7 +121,7 @@ async def test_clients_hear_how_it_goes(behind: Behind):
     assert (
         "warning",
         "toolcrib",
-        "post: down: its process ended; stderr ended with 'out of luck'; it is tried again",
+        "post: down: its process ended; stderr ended with 'out of luck'; the gateway retries",
     ) in heard
 
 
@@ -159,7 +159,7 @@ async def test_servers_come_and_go_with_the_file_and_clients_are_told(behind: Be
         behind.config(post=post, fax={**fax, "disabled": True})
         await until(lambda: is_unknown(client, "fax__send_fax"))
         assert not await is_found(client, "fax__send_fax")
-        await until(lambda: ("info", "fax: taken out") in behind.said)
+        await until(lambda: ("info", "fax: removed") in behind.said)
 
         behind.config(post={**post, "toolcrib": {"disabled": ["echo"]}}, fax=fax)
         await until(lambda: is_found(client, "fax__send_fax"))
@@ -174,7 +174,7 @@ async def test_a_call_that_ends_with_its_servers_entry_is_told_so(behind: Behind
         behind.config(fax=fax)
         told = texts(await call)[0]
 
-    assert told.startswith("The server 'post' was stopped, as its configuration changed,")
+    assert told.startswith("The server 'post' was stopped after a change of its configuration")
 
 
 async def test_a_server_that_is_replaced_while_known_ones_start_is_not_started_first(
@@ -212,7 +212,7 @@ async def test_a_file_that_cannot_be_used_changes_nothing(behind: Behind):
         for broken in ("{", "{}"):
             behind.said.clear()
             (behind.folder / "mcp.json").write_text(broken)
-            await until(lambda: any("stay as they are" in text for _, text in behind.said))
+            await until(lambda: any("are unchanged" in text for _, text in behind.said))
         assert await is_found(client, "post__echo")
 
 

@@ -168,7 +168,7 @@ ONE = '{"mcpServers": {"post": {"command": "x"}}}'
         ('{"mcpServers": {"post": {"args": []}}}', [], "post: has neither 'command' nor 'url'"),
         (ONE, ["--server", "fax"], "no server 'fax'"),
         (ONE, ["--pin", "pots/echo"], "'pots/echo'; did you mean 'post/echo'?"),
-        (ONE, ["--pin", "echo"], "no server here has a tool 'echo'"),
+        (ONE, ["--pin", "echo"], "no server has a tool 'echo'"),
         (ONE, ["--lock", "bad.lock"], "bad.lock"),
         (ONE, ["--transport", "http", "--host", "192.0.2.1"], "toolcrib keys create"),
     ],

@@ -176,7 +176,7 @@ async def test_who_asks_without_end_is_not_answered_without_end(behind: Behind, 
     monkeypatch.setattr("toolcrib.gateway.connection.MAX_INPUT_ROUNDS", 3)
     connection = to(behind, ENDLESS, options=("--modern",))
     await connection.open(60)
-    with pytest.raises(ServiceUnavailableError, match="asks for more input after 3 rounds"):
+    with pytest.raises(ServiceUnavailableError, match="requests more input after 3 rounds"):
         await call(connection, "elicit", {})
     await connection.close()
 

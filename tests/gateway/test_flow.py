@@ -74,7 +74,7 @@ async def test_a_client_that_cannot_ask_its_user_sends_nothing(behind: Behind):
     async with behind.client(three(behind), flow="ask") as client:
         for name in (FOREIGN, PRIVATE):
             await client.call_tool(name, {})
-        assert "Nobody could be asked" in await said(client, OUT, to="ada")
+        assert "No user could be asked" in await said(client, OUT, to="ada")
 
 
 @pytest.mark.parametrize("before", [(PRIVATE,), (FOREIGN,), ()])

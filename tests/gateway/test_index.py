@@ -14,7 +14,7 @@ from tests.gateway.conftest import ECHO, LONG_S, QUICK, Behind, found, ready, sa
 from toolcrib import Crib
 from toolcrib.errors import StoreUnavailableError
 from toolcrib.gateway.gateway import Gateway, StoreThread
-from toolcrib.gateway.index import LISTINGS
+from toolcrib.gateway.index import LISTINGS_NAMESPACE
 from toolcrib.gateway.upstream import Intervals
 
 IMPATIENT = replace(QUICK, patience_s=0.0, handshake_s=0.0)
@@ -204,8 +204,8 @@ async def test_known_tools_are_found_by_words_while_the_index_opens(behind: Behi
 
     assert [each["name"] for each in early["tools"]] == ["post__book_room"]
     assert early["verdict"] == "abstain"
-    assert "still being opened" in early["note"]
-    assert "still being opened" in nothing
+    assert "still opening" in early["note"]
+    assert "still opening" in nothing
     assert called == "{}"
     assert late["verdict"] == "accept"
 
@@ -216,10 +216,10 @@ async def test_new_tools_are_found_by_words_while_the_index_opens(behind: Behind
 
     monkeypatch.setattr(StoreThread, "open", never_open)
     gateway = behind.make(servers_of(behind, "one"), intervals=replace(IMPATIENT, opening_s=0.0))
-    wait, arrival = gateway.pool.wait, gateway.index.arrival("one")
+    wait, ready_event = gateway.pool.wait, gateway.index.ready_event("one")
 
     async def wait_for_arrivals(_context: Any, events: Any, *_more: Any) -> bool:
-        if arrival in events:
+        if ready_event in events:
             (behind.folder / "one").touch()
             await until(lambda: len(gateway.index.catalog))
         return await wait(None, events, 0.0)
@@ -283,7 +283,7 @@ async def test_a_removed_server_whose_tools_are_being_indexed_is_not_found_again
         await removal
         await gateway.index.wait_for_jobs()
         assert list(gateway.index.crib.list_tools()) == []
-        assert list(behind.records_db().read(LISTINGS)) == []
+        assert list(behind.records_db().read(LISTINGS_NAMESPACE)) == []
 
 
 async def test_a_hidden_tool_is_not_what_the_verdict_is_about(behind: Behind):

@@ -204,13 +204,13 @@ async def test_a_lock_file_that_is_damaged_lets_nothing_new_in(behind: Behind):
         behind.lock.write_text("servers: [")
         behind.offer("post", ANNOUNCE, ECHO, FAX)
         await client.call_tool("post__announce", {})
-        await until(lambda: any("cannot be judged" in text for _, text in behind.said))
+        await until(lambda: any("cannot be screened" in text for _, text in behind.said))
 
         assert await names(client) == ["post__announce", "post__echo"]
         behind.lock.write_text(whole)
         await until(lambda: held(behind))
 
-    assert sum("cannot be judged" in text for _, text in behind.said) == 1
+    assert sum("cannot be screened" in text for _, text in behind.said) == 1
 
 
 async def test_a_server_that_speaks_of_another_servers_tool_is_found_out(behind: Behind):

@@ -244,7 +244,7 @@ async def test_a_server_waits_for_a_login_and_is_called_after_it(behind, web):
         assert answer["missing"][0]["login"] == LOGIN
         assert (
             "warning",
-            f"web: down: it needs authorisation: run `{LOGIN}`; it is tried again",
+            f"web: down: it needs authorisation: run `{LOGIN}`; the gateway retries",
         ) in (behind.said)
 
         await enter(web, logins(behind))

@@ -116,7 +116,7 @@ async def test_errors_of_tools_come_as_they_are(client, server):
     ("does", "told"),
     [
         ("refuse", "refuse failed: not today (code -32050)."),
-        ("babble", "answered with something that is not MCP"),
+        ("babble", "sent a reply that is not valid MCP"),
     ],
 )
 async def test_errors_of_the_protocol_are_told(client, server, does, told):

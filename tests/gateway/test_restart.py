@@ -132,7 +132,7 @@ async def test_a_folder_that_another_process_holds_is_left_to_it(behind: Behind,
 
     warned = [text for level, text in behind.said if level == "warning"]
     assert len(warned) == 1
-    assert warned[0].startswith("the index is kept in memory, for this run alone: ")
+    assert warned[0].startswith("the index is in memory, for this run only: ")
 
 
 async def test_what_a_server_listed_last_and_cannot_be_read_is_told_of(behind: Behind):
@@ -143,7 +143,7 @@ async def test_what_a_server_listed_last_and_cannot_be_read_is_told_of(behind: B
     async with behind.client(gateway) as client:
         assert (await found(client))["tools"] == []
 
-    assert any("what servers listed last time cannot be read" in text for _, text in behind.said)
+    assert any("the last listings of servers cannot be read" in text for _, text in behind.said)
 
 
 async def test_documents_are_found_where_there_are_any(behind: Behind, monkeypatch):

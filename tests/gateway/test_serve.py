@@ -35,7 +35,7 @@ async def test_an_index_of_another_model_is_left_alone(tmp_path, report, said):
         await store.close()
 
     (told,) = said
-    assert told[1].startswith("the index is kept in memory, for this run alone: the index was")
+    assert told[1].startswith("the index is in memory, for this run only: the index was")
 
 
 async def test_where_not_even_memory_can_be_used_that_is_told(report, monkeypatch):
@@ -59,7 +59,7 @@ def test_approvals_that_cannot_be_kept_are_in_memory_unless_keys_hang_on_them(
     records_db.put("keys", DbRow("a", 1.0, {}))
     records_db.close()
 
-    assert said[0][1].startswith("approvals are kept in memory, for this run alone: ")
+    assert said[0][1].startswith("approvals are in memory, for this run only: ")
 
 
 def test_approvals_that_are_there_are_never_replaced_by_memory(tmp_path, report, said):

@@ -87,8 +87,8 @@ async def test_a_server_that_answers_no_more_is_ended_and_started_again(behind: 
 
         await until(is_back)
 
-    assert timed_out.startswith("half__deaf: it gave no answer within 0.5 s.")
-    assert ("warning", "half: down: it gave no sign of life within 2 s; it is tried again") in (
+    assert timed_out.startswith("half__deaf: the server gave no answer within 0.5 s.")
+    assert ("warning", "half: down: it gave no sign of life within 2 s; the gateway retries") in (
         behind.said
     )
 
@@ -177,7 +177,7 @@ async def test_a_killed_web_server_is_marked_and_comes_back_by_itself(behind: Be
             await until(lambda: nothing_missing(client))
             again = await said(client, "web__echo", said="back")
 
-    assert died.startswith("The server 'web' died in the call of web__hang")
+    assert died.startswith("The server 'web' died during the call of web__hang")
     assert dead.startswith("The server 'web' does not answer, so web__echo was not called.")
     assert json.loads(steady) == {"word": "here"}
     assert json.loads(again) == {"given": "back"}
@@ -213,5 +213,5 @@ async def test_a_wrong_tool_costs_no_right_one_and_of_two_of_one_name_the_first_
         "odd: tools[1] is left out: name: missing",
         "odd: tools[2] is left out: input_schema: must be an object, not text",
         "odd: tools[3] is left out: a tool must be an object, not a number",
-        "odd: it lists 'echo' twice; the first is taken",
+        "odd: 'echo' is listed twice; the first one counts",
     ]

@@ -74,7 +74,7 @@ async def test_a_server_of_their_name_takes_no_skill_away(skills: Behind):
         assert await said(client, "call_tool", name="skills__pdf-forms", arguments={}) == "{}"
         read = await client.call_tool("read_skill", {"name": "pdf-forms"})
         assert read.structured_content["text"] == "Find the fields first."
-    warned = "skills: 'pdf-forms' can be called, but not found: a skill has the id "
+    warned = "skills: 'pdf-forms' can be called, not searched: a skill has the id "
     assert ("warning", f"{warned}'skills/pdf-forms'") in skills.said
     async with skills.client({"post": skills.entry("post", ECHO)}):
         pass
@@ -90,7 +90,7 @@ async def test_a_search_before_the_index_is_open_says_so(skills: Behind):
     assert tool is not None
     answer = await gateway._search.skills._find({"query": "a form"}, None)
     assert answer.is_error
-    assert "still being opened" in answer.content[0].text
+    assert "still opening" in answer.content[0].text
 
 
 # -- MCP's extension for skills --------------------------------------------------------------------

@@ -26,7 +26,7 @@ async def test_tools_that_cannot_be_indexed_can_be_called(behind: Behind, monkey
 
     assert answer == "The search does not work at the moment: the store does not answer."
 
-    told = "post: its tools can be called, but not all found: the store does not answer"
+    told = "post: its tools can be called, but not all are searchable: the store does not answer"
     assert ("error", told) in behind.said
 
 
@@ -38,7 +38,7 @@ async def test_a_failed_call_is_told_also_where_no_others_can_be_looked_for(
         answer = await said(client, "post__die")
 
     assert answer == (
-        "The server 'post' died in the call of post__die, which may have been carried out."
+        "The server 'post' died during the call of post__die, which may have taken effect."
     )
 
 
@@ -57,7 +57,7 @@ async def test_who_searches_before_the_index_is_open_is_told(behind: Behind, mon
         answer = await said(client, "find_tools", query="quantum chemistry")
         opens.set()
 
-    assert answer == "The index of tools is still being opened. Search again in a moment."
+    assert answer == "The index of tools is still opening. Search again in a moment."
 
 
 async def test_without_any_index_tools_can_be_called_and_a_failed_one_tried_again(
@@ -72,7 +72,7 @@ async def test_without_any_index_tools_can_be_called_and_a_failed_one_tried_agai
         assert await said(client, "post__echo", word="hi") == '{"word": "hi"}'
         answer = await said(client, "post__die")
 
-    assert answer.endswith("which may have been carried out. Try again later.")
+    assert answer.endswith("which may have taken effect. Try again later.")
 
 
 async def test_approvals_that_cannot_be_read_are_looked_for_again(behind: Behind, monkeypatch):

@@ -170,7 +170,7 @@ async def test_offers_without_an_end_are_cut_and_slow_ones_are_left_out(is_slow)
         list_resource_templates=None,
         server_capabilities=SimpleNamespace(prompts=True, resources=None),
     )
-    found = await upstreams._offers(SimpleNamespace(session=session), 0.05 if is_slow else 60)
+    found = await upstreams._list_offers(SimpleNamespace(session=session), 0.05 if is_slow else 60)
 
     listed = {"prompt": [{"name": "greet"}], "resource": [], "template": []}
     assert found == ({} if is_slow else listed)

@@ -1,1 +1,1 @@
-"""One MCP server in front of many: search in place of a long list."""
+"""Gateway: one MCP server in front of many, with a search instead of a long list of tools."""

@@ -1,4 +1,4 @@
-"""Activity: records and counts calls, lists of tools, and the state of the servers."""
+"""Activity: records and metrics of calls, lists of tools, and states of the servers."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from toolcrib.settings import ActivityMode
 from toolcrib.store.records_db import RecordsDb
 from toolcrib.telemetry import EXECUTE_TOOL, OTHER_LABEL, TOOL_CALL_METHOD, MetricsRegistry
 
-CALLING = frozenset({OwnTool.CALL_TOOL, *CALL_TOOLS})
-"""Tools of the gateway that call a server's tool, which is recorded in their place."""
+CALL_TOOL_NAMES = frozenset({OwnTool.CALL_TOOL, *CALL_TOOLS})
+"""Gateway tools that call a server's tool: the record has the server's tool instead."""
 
 MAX_AGENT_CHARS = 100
 MAX_UNKNOWN_NAME_CHARS = 200
 MAX_CACHED_TOKEN_COUNTS = 20_000
-"""Tools whose tokens are cached."""
+"""Tools whose number of tokens is cached."""
 
-_CALLS_WITHIN: ContextVar[list[str]] = ContextVar("calls_within")
-"""Names of the calls that were made within the current call."""
+_NESTED_CALLS: ContextVar[list[str]] = ContextVar("calls_within")
+"""Names of the calls that were made during the current call."""
 
 logger = logging.getLogger(__name__)
 
@@ -66,26 +66,25 @@ class GatewayRecorder(Middleware):
         context: MiddlewareContext[CallToolRequestParams],
         call_next: CallNext[CallToolRequestParams, ToolResult],
     ) -> ToolResult:
-        """Record a call at its end, or when its server asks the client something."""
+        """Record a call at its end; a call that waits for its client is recorded later."""
         name, arguments = context.message.name, context.message.arguments or {}
-        is_calling = name in CALLING
+        is_calling = name in CALL_TOOL_NAMES
         if is_calling:
             name = str(arguments.get("name"))
         client, began = context.fastmcp_context, monotonic()
         result: ToolResult | None = None
-        outer, inner = _CALLS_WITHIN.get([]), list[str]()
-        calls_within = _CALLS_WITHIN.set(inner)
+        outer, inner = _NESTED_CALLS.get([]), list[str]()
+        calls_within = _NESTED_CALLS.set(inner)
         try:
             result = await call_next(context)
             return result
         finally:
-            _CALLS_WITHIN.reset(calls_within)
+            _NESTED_CALLS.reset(calls_within)
             outer.append(name)
-            # A call that waits for its client's answer is recorded at its end, and a server's tool
-            # in place of the tool that called it.
+            # Waiting calls are recorded at their end, and server tools instead of call tools.
             is_over = not isinstance(result, InputRequiredToolResult)
             if client is not None and self._is_on and is_over and not (is_calling and inner):
-                self._record(client.session, name, _facts(result, began), arguments)
+                self._record(client.session, name, _call_outcome(result, began), arguments)
 
     def _record(
         self,
@@ -110,7 +109,7 @@ class GatewayRecorder(Middleware):
         )
 
     async def record_list(self, session: ServerSession, listed: Sequence[McpTool]) -> None:
-        """Record the tokens of the definitions that a list left out, if any."""
+        """Record the tokens of the definitions that a list omitted, if any."""
         shown = {tool.name: tool for tool in listed}
         offered = self._index.catalog.within(self._index.scope_of(get_access_token()))
         left_out = [entry for entry in offered if entry.name not in shown]
@@ -126,7 +125,7 @@ class GatewayRecorder(Middleware):
         self._record(session, "tools/list", about)
 
     def _saved_tokens(self, left_out: Sequence[CatalogEntry]) -> Counter[str]:
-        """Tokens of definitions, by server."""
+        """Tokens of omitted definitions, by server."""
         saved = Counter[str]()
         for entry in left_out:
             spec = entry.spec
@@ -138,7 +137,7 @@ class GatewayRecorder(Middleware):
     # -- state of the servers ------------------------------------------------------------------
 
     async def follow_state(self, poll_s: float) -> None:
-        """Write the state of the servers when it changes, and from time to time."""
+        """Write the state of the servers when it changes, and at intervals."""
         last: list[GatewayServer] = []
         written_at = float("-inf")
         while self._is_on:
@@ -147,7 +146,7 @@ class GatewayRecorder(Middleware):
                 try:
                     await self._index.work(self._log.write_state, now)
                 except StoreError as error:
-                    logger.warning("the state of the servers cannot be kept: %s", error)
+                    logger.warning("the state of the servers cannot be stored: %s", error)
                 last, written_at = now, monotonic()
             await asyncio.sleep(poll_s)
 
@@ -160,15 +159,15 @@ class GatewayRecorder(Middleware):
         return GatewayServer(name, state, health.reason, tools, held)
 
     def close(self) -> None:
-        """Write what is left, and take the state of the servers back."""
+        """Write the last records, and delete the state of the servers."""
         try:
             self._log.close()
         except StoreError as error:
-            logger.warning("the activity cannot be kept: %s", error)
+            logger.warning("the activity cannot be stored: %s", error)
 
 
-def _facts(result: ToolResult | None, began: float) -> dict[str, Any]:
-    """Outcome, time and tokens of a call that ended now; None for a call that raised."""
+def _call_outcome(result: ToolResult | None, began: float) -> dict[str, Any]:
+    """Outcome, time and tokens of a call that just ended; a call that raised has no result."""
     took_ms = 1000 * (monotonic() - began)
     if result is None:
         return {"outcome": "failure", "took_ms": took_ms}
@@ -180,7 +179,7 @@ def _facts(result: ToolResult | None, began: float) -> dict[str, Any]:
 # -- metrics ---------------------------------------------------------------------------------
 
 OPERATION_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
-"""As OpenTelemetry's conventions have them."""
+"""Buckets of OpenTelemetry's conventions."""
 
 OPERATION_LABELS = (
     "mcp_method_name",
@@ -190,14 +189,14 @@ OPERATION_LABELS = (
     "error_type",
 )
 
-_IS_WITHIN: ContextVar[bool] = ContextVar("is_within", default=False)
-"""True within a client's request, which may call a tool in turn."""
+_IS_NESTED_CALL: ContextVar[bool] = ContextVar("is_within", default=False)
+"""True during a client's request, which may itself call a tool."""
 
 
 class OperationMetrics(Middleware):
-    """Durations of clients' requests, and of the calls that the gateway sends to servers.
+    """Durations of clients' requests, and of the gateway's calls of servers.
 
-    Names of servers' tools are in no label, so that labels are few and reveal nothing.
+    No label has the name of a server's tool: labels stay few and reveal nothing.
     """
 
     def __init__(self, metrics: MetricsRegistry) -> None:
@@ -218,9 +217,9 @@ class OperationMetrics(Middleware):
         self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]
     ) -> Any:
         """Observe a request at its end, successful or not."""
-        if _IS_WITHIN.get():
+        if _IS_NESTED_CALL.get():
             return await call_next(context)
-        began, error_type, within = monotonic(), "", _IS_WITHIN.set(True)
+        began, error_type, within = monotonic(), "", _IS_NESTED_CALL.set(True)
         try:
             result = await call_next(context)
         except BaseException as error:
@@ -230,7 +229,7 @@ class OperationMetrics(Middleware):
             error_type = TOOL_ERROR if getattr(result, "is_error", False) else ""
             return result
         finally:
-            _IS_WITHIN.reset(within)
+            _IS_NESTED_CALL.reset(within)
             method, operation, tool = context.method or OTHER_LABEL, "", ""
             if method == TOOL_CALL_METHOD:
                 name = context.message.name
@@ -239,6 +238,6 @@ class OperationMetrics(Middleware):
             self._received(*labels).observe(monotonic() - began)
 
     def observe_call(self, transport: str, took_s: float, error_type: str) -> None:
-        """Observe a call that a server has answered, or not."""
+        """Observe the end of a call of a server, whether answered or not."""
         labels = TOOL_CALL_METHOD, EXECUTE_TOOL, OTHER_LABEL, transport, error_type
         self._sent(*labels).observe(took_s)

@@ -22,21 +22,21 @@ UNLOCKED_REASON = (
 )
 
 NON_TOOL_ID_MARK = "#"
-"""Follows the server's name in the id of what is screened and is no tool."""
+"""Mark behind the server's name in the ids of screened specs that are no tools."""
 
 Specs: TypeAlias = tuple[ToolSpec, ...]
 
 
 def is_tool(spec: ToolSpec) -> bool:
-    """True for a tool; False for a prompt, a resource or instructions, screened as tools are."""
+    """True for a tool; False for a prompt, a resource or instructions, which are screened too."""
     return not spec.id.startswith(spec.server + NON_TOOL_ID_MARK)
 
 
 @dataclass(frozen=True, slots=True)
 class Screening:
-    """Result for one server: specs to serve, specs to hold, number of tools newly locked.
+    """Result for one server: specs to serve, specs to quarantine, number of newly locked tools.
 
-    `warnings` are about specs that are served and that nobody has approved.
+    `warnings`: about specs that are served and that nobody has approved.
     """
 
     served: Specs = ()
@@ -46,13 +46,14 @@ class Screening:
 
 
 class Approval:
-    """Approval of tools by the lock file, by an operator, or by the audit at the first meeting.
+    """Approval of tools by the lock file, by an operator, or by the first audit.
 
-    A server that was never met is audited: what passes is served, everything is recorded, and
-    `locks` adds it to the lock file. Later, tools without their recorded digest are held. A server
-    that is or was in the lock file serves only what stands there, whatever the audit finds. All
-    servers are audited together: a tool may meddle with another server's. Without `audits`
-    everything is served; with `strict` a warning holds a tool, too. Safe for several threads.
+    The tools of a new server are audited: those that pass are served, all are recorded, and `locks`
+    adds the server to the lock file. Later, tools that differ from their recorded digest are
+    quarantined. A server that is or was in the lock file serves only the tools there, whatever the
+    audit finds. All servers are audited together, because a tool may interfere with another
+    server's. Without `audits` everything is served; with `strict` a warning quarantines a tool,
+    too. Thread-safe.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Approval:
     ) -> None:
         self._lock, self._quarantine, self._locks = lock, quarantine, locks
         self._audits, self._strict = audits, strict
-        self._one_at_a_time = threading.Lock()
+        self._screening_lock = threading.Lock()
         self._held: dict[str, str] = {}
 
     def screen(self, listings: Mapping[str, Sequence[ToolSpec]]) -> dict[str, Screening]:
@@ -75,7 +76,7 @@ class Approval:
         Raises:
             ToolcribError: lock file or records cannot be read.
         """
-        with self._one_at_a_time:
+        with self._screening_lock:
             self._lock.read()
             if not self._audits:
                 return {name: Screening(tuple(specs)) for name, specs in listings.items()}
@@ -84,22 +85,22 @@ class Approval:
             listed = (spec for specs in listings.values() for spec in specs)
             for finding in self._quarantine.audit(listed):
                 findings.setdefault(finding.tool, []).append(finding)
-            locked = self._ever_locked()
+            locked = self._locked_servers()
             screened = {
                 name: self._screen_server(name, specs, findings, is_locked=name in locked)
                 for name, specs in listings.items()
             }
-            self._ever_locked()
+            self._locked_servers()
             self._held = {h.tool_id: h.digest for one in screened.values() for h in one.held}
             for stale in held_before:
                 is_ours = stale.server in listings and stale.spec.kind != "skill"
                 if is_ours and stale.tool_id not in self._held:
-                    # An operator may have rejected the tool meanwhile.
+                    # An operator may have rejected the tool in the meantime.
                     with suppress(UnknownToolError):
                         self._quarantine.reject(stale.tool_id)
             return screened
 
-    def _ever_locked(self) -> frozenset[str]:
+    def _locked_servers(self) -> frozenset[str]:
         return self._quarantine.record_locked(str(self._lock.path.absolute()), self._lock.servers())
 
     def _screen_server(
@@ -149,7 +150,7 @@ class Approval:
         return self._quarantine.hold(spec, reason, findings, was_digest=pinned)
 
     def state(self) -> tuple[object, ...]:
-        """Value that differs whenever approvals may have changed; cheap to compute."""
+        """Value that changes with every approval; cheap to compute."""
         held = list(self._held.items())
         approved = (each for each, d in held if self._quarantine.approved_digest(each) == d)
         return file_stamp(self._lock.path), tuple(approved)

@@ -1,4 +1,4 @@
-"""Keys and tokens over the gateway's HTTP: authentication of clients, and their scopes."""
+"""Authentication over the gateway's HTTP: keys and tokens of clients, and their scopes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class KeyToken(AccessToken):
-    """Token of a caller with a key, or with a token of an issuer."""
+    """Token of a caller with a key, or with an issuer's token."""
 
     grant: Grant
     profile: ProfileSettings
@@ -48,8 +48,8 @@ class KeyToken(AccessToken):
 class KeyVerifier(TokenVerifier):
     """Verifier of keys, and of an issuer's tokens, for the default namespace.
 
-    Without an issuer, every request is accepted until the first key was ever made; each request
-    looks that up. A grant's profile is one of `profiles`.
+    Without an issuer, every request is accepted until the first key is created; each request checks
+    for keys. A grant's profile is one of `profiles`.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class KeyVerifier(TokenVerifier):
         self._anyone = secrets.token_urlsafe()
 
     async def requires_keys(self) -> bool:
-        """True once a key was ever made, and if the store cannot tell."""
+        """True once a key was ever created, or if the store cannot be read."""
         if not self._requires_keys:
             try:
                 self._requires_keys = bool(await asyncio.to_thread(self._ring.list))
@@ -85,7 +85,7 @@ class KeyVerifier(TokenVerifier):
         return create_protected_resource_routes(url, issuers, about["scopes_supported"])
 
     def _get_resource_url(self, path: str | None = None) -> AnyHttpUrl | None:
-        # The audience is the public URL; FastMCP would make one of its own.
+        # The audience is the public URL; FastMCP would derive another.
         del path
         resource = self._tokens and self._tokens.resource
         return AnyHttpUrl(resource) if resource else None
@@ -93,10 +93,10 @@ class KeyVerifier(TokenVerifier):
     def get_middleware(self) -> list[Any]:
         """Middleware around FastMCP's endpoints."""
         theirs = cast("Callable[[], list[Any]]", super().get_middleware)
-        return [Middleware(_Entrance, self), *theirs()]
+        return [Middleware(_CredentialsMiddleware, self), *theirs()]
 
     async def headers(self, given: Headers) -> Headers:
-        """Headers of a request, with a token for anyone until keys are required.
+        """Headers of a request; until keys are required, with a token for anonymous callers.
 
         FastMCP requires a token whenever a verifier exists.
         """
@@ -106,7 +106,7 @@ class KeyVerifier(TokenVerifier):
         return [*others, (AUTHORIZATION, f"Bearer {self._anyone}".encode())]
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """The caller's token; None for a key or token that does not hold."""
+        """The caller's token; None for an invalid key or token."""
         if token == self._anyone:
             return AccessToken(token=token, client_id="", scopes=[])
         try:
@@ -119,7 +119,9 @@ class KeyVerifier(TokenVerifier):
         grant, key_id, name = caller.grant, caller.key_id, caller.grant.profile
         profile = _NO_PROFILE if name is None else self._profiles.get(name)
         if profile is None:
-            logger.warning("gateway.profiles has no %r, which the key %s names", name, key_id)
+            logger.warning(
+                "gateway.profiles has no profile %r, which the key %s names", name, key_id
+            )
             return None
         return KeyToken(token=token, client_id=key_id, scopes=[], grant=grant, profile=profile)
 
@@ -134,8 +136,8 @@ WRONG_CREDENTIALS = (
 )
 
 
-class _Entrance:
-    """Accepts every request until the first key was made, and explains refusals."""
+class _CredentialsMiddleware:
+    """Middleware that accepts every request until the first key exists, and explains refusals."""
 
     def __init__(self, app: ASGIApp, verifier: KeyVerifier) -> None:
         self._app, self._verifier = app, verifier
@@ -144,12 +146,12 @@ class _Entrance:
         if scope["type"] == "http":
             scope = {**scope, "headers": await self._verifier.headers(scope["headers"])}
             has_any = any(name.lower() == AUTHORIZATION for name, _ in scope["headers"])
-            send = _explaining(send, WRONG_CREDENTIALS if has_any else NO_CREDENTIALS)
+            send = _with_explanation(send, WRONG_CREDENTIALS if has_any else NO_CREDENTIALS)
         await self._app(scope, receive, send)
 
 
-def _explaining(send: Send, reason: str) -> Send:
-    """Sender that gives a refusal with 401 a body and a challenge that say what to do."""
+def _with_explanation(send: Send, reason: str) -> Send:
+    """Sender that adds a body and a challenge with instructions to a refusal with 401."""
     is_refused = False
 
     async def answer(message: Message) -> None:
@@ -180,17 +182,17 @@ def grant_of(token: AccessToken | None) -> Grant | None:
 
 
 def profile_of(token: AccessToken | None) -> ProfileSettings:
-    """Profile of a key; one that changes nothing for a key without a profile."""
+    """Profile of a key; an empty profile for a key without one."""
     return token.profile if isinstance(token, KeyToken) else _NO_PROFILE
 
 
 def has_tool(token: AccessToken | None, tool_id: str) -> bool:
-    """True unless the profile of a key leaves a tool out, by id."""
+    """True unless the profile of a key excludes a tool, by id."""
     return profile_filter(profile_of(token)).allows(tool_id)
 
 
 def granted_scope(token: AccessToken | None, scope: Scope) -> Scope:
-    """Scope narrowed to the grant of a key and its profile; unchanged if no keys are used."""
+    """Scope narrowed to a key's grant and profile; unchanged if no keys are used."""
     if not isinstance(token, KeyToken):
         return scope
 

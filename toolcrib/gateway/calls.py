@@ -1,4 +1,4 @@
-"""Calls of upstream tools: checks arguments, waits for results, turns failures into answers."""
+"""Calls of upstream tools: check arguments, wait for results, turn failures into answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from toolcrib.gateway.downstream import MAX_CONVERSATIONS, ClientRequest, conver
 from toolcrib.gateway.flow import FlowPolicy
 from toolcrib.gateway.guidance import GatewayGuidance, outcome_of
 from toolcrib.gateway.index import GatewayIndex
-from toolcrib.gateway.upstream import STATES, Upstream, UpstreamPool
+from toolcrib.gateway.upstream import STATE_TEXTS, Upstream, UpstreamPool
 from toolcrib.integrations.arguments import argument_errors, describe_parameters
 from toolcrib.integrations.fastmcp import failure
 from toolcrib.integrations.formats import restore_arguments
@@ -60,7 +60,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class CallBudget:
-    """Budget from one search to the next: the query, the limit (None: none), the calls made."""
+    """Budget of calls between two searches: the query, the limit (None: none), the calls made."""
 
     query: str
     limit: int | None
@@ -101,7 +101,7 @@ class CallBudgets:
             del called[next(iter(called))]
 
     def called_tools(self, key: str) -> tuple[str, ...]:
-        """Ids of the tools that a conversation has called, the last one at the end."""
+        """Ids of the tools that a conversation has called, in order of calls."""
         return tuple(self._called_tools.get(key, ()))
 
     def leave(self, key: str) -> None:
@@ -111,10 +111,10 @@ class CallBudgets:
 
 
 class Alternatives:
-    """Other tools that may replace a failed tool, within the caller's scope.
+    """Tools that may replace a failed tool, within the caller's scope.
 
-    Uses the index directly: a crib would detect the turn's context first, which is not needed
-    here, and takes minutes unless the encoder is the bundled one.
+    Searches the index directly: a crib would detect the turn's context, which is not needed here
+    and takes minutes with an encoder other than the bundled one.
     """
 
     def __init__(self, index: GatewayIndex, pool: UpstreamPool, budgets: CallBudgets) -> None:
@@ -122,17 +122,17 @@ class Alternatives:
         self._failures = Failures()
 
     async def as_text(self, failed: CatalogEntry, budget: CallBudget) -> str:
-        """End of a message: the tools to try instead, or that none exists."""
+        """End of a message: the tools to try instead, or that there are none."""
         if not self._index.is_open.is_set():
             return " Try again later."
         try:
             entries = await self._find(failed, budget, budget.query)
         except ToolcribError:
-            logger.warning("alternates could not be looked for", exc_info=True)
+            logger.warning("alternates could not be searched", exc_info=True)
             return ""
         if not entries:
-            return " No other tool is like it; try again later, or go on without it."
-        lines = ["\nOther tools that may do it:"]
+            return " There is no similar tool; try again later, or go on without this tool."
+        lines = ["\nOther tools that may do the same:"]
         for each in entries:
             about = shorten(" ".join(each.spec.description.split()), MAX_ALTERNATIVE_CHARS)
             lines.append(f"- {each.name}: {about}" if about else f"- {each.name}")
@@ -149,7 +149,7 @@ class Alternatives:
             goal or failed.spec.description or failed.spec.name,
             excluded=self._failures.of(budget.id),
             scope=self._index.scope_of(token),
-            where=Not(AnyOf("server", self._pool.not_up())),
+            where=Not(AnyOf("server", self._pool.unavailable_servers())),
             k=MAX_ALTERNATIVES,
             likeness=tools.settings.recovery.likeness,
         )
@@ -157,9 +157,9 @@ class Alternatives:
         return [entry for entry in entries if entry is not None]
 
     async def names(self, name: str, goal: str, key: str) -> list[str]:
-        """Names of the tools on offer to try instead of a tool, in the conversation of a key.
+        """Names of offered tools to try instead of a tool, in the conversation of a key.
 
-        `goal` is the search that led to the tool's call, empty if there was none.
+        `goal`: the search that led to the tool's call, empty if there was none.
         """
         failed = self._index.catalog.find(name)
         if failed is None or not self._index.is_open.is_set():
@@ -178,13 +178,13 @@ class Alternatives:
         try:
             await self._index.work(report, budget.id, entry.spec.id, outcome, took_ms=took_ms)
         except (ToolcribError, OSError):
-            # The call's result must not be lost for that.
-            logger.warning("the outcome of a call could not be taken down", exc_info=True)
+            # A failed record must not lose the call's result.
+            logger.warning("the outcome of a call could not be recorded", exc_info=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call under way, with its tool, server, connection, budget, conversation and start."""
+    """Call under way, with its tool, server, connection, budget, conversation and start."""
 
     entry: CatalogEntry
     upstream: Upstream
@@ -198,7 +198,7 @@ class _Call:
 class PendingInputs:
     """Calls that wait until their client has answered a question and calls again.
 
-    Only the conversation that made a call resumes it, once, for the same tool. After `keep_s`
+    Only the conversation that made a call can resume it, once, for the same tool. After `keep_s`
     the call is cancelled.
     """
 
@@ -207,7 +207,7 @@ class PendingInputs:
         self._calls: dict[str, tuple[_Call, float]] = {}
 
     def put(self, call: _Call) -> str:
-        """Keep a call; return the state that its client must send to resume it."""
+        """Store a call; return the state that its client must send to resume it."""
         self._sweep()
         state = secrets.token_urlsafe(16)
         self._calls[state] = call, monotonic() + self._keep_s
@@ -242,9 +242,9 @@ class PendingInputs:
 
 
 class CallRunner:
-    """Calls tools for clients. A failure becomes an answer that helps the model to go on.
+    """Runner of clients' calls; turns a failure into an answer that helps the model to go on.
 
-    `level` gives the least severe level of log entries that a conversation wants, by its key.
+    `level` gives a conversation's minimum severity of log entries, by its key.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class CallRunner:
     ) -> ToolResult:
         """Call a tool, or resume a call that waits for the client's answer.
 
-        Arguments may have the names of the tool's own schema, or those of a provider's definition.
+        Arguments may have the names of the tool's own schema, or of a provider's definition.
         """
         arguments = restore_arguments(entry.spec, arguments)
         result = await self._call(entry, arguments, context)
@@ -280,7 +280,9 @@ class CallRunner:
         if context.request_state is not None:
             call = self._pending.take(context.request_state, request.key, entry.spec.id)
             if call is None:
-                return failure(f"Nobody waits for this answer any more. Call {entry.name} again.")
+                return failure(
+                    f"The call that this answer is for has ended. Call {entry.name} again."
+                )
             call.pending.resume(request, dict(context.input_responses or {}))
             return await self._finish(call)
         if wrong := await asyncio.to_thread(argument_errors, entry.spec.input_schema, arguments):
@@ -293,7 +295,7 @@ class CallRunner:
         if not budget.take():
             return failure(
                 f"The call was not made: the limit of {budget.limit} calls since the "
-                "last find_tools is reached. Call find_tools with what is still to be done."
+                "last find_tools is reached. Call find_tools with the remaining task."
             )
         self._budgets.record_call(request.key, entry.spec.id)
         since, upstream = monotonic(), self._pool[entry.spec.server]
@@ -314,7 +316,9 @@ class CallRunner:
         """Description of a call to a server that is not up."""
         server = entry.spec.server
         state, login = self._pool[server].health.in_words, self._pool.login(server)
-        text = f"The server {server!r} {state or STATES['down']}, so {entry.name} was not called."
+        text = (
+            f"The server {server!r} {state or STATE_TEXTS['down']}, so {entry.name} was not called."
+        )
         return f"{text} The user can log in: `{login}`." if login else text
 
     async def _finish(self, call: _Call) -> ToolResult:
@@ -343,7 +347,7 @@ class CallRunner:
         return ToolResult.from_mcp_result(result.model_copy(update=update))
 
     async def _check(self, call: _Call, error: Exception) -> None:
-        """Check that the server is alive; after a timeout the caller does not wait for it."""
+        """Check that the server is alive; after a timeout the check runs in the background."""
         check = asyncio.create_task(call.upstream.check(call.connection))
         self._checks.add(check)
         check.add_done_callback(self._checks.discard)
@@ -377,7 +381,7 @@ class CallRunner:
 
 
 def _parameters(entry: CatalogEntry) -> str:
-    """The parameters of a tool: its schema, which a search omits, or a description if too long."""
+    """Parameters of a tool: its schema, which a search omits, or a description if too long."""
     schema = json.dumps(parameters_schema(entry.spec), ensure_ascii=False, separators=(",", ":"))
     if len(schema) <= MAX_QUOTED_SCHEMA_CHARS:
         return f"Its inputSchema: {schema}"
@@ -388,15 +392,19 @@ def _failure_text(call: _Call, error: Exception) -> str:
     """Description of a call that ended without a result."""
     entry, server = call.entry, call.entry.spec.server
     if isinstance(error, DeadlineError):
-        return f"{entry.name}: {error}. The call was cancelled, but may have been carried out."
+        return f"{entry.name}: {error}. The call was cancelled, but may have taken effect."
     if call.connection.ended.is_set():
-        end = "was stopped, as its configuration changed," if call.upstream.is_removed else "died"
-        during = f"in the call of {entry.name}, which may have been carried out."
+        end = (
+            "was stopped after a change of its configuration"
+            if call.upstream.is_removed
+            else "died"
+        )
+        during = f"during the call of {entry.name}, which may have taken effect."
         return f"The server {server!r} {end} {during}"
     if isinstance(error, MCPError):
         text = f"{entry.name} failed: {error.message} (code {error.code})."
         return f"{text}\n{_parameters(entry)}" if diagnose(error).blames_arguments else text
-    return f"{entry.name} failed: the server {server!r} answered with something that is not MCP."
+    return f"{entry.name} failed: the server {server!r} sent a reply that is not valid MCP."
 
 
 def _forwarded_meta(context: Context) -> dict[str, Any] | None:

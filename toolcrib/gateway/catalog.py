@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from toolcrib.gateway.index import GatewayIndex
 
 MAX_SCOPE_TOOLS_BYTES = 4 * 2**20
-"""Memory that the cache of tools within callers' scopes takes at most."""
+"""Maximum memory of the cache of tools within callers' scopes."""
 
 
 def _scope_bytes(scope: Scope | None, tools: Collection[object]) -> int:
@@ -48,9 +48,9 @@ def _scope_bytes(scope: Scope | None, tools: Collection[object]) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CatalogEntry:
-    """A tool on offer: `spec.name` is its name at its server, `name` at the gateway.
+    """Tool on offer: `spec.name` is its name at its server, `name` at the gateway.
 
-    An unchanged tool keeps its very entry in the next catalog, so that identity shows a change.
+    An unchanged tool keeps the same entry object in the next catalog: identity shows a change.
     """
 
     name: str
@@ -63,10 +63,10 @@ class CatalogEntry:
 
 
 class ToolCatalog:
-    """The tools on offer; immutable.
+    """Tools on offer; immutable.
 
-    A tool has the same name as at every provider (`provider_name`), whatever other tools there
-    are. So no server can take the name of another server's tool.
+    A tool has the same name as at every provider (`provider_name`), whatever other tools exist: no
+    server can take the name of another server's tool.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class ToolCatalog:
         return iter(self._entries.values())
 
     def get(self, tool_id: str) -> CatalogEntry | None:
-        """The tool with this id."""
+        """Tool with this id."""
         return self._entries.get(tool_id)
 
     def find(self, name: str) -> CatalogEntry | None:
-        """The tool with this name, this id, or this own name if only one tool has it."""
+        """Tool with this name, this id, or this own name if it is unique."""
         return self._by_name.get(name) or self._entries.get(name) or self._only.get(name)
 
     @cached_property
@@ -98,11 +98,11 @@ class ToolCatalog:
         return by_unique_name(self, lambda entry: entry.spec.name)
 
     def of(self, server: str) -> list[CatalogEntry]:
-        """The tools of a server."""
+        """Tools of a server."""
         return [entry for entry in self if entry.spec.server == server]
 
     def within(self, scope: Scope | None) -> tuple[CatalogEntry, ...]:
-        """The tools that a caller with a scope could find, by id."""
+        """Tools that a caller with a scope could find, by id."""
         return self._of_scopes.get_or_make(scope, partial(self._within, scope))
 
     def _within(self, scope: Scope | None) -> tuple[CatalogEntry, ...]:
@@ -110,7 +110,7 @@ class ToolCatalog:
         return tuple(entry for entry in self if entry.fits(where))
 
     def without_changed(self, listings: Mapping[str, Iterable[ToolSpec]]) -> ToolCatalog:
-        """The same catalog without tools that these servers no longer list, or list changed."""
+        """Copy without tools that these servers no longer list, or list changed."""
         kept = {spec.id: spec for specs in listings.values() for spec in specs}
         here = (entry.spec for entry in self)
         return ToolCatalog(
@@ -119,7 +119,7 @@ class ToolCatalog:
         )
 
     def with_listings(self, listings: Mapping[str, Iterable[ToolSpec]]) -> ToolCatalog:
-        """The same catalog with other tools of some servers."""
+        """Copy with new tools of some servers."""
         others = [entry.spec for entry in self if entry.spec.server not in listings]
         new = (spec for specs in listings.values() for spec in specs)
         return ToolCatalog([*others, *new], self._entries)
@@ -134,7 +134,7 @@ def by_unique_name(
     return {each: entry for each, entry in named if count[each] == 1}
 
 
-def by_words(entries: Sequence[CatalogEntry], text: str) -> list[CatalogEntry]:
+def find_by_words(entries: Sequence[CatalogEntry], text: str) -> list[CatalogEntry]:
     """Entries with words of a text in name or description, best first; rare words count more."""
     terms = [{*tokenise(f"{each.spec.name}\n{each.spec.description}")} for each in entries]
     known = Counter(chain.from_iterable(terms))
@@ -145,7 +145,7 @@ def by_words(entries: Sequence[CatalogEntry], text: str) -> list[CatalogEntry]:
 
 
 def _entry(spec: ToolSpec, known: Mapping[str, CatalogEntry]) -> CatalogEntry:
-    """An entry; the known one for an unchanged tool."""
+    """Entry of a tool; the known entry for an unchanged tool."""
     last = known.get(spec.id)
     if last is not None and last.spec == spec:
         return last
@@ -159,9 +159,9 @@ Run: TypeAlias = Callable[[CatalogEntry, dict[str, Any], Context], Awaitable[Too
 
 
 class GatewayTool(Tool):
-    """A tool of a server behind the gateway.
+    """Tool of a server behind the gateway.
 
-    It contains only what was screened: icons and `_meta` of its server are left out, but for what
+    It contains only screened content: icons and `_meta` of its server are omitted, except what
     providers read there about the search for tools.
     """
 
@@ -176,7 +176,7 @@ class GatewayTool(Tool):
         scope_of: Callable[[AccessToken | None], Scope],
         run: Run,
     ) -> GatewayTool:
-        """A tool for callers in whose scope it is; `note` precedes its description."""
+        """Tool for callers whose scope includes it; `note` precedes the description."""
         spec, title = entry.spec, entry.spec.annotations.get("title")
         schema, about = fit_definition(spec.input_schema, spec.description)
 
@@ -194,19 +194,19 @@ class GatewayTool(Tool):
             meta=provider_meta(spec) or None,
             auth=is_granted,
         )
-        # Invalid hints are left out.
+        # Invalid hints are omitted.
         with suppress(ValidationError):
             tool.annotations = ToolAnnotations.model_validate(spec.annotations or None)
         tool._entry, tool._call = entry, run
         return tool
 
     def to_mcp_tool(self, **overrides: Any) -> McpTool:
-        """The tool as it is listed to clients; FastMCP would invent a missing title."""
+        """Tool as listed to clients; FastMCP would add a missing title."""
         return super().to_mcp_tool(**{"title": self.title, **overrides})
 
     @property
     def entry(self) -> CatalogEntry:
-        """The entry of the catalog."""
+        """Entry of the catalog."""
         return self._entry
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
@@ -215,7 +215,7 @@ class GatewayTool(Tool):
 
 
 class CatalogProvider(Provider):
-    """Provides FastMCP with the current tools of an index, within its scope.
+    """Provider of an index's current tools for FastMCP, within the index's scope.
 
     `note` gives the reason why a server's tools cannot be called at the moment.
     """
@@ -237,8 +237,8 @@ class CatalogProvider(Provider):
         return self._tool(entry)[2]
 
     def tools(self) -> list[GatewayTool]:
-        """Every tool of the catalog, by id."""
-        # FastMCP may list the tools with every call, so a tool is made once.
+        """All tools of the catalog, by id."""
+        # FastMCP may list the tools with every call: cache them.
         here = self._index.catalog.within(self._index.scope)
         self._gateway_tools = {entry.spec.id: self._tool(entry) for entry in here}
         return [tool for _, _, tool in self._gateway_tools.values()]
@@ -258,7 +258,7 @@ MAX_SUMMARY_WORDS = 6
 MAX_SUMMARY_NAME_CHARS = 40
 
 _WORD = re.compile(r"[a-z]{3,16}")
-"""Single plain words only: the texts come from servers that nobody vouches for."""
+"""Single plain words only: the texts come from untrusted servers."""
 
 _NOT_PLAIN = re.compile(r"[^\w .-]+")
 
@@ -273,7 +273,7 @@ _COMMON_WORDS = frozenset(
         "using validate value view with write you your"
     ).split()
 )
-"""Verbs and words of grammar: they say little about a tool, its objects say much."""
+"""Verbs and words of grammar, which say little about a tool; its objects say much."""
 
 
 def server_summary(tools: Iterable[ToolSpec]) -> str:
@@ -334,14 +334,14 @@ CALL_TOOLS = MappingProxyType(
         ),
     }
 )
-"""Description and annotations of the call tool of each risk, the mildest first: a host can allow
-reading once and for all, and ask its user before anything is destroyed."""
+"""Description and annotations of the call tool of each risk, the lowest first: a host can allow
+reading for good, and ask its user before destructive calls."""
 
 
 def call_tool_of(spec: ToolSpec) -> OwnTool:
-    """Mildest call tool that may call a tool; a tool without hints is destructive, by MCP.
+    """Call tool of the lowest risk that may call a tool; by MCP, no hints mean destructive.
 
-    Tags that a model guessed do not count: they must not allow a milder call tool.
+    Tags that a model guessed do not count: they must not lower the risk.
     """
     tags = spec.safety_tags
     if "destructive" in tags or not {"writes", "read_only"} & {*tags}:
@@ -350,6 +350,6 @@ def call_tool_of(spec: ToolSpec) -> OwnTool:
 
 
 def may_call(call_tool: OwnTool, spec: ToolSpec) -> bool:
-    """True if a call tool may call a tool: the tool's own call tool, or a stricter one."""
+    """True if a call tool may call a tool: it has the tool's risk, or a higher one."""
     order = list(CALL_TOOLS)
     return call_tool in order and order.index(call_tool) >= order.index(call_tool_of(spec))

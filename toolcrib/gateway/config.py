@@ -27,22 +27,22 @@ ALL_TOOLS = ToolFilter()
 
 
 def profile_filter(profile: ProfileSettings) -> ToolFilter:
-    """Filter of ids that a profile stands for."""
+    """Filter of tool ids by a profile."""
     return ToolFilter((profile.include,) if profile.include else (), profile.exclude)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig(ServerEntry):
-    """An entry with the overlay of its tools.
+    """Server entry with the overlay of its tools.
 
-    `profile` is the filter of the gateway's profile, by id.
+    `profile`: filter of the gateway's profile, by id.
     """
 
     overlay: Overlay = field(default_factory=Overlay)
     profile: ToolFilter = ALL_TOOLS
 
     def as_offered(self, spec: ToolSpec) -> ToolSpec:
-        """Copy of a tool as it is offered, disabled if the entry switches it off."""
+        """Copy of a tool as offered, disabled if the entry switches it off."""
         offered = self.overlay.on(spec)
         is_on = offered.enabled and self.tools.allows(spec.name) and self.profile.allows(spec.id)
         return offered.model_copy(update={"enabled": is_on})
@@ -50,7 +50,7 @@ class ServerConfig(ServerEntry):
 
 @dataclass(frozen=True, slots=True)
 class McpFile:
-    """An `mcp.json`, with `env` filled in; `only` those servers, if any; `profile` filters ids."""
+    """An `mcp.json` with `env` for its variables; `only` limits servers, `profile` filters ids."""
 
     path: Path
     env: Mapping[str, str] = field(repr=False)
@@ -58,9 +58,9 @@ class McpFile:
     profile: ToolFilter = ALL_TOOLS
 
     def read(self) -> tuple[ServerConfig, ...]:
-        """Servers of the file as it is now.
+        """Read the servers of the file.
 
-        An unusable entry gets its `problem`, and the others are used.
+        An unusable entry gets its `problem`; the other entries are used.
         """
         source = Source.by_name(str(self.path))
         servers = servers_of(source)
@@ -89,7 +89,7 @@ class McpFile:
 
 
 def file_stamp(path: Path) -> tuple[int, ...]:
-    """Stamp of a file that another content changes; empty without the file."""
+    """Stamp of a file that changes with its content; empty if the file is missing."""
     try:
         found = path.stat()
     except OSError:
@@ -98,7 +98,7 @@ def file_stamp(path: Path) -> tuple[int, ...]:
 
 
 def _overlay(source: Source, name: str, raw: Any) -> Overlay:
-    """The overlay of an entry. A typing error is an error: it could reveal a tool."""
+    """Overlay of an entry; unknown fields are errors, since a typing error could reveal a tool."""
     overlay: Any = raw.get(OVERLAY_KEY, {}) if is_object(raw) else {}
     if not is_object(overlay):
         raise source.error("must be an object", f"{name}.{OVERLAY_KEY}")

@@ -1,7 +1,7 @@
-"""Connection to one upstream server, from its handshake to its end, with its calls.
+"""Connection to one upstream server, from handshake to end, with its calls.
 
-FastMCP's own proxies relay one request of a client over a session of its own, and only where
-both sides speak one era of the protocol. `docs/explanation/gateway.md` says which cases they lose.
+FastMCP's own proxies relay one request of a client over a session of its own, and only if both
+sides speak one era of the protocol. `docs/explanation/gateway.md` lists the cases that they lose.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ TAIL_BYTES = 8192
 READ_BYTES = 65_536
 
 RELAYED_TYPES = (types.LoggingMessageNotification, types.ElicitCompleteNotification)
-"""Notifications forwarded to clients unchanged. Progress goes to its caller, under the caller's own
-token. All others concern requests to the gateway, or features that it does not serve."""
+"""Notifications that are forwarded to clients unchanged. Progress goes to its caller, with the
+caller's token. All others concern requests to the gateway, or features that it does not serve."""
 
 CHANGES = (
     types.ToolListChangedNotification,
@@ -67,28 +67,28 @@ CHANGES = (
 )
 
 SDK_HTTP_ERRORS = ("Server returned an error response", "Not Found", "Session terminated")
-"""Messages that the SDK makes for a server that answers with an HTTP status only."""
+"""Messages of the SDK for servers that answer with an HTTP status alone."""
 
 TOOL_ERROR = "tool_error"
-"""Type of the error of a call that a tool itself answered with an error, by the conventions."""
+"""Error type, by the conventions, of a call that the tool answered with an error."""
 
 ObservedCall: TypeAlias = Callable[[str, float, str], None]
-"""Observer of a call at its end: the transport, the seconds, the type of its error or nothing."""
+"""Observer of a call's end: transport, seconds, and type of its error (empty without one)."""
 
 logger = logging.getLogger(__name__)
 
 
-def observe_nothing(transport: str, took_s: float, error_type: str) -> None:
-    """Observe nothing."""
+def ignore_call(transport: str, took_s: float, error_type: str) -> None:
+    """Ignore a call."""
 
 
 def error_name(error: BaseException) -> str:
-    """Type of an error, as OpenTelemetry's conventions name it."""
+    """Type of an error by OpenTelemetry's conventions."""
     return str(error.code) if isinstance(error, MCPError) else type(error).__qualname__
 
 
-async def first_of(timeout_s: float, *events: asyncio.Event) -> None:
-    """Wait until one of the events is set, or the timeout has passed."""
+async def wait_for_first(timeout_s: float, *events: asyncio.Event) -> None:
+    """Wait until one of the events is set, or the timeout is over."""
     waits = [asyncio.create_task(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -109,10 +109,10 @@ class _Question:
 
 
 class PendingCall:
-    """A call under way. The server has `timeout_s`, not counting the time of questions.
+    """Call under way; the server has `timeout_s`, without the time of questions.
 
-    A client that takes requests gets a question at once. Another client gets the open questions
-    as the result of its call (`outcome`), and calls again with the answers (`resume`).
+    A client that takes requests gets questions at once. Any other client gets the open questions as
+    the result of its call (`outcome`), and calls again with the answers (`resume`).
     """
 
     def __init__(self, request: ClientRequest, timeout_s: float) -> None:
@@ -151,7 +151,7 @@ class PendingCall:
     async def outcome(self) -> types.CallToolResult | dict[str, types.InputRequest]:
         """The call's result, or the questions that the client must answer first.
 
-        The call goes on while questions are open. It is cancelled if the caller disconnects.
+        The call continues while questions are open, and is cancelled if the caller disconnects.
 
         Raises:
             DeadlineError: the server took too long; the call is cancelled.
@@ -188,14 +188,14 @@ class PendingCall:
     def _call_ended(self, task: asyncio.Task[types.CallToolResult]) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # Retrieved here, or asyncio would log the error of a call that nobody waits for.
+        # Retrieve the error, or asyncio logs the error of an abandoned call.
         if not task.cancelled():
             task.exception()
         self._changed.set()
 
     def _check_time(self) -> None:
         if self._is_late:
-            raise DeadlineError(f"it gave no answer within {self._timeout_s:g} s")
+            raise DeadlineError(f"the server gave no answer within {self._timeout_s:g} s")
 
     def _time_out(self) -> None:
         self._is_late = True
@@ -220,15 +220,14 @@ class PendingCall:
 
 
 class UpstreamConnection:
-    """A session with one server that stays open; can be opened once.
+    """Session with one server that stays open; can be opened once.
 
-    The protocol does not say to which call a server's question or notification belongs. If all
-    calls have one caller (`has_one_caller`), it is the youngest call's; else there must be only
-    one call. `auth` authorises the requests over HTTP. `observe_call` is called after each call.
-
-    `changed` is set when a list of the server has changed; `ended` when the session is over, for
-    the `reason`. `instructions` are the server's own. `used_at` is when it was opened, or when the
-    last call began or ended, `reads` the number of other requests under way.
+    The protocol does not assign a server's question or notification to a call. If all calls have
+    one caller (`has_one_caller`), the latest call is assumed; otherwise there must be only one
+    call. `auth` authorises requests over HTTP. `observe_call` is called after each call. `changed`
+    is set when a list of the server has changed; `ended` when the session is over, for the
+    `reason`. `instructions` are the server's own. `used_at`: time of opening, or of the last call's
+    start or end; `reads`: number of other requests under way.
     """
 
     def __init__(
@@ -237,7 +236,7 @@ class UpstreamConnection:
         *,
         has_one_caller: bool,
         auth: httpx2.Auth | None = None,
-        observe_call: ObservedCall = observe_nothing,
+        observe_call: ObservedCall = ignore_call,
     ) -> None:
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
@@ -259,10 +258,10 @@ class UpstreamConnection:
     # -- life ----------------------------------------------------------------------------------
 
     async def open(self, timeout_s: float) -> None:
-        """Connect and shake hands."""
-        self._task = asyncio.create_task(self._live())
+        """Connect and do the handshake."""
+        self._task = asyncio.create_task(self._run())
         try:
-            await first_of(timeout_s, self._ready, self.ended)
+            await wait_for_first(timeout_s, self._ready, self.ended)
         except BaseException:
             await self.close()
             raise
@@ -282,17 +281,17 @@ class UpstreamConnection:
         if self._ready.is_set():
             await asyncio.wait({self._task}, timeout=SERVER_CLOSE_TIMEOUT_S)
         self._scope.cancel()
-        # The SDK ends a process in a shielded, bounded time.
+        # The SDK ends a process within a shielded, bounded time.
         await asyncio.wait({self._task})
 
     def give_up(self, reason: str) -> None:
-        """End the session for a reason of the gateway's own."""
+        """End the session for a reason of the gateway."""
         self.reason = self.reason or reason
         self._stop.set()
 
     @property
     def is_over(self) -> bool:
-        """True once the session has ended, or is about to."""
+        """True once the session has ended, or is ending."""
         return self.ended.is_set() or self._stop.is_set()
 
     @property
@@ -300,15 +299,17 @@ class UpstreamConnection:
         """True if the server refused the connection without a token."""
         return self._state.status in UNAUTHORISED_STATUSES
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         try:
             with self._scope, self._stderr:
-                async with open_session(self._state, self._stderr.file, self._relaying) as session:
+                async with open_session(
+                    self._state, self._stderr.file, self._make_session
+                ) as session:
                     self._session = session
                     hello = session.initialize_result or session.discover_result
                     self.instructions = (hello and hello.instructions) or ""
                     self._ready.set()
-                    await self._until_stopped(session)
+                    await self._run_until_stopped(session)
                 is_process = isinstance(self._state.target, StdioTarget)
                 end = "process ended" if is_process else "connection closed"
                 line = self._stderr.line
@@ -320,7 +321,7 @@ class UpstreamConnection:
         finally:
             self.ended.set()
 
-    def _relaying(self, incoming: Any, outgoing: Any) -> ClientSession:
+    def _make_session(self, incoming: Any, outgoing: Any) -> ClientSession:
         def callback(kind: Any) -> Any:
             async def answer(_context: Any, params: Any = None) -> Any:
                 return await self._answer(kind(params=params))
@@ -334,12 +335,12 @@ class UpstreamConnection:
             "message_handler": self._receive,
             "client_info": implementation(),
         }
-        # A first try over another transport may have ended its stream.
+        # A first attempt over another transport may have ended its stream.
         self._stop.clear()
-        watched = _Incoming(incoming, self._state, self._stop)
+        watched = _IncomingStream(incoming, self._state, self._stop)
         return _RelayingSession(watched, outgoing, **callbacks, log_level="debug")
 
-    async def _until_stopped(self, session: ClientSession) -> None:
+    async def _run_until_stopped(self, session: ClientSession) -> None:
         async with anyio.create_task_group() as beside:
             lists = {f"{kind}_list_changed": True for kind, announces in self._lists if announces}
             if session.protocol_version in MODERN_PROTOCOL_VERSIONS and lists:
@@ -367,7 +368,7 @@ class UpstreamConnection:
         if call is None:
             reason = "several calls are under way" if self._calls else "no call is under way"
             return types.ErrorData(
-                code=types.INVALID_REQUEST, message=f"nobody can be asked: {reason}"
+                code=types.INVALID_REQUEST, message=f"no client can be asked: {reason}"
             )
         return await call.answer(request)
 
@@ -379,7 +380,7 @@ class UpstreamConnection:
 
     @property
     def _addressed_call(self) -> PendingCall | None:
-        """The call that a message of the server belongs to; None if unknown."""
+        """Call that a message of the server belongs to; None if unknown."""
         if not self._calls or (len(self._calls) > 1 and not self._has_one_caller):
             return None
         return self._calls[-1]
@@ -388,7 +389,7 @@ class UpstreamConnection:
 
     @property
     def announces_changes(self) -> bool:
-        """True if every change of a list is surely announced; else the lists need polling.
+        """True if every change of a list is surely announced; otherwise the lists need polling.
 
         Over HTTP the stream of notifications may break unnoticed.
         """
@@ -402,14 +403,14 @@ class UpstreamConnection:
 
     @property
     def _lists(self) -> list[tuple[str, bool]]:
-        """The lists that the server has; True for those whose changes it announces."""
+        """Lists of the server; True for lists with announced changes."""
         server = self.session.server_capabilities
         lists = [(kind, getattr(server, kind, None)) for kind in ("tools", "prompts", "resources")]
         return [(kind, bool(each.list_changed)) for kind, each in lists if each]
 
     @property
     def session(self) -> ClientSession:
-        """The open session."""
+        """Open session."""
         if self._session is None or self.is_over:
             raise ServiceUnavailableError(self.reason or "the connection is over")
         return self._session
@@ -443,7 +444,7 @@ class UpstreamConnection:
         timeout_s: float,
         check: Callable[[PendingCall], Awaitable[None]],
     ) -> PendingCall:
-        """Start a call of a tool, once `check` has let it pass; its error is that of the call."""
+        """Start a call of a tool after `check` passes; an error of `check` is the call's error."""
         call = PendingCall(request, timeout_s)
 
         async def report_progress(done: float, total: float | None, message: str | None) -> None:
@@ -493,7 +494,9 @@ class UpstreamConnection:
                 answers[key] = answer
             if not answers:
                 await asyncio.sleep(INPUT_ROUND_PAUSE_S)
-        raise ServiceUnavailableError(f"it asks for more input after {MAX_INPUT_ROUNDS} rounds")
+        raise ServiceUnavailableError(
+            f"the server requests more input after {MAX_INPUT_ROUNDS} rounds"
+        )
 
     async def _send_call(
         self, session: ClientSession, name: str, arguments: dict[str, Any], **how: Any
@@ -515,7 +518,7 @@ class UpstreamConnection:
             self._observe_call(transport, monotonic() - began, error_type)
 
     async def is_alive(self, timeout_s: float) -> bool:
-        """True if the server answers at all."""
+        """True if the server answers within the timeout."""
         try:
             session = self.session
             async with asyncio.timeout(timeout_s):
@@ -532,14 +535,14 @@ class UpstreamConnection:
 
 
 class _RelayingSession(ClientSession):
-    """A session that does not validate results: the client gets the schema, and may validate."""
+    """Session that does not validate results: the client gets the schema, and may validate."""
 
     async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
         """Accept any result."""
 
 
 def _register_headers(session: ClientSession, tools: list[Any]) -> None:
-    """Register the arguments that go into headers; the session did not parse the tools itself."""
+    """Register the arguments that go into headers: the session did not parse the tools."""
     if session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return
     for tool in filter(is_object, tools):
@@ -548,15 +551,15 @@ def _register_headers(session: ClientSession, tools: list[Any]) -> None:
             session._x_mcp_header_maps[name] = x_mcp_header_map(schema)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
-class _Incoming(Tap):
-    """A tapped stream that sets `closed` at its end."""
+class _IncomingStream(Tap):
+    """Tapped stream that sets `closed` at its end."""
 
     def __init__(self, inner: Any, state: SessionState, closed: asyncio.Event) -> None:
         super().__init__(inner, state)
         self._closed = closed
 
     async def __anext__(self) -> SessionMessage | Exception:
-        """The next message. One unreadable line is kept, as the reason of a failure."""
+        """Next message; one unreadable line is stored, as the reason of a failure."""
         try:
             item = await super().__anext__()
         except BaseException:
@@ -567,10 +570,10 @@ class _Incoming(Tap):
 
 
 class StderrTail:
-    """A file for a process's stderr that keeps only the end, which explains why it died.
+    """File for a process's stderr that keeps only the end, which explains a crash.
 
-    A context manager in an event loop. Reads a pipe at once, since a server may write for months;
-    `by_thread` where event loops read no pipes.
+    A context manager in an event loop. Reads the pipe at once, because a server may write for
+    months; `by_thread` if event loops cannot read pipes.
     """
 
     def __init__(self, *, by_thread: bool = sys.platform == "win32") -> None:
@@ -598,13 +601,13 @@ class StderrTail:
 
     @property
     def file(self) -> TextIO:
-        """The file to start a process with."""
+        """File for starting a process."""
         assert self._ends is not None
         return self._ends[1]
 
     @property
     def line(self) -> str:
-        """The last line that is not blank, cut and without secrets; empty without one."""
+        """Last line that is not blank, cut and without secrets; empty without one."""
         self._read_pipe()
         lines = self._tail.decode("utf-8", "replace").splitlines()
         last = next((line for line in reversed(lines) if line.strip()), "")

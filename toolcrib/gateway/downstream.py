@@ -1,4 +1,4 @@
-"""Downstream: the clients of the gateway, their requests, and notifications to them."""
+"""Downstream: the gateway's clients, their requests, and notifications to clients."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ MAX_CONVERSATIONS = 10_000
 SHARED_KEY = ""
 """Key of all clients without a session or an API key."""
 
-Hello = TypeVar("Hello", types.InitializeResult, types.DiscoverResult)
+HandshakeResult = TypeVar("HandshakeResult", types.InitializeResult, types.DiscoverResult)
 
 InputAnswer: TypeAlias = types.InputResponse | types.ErrorData
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 Reporter: TypeAlias = Callable[[Level, str], None]
-"""Reports an event to the operator in one line; safe for any thread."""
+"""Function that reports an event to the operator in one line; thread-safe."""
 
 CLIENT_CAPABILITIES = {
     types.CreateMessageRequest: "sampling",
@@ -58,10 +58,10 @@ LISTS = {
     "prompts": (types.PromptListChangedNotification, PromptsListChanged),
     "resources": (types.ResourceListChangedNotification, ResourcesListChanged),
 }
-"""Notification and event of a changed list: for clients before 2026, and since."""
+"""Notification and event of a changed list: for clients before 2026, and since 2026."""
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""Least severe first."""
+"""Log levels, the least severe first."""
 
 
 def conversation_key(context: Context) -> str:
@@ -78,10 +78,10 @@ def _is_severe_enough(level: str, minimum: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
-    """A client's request, and the session to answer it by.
+    """A client's request, and the session for its answer.
 
-    `key` is the same for all requests of one conversation. `min_level` is the least severe level
-    of log entries that the client wants, None for no entries.
+    `key`: equal for all requests of one conversation. `min_level`: minimum severity of log entries
+    that the client wants, None for no entries.
     """
 
     key: str
@@ -92,7 +92,7 @@ class ClientRequest:
 
     @classmethod
     def of(cls, context: Context, min_level: str) -> Self:
-        """The current request; `min_level` is the conversation's."""
+        """Current request; `min_level` is the conversation's."""
         request = context.request_context
         meta = (request.meta or {}) if request is not None else {}
         level: str | None = min_level
@@ -106,11 +106,11 @@ class ClientRequest:
 
     @property
     def takes_requests(self) -> bool:
-        """True if the client takes requests; since 2026 it gets them as the result of its call."""
+        """True if the client takes requests; since 2026 requests are results of its call."""
         return self.session.can_send_request
 
     def refusal(self, request: types.InputRequest) -> types.ErrorData | None:
-        """Error for a question that the client does not support; None if it does."""
+        """Error for a question that the client does not support; None if supported."""
         name = CLIENT_CAPABILITIES[type(request)]
         capabilities = self.session.client_capabilities
         if capabilities is not None and getattr(capabilities, name) is not None:
@@ -134,7 +134,9 @@ class ClientRequest:
         try:
             return await self.session.send_request(request, result, metadata=metadata)
         except NoBackChannelError:
-            return types.ErrorData(code=types.INVALID_REQUEST, message="the caller is gone")
+            return types.ErrorData(
+                code=types.INVALID_REQUEST, message="the client has disconnected"
+            )
         except MCPError as refused:
             return refused.error
 
@@ -154,12 +156,12 @@ class ClientRequest:
 
 
 class Handshake(Middleware):
-    """Handshake: the capabilities and instructions that a new client gets.
+    """Handshake: capabilities and instructions for a new client.
 
     `instructions` makes them for a conversation, by its key. Tools, prompts and resources are
-    announced even if there are none yet: a server may connect later, and a client does not ask
-    for a capability that was not announced. FastMCP announces more, which is not served.
-    `extensions` are for clients since 2026.
+    announced even before there are any: a server may connect later, and clients do not use
+    unannounced capabilities. FastMCP announces more, which is not served. `extensions` are for
+    clients since 2026.
     """
 
     def __init__(
@@ -174,7 +176,7 @@ class Handshake(Middleware):
         context: MiddlewareContext[types.InitializeRequest],
         call_next: CallNext[types.InitializeRequest, types.InitializeResult | None],
     ) -> types.InitializeResult | None:
-        """Answer a client of before 2026."""
+        """Answer a client from before 2026."""
         result = await call_next(context)
         return None if result is None else await self._with_instructions(context, result, None)
 
@@ -192,9 +194,9 @@ class Handshake(Middleware):
     async def _with_instructions(
         self,
         context: MiddlewareContext[Any],
-        result: Hello,
+        result: HandshakeResult,
         extensions: dict[str, dict[str, Any]] | None,
-    ) -> Hello:
+    ) -> HandshakeResult:
         client = context.fastmcp_context
         key = SHARED_KEY if client is None else conversation_key(client)
         served = types.ServerCapabilities(
@@ -209,8 +211,8 @@ class Handshake(Middleware):
         return result.model_copy(update=update)
 
 
-class Audience:
-    """Audience: the clients of one grant, who see the same `lists`; `token` is one client's."""
+class GrantClients:
+    """Clients of one grant, who see the same `lists`; `token` is that of one client."""
 
     def __init__(self, token: AccessToken | None, lists: Mapping[str, object]) -> None:
         self.token, self.lists = token, lists
@@ -230,10 +232,10 @@ class Audience:
 
 
 class Notifications(Middleware):
-    """Notifications to clients: changes of the lists that they see, and the gateway's own log.
+    """Notifications to clients: changes of their lists, and the gateway's own log.
 
-    `leave` is called with the key of an ended conversation; `lists_of` gives the lists that a
-    key's holder sees. Setting `changed` makes `follow` compare them with the last ones.
+    `leave` is called with the key of an ended conversation; `lists_of` gives the lists that a key's
+    holder sees. Setting `changed` makes `follow` compare these with the previous ones.
     """
 
     def __init__(
@@ -243,11 +245,11 @@ class Notifications(Middleware):
     ) -> None:
         self.changed = asyncio.Event()
         self._leave, self._lists_of = leave, lists_of
-        self._audiences: dict[Grant | None, Audience] = {}
+        self._clients_by_grant: dict[Grant | None, GrantClients] = {}
         self._levels: BoundedMap[str, str] = BoundedMap(MAX_CONVERSATIONS)
 
     def join(self, server: FastMCP) -> None:
-        """Serve this server's clients; since 2026 they subscribe to lists."""
+        """Serve this server's clients; since 2026 clients subscribe to lists."""
         server.add_middleware(self)
         server._mcp_server.add_request_handler(  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
             "subscriptions/listen", types.SubscriptionsListenRequestParams, self._listen
@@ -261,7 +263,7 @@ class Notifications(Middleware):
         """Register a session until it ends."""
         result = await call_next(context)
         if context.fastmcp_context is not None:
-            self._register(context.fastmcp_context, await self._audience())
+            self._register(context.fastmcp_context, await self._grant_clients())
         return result
 
     async def on_request(
@@ -276,31 +278,31 @@ class Notifications(Middleware):
         return result
 
     def level(self, key: str) -> str:
-        """The least severe level of log entries that a conversation wants."""
+        """Minimum severity of log entries that a conversation wants."""
         return self._levels.get(key, LOG_LEVELS[0])
 
-    async def _audience(self) -> Audience:
-        """The audience of the caller."""
+    async def _grant_clients(self) -> GrantClients:
+        """Clients with the caller's grant."""
         token = get_access_token()
         grant = grant_of(token)
-        if grant not in self._audiences:
-            audience = Audience(token, await self._lists_of(token))
-            self._audiences.setdefault(grant, audience)
-        return self._audiences[grant]
+        if grant not in self._clients_by_grant:
+            audience = GrantClients(token, await self._lists_of(token))
+            self._clients_by_grant.setdefault(grant, audience)
+        return self._clients_by_grant[grant]
 
     async def _listen(
         self,
         context: ServerRequestContext[Any, Any],
         params: types.SubscriptionsListenRequestParams,
     ) -> types.SubscriptionsListenResult:
-        audience = await self._audience()
+        audience = await self._grant_clients()
         audience.listening += 1
         try:
             return await audience.streams(context, params)
         finally:
             audience.listening -= 1
 
-    def _register(self, context: Context, audience: Audience) -> None:
+    def _register(self, context: Context, audience: GrantClients) -> None:
         key, session = conversation_key(context), context.session
         audience.sessions[key] = session
 
@@ -317,20 +319,24 @@ class Notifications(Middleware):
         while True:
             await self.changed.wait()
             self.changed.clear()
-            here = {g: one for g, one in self._audiences.items() if one.sessions or one.listening}
-            self._audiences = here
+            here = {
+                g: one for g, one in self._clients_by_grant.items() if one.sessions or one.listening
+            }
+            self._clients_by_grant = here
             for audience in list(here.values()):
                 await audience.update(await self._lists_of(audience.token))
 
     async def log(self, level: Level, text: str) -> None:
-        """Log to clients of before 2026; the later protocol has no such message."""
+        """Log to clients from before 2026; the later protocol has no such message."""
         entry = types.LoggingMessageNotificationParams(level=level, data=text, logger="toolcrib")
-        sessions = [each for one in self._audiences.values() for each in one.sessions.items()]
+        sessions = [
+            each for one in self._clients_by_grant.values() for each in one.sessions.items()
+        ]
         for key, session in sessions:
             if _is_severe_enough(level, self.level(key)):
                 await session.send_notification(types.LoggingMessageNotification(params=entry))
 
     def close(self) -> None:
         """End the streams of subscribers."""
-        for audience in self._audiences.values():
+        for audience in self._clients_by_grant.values():
             audience.streams.close()

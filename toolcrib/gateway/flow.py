@@ -1,6 +1,6 @@
-"""Flow policy: a conversation with private data and foreign text sends out only if its user agrees.
+"""Flow policy: after private data and foreign text, sending data out needs the user's consent.
 
-Whoever wrote the foreign text may have written instructions into it. No audit of tools sees these.
+Foreign text may contain instructions for the model, which no audit of tools sees.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from toolcrib.settings import FlowMode
 from toolcrib.text import name_words, shorten
 
 MAX_SHOWN_CHARS = 400
-"""Length of the arguments that a person is shown."""
+"""Length of the arguments in a question to the user."""
 
 _NO_FIELDS: dict[str, Any] = {"type": "object", "properties": {}}
 
-_READS = frozenset(
+_READ_VERBS = frozenset(
     (  # noqa: SIM905 -- shorter than a list of literals
         "browse crawl describe download execute export fetch find get list load lookup open query "
         "read recall run scrape search select show tail view"
     ).split()
 )
-_PRIVATE = frozenset(
+_PRIVATE_WORDS = frozenset(
     (  # noqa: SIM905 -- shorter than a list of literals
         "account accounts balance calendar chat clipboard contact contacts customer customers "
         "database db directory document documents drive email emails env event events file files "
@@ -44,40 +44,40 @@ _PRIVATE = frozenset(
         "sql table ticket tickets transactions vault"
     ).split()
 )
-_FOREIGN = frozenset(
+_FOREIGN_WORDS = frozenset(
     (  # noqa: SIM905 -- shorter than a list of literals
         "comment comments email emails feed http inbox issue issues mail mails message messages "
         "news page pages pull request review reviews rss site ticket tickets tweet tweets url web "
         "webpage website"
     ).split()
 )
-_SENDS = frozenset(
+_SEND_WORDS = frozenset(
     (  # noqa: SIM905 -- shorter than a list of literals
         "comment email forward invite mail notify pay post publish push reply send share submit "
         "transfer tweet upload webhook"
     ).split()
 )
-_ADDRESS = re.compile(
+_ADDRESS_NAME = re.compile(
     r"(?:\A|_)(?:url|uri|webhook|endpoint|recipient|to|bcc|cc|email)s?\Z", re.IGNORECASE
 )
-"""Names of parameters that say where something goes; a fetched address carries data too."""
+"""Names of parameters for a destination; a fetched address can carry data too."""
 
 
 def flow_traits(spec: ToolSpec) -> frozenset[FlowTrait]:
-    """Guess what a tool does by its name, its parameters and its hints.
+    """Guess a tool's traits from its name, its parameters and its hints.
 
-    A hint adds traits and removes none: the server itself states it.
+    A hint adds traits and removes none, because an untrusted server states it.
     """
     words = name_words(spec.name)
     parameters = object_of(spec.input_schema.get("properties"))
-    addressed = any(_ADDRESS.search(name) for name in parameters)
-    reads, is_open = bool(words & _READS), "open_world" in spec.safety_tags
+    addressed = any(_ADDRESS_NAME.search(name) for name in parameters)
+    reads, is_open = bool(words & _READ_VERBS), "open_world" in spec.safety_tags
     found: dict[FlowTrait, bool] = {
-        "reads_private": reads and bool(words & _PRIVATE),
-        "brings_foreign": (reads and (addressed or bool(words & _FOREIGN)))
+        "reads_private": reads and bool(words & _PRIVATE_WORDS),
+        "brings_foreign": (reads and (addressed or bool(words & _FOREIGN_WORDS)))
         or (is_open and "read_only" in spec.safety_tags),
         "sends_out": addressed
-        or (not reads and bool(words & _SENDS))
+        or (not reads and bool(words & _SEND_WORDS))
         or (is_open and "writes" in spec.safety_tags),
     }
     return frozenset(trait for trait, holds in found.items() if holds)
@@ -86,7 +86,7 @@ def flow_traits(spec: ToolSpec) -> frozenset[FlowTrait]:
 class FlowPolicy:
     """Policy over the calls of each conversation, by its key.
 
-    What `mcp.json` states of a server's tools takes the place of the guess, trait by trait.
+    Traits that `mcp.json` states for a server's tools override the guess, trait by trait.
     """
 
     def __init__(self, mode: FlowMode, configs: Iterable[ServerConfig]) -> None:
@@ -96,11 +96,11 @@ class FlowPolicy:
         self._traits: BoundedMap[str, dict[FlowTrait, str]] = BoundedMap(MAX_CONVERSATIONS)
 
     def update(self, configs: Iterable[ServerConfig]) -> None:
-        """Take what the entries of servers state; a removed server may still have a call."""
+        """Update the statements of server entries; a removed server may still have a call."""
         self._overlays |= {config.name: config.overlay for config in configs}
 
     def traits(self, spec: ToolSpec) -> frozenset[FlowTrait]:
-        """Traits of a tool: those that its server's entry states, else the guess."""
+        """Traits of a tool: stated by its server's entry, otherwise guessed."""
         guess, overlay = flow_traits(spec), self._overlays[spec.server]
         stated: dict[FlowTrait, Any] = {trait: getattr(overlay, trait) for trait in FLOW_TRAITS}
         return frozenset(
@@ -110,29 +110,29 @@ class FlowPolicy:
         )
 
     async def check(self, call: PendingCall, entry: CatalogEntry, arguments: Any) -> None:
-        """Let a call pass, or ask the user first; then record what it brings in."""
+        """Allow a call, if needed by the user's consent, and record the call's traits."""
         if self._mode == "off":
             return
         traits, key = self.traits(entry.spec), call.request.key
         met = self._traits.get(key) or {}
         if "sends_out" in traits and {"reads_private", "brings_foreign"} <= met.keys():
             why = (
-                f"{entry.name} sends out, and this conversation has read private data with "
-                f"{met['reads_private']} and text of others with {met['brings_foreign']}"
+                f"{entry.name} sends data out, and this conversation has read private data with "
+                f"{met['reads_private']} and foreign text with {met['brings_foreign']}"
             )
             if self._mode == "refuse":
-                raise ForbiddenError(f"The call was not made: {why}. The gateway refuses that.")
+                raise ForbiddenError(f"The call was not made: {why}. The gateway forbids this.")
             shown = shorten(json.dumps(arguments, ensure_ascii=False), MAX_SHOWN_CHARS)
-            await self._ask(call, f"{why}. Let it?\n{shown}", why)
+            await self._ask(call, f"{why}. Allow the call?\n{shown}", why)
         brought: dict[FlowTrait, str] = dict.fromkeys(traits, entry.name)
-        # Read again: other calls may have ended while the user was asked.
+        # Read the traits again: other calls may have ended meanwhile.
         self._traits[key] = brought | (self._traits.get(key) or {})
 
     async def _ask(self, call: PendingCall, question: str, why: str) -> None:
         params = ElicitRequestFormParams(message=question, requested_schema=_NO_FIELDS)
         answer = await call.answer(ElicitRequest(params=params))
         if not isinstance(answer, ElicitResult):
-            raise ForbiddenError(f"The call was not made: {why}. Nobody could be asked.")
+            raise ForbiddenError(f"The call was not made: {why}. No user could be asked.")
         if answer.action != "accept":
             raise ForbiddenError(f"The call was not made: {why}. The user did not agree.")
 

@@ -50,17 +50,17 @@ WARM_UP_QUERY = "search"
 logger = logging.getLogger(__name__)
 
 
-def _silent(level: Level, text: str) -> None:
-    """Report nothing."""
+def _ignore_report(level: Level, text: str) -> None:
+    """Ignore a report."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayOptions:
-    """Options of one gateway: the tools that it serves, and its reporting.
+    """Options of one gateway: the tools that it serves, and its reports.
 
-    It serves only tools with one of `tags`, no more sensitive than `max_sensitivity`; `pinned`
-    are ids of tools that every client is shown. `is_shared`: all requests come from one client, as
-    over stdio. `config` is the file that is read again, with its stamp when it was read last.
+    `tags`: serve only tools with one of these; `max_sensitivity`: serve no more sensitive tools;
+    `pinned`: ids of tools that every client sees. `is_shared`: all requests come from one client,
+    as over stdio. `config`: the file that is read again, with its stamp at the last reading.
     """
 
     tags: frozenset[str] | None = None
@@ -68,17 +68,17 @@ class GatewayOptions:
     pinned: tuple[str, ...] = ()
     is_shared: bool = False
     config: tuple[McpFile, tuple[int, ...]] | None = None
-    report: Reporter = _silent
+    report: Reporter = _ignore_report
     progress: ListenerScope = unheard
     intervals: Intervals = field(default_factory=Intervals)
 
     def scope(self, configs: Sequence[ServerConfig]) -> Scope:
-        """Scope of the tools to serve of these servers."""
+        """Scope of the tools of these servers that are served."""
         names = frozenset(c.name for c in configs if c.profile.may_allow(f"{c.name}/"))
         return Scope(servers=names, tags=self.tags, max_sensitivity=self.max_sensitivity)
 
     def intervals_of(self, settings: GatewaySettings) -> Intervals:
-        """Intervals with the settings' own."""
+        """Intervals with the values of the settings."""
         return replace(
             self.intervals,
             connect_s=settings.connect_timeout_s,
@@ -88,7 +88,7 @@ class GatewayOptions:
 
 
 class StoreThread:
-    """Thread that opens and closes the index: only the thread that locked a folder unlocks it."""
+    """Thread that opens and closes the index: a folder is unlocked by the thread that locked it."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class StoreThread:
         self._tenants: asyncio.Future[Tenants] | None = None
 
     async def open(self) -> Crib:
-        """Open the index, in memory if the location fails: servers list all tools again.
+        """Open the index, or one in memory if that fails: servers list their tools again.
 
         Raises:
             StoreError: memory fails too.
@@ -119,14 +119,14 @@ class StoreThread:
             except StoreError as error:
                 if self._location == MEMORY:
                     raise
-                self._report("warning", f"the index is kept in memory, for this run alone: {error}")
+                self._report("warning", f"the index is in memory, for this run only: {error}")
                 tenants = opened(MEMORY)
-        # The encoder loads before anybody waits for it.
+        # Load the encoder before the first search.
         tenants.crib().tools.retriever.encode(WARM_UP_QUERY)
         return tenants
 
     async def close(self) -> None:
-        """Close the index, after its opening has ended; a second call does nothing."""
+        """Close the index, after its opening has ended; idempotent."""
         opening, self._tenants = self._tenants, None
         if opening is not None:
             with suppress(ToolcribError):
@@ -218,14 +218,14 @@ class Gateway:
         )
         server.add_extension(SkillsExtension(self._search.skills))
         self._notifications.join(server)
-        # The handshake is innermost: a client gets no notification before its answer.
+        # The handshake is innermost: no notification may precede its answer.
         server.add_middleware(Handshake(self._instructions, {SkillsExtension.identifier: {}}))
         return server
 
     async def _list_tools(
         self, server: FastMCP, context: ServerRequestContext[Any, Any], params: ListToolsParams
     ) -> ListToolsResult:
-        """List tools as FastMCP does, or those that a query or a filter asks for."""
+        """List tools as FastMCP does, or those that a query or a filter selects."""
         if params.query is None and params.filter is None:
             listed = await server._on_list_tools(context, params)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
             await self._recorder.record_list(context.session, listed.tools)
@@ -243,7 +243,7 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Connect to all servers, and keep the connections until the block ends; does not wait."""
+        """Connect to all servers without waiting; keep the connections until the block ends."""
         self._loop = asyncio.get_running_loop()
         self._spawn(self._open())
         self._spawn(self.index.follow_approvals(self.pool.intervals.poll_s))
@@ -259,7 +259,7 @@ class Gateway:
                 await self.close()
 
     async def _start_servers(self) -> None:
-        """Start new servers; then known ones, whose tools are found before they are there.
+        """Start new servers, then known ones, whose tools are searchable already.
 
         A dozen starting processes would take the processors that the first search needs.
         """
@@ -278,7 +278,7 @@ class Gateway:
             self._start(upstream)
 
     def _start(self, upstream: Upstream) -> None:
-        """Connect to a server once, and report what is wrong with its entry."""
+        """Connect to a server once, and report errors of its entry."""
         if upstream.name in self._runs:
             return
         for warning in upstream.config.warnings:
@@ -291,7 +291,7 @@ class Gateway:
     # -- changes of the configuration ------------------------------------------------------------
 
     async def _follow_config(self, file: McpFile, seen: tuple[int, ...]) -> None:
-        """Serve what the file says, whenever it has changed."""
+        """Apply the file's entries whenever it changes."""
         while True:
             await asyncio.sleep(self.pool.intervals.poll_s)
             now = await asyncio.to_thread(file_stamp, file.path)
@@ -301,25 +301,25 @@ class Gateway:
             try:
                 configs = await asyncio.to_thread(file.read)
             except ToolcribError as error:
-                self._report("error", f"{error}; the servers stay as they are")
+                self._report("error", f"{error}; the servers are unchanged")
                 continue
             await self.reconfigure(configs)
 
     async def reconfigure(self, configs: Sequence[ServerConfig]) -> None:
-        """Add, remove and replace servers; those whose entry is the same are left alone."""
+        """Add, remove and replace servers; servers with an unchanged entry continue."""
         before = {each.name: each.config for each in self.pool}
         now = {config.name: config for config in configs}
         if now == before:
             return
         for name in (name for name, config in before.items() if now.get(name) != config):
-            # Before any wait: the servers of the pool may be started at any moment.
+            # Remove before the first await: the servers of the pool may start at any moment.
             self.pool.remove(name)
             if (run := self._runs.pop(name, None)) is not None:
                 run.cancel()
                 await asyncio.wait({run})
             await self.index.remove(name)
             if name not in now:
-                self._report("info", f"{name}: taken out")
+                self._report("info", f"{name}: removed")
         self.index.scope = self._options.scope(configs)
         self._flow.update(configs)
         for config in (config for name, config in now.items() if before.get(name) != config):
@@ -328,7 +328,7 @@ class Gateway:
         self._notifications.changed.set()
 
     async def close(self) -> None:
-        """Close every connection, then the index; a second call does nothing."""
+        """Close every connection, then the index; idempotent."""
         self._loop = None
         self._calls.close()
         self._notifications.close()
@@ -363,7 +363,7 @@ class Gateway:
     # -- events --------------------------------------------------------------------------------
 
     async def _lists_of(self, token: AccessToken | None) -> dict[str, object]:
-        """Contents of each list that a key's holder is shown, to compare with later contents."""
+        """Content of each list that a key's holder sees, for comparison with later content."""
         tools = self._tools.tools()
 
         def lists() -> dict[str, object]:
@@ -378,11 +378,11 @@ class Gateway:
         health = upstream.health
         if health.state == "down":
             self.index.give_up(upstream.name)
-            self._report("warning", f"{upstream.name}: down: {health.reason}; it is tried again")
+            self._report("warning", f"{upstream.name}: down: {health.reason}; the gateway retries")
         self._notifications.changed.set()
 
     async def _instructions(self, key: str) -> str:
-        """Instructions for a new conversation; servers that were never met get time to answer."""
+        """Instructions for a new conversation; new servers get time to answer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self.pool.intervals.handshake_s):
                 await self.index.is_recalled.wait()
@@ -392,13 +392,13 @@ class Gateway:
         return self._search.instructions(key)
 
     async def _leave(self, key: str) -> None:
-        """Release everything that an ended conversation held."""
+        """Release all state of an ended conversation."""
         self._calls.leave(key)
         self._search.leave(key)
         await self.pool.leave(key)
 
     def _report(self, level: Level, text: str) -> None:
-        """Report to the operator and the clients; safe for any thread."""
+        """Report to the operator and the clients; thread-safe."""
         self._options.report(level, text)
         if self._loop is not None:
             log = partial(self._notifications.log, level, text)
@@ -413,6 +413,6 @@ def _require_servers_of(pinned: Sequence[str], configs: Sequence[ServerConfig]) 
             server, slash, name = tool_id.rpartition("/")
             near = [f"{each}{slash}{name}" for each in nearest(server, servers)]
             raise SettingsError(
-                f"--pin: no server here has a tool {tool_id!r}{did_you_mean(near)}; "
+                f"--pin: no server has a tool {tool_id!r}{did_you_mean(near)}; "
                 f"an id is SERVER/NAME, and servers are {', '.join(servers)}"
             )

@@ -1,4 +1,4 @@
-"""Guidance of the gateway: records trajectories of conversations, appends hints to results."""
+"""Guidance of the gateway: records trajectories of conversations, adds hints to results."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ MAX_RESULT_CHARS = 20_000
 """Length of a result's text in a trajectory."""
 
 FindNames = Callable[[str, str, str], Awaitable[Sequence[str]]]
-"""Finds names of tools to use instead of a named tool, for a goal, in the conversation of a key."""
+"""Function that finds tools to use instead of a named tool, for a goal, in a key's conversation."""
 
 
 class GatewayGuidance:
-    """Records conversations, and appends a hint to a result if the agent is stuck.
+    """Recorder of conversations that adds a hint to a result if the agent is stuck.
 
     Raises no error. Clients that share a key are recorded only if `is_shared` says that all
     requests come from one client.
@@ -40,7 +40,7 @@ class GatewayGuidance:
     async def after_call(
         self, key: str, name: str, arguments: Mapping[str, Any], result: ToolResult
     ) -> ToolResult:
-        """Record a call; return its result, perhaps with a hint."""
+        """Record a call; return its result, with a hint if the agent is stuck."""
         if isinstance(result, InputRequiredToolResult):
             return result
         text = text_of_content(result.content)
@@ -53,7 +53,7 @@ class GatewayGuidance:
     async def after_search(
         self, key: str, query: str, names: Sequence[str], result: ToolResult
     ) -> ToolResult:
-        """Record a search; return its answer, perhaps with a hint."""
+        """Record a search; return its answer, with a hint if the agent is stuck."""
         record = partial(TrajectoryBuilder.search_asked, text=query, found=names)
         return await self._after(key, result, record)
 
@@ -83,7 +83,7 @@ class GatewayGuidance:
 
 
 def _with_text(result: ToolResult, text: str) -> ToolResult:
-    """Copy of a result with a text at its end; a server's own content is unchanged."""
+    """Copy of a result with a text at its end; the server's content is unchanged."""
     update = {"content": [*result.content, TextContent(type="text", text=text)]}
     written = result.to_mcp_result()
     if isinstance(written, CallToolResult):

@@ -35,20 +35,20 @@ from toolcrib.store.records_db import DbRow, RecordsDb
 from toolcrib.text import LETTERS_OR_DIGITS, name_words
 
 IS_SKILL = Equals("kind", "skill")
-"""Skills are indexed too. They belong to no server, even if a server has their name."""
+"""Skills are indexed too. A skill belongs to no server, even if its server field names one."""
 
-OPENING_MESSAGE = "The index of tools is still being opened. Search again in a moment."
+OPENING_MESSAGE = "The index of tools is still opening. Search again in a moment."
 
-LISTINGS = "listings/default"
-"""Space of records: the last listing of each server, served until the server is connected."""
+LISTINGS_NAMESPACE = "listings/default"
+"""Records namespace: the last listing of each server, served until the server is connected."""
 
-INSTRUCTIONS = f"{NON_TOOL_ID_MARK}instructions"
-"""Suffix of the id under which a server's instructions are screened, as a tool's text is."""
+INSTRUCTIONS_SUFFIX = f"{NON_TOOL_ID_MARK}instructions"
+"""Suffix of the id of a server's instructions, which are screened like a tool's text."""
 
 MAX_SERVER_INSTRUCTIONS_CHARS = 4_000
 
 MAX_REPORTED_WARNINGS = 5
-"""Warnings about one server that the operator is told of one by one."""
+"""Warnings about one server that are reported to the operator singly."""
 
 _Result = TypeVar("_Result")
 
@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Location of the index, the small records beside it, approvals, and logins at servers."""
+    """Location of the index, its records database, approvals, and logins at servers."""
 
     location: str
     records_db: RecordsDb
@@ -67,7 +67,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class PendingServer:
-    """Server whose current tools cannot be found yet, `since` a time of the monotonic clock.
+    """Server whose current tools are not searchable yet, `since` a monotonic time.
 
     `over` is set once waiting longer is of no use.
     """
@@ -77,14 +77,13 @@ class PendingServer:
 
 
 class GatewayIndex:
-    """Screens what servers list, offers what passes, and keeps the index equal to the offer.
+    """Screens what servers list, offers what passes, and synchronises the index with the offer.
 
-    A tool that may no longer be served leaves the `catalog` before anything else happens; a new
-    tool joins once it can be found, server by server. Until then the server is `pending`, as is a
-    server that has not listed its tools. `offers` are prompts and resources by kind, since names
-    are unique within a kind only. `instructions` are those that passed, by server. `scope` is that
-    of the tools to serve. `notify_change` is called after every change. `problem` is the error of
-    the last screening, None without one.
+    A tool that may no longer be served leaves the `catalog` first; a new tool joins once it is
+    searchable, server by server. Until then the server is `pending`, as is a server that has not
+    listed its tools. `offers`: prompts and resources by kind, since names are unique within a kind
+    only. `instructions`: those that passed, by server. `scope`: of the tools to serve.
+    `notify_change` is called after every change. `problem`: error of the last screening, or None.
     """
 
     def __init__(
@@ -118,14 +117,14 @@ class GatewayIndex:
         self._threads: set[asyncio.Task[Any]] = set()
 
     async def work(self, job: Callable[..., _Result], *given: Any, **more: Any) -> _Result:
-        """Run a job on index or records in a thread, which goes on after a cancellation."""
+        """Run a job on index or records in a thread, which continues after a cancellation."""
         thread = asyncio.create_task(asyncio.to_thread(job, *given, **more))
         self._threads.add(thread)
         thread.add_done_callback(self._threads.discard)
         return await asyncio.shield(thread)
 
     async def wait_for_jobs(self) -> None:
-        """Wait for the jobs in threads, before what they write to is closed or cleared."""
+        """Wait for the jobs in threads, before their data are closed or cleared."""
         if self._threads:
             await asyncio.wait(self._threads)
 
@@ -135,17 +134,17 @@ class GatewayIndex:
 
     @property
     def crib(self) -> Crib:
-        """The crib; to be used once `is_open`."""
+        """Crib of the index; available once `is_open` is set."""
         assert self._crib is not None
         return self._crib
 
     @property
     def held_count(self) -> int:
-        """Number of specs that are held back."""
+        """Number of quarantined specs."""
         return sum(len(each.held) for each in self._screenings.values())
 
     def held_count_of(self, server: str) -> int:
-        """Number of a server's tools that are held back."""
+        """Number of a server's quarantined tools."""
         screened = self._screenings.get(server)
         return sum(is_tool(each.spec) for each in screened.held) if screened else 0
 
@@ -154,36 +153,36 @@ class GatewayIndex:
         return server in self._screenings
 
     def held_specs(self) -> Iterator[ToolSpec]:
-        """All specs that are held back, of tools or not."""
+        """All quarantined specs, also those that are no tools."""
         return (held.spec for each in self._screenings.values() for held in each.held)
 
     def unready(self, name: str, token: AccessToken | None) -> Unready:
-        """Reason why a tool that is not on offer cannot be called, for the holder of a key."""
-        for entry, reason in self._within_reach(self._not_offered.get(name, ()), token):
+        """Reason why a tool that is not offered cannot be called, for the holder of a key."""
+        for entry, reason in self._within_scope(self._not_offered.get(name, ()), token):
             if self.catalog.get(entry.spec.id) is None:
                 return reason
         return "unknown"
 
     def held_names(self, text: str, token: AccessToken | None) -> list[str]:
-        """Names of held tools that share a word with a text, for the holder of a key."""
+        """Names of quarantined tools that share a word with a text, for the holder of a key."""
         words = frozenset(map(str.lower, LETTERS_OR_DIGITS.findall(text)))
         every = (pair for pairs in self._not_offered.values() for pair in pairs)
         quarantined = (pair for pair in every if pair[1] == "quarantined")
-        held = (entry for entry, _ in self._within_reach(quarantined, token))
+        held = (entry for entry, _ in self._within_scope(quarantined, token))
         missed = (entry for entry in held if name_words(entry.spec.name) & words)
         return sorted({entry.name for entry in missed if is_tool(entry.spec)})
 
-    def _within_reach(
+    def _within_scope(
         self, withheld: Iterable[tuple[CatalogEntry, Unready]], token: AccessToken | None
     ) -> Iterator[tuple[CatalogEntry, Unready]]:
-        """Yield the tools that the holder of a key could find if they were on offer."""
+        """Tools that the holder of a key could find if they were offered."""
         where = from_scope(self.scope_of(token))
         for entry, reason in withheld:
             if entry.fits(where) and has_tool(token, entry.spec.id):
                 yield entry, reason
 
-    def _withheld(self) -> dict[str, list[tuple[CatalogEntry, Unready]]]:
-        """The tools that are not on offer, by id and by name, each with a reason."""
+    def _unoffered_tools(self) -> dict[str, list[tuple[CatalogEntry, Unready]]]:
+        """Tools that are not offered, by id and by name, each with a reason."""
         found: dict[str, list[tuple[CatalogEntry, Unready]]] = {}
         for server, each in self._screenings.items():
             withheld: list[tuple[ToolSpec, Unready]] = [
@@ -199,7 +198,7 @@ class GatewayIndex:
         return found
 
     async def recall(self) -> None:
-        """Offer what the servers listed in the last run."""
+        """Offer the servers' listings of the last run."""
         try:
             for server, specs in (await self.work(self._read_listings)).items():
                 if server in self._configs:
@@ -211,13 +210,13 @@ class GatewayIndex:
             self.is_recalled.set()
 
     async def add(self, config: ServerConfig) -> None:
-        """Expect the tools of a server that was added to the configuration."""
+        """Wait for the tools of a server that was added to the configuration."""
         async with self._one_at_a_time:
             self._configs[config.name] = config
             self.pending[config.name] = PendingServer()
 
     async def remove(self, server: str) -> None:
-        """Stop serving a server that was taken out of the configuration."""
+        """Stop serving a server that was removed from the configuration."""
         async with self._one_at_a_time:
             # A cancelled review leaves the lock, but its thread still writes the server's tools.
             await self.wait_for_jobs()
@@ -228,7 +227,7 @@ class GatewayIndex:
             self._unindexed_servers.discard(server)
             self.catalog = await self.work(self.catalog.with_listings, {server: ()})
             self.offers = await self.work(self._offers_with, {server: ()})
-            self._not_offered = await self.work(self._withheld)
+            self._not_offered = await self.work(self._unoffered_tools)
             del self._configs[server]
             if self._crib is None:
                 self._removed_servers.append(server)
@@ -237,14 +236,14 @@ class GatewayIndex:
         self._notify_change()
 
     async def open(self, crib: Crib) -> None:
-        """Search with this crib from now on."""
+        """Use this crib for searches from now on."""
         async with self._one_at_a_time:
             self._crib = crib
             for server in self._screenings:
                 specs = [entry.spec for entry in self.catalog.of(server)]
                 if not await self.work(self._has, server, specs):
                     await self._index(server, specs)
-                self._settle(server)
+                self._end_pending(server)
             for server in self._removed_servers:
                 await self.work(self._forget, server)
         self.is_open.set()
@@ -253,9 +252,9 @@ class GatewayIndex:
     async def receive(
         self, server: str, tools: Sequence[Any], instructions: str, offers: Offers
     ) -> None:
-        """Receive a server's listing and instructions, as they came.
+        """Receive a server's unparsed listing and instructions.
 
-        Offers of a kind that could not be listed stay: else a server could lift what is held back.
+        Offers of a kind that could not be listed stay: otherwise a server could undo a quarantine.
         """
         if len(offers) < len(OFFER_KINDS):
             await self.is_recalled.wait()
@@ -269,16 +268,16 @@ class GatewayIndex:
         self._listings[server] = specs
         names = [spec.name for spec in filter(is_tool, specs)]
         for pattern in self._configs[server].tools.idle_patterns(names):
-            self._report("warning", f"{server}: {pattern!r} in a list of its tools fits none")
+            self._report("warning", f"{server}: {pattern!r} in a list of its tools matches no tool")
         if server not in self.pending or self.pending[server].over.is_set():
             self.pending[server] = PendingServer()
         await self.review()
         await self.work(self._write_listing, server, specs)
 
     async def review(self) -> None:
-        """Screen everything that is listed, and offer what passes.
+        """Screen all listings, and offer what passes.
 
-        Calls that arrive during a review are answered together by the next one.
+        Calls during a review share the next review.
         """
         self._reviews_asked += 1
         mine = self._reviews_asked
@@ -292,7 +291,7 @@ class GatewayIndex:
         self._notify_change()
 
     async def _serve(self, screened: Mapping[str, Screening]) -> None:
-        """Offer and index what passed; what may no longer be served is removed first."""
+        """Offer and index what passed; first remove what may no longer be served."""
         served = await self.work(self._with_overlays, screened)
         tools = {server: list(filter(is_tool, specs)) for server, specs in served.items()}
         self.catalog = await self.work(self.catalog.without_changed, tools)
@@ -301,22 +300,22 @@ class GatewayIndex:
                 await self._index(server, tools[server])
                 await self._offer(server, each, served[server])
                 self._report_screening(server, each)
-            self._settle(server)
+            self._end_pending(server)
 
     async def _offer(self, server: str, screened: Screening, served: Sequence[ToolSpec]) -> None:
         """Replace what a server serves."""
         catalog = await self.work(self.catalog.with_listings, {server: filter(is_tool, served)})
         offers = await self.work(self._offers_with, {server: served})
-        # At once: a template must not be offered without what is held back of its resources.
+        # Replace both together: a template's quarantined resources must block reads at once.
         self.catalog, self.offers = catalog, offers
         self._screenings = {**self._screenings, server: screened}
         self.instructions.pop(server, None)
         passed = filter(_is_instructions, screened.served)
         self.instructions.update((spec.server, spec.description) for spec in passed)
-        self._not_offered = await self.work(self._withheld)
+        self._not_offered = await self.work(self._unoffered_tools)
         self._notify_change()
 
-    def _settle(self, server: str) -> None:
+    def _end_pending(self, server: str) -> None:
         """End the waiting for a server, if its last listing is in the index."""
         pending = self.pending.get(server)
         is_newest = self._listings[server] is self._screened_listings.get(server)
@@ -326,8 +325,8 @@ class GatewayIndex:
         if server not in self._unindexed_servers and self.problem is None:
             del self.pending[server]
 
-    def arrival(self, server: str) -> asyncio.Event:
-        """Event that is set once a server's tools can be found, or waiting longer is of no use."""
+    def ready_event(self, server: str) -> asyncio.Event:
+        """Event that is set once a server's tools are searchable, or waiting is of no use."""
         pending = self.pending.get(server)
         return self.is_open if pending is None else pending.over
 
@@ -339,7 +338,7 @@ class GatewayIndex:
     def _offers_with(
         self, served: Mapping[str, Sequence[ToolSpec]]
     ) -> dict[OfferKind, ToolCatalog]:
-        """Catalogs of offers, by kind, after these servers' offers were replaced."""
+        """Catalogs of offers, by kind, with these servers' offers replaced."""
         return {
             kind: catalog.with_listings(
                 {name: [s for s in specs if is_offer(s, kind)] for name, specs in served.items()}
@@ -361,10 +360,10 @@ class GatewayIndex:
         try:
             screened = self._storage.approval.screen(listed)
         except ToolcribError as error:
-            # New specs are not served unscreened; those that passed before still are.
+            # Unscreened new specs are not served; specs that passed before still are.
             last, self.problem = self.problem, str(error)
             if last != self.problem:
-                text = f"tools cannot be judged, so new ones are not served: {error}"
+                text = f"tools cannot be screened, so new ones are not served: {error}"
                 self._report("error", text)
             before = {server: list(each.served) for server, each in self._screenings.items()}
             return {
@@ -375,7 +374,7 @@ class GatewayIndex:
         return screened
 
     async def _index(self, server: str, specs: Sequence[ToolSpec]) -> None:
-        """Index a server's tools, once there is an index."""
+        """Index a server's tools, once the index is open."""
         if self._crib is None:
             return
         try:
@@ -383,7 +382,9 @@ class GatewayIndex:
             self._unindexed_servers.discard(server)
         except StoreError as error:
             self._unindexed_servers.add(server)
-            self._report("error", f"{server}: its tools can be called, but not all found: {error}")
+            self._report(
+                "error", f"{server}: its tools can be called, but not all are searchable: {error}"
+            )
 
     def _has(self, server: str, specs: Sequence[ToolSpec]) -> bool:
         """True if the index has exactly these tools of a server."""
@@ -404,11 +405,11 @@ class GatewayIndex:
             )
         for spec in specs:
             if spec.id in taken:
-                text = f"{spec.name!r} can be called, but not found: a skill has the id {spec.id!r}"
+                text = f"{spec.name!r} can be called, not searched: a skill has the id {spec.id!r}"
                 self._report("warning", f"{server}: {text}")
 
     def _tool_specs(self, server: str, tools: Sequence[Any]) -> Specs:
-        """Specs of listed tools, without invalid ones; the first of several with one name."""
+        """Specs of valid listed tools; the first of several with one name."""
         specs: dict[str, ToolSpec] = {}
         for tool, item in zip(tools, tool_specs(server, "tools", list(tools), server), strict=True):
             if isinstance(item, Refusal):
@@ -417,12 +418,12 @@ class GatewayIndex:
                 text = f"{server}: {item.name!r} is left out: it can be called as a task only"
                 self._report("warning", text)
             elif specs.setdefault(item.id, item) is not item:
-                text = f"{server}: it lists {item.name!r} twice; the first is taken"
+                text = f"{server}: {item.name!r} is listed twice; the first one counts"
                 self._report("warning", text)
         return tuple(specs.values())
 
     def _offer_specs(self, server: str, offers: Offers) -> Iterator[ToolSpec]:
-        """Specs of prompts and resources, without invalid ones."""
+        """Specs of valid prompts and resources."""
         last = self._listings.get(server, ())
         kept = [s for k in OFFER_KINDS if k not in offers for s in last if is_offer(s, k)]
         for item in {
@@ -444,17 +445,17 @@ class GatewayIndex:
         self._report("warning" if held else "info", text)
         for each in screened.warnings[:MAX_REPORTED_WARNINGS]:
             doubt = f"{each.why} ({each.rule}, {each.place}): {each.excerpt}"
-            self._report("warning", f"{each.tool} is served, though {doubt}")
+            self._report("warning", f"{each.tool} is served with a warning: {doubt}")
         if (more := len(screened.warnings) - MAX_REPORTED_WARNINGS) > 0:
             self._report("warning", f"{server}: {more} more; see `toolcrib audit`")
 
     async def follow_approvals(self, poll_s: float) -> None:
-        """Review again whenever approvals have changed, looking every `poll_s`."""
+        """Review again whenever approvals have changed, checked every `poll_s`."""
         seen: object = None
         last_problem: str | None = None
         while True:
             try:
-                # Read before the review, so that an approval during the review is seen next time.
+                # Read before the review, so that an approval during the review counts as a change.
                 now = await asyncio.to_thread(self._storage.approval.state)
                 if now != seen or self.problem:
                     await self.review()
@@ -469,43 +470,45 @@ class GatewayIndex:
 
     def _read_listings(self) -> dict[str, Specs]:
         try:
-            kept = list(self._storage.records_db.read(LISTINGS))
+            kept = list(self._storage.records_db.read(LISTINGS_NAMESPACE))
             return {
                 entry.id: tuple(map(ToolSpec.model_validate, entry.body["tools"])) for entry in kept
             }
         except (StoreError, KeyError, TypeError, ValueError) as error:
-            self._report("warning", f"what servers listed last time cannot be read: {error}")
+            self._report("warning", f"the last listings of servers cannot be read: {error}")
             return {}
 
     def _write_listing(self, server: str, specs: Specs) -> None:
         tools = [spec.model_dump(mode="json", exclude_defaults=True) for spec in specs]
         try:
-            self._storage.records_db.put(LISTINGS, DbRow(server, time.time(), {"tools": tools}))
+            self._storage.records_db.put(
+                LISTINGS_NAMESPACE, DbRow(server, time.time(), {"tools": tools})
+            )
         except StoreError as error:
-            self._report("warning", f"{server}: what it lists cannot be kept: {error}")
+            self._report("warning", f"{server}: its listing cannot be stored: {error}")
 
     def _forget(self, server: str) -> None:
-        """Remove all traces of a server that is no longer configured."""
+        """Remove all records of a server that is no longer configured."""
         try:
             self._replace(server, ())
-            self._storage.records_db.delete(LISTINGS, server)
+            self._storage.records_db.delete(LISTINGS_NAMESPACE, server)
         except StoreError as error:
-            self._report("warning", f"{server}: what is left of it stays: {error}")
+            self._report("warning", f"{server}: its old records cannot be removed: {error}")
 
 
 # -- instructions and tasks ---------------------------------------------------------------------
 
 
 def _instructions(server: str, text: str) -> ToolSpec:
-    """A server's instructions as a spec, to be screened as tools are."""
+    """A server's instructions as a spec, for screening."""
     name = f"{server} instructions"
     return ToolSpec(
-        id=server + INSTRUCTIONS, name=name, server=server, description=text, enabled=False
+        id=server + INSTRUCTIONS_SUFFIX, name=name, server=server, description=text, enabled=False
     )
 
 
 def _is_instructions(spec: ToolSpec) -> bool:
-    return spec.id == spec.server + INSTRUCTIONS
+    return spec.id == spec.server + INSTRUCTIONS_SUFFIX
 
 
 def _needs_a_task(tool: Any) -> bool:

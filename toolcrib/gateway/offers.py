@@ -1,4 +1,4 @@
-"""Offers: prompts and resources of upstream servers, screened as tools are, and relayed."""
+"""Offers: prompts and resources of upstream servers, screened like tools, and relayed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 def offer_specs(server: str, offers: Offers) -> list[ToolSpec | Refusal]:
-    """Specs of offers, for screening: they hold everything that a client is shown."""
+    """Specs of offers for screening, with everything that a client sees."""
     return [_spec(server, kind, item) for kind, items in offers.items() for item in items]
 
 
@@ -78,7 +78,7 @@ def _spec(server: str, kind: OfferKind, item: dict[str, Any]) -> ToolSpec | Refu
 
 
 def _schema(arguments: list[dict[str, Any]]) -> dict[str, Any]:
-    """The arguments of a prompt as the input schema of a tool."""
+    """Arguments of a prompt as the input schema of a tool."""
     if not arguments:
         return {}
     properties = {each["name"]: {"description": each.get("description", "")} for each in arguments}
@@ -87,14 +87,14 @@ def _schema(arguments: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _canonical(uri: str) -> str:
-    """Canonical form of a URI, equal for spellings that a server may take for the same resource.
+    """Canonical form of a URI, equal for spellings that a server may treat as equal.
 
-    Used to refuse held resources: refusing too much is better than too little.
+    Used to refuse quarantined resources: too many refusals are better than too few.
     """
     while (decoded := unquote(uri)) != uri:
         uri = decoded
     uri = unicodedata.normalize("NFKC", uri).casefold().replace("\\", "/")
-    # Some servers end a path at NUL, take off parameters (`;v=1`), or trailing dots and blanks.
+    # Some servers end a path at NUL, strip parameters (`;v=1`), or trailing dots and blanks.
     uri = uri.partition("#")[0].partition("\0")[0]
     scheme, _, rest = uri.strip().partition(":")
     plain = "/".join(part.partition(";")[0] for part in rest.lstrip("/").split("/"))
@@ -107,10 +107,10 @@ def _canonical(uri: str) -> str:
 
 
 class OffersProvider(Provider):
-    """Provides FastMCP with the prompts and resources that passed, within the caller's scope.
+    """Provider of approved prompts and resources for FastMCP, within the caller's scope.
 
-    A prompt's name is `server__name`, like a tool's. URIs are unchanged, since results of tools
-    contain them; the first server in the configuration has a URI of several servers.
+    A prompt's name is `server__name`, like a tool's. URIs are unchanged, because results of tools
+    contain them; of several servers with one URI the first in the configuration counts.
     """
 
     def __init__(self, index: GatewayIndex, pool: UpstreamPool) -> None:
@@ -118,7 +118,7 @@ class OffersProvider(Provider):
         self._index, self._pool = index, pool
 
     def lists(self, token: AccessToken | None) -> dict[str, object]:
-        """Contents of each list that a key's holder is shown, to compare with later contents."""
+        """Content of each list that a key's holder sees, for comparison with later content."""
         prompts, *resources = (self._entries(kind, token) for kind in OFFER_KINDS)
         return {"prompts": prompts, "resources": [*chain(*resources)]}
 
@@ -150,7 +150,7 @@ class OffersProvider(Provider):
     async def _get_resource_template(
         self, uri: str, version: VersionSpec | None = None
     ) -> ResourceTemplate | None:
-        # A held resource must not be read by a template either.
+        # A template must not read a quarantined resource either.
         held = (
             spec.annotations["uri"]
             for spec in self._index.held_specs()
@@ -165,7 +165,7 @@ class OffersProvider(Provider):
             try:
                 made = _component(kind, entry.spec, _offered_name(kind, entry.spec))
             except ValidationError as error:
-                # Recorded by another version of FastMCP: skip the offer, keep the others.
+                # Another version of FastMCP recorded the offer: skip it, keep the others.
                 logger.warning("%s cannot be offered: %s", entry.spec.id, error)
                 continue
             made._ask = self._asker(kind, entry.spec.server)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
@@ -196,7 +196,7 @@ Ask: TypeAlias = Callable[[Callable[[ClientSession], Awaitable[Any]]], Awaitable
 
 
 class RelayedPrompt(Prompt):
-    """A prompt of a server behind the gateway."""
+    """Prompt of a server behind the gateway."""
 
     _ask: Ask = PrivateAttr()
     _spec: ToolSpec = PrivateAttr()
@@ -210,18 +210,18 @@ class RelayedPrompt(Prompt):
 
 
 class RelayedResource(Resource):
-    """A resource of a server behind the gateway."""
+    """Resource of a server behind the gateway."""
 
     _ask: Ask = PrivateAttr()
     _spec: ToolSpec = PrivateAttr()
 
     @property
     def own_uri(self) -> str:
-        """The URI in its server's spelling, which FastMCP normalises."""
+        """URI in its server's spelling, which FastMCP normalises."""
         return self._spec.annotations["uri"]
 
     def to_mcp_resource(self, **overrides: Any) -> McpResource:
-        """The resource as it is listed to clients."""
+        """Resource as listed to clients."""
         return super().to_mcp_resource(**{**overrides, "uri": self.own_uri})
 
     async def read(self) -> ResourceResult:
@@ -230,7 +230,7 @@ class RelayedResource(Resource):
 
 
 class RelayedTemplate(ResourceTemplate):
-    """A template for resources of a server behind the gateway."""
+    """Template for resources of a server behind the gateway."""
 
     _ask: Ask = PrivateAttr()
     _spec: ToolSpec = PrivateAttr()
@@ -264,12 +264,12 @@ def _offered_name(kind: OfferKind, spec: ToolSpec) -> str:
     """A prompt's name at the gateway; URIs identify resources and templates."""
     if kind != "prompt":
         return spec.name
-    # A prompt's id has a mark that would give it a digest.
+    # The mark in a prompt's id would give the name a digest.
     return provider_name(spec.model_copy(update={"id": default_id(spec.server, spec.name)}))
 
 
 def _component(kind: OfferKind, spec: ToolSpec, name: str) -> Any:
-    """FastMCP's object for an offer; raises ValidationError for an offer that it refuses."""
+    """FastMCP's object for an offer; raises ValidationError for a rejected offer."""
     about = spec.annotations
     shown = {"title": about.get("title"), "description": spec.description}
     if kind != "prompt":
@@ -281,7 +281,7 @@ def _component(kind: OfferKind, spec: ToolSpec, name: str) -> Any:
     elif kind == "resource":
         made = RelayedResource(uri=about["uri"], **given)
     else:
-        # The server checks the values itself: they name its own paths.
+        # The server checks the values, which name its own paths.
         given |= {"parameters": {}, "security": None}
         made = RelayedTemplate(uri_template=about["uri"], **given)
     made._spec = spec  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""Search of the gateway: what clients see in place of a long list, and where calls of it go."""
+"""Search of the gateway: the tools that clients see, and the routing of their calls."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from toolcrib.gateway.catalog import (
     CALL_TOOLS,
     CatalogEntry,
     GatewayTool,
-    by_words,
     call_tool_of,
+    find_by_words,
     may_call,
     server_summary,
 )
@@ -72,40 +72,41 @@ from toolcrib.settings import GatewaySettings
 from toolcrib.store.base import point_id
 from toolcrib.store.filters import And, HasId, Not, from_scope
 
-SEARCHING = (
+SEARCH_INSTRUCTIONS = (
     "Tools of several servers. Where you do not see the one that you need, call find_tools with "
     "what it must do, then {} with a name that it gave."
 )
-CALLED_BY = "the tool that its call_by names"
-LISTING = (
+CALL_TOOL_PHRASE = "the tool that its call_by names"
+LIST_INSTRUCTIONS = (
     "Tools of several servers. If a search for tools is listed among them, use it before you say "
     "that something cannot be done."
 )
 
 MAX_GREETING_INSTRUCTIONS_CHARS = 16_000
-"""Servers' own instructions at the start of a conversation; more come with found tools."""
+"""Length of servers' own instructions at the start of a conversation; more come with found
+tools."""
 
 MAX_COLLECTION_CHARS = 120
 """Length of a collection's description in the list of collections."""
 
 DESCRIBE_TEXT = (
-    "Give the whole schemas of tools that find_tools has named, where what it says of their "
-    "parameters is not enough for a call."
+    "Give the complete schemas of tools that find_tools has named, if the description of their "
+    "parameters there is not enough for a call."
 )
 CHECK_TEXT = (
     "Say of each tool whether it can be called now, or why not: unknown, disabled, quarantined, "
     "server_down, needs_authorisation, authorisation_expired (login: what the user is to run)."
 )
-BY_WORDS = (
-    "The index is still being opened: these tools have words of the search in common. Search again "
+LEXICAL_NOTE = (
+    "The index is still opening: these tools share words with the search. Search again "
     "if none of them fits."
 )
-INDEXING, UNINDEXED = "is still being indexed", "could not be indexed"
-"""States of a server that is up and whose current tools cannot be found."""
+INDEXING_STATE, UNINDEXED_STATE = "is still being indexed", "could not be indexed"
+"""States of a server that is up and whose current tools are not searchable."""
 
 MAX_DESCRIBED_TOOLS = 200
 MAX_DESCRIBED_CHARS = 200_000
-"""Length of an answer of describe_tools; the first tool is given at any length."""
+"""Length of an answer of describe_tools; the first tool is included at any length."""
 
 
 KNOWLEDGE_TEXT = "Find passages of documents that answer a question, each with where it stands."
@@ -129,20 +130,20 @@ KNOWLEDGE_PARAMETERS = {
 
 
 LISTING_CAPABILITY = {"toolcrib/tools-list": {"query": True, "filter": ["namePatterns"]}}
-"""Experimental capability: what `tools/list` takes (SEP-1821 and SEP-2564, both drafts)."""
+"""Experimental capability: parameters of `tools/list` (SEP-1821 and SEP-2564, both drafts)."""
 
 MAX_PATTERNS = 100
 
 
 class ListFilter(BaseModel):
-    """Filter of a list: globs of which one must fit a tool's name."""
+    """Filter of a list: globs, of which one must match a tool's name."""
 
     model_config = ConfigDict(extra="forbid")
 
     name_patterns: list[str] = Field(alias="namePatterns", max_length=MAX_PATTERNS)
 
     def fits(self, name: str) -> bool:
-        """True if a pattern fits a name."""
+        """True if a pattern matches a name."""
         return any(fnmatchcase(name, pattern) for pattern in self.name_patterns)
 
 
@@ -154,9 +155,9 @@ class ListToolsParams(PaginatedRequestParams):
 
 
 class GatewaySearch(ToolcribSearchTransform):
-    """Lists a few tools as they are; of many tools lists the search, pinned and always active ones.
+    """Lists a few tools directly; of many, the search with pinned and always-active tools.
 
-    `pinned` are ids of tools. `is_idle` is set while no search is under way.
+    `pinned`: ids of tools. `is_idle` is set while no search runs.
     """
 
     def __init__(
@@ -170,7 +171,7 @@ class GatewaySearch(ToolcribSearchTransform):
         pinned: Sequence[str],
     ) -> None:
         self._by_risk = settings.call_tools == "by_risk"
-        self._called_by = CALLED_BY if self._by_risk else OwnTool.CALL_TOOL
+        self._called_by = CALL_TOOL_PHRASE if self._by_risk else OwnTool.CALL_TOOL
         super().__init__(
             k=settings.k, token_budget=settings.token_budget, called_by=self._called_by
         )
@@ -193,12 +194,12 @@ class GatewaySearch(ToolcribSearchTransform):
             knowledge, KNOWLEDGE_TEXT, KNOWLEDGE_PARAMETERS, self._find_knowledge, READS_ONLY
         )
         self.skills = GatewaySkills(index)
-        describing = _tool_of_names(OwnTool.DESCRIBE_TOOLS, DESCRIBE_TEXT, self._describe)
-        checking = _tool_of_names(OwnTool.CHECK_TOOLS, CHECK_TEXT, self._check)
+        describing = _make_names_tool(OwnTool.DESCRIBE_TOOLS, DESCRIBE_TEXT, self._describe)
+        checking = _make_names_tool(OwnTool.CHECK_TOOLS, CHECK_TEXT, self._check)
         self._own = {each.name: each for each in (describing, *calling, checking)}
 
     def open(self, crib: Crib) -> None:
-        """Search also the collections that have passages, and the skills."""
+        """Also search the collections that have passages, and the skills."""
         self._crib, known = crib, crib.list_collections()
         self._with_passages = frozenset(each.name for each, count in known if count)
         self.skills.open(crib)
@@ -208,27 +209,27 @@ class GatewaySearch(ToolcribSearchTransform):
         return self._tools.scope_of(get_access_token())
 
     def missing_pins(self) -> list[str]:
-        """Problems of pinned ids without a tool, except of servers that may still list it."""
-        not_up = tuple(f"{server}/" for server in self._pool.not_up())
+        """Problems of pinned ids without a tool, except of servers that may still list one."""
+        unavailable_servers = tuple(f"{server}/" for server in self._pool.unavailable_servers())
         catalog = self._tools.catalog
         return [
             f"there is no tool {tool_id!r} to pin"
             + did_you_mean(nearest(tool_id, (entry.spec.id for entry in catalog)))
             for tool_id in self._pinned_ids
-            if catalog.get(tool_id) is None and not tool_id.startswith(not_up)
+            if catalog.get(tool_id) is None and not tool_id.startswith(unavailable_servers)
         ]
 
     # -- instructions ------------------------------------------------------------------------
 
     def instructions(self, key: str) -> str:
-        """Instructions for a new conversation: how to find tools, then the servers' own.
+        """Instructions for a new conversation: the search for tools, then the servers' own.
 
-        The gateway's tools are named only if so many others exist that they are listed for sure.
+        The gateway's tools are named only if there are so many others that they are surely listed.
         """
         offered = self._tools.catalog.within(self.scope())
         searches = len(offered) > self._pass_through or not self._pass_through
         parts, left = (
-            [SEARCHING.format(self._called_by) if searches else LISTING],
+            [SEARCH_INSTRUCTIONS.format(self._called_by) if searches else LIST_INSTRUCTIONS],
             MAX_GREETING_INSTRUCTIONS_CHARS,
         )
         for server in dict.fromkeys(each.spec.server for each in offered):
@@ -240,7 +241,7 @@ class GatewaySearch(ToolcribSearchTransform):
         return "\n\n".join(parts)
 
     def _new_instructions(self, key: str, entries: Iterable[CatalogEntry]) -> dict[str, str]:
-        """Instructions of these tools' servers that the conversation did not get yet."""
+        """Instructions of these tools' servers that are new to the conversation."""
         servers, sent = {each.spec.server for each in entries}, self._sent_to(key)
         known = self._tools.instructions
         here = sorted(servers & known.keys())
@@ -259,7 +260,7 @@ class GatewaySearch(ToolcribSearchTransform):
     # -- the list of tools -------------------------------------------------------------------
 
     async def transform_tools(self, tools: Sequence[Tool]) -> Sequence[Tool]:
-        """The tools that a client is listed; FastMCP checks keys after this."""
+        """Tools that a client sees; FastMCP checks keys after this."""
         offered = [each for each in tools if isinstance(each, GatewayTool)]
         return self._listing(offered, get_access_token())
 
@@ -290,7 +291,7 @@ class GatewaySearch(ToolcribSearchTransform):
         return [*pinned, *active, search, *described, *calling, *others]
 
     def tool_list(self, tools: Sequence[GatewayTool], token: AccessToken | None) -> object:
-        """Contents of the list that a key's holder is shown, to compare with later contents."""
+        """Content of the list that a key's holder sees, for comparison with later content."""
         return [
             (tool.entry if isinstance(tool, GatewayTool) else tool.name, tool.description)
             for tool in self._listing(tools, token)
@@ -299,7 +300,7 @@ class GatewaySearch(ToolcribSearchTransform):
     async def get_tool(
         self, name: str, call_next: GetToolNext, *, version: VersionSpec | None = None
     ) -> Tool | None:
-        """A tool by its name: the gateway's own, listed or not, or one on offer."""
+        """Tool by its name: one of the gateway's own, listed or not, or an offered one."""
         if name == OwnTool.FIND_KNOWLEDGE:
             return self._knowledge_tool(self.scope())
         return (
@@ -309,7 +310,7 @@ class GatewaySearch(ToolcribSearchTransform):
         )
 
     async def tool_list_for(self, ctx: Context, params: ListToolsParams) -> ListToolsResult:
-        """Answer `tools/list` with a query or a filter: the tools that fit, of all in reach."""
+        """Answer `tools/list` with a query or a filter: matching tools of all in scope."""
         await self.wait(ctx)
         catalog = await self.get_tool_catalog(ctx)
         shown = {tool.entry.spec.id: tool for tool in catalog if isinstance(tool, GatewayTool)}
@@ -327,17 +328,17 @@ class GatewaySearch(ToolcribSearchTransform):
             code = INVALID_PARAMS if isinstance(error, QueryError) else INTERNAL_ERROR
             raise MCPError(code, f"{error}.") from None
         key = conversation_key(ctx)
-        self._remember(self._budgets.begin(key, params.query).id, params.query, key)
+        self._record_search(self._budgets.begin(key, params.query).id, params.query, key)
         found = [
             shown[hit.id].to_mcp_tool(_meta={"toolcrib/score": hit.score}) for hit in result.tools
         ]
         answer = {name: getattr(result, name) for name in ("verdict", "confidence", "reason")}
-        about = {**answer, "missing": self._missing()}
+        about = {**answer, "missing": self._missing_servers()}
         meta = {f"toolcrib/{name}": value for name, value in about.items() if value}
         return ListToolsResult(tools=found, _meta=meta)
 
     def _knowledge_tool(self, scope: Scope) -> Tool | None:
-        """The search of the collections with passages within a scope; None without any."""
+        """Search of the collections with passages within a scope; None without any."""
         if self._crib is None or not self._with_passages:
             return None
         known = self._crib.knowledge.catalogue.within(scope)
@@ -371,8 +372,8 @@ class GatewaySearch(ToolcribSearchTransform):
         text = "\n".join([*([] if asked is None else [asked]), *(options.needs or ())])
         if (answer := await self._answer_while_opening(ctx, text, options)) is not None:
             return answer
-        # Before the catalog is read: a server that arrives between is named as missing.
-        missing, here = self._missing(), await self._here(ctx)
+        # Read missing servers before the catalog: one that connects in between counts as missing.
+        missing, here = self._missing_servers(), await self._visible_tools(ctx)
         scope, needs = self.scope(), options.needs or ()
         key = conversation_key(ctx)
         called = self._budgets.called_tools(key) if self._pool.is_of_one_client(key) else ()
@@ -382,8 +383,8 @@ class GatewaySearch(ToolcribSearchTransform):
         result = await self._tools.work(self._find_within, here, query, options)
         budget = self._budgets.begin(key, text)
         if not needs:
-            # A call after several needs does not show which of them it serves.
-            self._remember(budget.id, text, key)
+            # After several needs a call does not show which need it serves.
+            self._record_search(budget.id, text, key)
         entries = [here[hit.id] for hit in result.tools]
         answer = search_answer(
             result,
@@ -403,10 +404,10 @@ class GatewaySearch(ToolcribSearchTransform):
     async def _answer_while_opening(
         self, ctx: Context, text: str, options: SearchOptions
     ) -> ToolResult | None:
-        """Wait for index and servers; find by words if the index takes long, None once it is open.
+        """Wait for index and servers; search by words if the index is slow, None once it is open.
 
-        Tools of the last run are found soon. In a new store the wait comes first: the index opens
-        when all that was listed is encoded, which takes minutes for thousands of tools.
+        Tools of the last run are searchable soon. In a new store the wait comes first: the index
+        opens when all listed tools are encoded, which takes minutes for thousands.
         """
         is_open = self._tools.is_open
         await self._pool.wait(None, [is_open], self._pool.intervals.opening_s)
@@ -414,7 +415,7 @@ class GatewaySearch(ToolcribSearchTransform):
             await self._pool.wait(ctx, [self._tools.is_recalled])
             if (answer := await self._find_by_words(ctx, text, options)) is not None:
                 return answer
-        await self._pool.wait(ctx, self._arrivals())
+        await self._pool.wait(ctx, self._ready_events())
         if is_open.is_set():
             return None
         return await self._find_by_words(ctx, text, options) or failure(OPENING_MESSAGE)
@@ -422,10 +423,10 @@ class GatewaySearch(ToolcribSearchTransform):
     async def _find_by_words(
         self, ctx: Context, text: str, options: SearchOptions
     ) -> ToolResult | None:
-        """Find tools that are listed already by their words; None if no tool has a word."""
-        here = await self._here(ctx)
+        """Search listed tools by their words; None if no tool has a word of the query."""
+        here = await self._visible_tools(ctx)
         k = self._max_results if options.k == "auto" else options.k
-        entries = (await asyncio.to_thread(by_words, list(here.values()), text))[:k]
+        entries = (await asyncio.to_thread(find_by_words, list(here.values()), text))[:k]
         if not entries:
             return None
         key = conversation_key(ctx)
@@ -433,8 +434,8 @@ class GatewaySearch(ToolcribSearchTransform):
         answer = {
             "tools": [self._definition(entry, self._form) for entry in entries],
             "verdict": "abstain",
-            "note": BY_WORDS,
-            "missing": self._missing(),
+            "note": LEXICAL_NOTE,
+            "missing": self._missing_servers(),
             "instructions": self._new_instructions(key, entries),
             "held": self._tools.held_names(text, get_access_token()),
         }
@@ -444,7 +445,7 @@ class GatewaySearch(ToolcribSearchTransform):
     def _find_within(
         self, here: Mapping[str, CatalogEntry], query: str | None, options: SearchOptions
     ) -> FindResult:
-        """Find among these tools, by id, so that the verdict is on them alone."""
+        """Search among these tools, by id, so that only they decide the verdict."""
 
         def is_here(hit: ToolHit) -> bool:
             return hit.kind == "tool" and hit.id in here
@@ -454,39 +455,39 @@ class GatewaySearch(ToolcribSearchTransform):
         if not all(map(is_here, result.tools)):
             only = And(HasId(frozenset(map(point_id, here))), Not(IS_SKILL))
             result = find(query, replace(options, where=only))
-        # A fallback tool passes any filter.
+        # The fallback tool ignores filters.
         return replace(result, tools=tuple(filter(is_here, result.tools)))
 
-    async def _here(self, ctx: Context) -> dict[str, CatalogEntry]:
-        """The tools that are visible to the caller, by id."""
+    async def _visible_tools(self, ctx: Context) -> dict[str, CatalogEntry]:
+        """Tools that are visible to the caller, by id."""
         catalog, visible = self._tools.catalog, await self._visible(ctx)
         return {each.spec.id: each for each in catalog if each.name in visible}
 
     def _upstreams(self) -> list[Upstream]:
-        """The servers in the caller's scope."""
+        """Servers in the caller's scope."""
         servers = self.scope().servers
         return [each for each in self._pool if servers is None or each.name in servers]
 
-    def _arrivals(self) -> list[asyncio.Event]:
-        """Events to wait for before a search: index open, tools of each server found."""
-        arrivals = (self._tools.arrival(each.name) for each in self._upstreams())
+    def _ready_events(self) -> list[asyncio.Event]:
+        """Events to wait for before a search: index open, tools of each server searchable."""
+        arrivals = (self._tools.ready_event(each.name) for each in self._upstreams())
         return [self._tools.is_open, *arrivals]
 
-    def _missing(self) -> list[dict[str, Any]]:
-        """The servers whose tools cannot be called or found, each with a duration."""
+    def _missing_servers(self) -> list[dict[str, Any]]:
+        """Servers whose tools cannot be called or searched, each with a duration."""
         now, missing = monotonic(), list[dict[str, Any]]()
         for each in self._upstreams():
             state, since = each.health.in_words, each.health.since
             if state is None and (pending := self._tools.pending.get(each.name)):
                 since = pending.since
-                state = UNINDEXED if pending.over.is_set() else INDEXING
+                state = UNINDEXED_STATE if pending.over.is_set() else INDEXING_STATE
             if state is not None:
                 about = {"server": each.name, "state": state, "for_s": round(now - since)}
-                missing.append(about | self._login(each.name))
+                missing.append(about | self._login_command(each.name))
         return missing
 
-    def _login(self, server: str) -> dict[str, str]:
-        """Command line by which a person lets a server be called."""
+    def _login_command(self, server: str) -> dict[str, str]:
+        """Command line of a login after which the server can be called."""
         login = self._pool.login(server)
         return {"login": login} if login else {}
 
@@ -508,20 +509,20 @@ class GatewaySearch(ToolcribSearchTransform):
             server = next((each for each in unlisted if name.startswith(f"{each}/")), "")
             if unready == "unknown" and server:
                 unready = self._pool.unready(server) or "unknown"
-        login = self._login(server) if server else {}
+        login = self._login_command(server) if server else {}
         return as_json(ToolReadiness.of(name, unready)) | login
 
-    def _remember(self, decision_id: str, query: str, key: str) -> None:
-        """Record the search, so that a later successful call can teach from it."""
+    def _record_search(self, decision_id: str, query: str, key: str) -> None:
+        """Record the search, so that a later successful call becomes a learned example."""
         token = get_access_token()
-        # Callers without a session are one conversation a day.
+        # Callers without a session share one conversation a day.
         session = key if key.startswith("session ") else None
         by = None if token is None else token.client_id
         if (learner := self._tools.crib.turns.collector) is not None:
             learner.remember(decision_id, query, scope=self.scope(), session=session, by=by)
 
     async def _visible(self, ctx: Context) -> set[str]:
-        """Names of the tools that FastMCP shows this caller."""
+        """Names of the tools that FastMCP shows the caller."""
         return {tool.name for tool in await self.get_tool_catalog(ctx)}
 
     def _definition(self, entry: CatalogEntry, form: DefinitionForm) -> dict[str, Any]:
@@ -539,10 +540,12 @@ class GatewaySearch(ToolcribSearchTransform):
         copies = (here.get(default_id(server, hit.name)) for server in hit.also_on)
         names = [entry.name for entry in copies if entry is not None]
         known = {"state": self._pool.unready(hit.server), "also_on": names}
-        return {key: value for key, value in known.items() if value} | self._login(hit.server)
+        return {key: value for key, value in known.items() if value} | self._login_command(
+            hit.server
+        )
 
     async def _describe(self, ctx: Context, names: Sequence[str]) -> ToolResult:
-        """Give the whole schemas of tools; tools out of scope are unknown."""
+        """Return the complete schemas of tools; tools out of scope are unknown."""
         await self.wait()
         visible = await self._visible(ctx)
         named = {name: self._tools.catalog.find(name) for name in names}
@@ -562,7 +565,7 @@ class GatewaySearch(ToolcribSearchTransform):
     async def _call_by(
         self, call_tool: OwnTool, ctx: Context, name: str, arguments: Mapping[str, Any] | None
     ) -> Any:
-        """Call a tool by a call tool; a milder one than its own is refused."""
+        """Call a tool by a call tool; one of a lower risk than the tool's is refused."""
         for is_last in (False, True):
             names = await self._visible(ctx)
             entry = self._tools.catalog.find(name)
@@ -576,26 +579,26 @@ class GatewaySearch(ToolcribSearchTransform):
         return await self.unknown(ctx, name)
 
     async def wait(self, ctx: Context | None = None) -> bool:
-        """Wait a little for the index and for starting servers; False if neither is pending.
+        """Wait briefly for the index and for starting servers; False if neither is pending.
 
         Progress is reported for a search only: the progress of a call belongs to its tool.
         """
         settled = (each.settled for each in self._pool)
-        return await self._pool.wait(ctx, [*self._arrivals(), *settled])
+        return await self._pool.wait(ctx, [*self._ready_events(), *settled])
 
     async def unknown(self, ctx: Context, name: str) -> ToolResult:
         """Answer a call of a tool that does not exist, not for this caller, or not yet.
 
-        A tool's own name is no name either, if several servers have such a tool.
+        A tool's own name is unknown too, if several servers have such a tool.
         """
-        here = await self._here(ctx)
+        here = await self._visible_tools(ctx)
         same = [entry.name for entry in here.values() if entry.spec.name == name]
         if len(same) > 1:
             return failure(
                 f"The call was not made: several servers have a tool {name!r}. Call one by its "
                 f"full name: {', '.join(same)}."
             )
-        missing = [each["server"] for each in self._missing()]
+        missing = [each["server"] for each in self._missing_servers()]
         answer = await self.unknown_tool(name, sorted(entry.name for entry in here.values()))
         if missing:
             more = f"Not there at the moment are the tools of: {', '.join(missing)}."
@@ -613,10 +616,10 @@ class GatewaySearch(ToolcribSearchTransform):
         return structured_answer({**verdict, "passages": passages})
 
 
-def _tool_of_names(
+def _make_names_tool(
     name: str, says: str, act: Callable[[Context, Sequence[str]], Awaitable[ToolResult]]
 ) -> Tool:
-    """A tool of the gateway that takes names or ids of other tools."""
+    """Tool of the gateway that takes names or ids of other tools."""
 
     async def run(given: dict[str, Any], context: Context) -> ToolResult:
         return await act(context, given["ids"])
@@ -632,14 +635,14 @@ def _tool_of_names(
 
 
 def _with_note(tool: Tool, lead: str, about: str) -> Tool:
-    """A search whose description lists its subjects: else an agent would not use it."""
+    """Search tool whose description lists its subjects: otherwise agents do not use it."""
     if not about:
         return tool
     return tool.model_copy(update={"description": f"{tool.description}\n\n{lead}: {about}."})
 
 
 class UnknownTools(Middleware):
-    """Answers a call of an unknown tool with similar names."""
+    """Middleware that answers a call of an unknown tool with similar names."""
 
     def __init__(self, search: GatewaySearch) -> None:
         self._search = search
@@ -649,7 +652,7 @@ class UnknownTools(Middleware):
         context: MiddlewareContext[CallToolRequestParams],
         call_next: CallNext[CallToolRequestParams, ToolResult],
     ) -> ToolResult:
-        """Try again once all servers are connected; then answer with similar names in scope."""
+        """Retry once all servers are connected; then answer with similar names in scope."""
         client = context.fastmcp_context
         try:
             return await call_next(context)

@@ -1,4 +1,4 @@
-"""Serving of the gateway over standard input and output, or over HTTP with monitoring."""
+"""Service of the gateway over standard input and output, or over HTTP with monitoring."""
 
 from __future__ import annotations
 
@@ -45,17 +45,16 @@ from toolcrib.telemetry import MetricsRegistry, trace_mcp
 
 MCP_PATH = "/mcp"
 GATEWAY_BACKLOG_CONNECTIONS = 128
-DRAIN_S = 5
+DRAIN_TIMEOUT_S = 5
 GATEWAY_CLOSE_TIMEOUT_S = 10
 EXIT_INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Files and addresses of a gateway; `address` is where HTTP listens, None for stdio.
+    """Files and addresses of a gateway; `address`: where HTTP listens, None for stdio.
 
-    `lock` is a file of approved tools, which gets the tools of servers that are met for the first
-    time.
+    `lock`: file of approved tools; tools of new servers are added.
     """
 
     file: McpFile
@@ -72,11 +71,11 @@ class ServeOptions:
         return shlex.join(["toolcrib", "gateway", "login", name, *places])
 
     def logins(self, settings: Settings) -> Logins:
-        """Logins at the servers, beside the store."""
+        """Logins at the servers, stored beside the index."""
         return Logins.open(self.store, settings.gateway, self.login_command)
 
     def login_target(self, name: str) -> HttpTarget:
-        """Target of a server of the configuration that takes a login."""
+        """Target of a configured server that takes a login."""
         (config,) = replace(self.file, only=(name,)).read()
         if not may_log_in(config.target):
             raise SettingsError(
@@ -90,7 +89,7 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
 
     Raises:
         SourceError: the configuration cannot be used.
-        SettingsError: the address cannot be used, or not without keys.
+        SettingsError: the address cannot be used, or needs keys.
         StoreError: keys cannot be read.
     """
     file = serving.file
@@ -98,7 +97,11 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
     send_spans = trace_mcp()
     report, address = options.report, serving.address
     with closing(open_records(serving.store, settings, report, needed=bool(address))) as records_db:
-        auth = _auth(KeyRing(records_db), address[0], serving.store, settings) if address else None
+        auth = (
+            _make_verifier(KeyRing(records_db), address[0], serving.store, settings)
+            if address
+            else None
+        )
         lock = LockFile(serving.lock or Path(settings.gateway.lock))
         lock.read()
         approval = Approval(
@@ -113,16 +116,20 @@ def serve_gateway(serving: ServeOptions, settings: Settings, options: GatewayOpt
         with quiet_sdk(), report_warnings(report):
             options = replace(options, is_shared=address is None, config=(file, stamp))
             gateway = Gateway(configs, settings, storage, options, auth=auth)
-            serve = _http(gateway, *address, report) if address else _stdio(gateway, send_spans)
+            serve = (
+                _serve_http(gateway, *address, report)
+                if address
+                else _serve_stdio(gateway, send_spans)
+            )
             asyncio.run(serve)
             send_spans()
 
 
 def open_records(location: str, settings: Settings, report: Reporter, *, needed: bool) -> RecordsDb:
-    """Open the keys and approvals at a location, which another process may use too.
+    """Open the keys and approvals at a location; another process may use them too.
 
-    Falls back to memory unless they are `needed`, or approvals may be there: in memory the
-    gateway would meet all servers for the first time, and serve the tools that it holds back.
+    Memory is the fallback unless records are `needed`, or approvals may exist: in memory all
+    servers would be new to the gateway, which would serve their quarantined tools.
 
     Raises:
         StoreError: records that are needed, or that are there, cannot be read and written.
@@ -130,7 +137,7 @@ def open_records(location: str, settings: Settings, report: Reporter, *, needed:
     opened: RecordsDb | None = None
     try:
         opened = build.open_records_db(location, settings)
-        # A held tool can be approved only if its record can be written.
+        # An approval needs a writable record of the quarantined tool.
         opened.put("gateway", DbRow("opened", time.time(), {}))
     except StoreError as error:
         if opened is None:
@@ -138,16 +145,16 @@ def open_records(location: str, settings: Settings, report: Reporter, *, needed:
         with closing(opened):
             if needed or opened.tables():
                 raise
-        report("warning", f"approvals are kept in memory, for this run alone: {error}")
+        report("warning", f"approvals are in memory, for this run only: {error}")
         return build.open_records_db(build.MEMORY, settings)
     return opened
 
 
-def _auth(ring: KeyRing, host: str, store: str, settings: Settings) -> KeyVerifier:
+def _make_verifier(ring: KeyRing, host: str, store: str, settings: Settings) -> KeyVerifier:
     """Verifier of keys and tokens; without either only loopback addresses are allowed."""
     if not is_loopback(host) and settings.tokens is None and not ring.list():
         raise SettingsError(
-            f"{host} can be reached by others, and no key was made: run "
+            f"{host} is reachable by other machines, and no key exists: run "
             f"`toolcrib keys create NAME --store {store}`, or listen on 127.0.0.1"
         )
     return KeyVerifier(ring, callers_of(ring, settings.tokens), settings.gateway.profiles)
@@ -174,25 +181,25 @@ async def log_in(target: HttpTarget, logins: Logins, how: LoginOptions) -> bool:
 
 
 def log_in_at(name: str, serving: ServeOptions, settings: Settings, how: LoginOptions) -> bool:
-    """Log in at a server of the configuration, as `log_in`."""
+    """Log in at a configured server, by `log_in`."""
     with quiet_sdk():
         return asyncio.run(log_in(serving.login_target(name), serving.logins(settings), how))
 
 
 def log_out_of(name: str, serving: ServeOptions, settings: Settings) -> bool:
-    """Forget the login at a server of the configuration; True if there was one."""
+    """Delete the login at a configured server; True if there was one."""
     return serving.logins(settings).delete(serving.login_target(name).url)
 
 
 # -- stdio and HTTP ------------------------------------------------------------------------------
 
 
-async def _stdio(gateway: Gateway, send_spans: Callable[[], None]) -> None:
-    """Serve one client over standard input and output, until it closes one of them."""
+async def _serve_stdio(gateway: Gateway, send_spans: Callable[[], None]) -> None:
+    """Serve one client over standard input and output, until the client closes either."""
 
     async def stop(code: int) -> None:
-        # A thread waits for standard input and cannot be interrupted, so the process ends here,
-        # once the upstream servers have ended.
+        # A thread waits for standard input and cannot be interrupted: end the process here, after
+        # the upstream servers.
         with suppress(TimeoutError):
             await asyncio.wait_for(gateway.close(), GATEWAY_CLOSE_TIMEOUT_S)
             await asyncio.wait_for(asyncio.to_thread(send_spans), GATEWAY_CLOSE_TIMEOUT_S)
@@ -211,24 +218,24 @@ async def _stdio(gateway: Gateway, send_spans: Callable[[], None]) -> None:
         pass  # The client reads no more answers.
 
 
-async def _http(gateway: Gateway, host: str, port: int, report: Reporter) -> None:
+async def _serve_http(gateway: Gateway, host: str, port: int, report: Reporter) -> None:
     """Serve clients over streamable HTTP, until a signal ends the process.
 
-    On loopback, requests for another host name are refused: else a web page could reach the
+    On loopback, requests for another host name are refused: otherwise a web page could reach the
     gateway by a name of its own.
     """
     listener = bind(host, port)
     listener.listen(GATEWAY_BACKLOG_CONNECTIONS)
-    _monitor(gateway)
+    _add_monitoring(gateway)
     app = gateway.server.http_app(
         path=MCP_PATH,
         host_origin_protection=is_loopback(host),
         allowed_hosts=[host],
         stateless_http=False,
     )
-    server = _Server(
+    server = _UvicornServer(
         uvicorn.Config(
-            app, log_level="critical", access_log=False, timeout_graceful_shutdown=DRAIN_S
+            app, log_level="critical", access_log=False, timeout_graceful_shutdown=DRAIN_TIMEOUT_S
         )
     )
     name = f"[{host}]" if ":" in host else host
@@ -244,8 +251,8 @@ def _on_signal(number: int, act: Callable[[], None]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, act)
 
 
-class _Server(uvicorn.Server):
-    """A server without signal handlers, which would end the process before upstream servers."""
+class _UvicornServer(uvicorn.Server):
+    """Server without signal handlers, which would end the process before upstream servers."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -263,7 +270,7 @@ class _Server(uvicorn.Server):
 NO_STORE = {"Cache-Control": "no-store"}
 
 
-def _monitor(gateway: Gateway) -> None:
+def _add_monitoring(gateway: Gateway) -> None:
     """Serve `/healthz` and `/metrics` beside a gateway's own address, without a key.
 
     Raises:
@@ -281,10 +288,10 @@ def _monitor(gateway: Gateway) -> None:
     watch(
         "toolcrib_gateway_servers_up",
         "Servers whose tools can be called.",
-        lambda: len(list(pool)) - len(pool.not_up()),
+        lambda: len(list(pool)) - len(pool.unavailable_servers()),
     )
     operations = OperationMetrics(metrics)
-    # Outermost: it sees what clients get.
+    # Outermost, to observe what clients get.
     gateway.server.middleware.insert(0, operations)
     pool.observe_call = operations.observe_call
 
@@ -318,7 +325,7 @@ def stderr_reporter(*, as_json: bool) -> Reporter:
 
 @contextmanager
 def report_warnings(report: Reporter) -> Generator[None]:
-    """Report warnings of toolcrib's log; FastMCP's log is for authors of servers, and silenced."""
+    """Report warnings of toolcrib's log; FastMCP's log is for server authors, and silenced."""
     handler = _ReportHandler(report)
     ours, theirs = logging.getLogger("toolcrib"), logging.getLogger("fastmcp")
     before, level = ours.propagate, theirs.level
@@ -334,7 +341,7 @@ def report_warnings(report: Reporter) -> Generator[None]:
 
 
 class _ReportHandler(logging.Handler):
-    """Reports every warning in one line."""
+    """Log handler that reports every warning in one line."""
 
     def __init__(self, report: Reporter) -> None:
         super().__init__(logging.WARNING)

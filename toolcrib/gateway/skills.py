@@ -1,7 +1,7 @@
-"""Skills of the gateway: two tools that find and read them, and MCP's extension for skills.
+"""Skills of the gateway: two tools that search and read skills, and MCP's extension.
 
 The extension (SEP-2640) lists skills, with the digest of each file, and serves files as resources.
-Texts come from the index, as they were audited: no file is opened for a caller.
+Texts come from the index, as audited: no file is opened for a caller.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ READ_SKILL_PARAMETERS = {
 DEFAULT_SKILLS_K = 5
 
 LEFT_OUT_META_KEY = "toolcrib/left_out"
-"""Files of a skill that are not served, in the `_meta` of its entry: no text, or too long."""
+"""Key in an entry's `_meta` for files that are not served: binary, or too long."""
 
 MAX_URI_CHARS = 200
 """Length of a URI in an error."""
@@ -91,17 +91,17 @@ MAX_URI_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class PublishedSkill:
-    """Skill as the extension has it: its entry, and the texts of its files by URI."""
+    """Skill for the extension: its entry, and the texts of its files by URI."""
 
     entry: Skill
     texts: Mapping[str, str]
 
     @classmethod
     def of(cls, spec: ToolSpec) -> PublishedSkill:
-        """Write a skill for the extension; files without a text are named in `_meta`.
+        """Convert a skill for the extension; `_meta` names files without a text.
 
         Raises:
-            ValidationError: the extension has no such name or front matter.
+            ValidationError: the extension forbids the name or front matter.
         """
         assert spec.skill is not None
         folder = "/".join(quote(part) for part in (spec.server.lower(), spec.name) if part)
@@ -123,7 +123,7 @@ class PublishedSkill:
         return cls(Skill.model_validate(entry), texts)
 
     def resource(self, uri: str) -> Resource:
-        """One of the files."""
+        """Resource of one of the files."""
         about = self.entry.frontmatter if uri == self.entry.uri else None
         return TextResource.model_validate(
             {
@@ -141,7 +141,7 @@ def _file(uri: str, content: bytes) -> dict[str, Any]:
 
 
 class GatewaySkills:
-    """The skills of an index, for callers who may see them."""
+    """Skills of an index, within the scope of each caller."""
 
     def __init__(self, index: GatewayIndex) -> None:
         self._index, self._skills = index, ToolCatalog()
@@ -164,19 +164,21 @@ class GatewaySkills:
                 self._published_skills[spec.id] = PublishedSkill.of(spec)
             except ValidationError as error:
                 why = in_words(error, "front matter")
-                logger.warning("%s is found, but not among MCP's skills: %s", spec.id, why)
+                logger.warning(
+                    "%s is searchable, but not listed among MCP's skills: %s", spec.id, why
+                )
 
     def tools(self, token: AccessToken | None) -> list[Tool]:
-        """Both tools for a key's holder who may see a skill; else none."""
+        """Both tools for a key's holder who may see a skill; otherwise none."""
         return list(self._tools.values()) if self._within_scope(token) else []
 
     def get(self, name: str) -> Tool | None:
-        """One of the tools, if the caller may see a skill."""
+        """Tool by its name, if the caller may see a skill."""
         tool = self._tools.get(name)
         return tool if tool and self._within_scope(get_access_token()) else None
 
     def published_by_uri(self, token: AccessToken | None) -> dict[str, PublishedSkill]:
-        """The skills of a key's holder that the extension lists, by URI."""
+        """Skills of a key's holder that the extension lists, by URI."""
         here = (self._published_skills.get(each.spec.id) for each in self._within_scope(token))
         return {each.entry.uri: each for each in here if each is not None}
 
@@ -237,7 +239,7 @@ class GatewaySkills:
 
 
 class SkillsExtension(ServerExtension):
-    """The methods `skills/list` and `skills/get`."""
+    """Methods `skills/list` and `skills/get`."""
 
     identifier = SKILLS_EXTENSION
 
@@ -264,7 +266,7 @@ class SkillsExtension(ServerExtension):
 
 
 class SkillResources(Provider):
-    """Provides FastMCP with the files of skills; the list has each skill's `SKILL.md`."""
+    """Provider of the files of skills for FastMCP; the list has each skill's `SKILL.md`."""
 
     def __init__(self, skills: GatewaySkills) -> None:
         super().__init__()

@@ -19,7 +19,12 @@ from toolcrib.access.logins import Logins
 from toolcrib.caches import BoundedMap
 from toolcrib.errors import OverloadedError, ServiceUnavailableError
 from toolcrib.gateway.config import ServerConfig
-from toolcrib.gateway.connection import ObservedCall, UpstreamConnection, first_of, observe_nothing
+from toolcrib.gateway.connection import (
+    ObservedCall,
+    UpstreamConnection,
+    ignore_call,
+    wait_for_first,
+)
 from toolcrib.gateway.downstream import SHARED_KEY
 from toolcrib.indexers.readers.mcp_config import HttpTarget, Target
 from toolcrib.indexers.readers.mcp_session import is_closed
@@ -34,11 +39,11 @@ Offers: TypeAlias = dict[OfferKind, list[dict[str, Any]]]
 
 TakeListing: TypeAlias = Callable[[str, list[Any], str, Offers], Awaitable[None]]
 
-MAX_CONNECTING = 8
-"""Servers that are being connected at the same time."""
+MAX_PARALLEL_CONNECTIONS = 8
+"""Servers that connect at the same time."""
 
-MAX_REMOVED = 100
-"""Servers that are kept after their removal, for calls under way."""
+MAX_REMOVED_SERVERS = 100
+"""Removed servers that are kept for calls under way."""
 
 MAX_CONNECTIONS = 64
 MAX_OFFERS = 1_000
@@ -49,14 +54,14 @@ MAX_OFFER_PAGES = 100
 MAX_RETRY_FACTOR = 12
 """Longest wait before a retry, as a multiple of the first wait."""
 
-STATES = {
+STATE_TEXTS = {
     "starting": "is still being connected to",
     "down": "does not answer",
     "unusable": "is misconfigured",
     "needs_authorisation": "needs authorisation",
     "authorisation_expired": "must be authorised again",
 }
-"""States of a server whose tools cannot be called, and reasons, as models read them."""
+"""States of a server whose tools cannot be called, and reasons, in texts for models."""
 
 _Answer = TypeVar("_Answer")
 
@@ -68,15 +73,14 @@ class Intervals:
     """Timeouts and periods of the gateway.
 
     `connect_s`: for a handshake, and again for a listing of tools. `call_s`: for a call or another
-    request. `offers_s`: for a listing of
-    prompts and resources, without which the tools are served all the same. `retry_s`: before a
-    dead server's first retry; later ones wait longer. `ping_s`: between health checks, which time
-    out after `pong_s`. `refresh_s`: between listings of a server that announces no changes, or
-    whose last listing was incomplete. `poll_s`: between looks at approvals. `patience_s`: of a
-    search for tools that cannot be found yet. `opening_s`: of a search of known tools for the index
-    to open. `first_search_s`: of known servers for a first search, which goes before their start.
-    `idle_s`: after which a conversation's connections and open questions are closed. `handshake_s`:
-    of a handshake for servers never met before.
+    request. `offers_s`: for a listing of prompts and resources; tools are served without it too.
+    `retry_s`: before a dead server's first retry; later waits are longer. `ping_s`: between health
+    checks, with the timeout `pong_s`. `refresh_s`: between listings of a server that announces no
+    changes, or whose last listing was incomplete. `poll_s`: between checks for approvals.
+    `patience_s`: wait of a search for tools that are not searchable yet. `opening_s`: wait of a
+    search of known tools for the index. `first_search_s`: time for a first search before known
+    servers start. `idle_s`: idle time after which a conversation's connections and open questions
+    are closed. `handshake_s`: wait of a handshake for new servers.
     """
 
     connect_s: float = 20.0
@@ -96,9 +100,9 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamHealth:
-    """State of a server, its reason and its begin (seconds of the monotonic clock).
+    """State of a server, its reason, and its begin (seconds of the monotonic clock).
 
-    `unready` is the reason why its tools cannot be called, unless it is up.
+    `unready`: reason why its tools cannot be called, unless the server is up.
     """
 
     state: UpstreamState
@@ -108,16 +112,16 @@ class UpstreamHealth:
 
     @property
     def in_words(self) -> str | None:
-        """State of a server that is not up, as models read it."""
-        return STATES.get(self.state if self.unready == "server_down" else self.unready)
+        """State of a server that is not up, in a text for models."""
+        return STATE_TEXTS.get(self.state if self.unready == "server_down" else self.unready)
 
 
 class Upstream:
-    """Keeps a connection to a server of a pool; `run` never ends by itself and raises nothing.
+    """Connection manager of a server of a pool; `run` never ends by itself and raises nothing.
 
-    `settled` is set once it was connected to, or tried. `is_removed`: the configuration has its
-    entry no more, or another one. `login` is the command line that logs in, empty for a server
-    that takes no login.
+    `settled` is set after the first connection or failure. `is_removed`: the configuration no
+    longer has its entry, or has another. `login`: command line of a login, empty for a server that
+    takes no login.
     """
 
     def __init__(self, config: ServerConfig, pool: UpstreamPool) -> None:
@@ -144,7 +148,7 @@ class Upstream:
 
     @property
     def name(self) -> str:
-        """The server's name in the configuration."""
+        """Name of the server in the configuration."""
         return self.config.name
 
     # -- connecting and checking -----------------------------------------------------------------
@@ -175,7 +179,7 @@ class Upstream:
         return False
 
     async def _connect_once(self, target: Target) -> float | None:
-        """Connect, serve until the end; return the time when it was up, None if it never was."""
+        """Connect and serve until the end; return the time when the server was up, or None."""
         connection, up_at = self._connection(target, has_one_caller=self._pool.is_shared), None
         try:
             async with self._pool.connecting:
@@ -193,7 +197,7 @@ class Upstream:
             self._main = None
             await asyncio.shield(connection.close())
         if isinstance(target, HttpTarget):
-            # All sessions died with the server; another conversation's process may live on.
+            # All sessions ended with the server, but another conversation's process may survive.
             await self.close()
         self._set_health("down", *self._refusal(connection))
         self.settled.set()
@@ -212,13 +216,13 @@ class Upstream:
         if self._auth is None:
             return connection.reason, "needs_authorisation"
         unready = "authorisation_expired" if self._auth.login else "needs_authorisation"
-        return f"it {STATES[unready]}: run `{self.login}`", unready
+        return f"it {STATE_TEXTS[unready]}: run `{self.login}`", unready
 
     async def _watch(self, connection: UpstreamConnection, offers: Offers) -> None:
         """Follow changes of the lists until the connection ends, or the server does not answer."""
         listed_at = monotonic()
         while not connection.ended.is_set():
-            await first_of(self._intervals.ping_s, connection.ended, connection.changed)
+            await wait_for_first(self._intervals.ping_s, connection.ended, connection.changed)
             is_due = monotonic() - listed_at >= self._intervals.refresh_s
             is_complete = connection.announces_changes and len(offers) == len(OFFER_KINDS)
             if connection.changed.is_set() or (is_due and not is_complete):
@@ -239,7 +243,7 @@ class Upstream:
         await connection.close()
 
     async def _listing(self, connection: UpstreamConnection) -> tuple[list[Any], str, Offers]:
-        """The server's tools, instructions and offers."""
+        """Tools, instructions and offers of the server."""
         try:
             async with asyncio.timeout(self._intervals.connect_s):
                 tools = await connection.tools()
@@ -247,7 +251,7 @@ class Upstream:
             raise ServiceUnavailableError(
                 f"it did not list its tools within {self._intervals.connect_s:g} s"
             ) from None
-        offers = await _offers(connection, self._intervals.offers_s)
+        offers = await _list_offers(connection, self._intervals.offers_s)
         return tools, connection.instructions, offers
 
     def _set_health(
@@ -266,7 +270,7 @@ class Upstream:
         """A conversation's own connection; the main connection for clients with a shared key.
 
         Raises:
-            ServiceUnavailableError: the server is dead, or refuses a further connection.
+            ServiceUnavailableError: the server is dead, or refuses another connection.
             OverloadedError: too many conversations use the server.
         """
         if not self._first_attempt.is_set():
@@ -284,10 +288,10 @@ class Upstream:
         return await asyncio.shield(self._opening[key])
 
     async def ask(self, key: str, work: Callable[[ClientSession], Awaitable[_Answer]]) -> _Answer:
-        """Run another request than a call, over a conversation's connection.
+        """Run a request that is no call, over a conversation's connection.
 
         Raises:
-            TimeoutError: the request takes longer.
+            TimeoutError: the request takes too long.
             ServiceUnavailableError, OverloadedError: as for `connection`.
         """
         connection = await self.connection(key)
@@ -327,7 +331,7 @@ class Upstream:
             await connection.close()
 
     async def close(self) -> None:
-        """End every connection to the server."""
+        """Close all connections to the server."""
         for opening in self._opening.values():
             opening.cancel()
         connections = [self._main, *self._own.values()]
@@ -337,19 +341,19 @@ class Upstream:
     async def _close_idle(self) -> None:
         for key, each in list(self._own.items()):
             is_idle = monotonic() - each.used_at > self._intervals.idle_s and not each.is_busy
-            # A new connection may have taken the place of this one meanwhile.
+            # A new connection may have replaced this one.
             if (each.is_over or is_idle) and self._own.get(key) is each:
                 del self._own[key]
                 await each.close()
 
 
 class UpstreamPool:
-    """All servers behind the gateway. Its texts contain none of the servers' own words.
+    """Servers behind the gateway. Texts of the pool contain none of the servers' own words.
 
-    `take_listing` gets a server's name, its tools as they came, its instructions, and its prompts
-    and resources, whenever they may have changed; `report_health` gets a server whose health has.
-    `is_shared`: there is but one client, so that all calls may go over one connection.
-    `observe_call` is called after each call of a server's tool.
+    `take_listing` gets a server's name, its unparsed tools, its instructions, and its prompts and
+    resources, whenever they may have changed; `report_health` gets a server whose health has
+    changed. `is_shared`: all calls come from one client and share one connection. `observe_call` is
+    called after each call of a server's tool.
     """
 
     def __init__(
@@ -368,10 +372,10 @@ class UpstreamPool:
             intervals,
         )
         self.is_shared, self.logins = is_shared, logins
-        self.connecting = asyncio.Semaphore(MAX_CONNECTING)
-        self.observe_call: ObservedCall = observe_nothing
+        self.connecting = asyncio.Semaphore(MAX_PARALLEL_CONNECTIONS)
+        self.observe_call: ObservedCall = ignore_call
         self._upstreams = {each.name: Upstream(each, self) for each in configs}
-        self._removed_upstreams: BoundedMap[str, Upstream] = BoundedMap(MAX_REMOVED)
+        self._removed_upstreams: BoundedMap[str, Upstream] = BoundedMap(MAX_REMOVED_SERVERS)
 
     def add(self, config: ServerConfig) -> Upstream:
         """Add a server."""
@@ -379,7 +383,7 @@ class UpstreamPool:
         return self._upstreams[config.name]
 
     def remove(self, name: str) -> None:
-        """Remove a server, whose run is to end; its last calls still find it, as it is down."""
+        """Remove a server, whose run must end; its last calls still find it, in the state down."""
         kept = dict(self._upstreams)
         self._removed_upstreams[name] = removed = kept.pop(name)
         removed.is_removed = True
@@ -392,15 +396,15 @@ class UpstreamPool:
         return iter(self._upstreams.values())
 
     def is_of_one_client(self, key: str) -> bool:
-        """False if several clients may share a key: nobody knows what each of them did."""
+        """False if several clients may share a key, so that their calls are indistinguishable."""
         return key != SHARED_KEY or self.is_shared
 
-    def not_up(self) -> tuple[str, ...]:
-        """The servers whose tools cannot be called."""
+    def unavailable_servers(self) -> tuple[str, ...]:
+        """Names of servers whose tools cannot be called."""
         return tuple(each.name for each in self if not each.is_up)
 
     def note(self, server: str) -> str:
-        """Note that a server's tools cannot be called; empty if they can, or soon will."""
+        """Note for tools that cannot be called; empty if they can, or soon will be."""
         health = self[server].health
         is_dead = health.state in {"down", "unusable"}
         return f"[cannot be called now: its server {health.in_words}]" if is_dead else ""
@@ -410,7 +414,7 @@ class UpstreamPool:
         return None if self[server].is_up else self[server].health.unready
 
     def login(self, server: str) -> str:
-        """Command line that lets a server be called again; empty where none would."""
+        """Command line of a login after which a server can be called; empty if none helps."""
         waits = self.unready(server) in {"needs_authorisation", "authorisation_expired"}
         return self[server].login if waits else ""
 
@@ -420,7 +424,7 @@ class UpstreamPool:
         events: Sequence[asyncio.Event],
         patience_s: float | None = None,
     ) -> bool:
-        """Wait for events, a bounded time, and report progress; False if all were set before."""
+        """Wait a bounded time for events, and report progress; False if all were set before."""
         if patience_s is None:
             patience_s = self.intervals.patience_s
         until, waited = monotonic() + patience_s, False
@@ -431,11 +435,11 @@ class UpstreamPool:
             if context is not None:
                 done = len(events) - len(pending)
                 await context.report_progress(done, len(events), "connecting to servers")
-            await first_of(left, *pending)
+            await wait_for_first(left, *pending)
         return waited
 
     async def wait_settled(self) -> None:
-        """Wait until every server is connected, or failed once."""
+        """Wait until every server is connected, or has failed once."""
         await asyncio.gather(*(each.settled.wait() for each in self))
 
     async def leave(self, key: str) -> None:
@@ -443,12 +447,12 @@ class UpstreamPool:
         await asyncio.gather(*(each.leave(key) for each in self))
 
     async def close(self) -> None:
-        """End every connection."""
+        """Close all connections."""
         await asyncio.gather(*(each.close() for each in self))
 
 
-async def _offers(connection: UpstreamConnection, timeout_s: float) -> Offers:
-    """List prompts and resources; a kind that fails is left out.
+async def _list_offers(connection: UpstreamConnection, timeout_s: float) -> Offers:
+    """List prompts and resources; a kind that fails is omitted.
 
     Raises:
         MCPError, ServiceUnavailableError: the connection is over.
@@ -482,7 +486,7 @@ async def _list_items(ask: Callable[..., Awaitable[Any]], field: str) -> list[di
         try:
             page = await ask(params=PaginatedRequestParams(cursor=cursor))
         except MCPError as error:
-            # A server of resources need not know templates.
+            # A server with resources may have no templates.
             if error.code != METHOD_NOT_FOUND:
                 raise
             break
@@ -496,7 +500,7 @@ async def _list_items(ask: Callable[..., Awaitable[Any]], field: str) -> list[di
 
 def _reason(error: Exception) -> str:
     if isinstance(error, MCPError) and is_closed(error):
-        # The connection knows the reason itself.
+        # The connection has the reason.
         return ""
     if isinstance(error, MCPError):
         return f"it answered with the error {error.message[:200]!r} (code {error.code})"
