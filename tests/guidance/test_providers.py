@@ -93,7 +93,7 @@ def hint(key, priority=100):
             "error-streak",
             "4 of the last 4 calls failed with one error (t0, t1, t2, t3)",
         ),
-        (ConsultationProvider(), SEEN, "stall", "6 calls in a row failed, or brought nothing new"),
+        (ConsultationProvider(), SEEN, "stall", "6 calls in a row failed, or returned nothing new"),
         (SearchLoopProvider(), FAXES, "search-loop", "The nearest is mail/fax, send."),
         (
             SearchLoopProvider(),
@@ -107,7 +107,7 @@ def hint(key, priority=100):
             AlternateToolProvider(lambda tool, _goal: [tool, "post_letter"]),
             LOOP,
             "alternate-tool",
-            "Other tools that may do it: post_letter.",
+            "Other tools that may do the same: post_letter.",
         ),
     ],
 )
@@ -134,7 +134,7 @@ def test_a_hint_names_no_tool_that_failed_and_looks_for_the_goal_of_the_failed_c
         return ["rooms", "send", "post"]
 
     (made,) = collect_guidance([AlternateToolProvider(find)], context(events))
-    assert made.content.endswith("Other tools that may do it: post.")
+    assert made.content.endswith("Other tools that may do the same: post.")
     assert asked == [("send", "write to Ana")]
     nothing = AlternateToolProvider(lambda *_: ["rooms", "send"])
     assert collect_guidance([nothing], context(events)) == ()

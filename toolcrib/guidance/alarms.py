@@ -1,9 +1,9 @@
-"""Alarms: four plain rules over an agent's last calls, each with the numbers that it rests on.
+"""Alarms: four plain rules over an agent's last calls, each with the numbers behind it.
 
-A failure streak: three of the last ten calls failed, in a row, with one tool, or with one error.
-A loop: one call, answered alike, came three times. A search loop: three searches of one tool
-brought nothing. A stall: five calls in a row did nothing; it disturbs healthy agents too, and
-gives no hint unless asked for.
+A failure streak: three of the last ten calls failed, in a row, with one tool, or with one error. A
+loop: one call got the same answer three times. A search loop: three searches with one tool returned
+nothing new. A stall: five calls in a row failed or returned nothing new; healthy agents stall too,
+so it gives no hint by default.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from toolcrib.records import TrajectoryPattern
 __all__ = ["DoomLoop", "ErrorStreak", "PatternType", "ProgressStall", "SearchLoop"]
 
 MIN_REPETITIONS, MIN_FAILURES, MIN_SEARCHES, MIN_STALLED_CALLS = 3, 3, 3, 5
-"""Numbers of calls from which on each alarm stands."""
+"""Minimum number of calls for each alarm."""
 
 RECENT_CALLS, LOOP_CALLS = 10, 20
-"""Last calls among which failures and searches, and repetitions, are counted."""
+"""Last calls in which failures and searches, and repetitions, are counted."""
 
 MIN_TOPIC_OVERLAP = 0.5
-"""Share of the shorter query's words from which on two searches for tools are for the same."""
+"""Share of the shorter query's words from which two searches for tools count as equal."""
 
 
 class PatternType(StrEnum):
@@ -41,9 +41,9 @@ class PatternType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DoomLoop(TrajectoryPattern):
-    """Call repeated with the same answer; `cycle_actions` has the tools of a round in order.
+    """Call repeated with the same answer; `cycle_actions`: the tools of a round in order.
 
-    `part` says how much of the answer came, if the answer says that it was cut.
+    `part`: the part of the answer that was returned, if the answer says that it was cut.
     """
 
     cycle_actions: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class DoomLoop(TrajectoryPattern):
 
 @dataclass(frozen=True, slots=True)
 class ErrorStreak(TrajectoryPattern):
-    """Failures of the last calls; `tools` have failed, `is_one_error` if they failed alike."""
+    """Failures of the last calls; `tools` failed, with the same error if `is_one_error`."""
 
     tools: tuple[str, ...] = ()
     is_one_error: bool = False
@@ -67,7 +67,7 @@ class ErrorStreak(TrajectoryPattern):
 class SearchLoop(TrajectoryPattern):
     """Searches without result; `tool_name` is empty for searches for tools.
 
-    `found` are the nearest tools, best first; `part` is as in `DoomLoop`.
+    `found`: the nearest tools, best first; `part`: as in `DoomLoop`.
     """
 
     tool_name: str = ""
@@ -77,7 +77,7 @@ class SearchLoop(TrajectoryPattern):
 
 @dataclass(frozen=True, slots=True)
 class ProgressStall(TrajectoryPattern):
-    """Calls in a row that failed, or were answered in known words."""
+    """Consecutive calls that failed, or returned nothing new."""
 
     @property
     def actions_during_stall(self) -> int:
@@ -86,15 +86,15 @@ class ProgressStall(TrajectoryPattern):
 
 
 def certainty(count: int, least: int) -> float:
-    """Certainty of a count: 0.5 at its least value, 1 at twice that value."""
+    """Certainty of a count: 0.5 at its minimum, 1 at twice the minimum."""
     return min(1.0, count / (2 * least))
 
 
 def find_loop(calls: Sequence[ToolCall], repetitions: int = MIN_REPETITIONS) -> DoomLoop | None:
     """Loop that the last call repeats, if any.
 
-    Calls of other tools may stand between. Repetition after the user spoke or after a pause, and
-    the status of work under way, do not count for calls that work.
+    Calls of other tools may come between. Two exceptions for calls that work: repetition after a
+    message of the user or a pause, and the status of running work.
     """
     if not calls or calls[-1].is_under_way:
         return None
@@ -117,9 +117,9 @@ def _is_again(call: ToolCall, other: ToolCall) -> bool:
 
 
 def find_error_streak(calls: Sequence[ToolCall]) -> ErrorStreak | None:
-    """Failures among the last calls, if the last call is one of them.
+    """Failures among the last calls, if the last call failed.
 
-    A success of the failing tool ends the count of its failures.
+    A success of the failing tool resets its count.
     """
     if not calls or calls[-1].success:
         return None
@@ -145,9 +145,9 @@ def find_error_streak(calls: Sequence[ToolCall]) -> ErrorStreak | None:
 def find_search_loop(
     calls: Sequence[ToolCall], searches: Sequence[ToolSearch]
 ) -> SearchLoop | None:
-    """Searches that bring nothing: of a tool, or for tools since the last call that worked.
+    """Searches without new results: with a tool, or for tools since the last successful call.
 
-    A tool's searches are for the same if they differ in their query alone.
+    Searches with a tool are equal if only their query differs.
     """
     if searches and (not calls or searches[-1].moment.number > calls[-1].moment.number):
         return _tool_searches(searches)
@@ -163,7 +163,7 @@ def find_search_loop(
     ]
     if len(vain) < MIN_SEARCHES:
         return None
-    how = "found nothing" if is_empty(last.message) else "brought nothing new"
+    how = "found nothing" if is_empty(last.message) else "returned nothing new"
     said = f"{len(vain)} of the last {len(recent)} calls searched with {last.tool_name} and {how}"
     kind, sure = PatternType.SEARCH_LOOP, certainty(len(vain), MIN_SEARCHES)
     first, part = vain[0].moment.at, truncation(last.message)
@@ -188,10 +188,10 @@ def _overlap(search: ToolSearch, other: ToolSearch) -> float:
 
 
 def find_stall(calls: Sequence[ToolCall]) -> ProgressStall | None:
-    """Calls at the end that did nothing, if they are enough."""
+    """Calls at the end without progress, if they are enough."""
     idle = list(takewhile(lambda call: call.is_idle, reversed(calls)))
     if len(idle) < MIN_STALLED_CALLS:
         return None
-    said = f"{len(idle)} calls in a row failed, or brought nothing new"
+    said = f"{len(idle)} calls in a row failed, or returned nothing new"
     kind, sure = PatternType.PROGRESS_STALL, certainty(len(idle), MIN_STALLED_CALLS)
     return ProgressStall(kind, sure, said, idle[-1].moment.at, len(idle))

@@ -1,4 +1,4 @@
-"""Tool calls and searches for tools, in a form in which they can be compared."""
+"""Tool calls and searches for tools, in a form for comparison."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from toolcrib.guidance.results import as_json, has_failed, is_acknowledgement, i
 from toolcrib.text import LETTERS_OR_DIGITS, likeness, name_words, tokenise
 
 MAX_CALL_NAME_CHARS, MAX_PARAMETERS, MAX_KEPT_CHARS = 200, 100, 1_000
-"""Characters of a name, number of parameters, and characters of a value that are kept of a call."""
+"""Limits of a stored call: characters of a name, number of parameters, characters of a value."""
 
 MAX_COMPARED_VALUES, MAX_COMPARED_PARAMETER_CHARS, MAX_COMPARED_MESSAGE_CHARS = 1_000, 8_000, 4_000
-"""Values, characters of parameters, and characters of a message that are compared of a call."""
+"""Limits of a compared call: values, characters of parameters, characters of a message."""
 
 MIN_REQUEST_LIKENESS, MIN_ANSWER_LIKENESS, MIN_ERROR_LIKENESS = 0.6, 0.8, 0.8
-"""Lowest Jaccard index of the words of two requests, answers or errors that are the same."""
+"""Minimum Jaccard index of the words of two equal requests, answers or errors."""
 
 MIN_NEW_SHARE = 0.1
-"""Share of new words from which on an answer brings something."""
+"""Minimum share of new words in an answer with new content."""
 
 ERROR_WORDS = 14
-"""Words of an error that are compared, digits masked."""
+"""Words of an error that are compared, with digits masked."""
 
 _NUMBER = re.compile(r"\d{1,30}(?:[.,]\d{1,30})?")
 _NAME_TOKEN = re.compile(r"[^\W_][\w./@:?&=%#~+-]*+")
@@ -38,13 +38,13 @@ _UNDER_WAY = re.compile(
     re.IGNORECASE,
 )
 MAX_STATUS_CHARS = 400
-"""Length of an answer that may be the status of work under way."""
+"""Length of an answer that may be the status of running work."""
 
 SEARCH_VERBS = frozenset({"find", "grep", "lookup", "query", "rg", "search"})
 QUERY_KEYS = frozenset(
     {"keyword", "keywords", "pattern", "q", "query", "regex", "search", "term", "terms"}
 )
-"""Parameters that say what to look for, in free words."""
+"""Parameters that hold a query in free text."""
 
 THOUGHTS = frozenset(
     {"memo", "note", "notes", "plan", "reflect", "sequential", "think", "thinking", "thought"}
@@ -63,9 +63,9 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Place of an event in its trajectory; `number` counts the events from 0, `at` is in seconds.
+    """Position of an event in its trajectory; `number` counts from 0, `at` is in seconds.
 
-    `turn` counts the user's messages, `goal` is the last message or search before the event.
+    `turn` counts the user's messages; `goal`: last message or search before the event.
     `has_waited`: a pause precedes the event.
     """
 
@@ -80,10 +80,10 @@ class Moment:
 class ToolCall:
     """Call of a tool; `parameters` are cut, and lists and objects among them are JSON.
 
-    `request` and `answer_form` identify the parameters, and the answer with digits masked.
-    `words` are of the parameters, `names` those words that name one thing (a path, an id, a
-    date), `places` the names outside a search's query. `answer` and `error` are words of the
-    answer, `new_share` is the share of its words that no kept answer has.
+    `request` and `answer_form` are hashes of the parameters, and of the answer with digits masked.
+    `words`: of the parameters; `names`: words that name one thing (a path, an id, a date);
+    `places`: names outside of a search's query. `answer` and `error`: words of the answer;
+    `new_share`: share of its words that no stored answer has.
     """
 
     tool_name: str
@@ -113,25 +113,25 @@ class ToolCall:
 
     @property
     def is_under_way(self) -> bool:
-        """True if the answer is the status of work that goes on."""
+        """True if the answer is the status of running work."""
         is_status = self.success and self.result.chars < MAX_STATUS_CHARS
         return is_status and _UNDER_WAY.search(self.message) is not None
 
     @property
     def is_idle(self) -> bool:
-        """True if the call failed, or its answer has no content, or hardly a new word."""
+        """True if the call failed, or its answer is empty or has hardly a new word."""
         is_known = self.new_share < MIN_NEW_SHARE and not is_acknowledgement(self.message)
         return is_known or is_empty(self.message) or not self.success
 
     @property
     def is_vain_search(self) -> bool:
-        """True for a search that worked and brought nothing."""
+        """True for a successful search without new results."""
         return self.success and self.is_search and self.is_idle
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSearch:
-    """Search for tools; `found` are the names of the found tools, if known."""
+    """Search for tools; `found`: names of the found tools, if known."""
 
     text: str
     found: tuple[str, ...]
@@ -154,7 +154,7 @@ def make_call(
     known: Mapping[str, int],
     moment: Moment,
 ) -> ToolCall:
-    """Create a call, parsed once for all comparisons; `known` are words of earlier answers."""
+    """Create a call, parsed once for all comparisons; `known`: words of earlier answers."""
     given: Mapping[Any, Any] = parameters if isinstance(parameters, Mapping) else {}
     error_text = text_of(error)
     text = text_of(result) or error_text
@@ -184,7 +184,7 @@ def make_call(
 
 
 def repeats(call: ToolCall, other: ToolCall) -> bool:
-    """True if a call asks again what was asked, and is answered as before but for numbers.
+    """True if a call has the same request and the same answer, except for numbers.
 
     Names that differ on both sides make another request: another file, id, date or number.
     """
@@ -210,7 +210,7 @@ def _words(text: str) -> frozenset[str]:
 def _read_parameters(
     parameters: Mapping[Any, Any],
 ) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Words of all parameters, the names among them, and the names outside a query."""
+    """Words of all parameters, the names among them, and the names outside of a query."""
     words, names, places = set[str](), set[str](), set[str]()
     for key, text in _values(parameters):
         words |= _words(text)
@@ -224,7 +224,7 @@ def _read_parameters(
 
 
 def _values(parameters: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
-    """Texts and numbers within the parameters, each with its key."""
+    """Texts and numbers in the parameters, each with its key."""
     waiting: list[tuple[str, Any]] = [("", parameters)]
     for _ in range(MAX_COMPARED_VALUES):
         if not waiting:

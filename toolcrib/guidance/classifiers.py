@@ -1,4 +1,4 @@
-"""Classifiers of a trajectory, which decide in microseconds if a hint is due."""
+"""Classifiers of a trajectory, which decide in microseconds whether a hint is due."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class PendingToolCall:
 class GuidanceContext:
     """Read-only input of classifiers and providers.
 
-    `session` are the application's facts on the conversation. `turn` counts turns for cooldowns.
-    `delivered` are keys of the conversation's hints, which do not repeat without a tracker.
-    `result` is the classification that triggered a provider.
+    `session`: the application's facts on the conversation. `turn` counts turns for cooldowns.
+    `delivered`: keys of the conversation's hints, which do not repeat without a tracker. `result`:
+    classification that triggered a provider.
     """
 
     trajectory: TrajectoryAnalysis = field(default_factory=TrajectoryAnalysis)
@@ -111,7 +111,7 @@ class ClassificationResult:
         return cls(True, confidence, reason, metadata)  # noqa: FBT003
 
 
-NO = ClassificationResult.no()
+NOT_RELEVANT = ClassificationResult.no()
 
 
 class GuidanceClassifier(Protocol):
@@ -119,7 +119,7 @@ class GuidanceClassifier(Protocol):
 
     @property
     def name(self) -> str:
-        """Name under which results and cooldown are kept."""
+        """Key of results and cooldown."""
         ...
 
     def classify(self, context: GuidanceContext) -> ClassificationResult: ...
@@ -147,9 +147,9 @@ def run_classifiers(
 
 @dataclass(frozen=True, slots=True)
 class ClassifierConfig:
-    """Lowest confidence of a classifier, and its limits; None is no limit.
+    """Minimum confidence of a classifier, and its limits; None for no limit.
 
-    After firing it may fire again `cooldown_turns` turns later.
+    After firing, the classifier may fire again `cooldown_turns` turns later.
     """
 
     min_confidence: float = 0.5
@@ -186,7 +186,7 @@ class ClassifierCooldownTracker:
 # -- by patterns and counts ----------------------------------------------------------------------
 
 
-class _Counting:
+class _CountClassifier:
     """Classifier whose settings are whole numbers of at least 1."""
 
     def __post_init__(self) -> None:
@@ -196,10 +196,10 @@ class _Counting:
 
 
 @dataclass(frozen=True)
-class DoomLoopClassifier(_Counting):
-    """Cycle of at least `min_cycle_length` calls that came with the same answers.
+class DoomLoopClassifier(_CountClassifier):
+    """Cycle of at least `min_cycle_length` calls with equal answers.
 
-    One tool alone is a cycle too: six equal calls are three cycles of two. `cycle` has the tools.
+    One tool alone is a cycle too: six equal calls are three cycles of two. `cycle` lists the tools.
     """
 
     min_repetitions: int = 3
@@ -209,19 +209,19 @@ class DoomLoopClassifier(_Counting):
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         loop = find_loop(context.trajectory.calls, 2)
         if loop is None:
-            return NO
+            return NOT_RELEVANT
         rounds = math.ceil(self.min_cycle_length / len(loop.cycle_actions))
         cycle, repetitions = loop.cycle_actions * rounds, loop.repetitions // rounds
         if repetitions < self.min_repetitions:
-            return NO
+            return NOT_RELEVANT
         sure = certainty(repetitions, self.min_repetitions)
         reason = f"cycle {' → '.join(cycle)} repeated {repetitions} times"
         return ClassificationResult.yes(sure, reason, {"cycle": cycle})
 
 
 @dataclass(frozen=True)
-class ErrorStreakClassifier(_Counting):
-    """Consecutive failures of any kind; `errors` has their messages."""
+class ErrorStreakClassifier(_CountClassifier):
+    """Consecutive failures of any kind; `errors` lists their messages."""
 
     threshold: int = 3
     name = "error_streak"
@@ -229,7 +229,7 @@ class ErrorStreakClassifier(_Counting):
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         streak = context.trajectory.consecutive_errors
         if streak < self.threshold:
-            return NO
+            return NOT_RELEVANT
         recent = context.trajectory.recent_errors(self.threshold)
         return ClassificationResult.yes(
             certainty(streak, self.threshold),
@@ -239,8 +239,8 @@ class ErrorStreakClassifier(_Counting):
 
 
 @dataclass(frozen=True)
-class ProgressStallClassifier(_Counting):
-    """Consecutive calls that failed or brought nothing new."""
+class ProgressStallClassifier(_CountClassifier):
+    """Consecutive calls that failed or returned nothing new."""
 
     stall_threshold: int = 5
     name = "progress_stall"
@@ -248,13 +248,13 @@ class ProgressStallClassifier(_Counting):
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         idle = context.trajectory.calls_without_progress
         if idle < self.stall_threshold:
-            return NO
+            return NOT_RELEVANT
         return ClassificationResult.yes(0.8, f"no progress in {idle} actions")
 
 
 @dataclass(frozen=True)
-class HighToolCountClassifier(_Counting):
-    """Number of calls beyond the threshold, or less surely from `warning_ratio` of it on."""
+class HighToolCountClassifier(_CountClassifier):
+    """Number of calls above the threshold; less certain from its share `warning_ratio`."""
 
     threshold: int = 50
     warning_ratio: float = 0.8
@@ -266,11 +266,11 @@ class HighToolCountClassifier(_Counting):
             return ClassificationResult.yes(1.0, f"{count} tool calls exceed {self.threshold}")
         if count >= self.threshold * self.warning_ratio:
             return ClassificationResult.maybe(0.6, f"{count} tool calls approach {self.threshold}")
-        return NO
+        return NOT_RELEVANT
 
 
 @dataclass(frozen=True)
-class SingleToolRepeatedClassifier(_Counting):
+class SingleToolRepeatedClassifier(_CountClassifier):
     """One `tool` in all of the last `window` calls, if those are at least `threshold`."""
 
     window: int = 5
@@ -280,14 +280,14 @@ class SingleToolRepeatedClassifier(_Counting):
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         names = [call.tool_name for call in context.trajectory.recent_tool_calls(self.window)]
         if len(names) < self.threshold or len(set(names)) > 1:
-            return NO
+            return NOT_RELEVANT
         reason = f"{names[0]} called {len(names)} times consecutively"
         return ClassificationResult.yes(0.7, reason, {"tool": names[0]})
 
 
 @dataclass(frozen=True)
-class SequentialWhenParallelClassifier(_Counting):
-    """Calls of independent `tools`, one after another, that could be made at once."""
+class SequentialWhenParallelClassifier(_CountClassifier):
+    """Consecutive calls of independent `tools` that could run in parallel."""
 
     independent_tools: frozenset[str] = frozenset({"read_file", "search", "grep"})
     threshold: int = 3
@@ -296,7 +296,7 @@ class SequentialWhenParallelClassifier(_Counting):
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         names = [call.tool_name for call in context.trajectory.recent_tool_calls(self.threshold)]
         if len(names) < self.threshold or not self.independent_tools.issuperset(names):
-            return NO
+            return NOT_RELEVANT
         reason = f"{len(names)} independent tools called sequentially"
         return ClassificationResult.yes(0.6, reason, {"tools": names})
 
@@ -305,7 +305,7 @@ class SequentialWhenParallelClassifier(_Counting):
 
 
 @dataclass(frozen=True)
-class LargeOutputClassifier(_Counting):
+class LargeOutputClassifier(_CountClassifier):
     """Last result of more than `size_threshold` characters."""
 
     size_threshold: int = 10_000
@@ -314,13 +314,13 @@ class LargeOutputClassifier(_Counting):
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         last = context.trajectory.recent_tool_calls(1)
         if not last or last[0].result.chars <= self.size_threshold:
-            return NO
+            return NOT_RELEVANT
         return ClassificationResult.yes(0.7, f"{last[0].result.chars} characters of output")
 
 
 @dataclass(frozen=True)
 class SensitiveContentClassifier:
-    """Patterns, case ignored, in the parameters of calls that are about to be made.
+    """Patterns, in any case, in the parameters of pending calls.
 
     The reason has the pattern, never the text.
     """
@@ -343,15 +343,15 @@ class SensitiveContentClassifier:
                 if re.search(pattern, text, re.IGNORECASE):
                     reason = f"sensitive pattern detected: {pattern}"
                     return ClassificationResult.yes(0.9, reason, {"tool": call.tool_name})
-        return NO
+        return NOT_RELEVANT
 
 
 # -- made of others ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Several:
-    """Classifier made of at least one other."""
+class _CompositeClassifier:
+    """Classifier composed of at least one other."""
 
     classifiers: tuple[GuidanceClassifier, ...]
     kind: ClassVar[str]
@@ -365,7 +365,7 @@ class _Several:
         return f"{self.kind}({', '.join(each.name for each in self.classifiers)})"
 
 
-class AllOfClassifier(_Several):
+class AllOfClassifier(_CompositeClassifier):
     """Conjunction: mean confidence, joined reasons."""
 
     kind = "all_of"
@@ -373,24 +373,24 @@ class AllOfClassifier(_Several):
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         found = [classifier.classify(context) for classifier in self.classifiers]
         if not all(each.relevant for each in found):
-            return NO
+            return NOT_RELEVANT
         reasons = "; ".join(each.reason for each in found if each.reason)
         return ClassificationResult.yes(fmean(each.confidence for each in found), reasons)
 
 
-class AnyOfClassifier(_Several):
+class AnyOfClassifier(_CompositeClassifier):
     """Disjunction: the first positive result."""
 
     kind = "any_of"
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         results = (classifier.classify(context) for classifier in self.classifiers)
-        return next((result for result in results if result.relevant), NO)
+        return next((result for result in results if result.relevant), NOT_RELEVANT)
 
 
 @dataclass(frozen=True)
 class NotClassifier:
-    """Negation of a classifier: 1 less its confidence."""
+    """Negation of a classifier, with 1 minus its confidence."""
 
     classifier: GuidanceClassifier
 
@@ -401,13 +401,13 @@ class NotClassifier:
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         result = self.classifier.classify(context)
         if result.relevant:
-            return NO
+            return NOT_RELEVANT
         return ClassificationResult.yes(1 - result.confidence, f"inverse of: {result.reason}")
 
 
 @dataclass(frozen=True)
 class ThresholdClassifier:
-    """Classifier with a minimum of confidence."""
+    """Classifier with a minimum confidence."""
 
     classifier: GuidanceClassifier
     min_confidence: float
@@ -422,15 +422,17 @@ class ThresholdClassifier:
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         result = self.classifier.classify(context)
-        return result if result.relevant and result.confidence >= self.min_confidence else NO
+        return (
+            result if result.relevant and result.confidence >= self.min_confidence else NOT_RELEVANT
+        )
 
 
 # -- a language model -----------------------------------------------------------------------------
 
 _MODEL_RETRY_PAUSE_S = 30.0
-"""Seconds without another request after a failure, because an agent waits for the answer."""
+"""Pause before another request after a failure, because an agent waits for the answer."""
 
-MAX_CACHED, LAST_CALLS = 256, 5
+MAX_CACHED_VERDICTS, MAX_SUMMARY_CALLS = 256, 5
 
 NO_VERDICT = ClassificationResult.no("the language model had no verdict")
 
@@ -448,10 +450,10 @@ class LLMVerdict(BaseModel):
 
 
 class LLMClassifier:
-    """Classifier by a language model, within half a second by default, once for the same calls.
+    """Classifier by a language model, within half a second by default, once for equal calls.
 
-    `prompt_template` has the task; its `{trajectory}` is the summary: names of tools and counts
-    of failures, without parameters and results. A failed request is a negative result. `classify`
+    `prompt_template` is the task; `{trajectory}` becomes the summary: names of tools and counts of
+    failures, without parameters and results. A failed request is a negative result. `classify`
     blocks: call it in a thread from an event loop.
     """
 
@@ -467,7 +469,7 @@ class LLMClassifier:
         if "{trajectory}" not in template:
             raise SettingsError("prompt_template lacks {trajectory}, where the summary goes")
         self._model, self._template, self._timeout_s = model, template, timeout_ms / 1000
-        self._known: BoundedMap[str, ClassificationResult] = BoundedMap(MAX_CACHED)
+        self._known: BoundedMap[str, ClassificationResult] = BoundedMap(MAX_CACHED_VERDICTS)
         self._lock = threading.Lock()
         self._clock, self._away_until = clock or SystemClock(), -math.inf
 
@@ -477,7 +479,7 @@ class LLMClassifier:
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         summary = _summary(context)
-        # The counts, in the first line, differ with each call.
+        # The first line has counts, which differ with each call.
         key = summary.partition("\n")[2]
         with self._lock:
             if (known := self._known.get(key)) is not None:
@@ -507,7 +509,7 @@ def _summary(context: GuidanceContext) -> str:
     lines = [f"{trajectory.tool_call_count} calls, {trajectory.error_count} failed"]
     lines += [
         f"- {call.tool_name}: {'ok' if call.success else 'failed'}"
-        for call in trajectory.recent_tool_calls(LAST_CALLS)
+        for call in trajectory.recent_tool_calls(MAX_SUMMARY_CALLS)
     ]
     lines += [f"pattern: {name}" for name in trajectory.patterns()]
     lines += [f"about to call: {each.tool_name}" for each in context.pending_tool_calls[:3]]

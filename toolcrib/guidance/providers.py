@@ -53,18 +53,18 @@ class GuidanceProvider(GuidanceClassifier, Protocol):
         ...
 
     def provide(self, context: GuidanceContext, /) -> ProviderResult:
-        """Hints for `context.result`, a firing classification."""
+        """Hints for `context.result`, a positive classification."""
         ...
 
 
-EVERYWHERE = frozenset(DecisionPoint)
+ALL_POINTS = frozenset(DecisionPoint)
 
 
 @dataclass(frozen=True, slots=True)
 class GuidanceProviderConfig:
     """Provider with its limits; `classifier` replaces the provider's own.
 
-    At most `max_per_turn` of its hints come at once; after a hint it is silent for
+    At most `max_per_turn` of its hints come at once; after a hint, none follows for
     `cooldown_turns` turns.
     """
 
@@ -74,7 +74,7 @@ class GuidanceProviderConfig:
     min_confidence: float = 0.5
     cooldown_turns: int = 0
     max_fires_per_session: int | None = None
-    points: frozenset[DecisionPoint] = EVERYWHERE
+    points: frozenset[DecisionPoint] = ALL_POINTS
 
 
 def collect_guidance(
@@ -87,7 +87,7 @@ def collect_guidance(
 ) -> tuple[GuidanceInjection, ...]:
     """Collect the current hints, lowest priority first, one for each key and cause; never raise.
 
-    An error of a provider is logged. `tracker` keeps cooldowns and caps of one conversation;
+    An error of a provider is logged. `tracker` holds cooldowns and caps of one conversation;
     without a tracker, hints in `context.delivered` do not repeat. Several providers may share a
     `cause`.
     """
@@ -95,7 +95,7 @@ def collect_guidance(
     for each in providers:
         config = each if isinstance(each, GuidanceProviderConfig) else GuidanceProviderConfig(each)
         hints = _hints(config, context, tracker, point)
-        # Several hints of one provider are not of one cause.
+        # Several hints of one provider have no common cause.
         cause = getattr(config.provider, "cause", "") if len(hints) == 1 else ""
         found += [(hint, config.provider, cause or hint.key) for hint in hints]
     taken = set(context.delivered if tracker is None else ())
@@ -155,7 +155,7 @@ class StuckTool:
 def stuck_tool(trajectory: TrajectoryAnalysis) -> StuckTool | None:
     """Tool of the last call if it repeats itself or fails; None for other trouble.
 
-    An answer that was cut asks for another call of the same tool, not for another tool.
+    An answer that was cut needs another call of the same tool, not another tool.
     """
     patterns = trajectory.patterns()
     loop, streak = patterns.get(PatternType.DOOM_LOOP), patterns.get(PatternType.ERROR_STREAK)
@@ -181,10 +181,10 @@ CUT_ADVICE = (
     "The answer is cut ({part}), and asking again shows the same part: ask for the rest, for fewer "
     "columns or rows, or have the result written to a file."
 )
-"""Advice where the repeated answer says that it was cut."""
+"""Advice if the repeated answer says that it was cut."""
 
 
-class _Hint:
+class _HintProvider:
     """Provider of one hint: the evidence of its alarm, or its classifier's reason, and advice.
 
     Tools are named; texts of servers and users are never quoted.
@@ -220,7 +220,7 @@ class _Hint:
         return f"{evidence}. {advice}" if evidence else advice
 
 
-class DoomLoopBreaker(_Hint):
+class DoomLoopBreaker(_HintProvider):
     """Hint to leave a loop of equal calls."""
 
     name, cause, key, priority = "doom-loop-breaker", STUCK, "doom-loop", 20
@@ -231,19 +231,19 @@ class DoomLoopBreaker(_Hint):
     )
 
 
-class DiagnosticSignalProvider(_Hint):
+class DiagnosticSignalProvider(_HintProvider):
     """Hint on what several failures share."""
 
     name, cause, key, priority = "diagnostic-signal", STUCK, "error-streak", 30
     alarm = PatternType.ERROR_STREAK
     advice = (
-        "Read the error for its cause before the next call: check what the arguments rest on, or "
+        "Read the error for its cause before the next call: check the source of the arguments, or "
         "use another tool."
     )
 
 
-class SearchLoopProvider(_Hint):
-    """Hint to stop searching in other words; the nearest tools are named unless they failed."""
+class SearchLoopProvider(_HintProvider):
+    """Hint to stop rephrasing a search; names the nearest tools unless they failed."""
 
     name, key, priority = "search-loop", "search-loop", 15
     alarm = PatternType.SEARCH_LOOP
@@ -261,19 +261,19 @@ class SearchLoopProvider(_Hint):
         )
 
 
-class ConsultationProvider(_Hint):
-    """Hint on a stall: act on known facts, or name the missing ones; no default."""
+class ConsultationProvider(_HintProvider):
+    """Hint on a stall: use known facts, or name the missing ones; off by default."""
 
     name, category, key, priority = "consultation", "consultation", "stall", 50
     alarm = PatternType.PROGRESS_STALL
     advice = "Act on what you already know, or say what is missing and ask for it."
 
 
-class ParallelToolReminder(_Hint):
-    """Hint to make independent calls in parallel; no default."""
+class ParallelToolReminder(_HintProvider):
+    """Hint to make independent calls in parallel; off by default."""
 
     name, category, key, priority = "parallel-reminder", "efficiency", "parallel", 90
-    advice = "They need nothing of each other: make such calls at once."
+    advice = "These calls are independent: make such calls in parallel."
 
     def classify(self, context: GuidanceContext) -> ClassificationResult:
         return SequentialWhenParallelClassifier().classify(context)
@@ -283,8 +283,8 @@ FindAlternates: TypeAlias = Callable[[str, str], Sequence[str]]
 """Function from a tool's name and the goal of its call to the names of the next best tools."""
 
 
-class AlternateToolProvider(_Hint):
-    """Hint with the router's next best tools for a failing step; tools that failed are left out."""
+class AlternateToolProvider(_HintProvider):
+    """Hint with the router's next best tools for a failing step, without tools that failed."""
 
     name, category, cause = "alternate-tool", "alternative", STUCK
     key, priority = "alternate-tool", 10
@@ -310,14 +310,14 @@ class AlternateToolProvider(_Hint):
         often = f"{stuck.calls} times" if stuck.calls > 1 else "just now"
         return (
             f"{stuck.name} {how} {often}. Do not call it again like this. "
-            f"Other tools that may do it: {', '.join(names[:3])}."
+            f"Other tools that may do the same: {', '.join(names[:3])}."
         )
 
 
 def default_providers(
     find_alternates: FindAlternates | None = None,
 ) -> tuple[GuidanceProviderConfig, ...]:
-    """Default providers for a stuck agent, with alternates if they can be found."""
+    """Default providers for a stuck agent; with `find_alternates` also alternates."""
     alternates = [] if find_alternates is None else [AlternateToolProvider(find_alternates)]
     chosen: list[GuidanceProvider] = [
         *alternates,

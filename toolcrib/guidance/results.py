@@ -1,4 +1,4 @@
-"""Results of calls: their text, and the one reader of failure, success and truncation in it."""
+"""Results of calls: their text, and the only detector of failure, success and truncation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_SHORT_CHARS, HEAD_CHARS, TAIL_CHARS = 400, 220, 300
 """Length of a short result, whose words may show a failure; first and last part that is read."""
 
 MAX_LABEL_CHARS, MAX_RESULT_DEPTH = 80, 5
-"""Characters from the word of failure to its colon; levels of a JSON result that are read."""
+"""Characters between a word of failure and its colon; levels of a JSON result that are read."""
 
 _ERROR_KEYS = ("error", "isError", "is_error", "exception", "error_message", "errorMessage")
 _RESULT_KEYS = ("results", "result", "data", "content", "response", "output")
@@ -44,7 +44,7 @@ _REPORT = re.compile(
     r"|\A\W?\d{4}-\d\d-\d\d",
     re.IGNORECASE,
 )
-"""Reports of tests, compilers and logs: what failed is their subject, not the call."""
+"""Reports of tests, compilers and logs: the failure is their subject, not the call's."""
 
 _EXIT_CODE = re.compile(r"\b(?:return|exit) ?(?:code|status)\W{0,3}(-?\d{1,5})", re.IGNORECASE)
 _SUCCESS = re.compile(
@@ -87,7 +87,7 @@ def mappings_of(value: Any) -> list[Mapping[str, Any]]:
 
 
 def as_json(value: Any) -> str:
-    """JSON of a value, keys in order; the name of its type if it cannot be written."""
+    """JSON of a value with sorted keys; the name of its type if it cannot be serialised."""
     try:
         return json.dumps(value, ensure_ascii=False, default=str, sort_keys=True)
     except Exception:  # noqa: BLE001 -- foreign objects raise whatever they like
@@ -97,7 +97,7 @@ def as_json(value: Any) -> str:
 def has_failed(text: str, *, success: bool | None, error: str | None) -> bool:
     """True if a call failed, by its flag, its error, or the text of its result.
 
-    Servers flag many failures as successes: a text that states a failure counts against the flag.
+    Servers flag many failures as successes: a text that states a failure overrides the flag.
     Without a flag, a word of failure in a short text suffices.
     """
     if success is False or (error and success is None):
@@ -129,7 +129,7 @@ def states_failure(text: str, *, is_flagged: bool = False) -> bool:
 _CUT_ERROR = re.compile(
     r"\{\s{0,9}\"(?:error|isError)\"\s{0,9}:\s{0,9}(?!null|false|\"\"|\[\]|\{\})", re.IGNORECASE
 )
-"""Beginning of a JSON result that was cut off, so that it cannot be parsed."""
+"""Start of a JSON result that was cut off, so that it cannot be parsed."""
 
 _BETWEEN_DOCUMENTS = re.compile(r"[\s,]*+")
 
@@ -150,7 +150,7 @@ def _states_failure_in_json(text: str) -> bool:
 
 
 def _is_failure(value: Any, depth: int) -> bool:
-    """True if a JSON value is an error, holds one as its result, or lists nothing else."""
+    """True if a JSON value is an error, has one as its result, or is a list of errors."""
     if depth >= MAX_RESULT_DEPTH:
         return False
     if isinstance(value, list):
@@ -176,7 +176,7 @@ def _is_error(value: Any) -> bool:
 
 
 def is_acknowledgement(text: str) -> bool:
-    """True for a short text that only says that the call was done."""
+    """True for a short text that only confirms the call."""
     return len(text) < HEAD_CHARS // 2 and _SUCCESS.match(text) is not None
 
 
@@ -186,7 +186,7 @@ def is_empty(text: str) -> bool:
 
 
 def truncation(text: str) -> str:
-    """Part of an answer that came, such as `5 of 720`, if the answer says that it was cut.
+    """Returned part of an answer, such as `5 of 720`, if the answer says that it was cut.
 
     Without numbers `a part`; empty for a whole answer.
     """

@@ -1,4 +1,4 @@
-"""Guidance session: one conversation's trajectory and its few hints; clients' messages and hooks.
+"""Guidance session: trajectory and hints of one conversation; clients' messages and hooks.
 
 Nothing here needs a provider's package: messages, items and hooks are dictionaries.
 """
@@ -27,14 +27,14 @@ __all__ = ["GuidanceHooks", "GuidanceSession", "events_of", "with_guidance"]
 
 logger = logging.getLogger(__name__)
 
-QUIET_CALLS = 5
-"""Calls and searches after a hint without another hint."""
+HINT_COOLDOWN_CALLS = 5
+"""Minimum number of calls and searches between two hints."""
 
 
 class GuidanceSession:
-    """Guidance of one conversation: events go into `trajectory`, hints come out.
+    """Guidance of one conversation: add events to `trajectory`, then get a hint.
 
-    One hint at a time, none soon after another. Not for several threads at once.
+    One hint at a time, and none soon after another. Not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -44,12 +44,12 @@ class GuidanceSession:
     def stuck(self) -> StuckTool | None:
         """Tool that the agent is stuck with, if a hint on it is due."""
         context = self._context()
-        return stuck_tool(context.trajectory) if self._may_speak(context.turn) else None
+        return stuck_tool(context.trajectory) if self._may_hint(context.turn) else None
 
     def hint(self, find_alternates: FindAlternates | None = None) -> GuidanceInjection | None:
         """Current hint, mostly none; call once after each event."""
         context = self._context()
-        if not self._may_speak(context.turn):
+        if not self._may_hint(context.turn):
             return None
         made = collect_guidance(default_providers(find_alternates), context, max_injections=1)
         if not made:
@@ -61,8 +61,8 @@ class GuidanceSession:
         found = self.trajectory.build()
         return GuidanceContext(found, turn=found.tool_call_count + found.search_count)
 
-    def _may_speak(self, now: int) -> bool:
-        return self._last is None or now - self._last > QUIET_CALLS
+    def _may_hint(self, now: int) -> bool:
+        return self._last is None or now - self._last > HINT_COOLDOWN_CALLS
 
 
 # -- messages ------------------------------------------------------------------------------------
@@ -76,9 +76,9 @@ Item = Mapping[str, Any]
 def events_of(messages: Iterable[Item]) -> tuple[TrajectoryEvent, ...]:
     """Read the trajectory of a conversation, oldest first.
 
-    Reads messages of OpenAI's Chat Completions, items of its Responses, and messages of
-    Anthropic with their blocks. Calls without a result are left out. A result that is not marked
-    as an error is one if its text says so.
+    Reads messages of OpenAI's Chat Completions, items of its Responses, and messages of Anthropic
+    with their blocks. Calls without a result are omitted. An unmarked result is an error if its
+    text states one.
     """
     calls: dict[str, tuple[str, Any]] = {}
     found: list[TrajectoryEvent] = []
@@ -136,7 +136,7 @@ def _event(name: Any, arguments: Any, result: Any, *, is_error: bool) -> Traject
 
 
 def _object(arguments: Any) -> dict[str, Any]:
-    """Arguments of a call, also if written as JSON text."""
+    """Arguments of a call, parsed if given as JSON text."""
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
@@ -150,8 +150,8 @@ def with_guidance(
 ) -> list[Item]:
     """Copy messages with the hints at the end, to send now; do not store the hints.
 
-    The given messages stay unchanged. `role` is `developer` for models that need that role,
-    and `user` for Anthropic's models, most of which take no `system` message there.
+    The given messages stay unchanged. `role` is `developer` for models that need that role, and
+    `user` for Anthropic's models, most of which take no `system` message there.
     """
     if not injections:
         return list(messages)
@@ -163,7 +163,7 @@ class GuidanceHooks:
     """Hooks of Anthropic's agents, which answer events with `additionalContext`.
 
     One object serves all sessions. Register it for `UserPromptSubmit`, `PostToolUse` and
-    `PostToolUseFailure`; other events have no answer. Never raises, never blocks a call. With
+    `PostToolUseFailure`; other events have no answer. Never raises or blocks a call. With
     `find_alternates` hints name other tools.
     """
 

@@ -1,4 +1,4 @@
-"""Trajectory: the one reader of an agent's events, and a snapshot of what they show."""
+"""Trajectory: the only reader of an agent's events, and a snapshot of the findings."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ __all__ = ["TrajectoryAnalysis", "TrajectoryBuilder", "analyse"]
 
 logger = logging.getLogger(__name__)
 
-WINDOW = 30
+DEFAULT_WINDOW_CALLS = 30
 _MAX_COUNTED_TOOLS = 1_000
-"""Tools that have a count of their own; calls of further tools are in the total alone."""
+"""Tools with a count of their own; calls of further tools are in the total alone."""
 
-MAX_KEPT_TEXT_CHARS, MAX_FOUND = 1_000, 100
-"""Characters kept of a message or query, and names kept of a search's result."""
+MAX_KEPT_TEXT_CHARS, MAX_FOUND_NAMES = 1_000, 100
+"""Characters stored of a message or query, and names stored of a search's result."""
 
 PAUSE_S = 60.0
-"""Seconds between two events after which things may have changed."""
+"""Seconds between two events after which the world may have changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryAnalysis:
     """Snapshot of a trajectory; counts cover all events, calls the window.
 
-    `duration` is in seconds, from the first event to the last. `calls` are oldest first,
-    `failed_tools` are all tools that failed. `found` are the standing alarms.
+    `duration`: seconds from the first event to the last. `calls`: oldest first; `failed_tools`: all
+    tools that failed. `found`: active alarms.
     """
 
     turn_count: int = 0
@@ -61,17 +61,17 @@ class TrajectoryAnalysis:
         return tuple(call for call in self.calls if not call.success)[-n:] if n > 0 else ()
 
     def patterns(self) -> Mapping[str, TrajectoryPattern]:
-        """Standing alarms by type."""
+        """Active alarms by type."""
         return self.found
 
 
 class TrajectoryBuilder:
-    """Builder of a trajectory from single events; keeps `window` calls.
+    """Builder of a trajectory from single events; stores `window` calls.
 
-    An event without a time has `clock`'s. Not for several threads at once.
+    `clock` dates events without a time. Not thread-safe.
     """
 
-    def __init__(self, window: int = WINDOW, *, clock: Clock | None = None) -> None:
+    def __init__(self, window: int = DEFAULT_WINDOW_CALLS, *, clock: Clock | None = None) -> None:
         if window < 1:
             raise ValueError(f"the window is {window}; it must hold at least one call")
         self._clock = clock or SystemClock()
@@ -124,15 +124,15 @@ class TrajectoryBuilder:
     def search_asked(
         self, text: str, *, found: Sequence[str] = (), at: float | None = None
     ) -> Self:
-        """Add a search for tools; `found` are the names of the found tools."""
-        text, names = text[:MAX_KEPT_TEXT_CHARS], tuple(found[:MAX_FOUND])
+        """Add a search for tools; `found`: names of the found tools."""
+        text, names = text[:MAX_KEPT_TEXT_CHARS], tuple(found[:MAX_FOUND_NAMES])
         self._searches.append(make_search(text, names, self._moment(at)))
         self._search_count, self._events = self._search_count + 1, self._events + 1
         self._goal = text.strip() or self._goal
         return self
 
     def on_event(self, event: TrajectoryEvent | Mapping[str, Any]) -> Self:
-        """Add an event; without a time it has the last event's."""
+        """Add an event; without a time it gets the last event's time."""
         if not isinstance(event, TrajectoryEvent):
             event = TrajectoryEvent.model_validate(event)
         at = math.nan if event.at is None else event.at
@@ -167,7 +167,7 @@ class TrajectoryBuilder:
         )
 
     def _patterns(self) -> dict[str, TrajectoryPattern]:
-        """Alarms that stand after the last event; thoughts are left out."""
+        """Alarms that are active after the last event; thoughts do not count."""
         calls = [call for call in self._calls if not call.is_thought]
         found = (
             find_loop(calls),
@@ -178,7 +178,7 @@ class TrajectoryBuilder:
         return {each.type: each for each in found if each is not None}
 
     def _moment(self, at: float | None) -> Moment:
-        """Time of an event; it never lies before the last event."""
+        """Position of an event; its time is never before the last event's."""
         now, before = self._clock() if at is None else at, self._last
         if math.isfinite(now):
             if self._started_at is None:
@@ -188,7 +188,7 @@ class TrajectoryBuilder:
         return Moment(self._last, self._events, self._turns, self._goal, has_waited)
 
     def _forget(self, call: ToolCall) -> None:
-        """Drop the words of an answer that no other kept answer has."""
+        """Remove the words of an answer that no other stored answer has."""
         for word in call.answer:
             self._known[word] -= 1
             if not self._known[word]:

@@ -1,4 +1,4 @@
-"""Guidance for a turn: the hint, and other tools, for an agent whose trajectory shows it stuck."""
+"""Guidance for a turn: a hint, and other tools, for an agent that is stuck."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_EVENTS = 200
 """Newest events of a turn's trajectory that are read."""
 
 OtherTools: TypeAlias = Callable[[str, Turn], tuple[ToolSpec, Sequence[ToolHit]] | None]
-"""Function from a tool's name to the tool and its replacements; None for a name out of reach."""
+"""Function from a tool's name to the tool and its replacements; None for a name out of scope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class TurnGuidance:
     def apply_to(self, decision: Decision, *, at_end: bool = False) -> Decision:
         """Apply to a decision: add the hint, and replace the failing tool.
 
-        Replacements come first, or last if shown tools must keep their places. Tools by a rule
-        stay.
+        Replacements come first, or last if shown tools must keep their places. Tools added by a
+        rule stay.
         """
         tools = decision.tools
         if self.others:
@@ -59,7 +59,7 @@ class TurnGuidance:
         else:
             new = {hit.id for hit in marked}
             kept = [hit for hit in chosen if hit.id not in new]
-            kept = [hit for hit in kept if hit.id != self.stuck_with or hit.rule in STAYS]
+            kept = [hit for hit in kept if hit.id != self.stuck_with or hit.rule in STAYING_RULES]
             by_rank = [hit for hit in kept if hit.rule is None]
             room = max(0, sum(hit.rule is None for hit in chosen) - len(marked))
             dropped = {hit.id for hit in by_rank[room:]}
@@ -67,14 +67,14 @@ class TurnGuidance:
         return with_ranks(ordered)
 
 
-STAYS = frozenset({"always_active", "required", "kept"})
+STAYING_RULES = frozenset({"always_active", "required", "kept"})
 """Rules by which even a failing tool stays."""
 
 
 def guide_turn(turn: Turn, other_tools: OtherTools, *, given: Sequence[str] = ()) -> TurnGuidance:
-    """Guide a turn by its trajectory; `given` are the keys of earlier hints.
+    """Guide a turn by its trajectory; `given`: keys of earlier hints.
 
-    Never fails: without replacements there is the hint alone.
+    Never fails: without replacements there is only the hint.
     """
     trajectory = analyse(turn.trajectory[-MAX_EVENTS:])
     stuck = stuck_tool(trajectory)
@@ -84,7 +84,7 @@ def guide_turn(turn: Turn, other_tools: OtherTools, *, given: Sequence[str] = ()
             goal = turn.model_copy(update={"text": stuck.goal or turn.text})
             found = other_tools(stuck.name, goal)
         except ToolcribError:
-            logger.warning("alternates could not be looked for", exc_info=True)
+            logger.warning("alternates could not be searched", exc_info=True)
             found, degraded = None, ("alternates",)
         if found is not None:
             failed, hits = found[0].id, found[1]
