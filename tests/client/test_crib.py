@@ -66,7 +66,7 @@ def test_what_the_service_holds_back_is_refused_with_its_reason(crib):
     assert len(report.added) == 1
     (refusal,) = report.refused
     assert (refusal.source, refusal.place) == ("a ToolSpec", "spy")
-    assert refusal.reason.startswith("held back until somebody approves it: ")
+    assert refusal.reason.startswith("quarantined until it is approved: ")
     assert [tool.id for tool in crib.list_tools()] == ["mail/send_mail"]
 
 

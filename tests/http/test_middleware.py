@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from toolcrib.http.app import SHORT_SWITCH_S, SWITCH_S
+from toolcrib.http.app import SHORT_SWITCH_INTERVAL_S, SWITCH_INTERVAL_S
 
 BLOCKED = {"query": "send a mail"}
 
@@ -93,11 +93,11 @@ def test_what_is_too_much_at_once_is_turned_away_at_once(start):
         assert (answer.status_code, type_of(answer)) == (503, "overloaded")
         assert answer.headers["retry-after"] == "1"
         assert client.get("/healthz").status_code == 200
-        assert sys.getswitchinterval() == pytest.approx(SHORT_SWITCH_S)
+        assert sys.getswitchinterval() == pytest.approx(SHORT_SWITCH_INTERVAL_S)
         gate.open.set()
         assert [each.result().status_code for each in waiting] == [200, 200]
         assert client.get("/v1/me").status_code == 200
-        assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_S)
 
 
 def test_an_answer_that_takes_too_long_is_given_up(start):

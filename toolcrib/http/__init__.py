@@ -1,4 +1,4 @@
-"""The HTTP service."""
+"""HTTP service: application, authentication and endpoints."""
 
 from toolcrib.http.app import make_app
 from toolcrib.http.authenticator import Anyone, Callers

@@ -1,6 +1,6 @@
 """Application: routes, the console's page, and admission of requests.
 
-Admission checks limits, keys and a deadline before a request, and records its end.
+Admission checks limits, key and deadline before a request, and records its end.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ CONSOLE_POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""Allow the service's own files only: no inline script or style, no other address."""
+"""Policy that allows the service's own files only: no inline script or style, no other address."""
 
 PAGE_HEADERS = {
     "Content-Security-Policy": CONSOLE_POLICY,
@@ -66,18 +66,18 @@ PAGE_HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
-    # Revalidated each time, with 304 for an unchanged file.
+    # Revalidate each time, with 304 for an unchanged file.
     "Cache-Control": "no-cache",
 }
 
 CONSOLE = Path(__file__).with_name("console") / "static"
-"""Built files of the console: a page that shows why a turn was decided as it was."""
+"""Built files of the console: a page that explains decisions."""
 
 
 def make_app(
     namespaces: Tenants, settings: Settings, *, callers: Callers, telemetry: Telemetry | None = None
 ) -> Starlette:
-    """The service over these namespaces, which stay open when it ends.
+    """Service over these namespaces, which stay open when the service ends.
 
     `callers` verifies keys and tokens. `telemetry` is by default that of the settings.
 
@@ -99,7 +99,7 @@ def make_app(
         routes=routes,
         middleware=[Middleware(_Admission, state, authenticator, rates, routes)],
         exception_handlers={ToolcribError: on_error, HTTPException: on_http},
-        lifespan=lambda _app: _life(state),
+        lifespan=lambda _app: _lifespan(state),
     )
     app.router.redirect_slashes = False
     app.state.service = state
@@ -107,7 +107,7 @@ def make_app(
 
 
 @asynccontextmanager
-async def _life(state: ServiceState) -> AsyncGenerator[None]:
+async def _lifespan(state: ServiceState) -> AsyncGenerator[None]:
     yield
     state.draining = True
     state.close()
@@ -115,7 +115,7 @@ async def _life(state: ServiceState) -> AsyncGenerator[None]:
 
 @cache
 def openapi() -> bytes:
-    """The OpenAPI document, as JSON text; made once."""
+    """OpenAPI document as JSON text; cached."""
     return to_json(document(ENDPOINTS))
 
 
@@ -140,7 +140,7 @@ def _token_metadata(callers: Callers) -> list[Route]:
     content = to_json(callers.tokens.metadata())
 
     async def metadata(_request: Request) -> Response:
-        # A client in a browser has another origin.
+        # Allow clients in a browser, which have another origin.
         headers = {"Access-Control-Allow-Origin": "*"}
         return Response(content, media_type=JSON, headers=headers)
 
@@ -177,21 +177,20 @@ PARSED_BODY_FACTOR = 8
 MIN_BODY_BYTES_PER_S = 16 * 1024
 """Slowest rate at which a body may arrive."""
 
-SWITCH_S, SHORT_SWITCH_S = sys.getswitchinterval(), 0.0005
-"""Interval of switches between threads, a tenth of it while requests are refused.
-
-Each switch costs time, a tenth of a search in sum; but a refusal must not wait for searches.
-"""
+SWITCH_INTERVAL_S, SHORT_SWITCH_INTERVAL_S = sys.getswitchinterval(), 0.0005
+"""Interval of switches between threads, and a tenth of it while requests are refused. Each switch
+costs time, a tenth of a search in sum; but a refusal must not wait for searches."""
 
 CLIENT_CLOSED_STATUS = 499
-"""Status in metrics and the log for a client that left before its body was whole (nginx's)."""
+"""Status, from nginx, in metrics and the log for a client that left before its body was
+complete."""
 
 DEFAULT_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 """Headers of an answer that does not set them itself."""
 
 
 class _Admission:
-    """Admission of requests; a plain ASGI middleware, since every request pays for its cost."""
+    """Admission of requests; a plain ASGI middleware, because every request pays its cost."""
 
     def __init__(
         self,
@@ -215,7 +214,7 @@ class _Admission:
             return
         started = time.perf_counter()
         context = RequestContext.begin(self._state, scope)
-        sender = _Sender(send, context)
+        sender = _ResponseSender(send, context)
         try:
             context.turned_away = "key"
             self._authenticator.require_local(scope)
@@ -238,7 +237,7 @@ class _Admission:
             context.key_id, context.usage = context.caller.key_id, context.meter.usage
             context.model_requests = context.meter.requests
             if context.route == UNMATCHED_ROUTE:
-                # Refused before routing, but its address may be known.
+                # The request was refused before routing; its address may be known.
                 context.route = template_of(self._routes, scope) or UNMATCHED_ROUTE
             self._state.telemetry.record(context)
 
@@ -251,10 +250,10 @@ class _Admission:
             async with deadline:
                 context.turned_away = "key"
                 context.caller = await self._authenticator.caller(scope)
-                # Only now: requests with wrong keys must not take the places of others.
-                with self._place(context):
+                # Take a place after authentication: wrong keys must not take the places of others.
+                with self._take_place(context):
                     self._admit(scope, context)
-                    with self._share(context, scope) as take:
+                    with self._take_share(context, scope) as take:
                         bounded = self._bounded_receive(scope, receive, context, take)
                         await self._app(scope, bounded, send)
         except TimeoutError:
@@ -263,7 +262,7 @@ class _Admission:
             context.turned_away = "deadline"
             raise DeadlineError(
                 f"no answer within {self._service.timeout_s:g} s; what was written by then "
-                "stays, and all of it can be sent again"
+                "stays; send the whole request again"
             ) from None
         finally:
             context.is_over = True
@@ -281,18 +280,18 @@ class _Admission:
     def _refuse_while_draining(self, context: RequestContext) -> None:
         if self._state.draining:
             context.turned_away = "stopping"
-            raise ServiceUnavailableError("the service is stopping; ask another one, or again")
+            raise ServiceUnavailableError("the service is stopping; use another one, or try again")
 
     @contextmanager
-    def _place(self, context: RequestContext) -> Generator[None]:
-        """Take one of the places for requests under way; raises at once if none is free."""
+    def _take_place(self, context: RequestContext) -> Generator[None]:
+        """Take one of the places for concurrent requests; raises at once if none is free."""
         state = self._state
         self._refuse_while_draining(context)
         if state.under_way + state.workers.abandoned_jobs >= self._service.concurrent:
             context.turned_away = "overload"
-            sys.setswitchinterval(SHORT_SWITCH_S)
+            sys.setswitchinterval(SHORT_SWITCH_INTERVAL_S)
             raise OverloadedError(
-                f"{self._service.concurrent} requests are under way already; ask again later"
+                f"{self._service.concurrent} requests are under way already; try again later"
             )
         state.under_way += 1
         try:
@@ -300,20 +299,22 @@ class _Admission:
         finally:
             state.under_way -= 1
             if state.under_way <= self._service.concurrent // 2:
-                sys.setswitchinterval(SWITCH_S)
+                sys.setswitchinterval(SWITCH_INTERVAL_S)
 
     @contextmanager
-    def _share(self, context: RequestContext, scope: Scope) -> Generator[Callable[[int], None]]:
-        """Take a place from the share of the key and tenant; refuse the request if it is full.
+    def _take_share(
+        self, context: RequestContext, scope: Scope
+    ) -> Generator[Callable[[int], None]]:
+        """Take a place from the share of key and tenant; refuse the request if it is full.
 
-        Yields a function that takes the memory of so many bytes of the body.
+        Yields a function that takes memory for a number of bytes of the body.
         """
         places, memory, owner = self._state.places, self._state.bytes, context.owner
         if context.caller is not ANYONE and not places.has_room(owner, 1):
             context.turned_away = "share"
             raise OverloadedError(
-                "this key or its namespace has its whole share of requests under way; wait for "
-                "their answers"
+                "this key or its namespace uses its whole share of concurrent requests; wait "
+                "for their answers"
             )
         factor, held = 1 if is_upload(scope) else PARSED_BODY_FACTOR, 0
 
@@ -345,9 +346,9 @@ class _Admission:
         context: RequestContext,
         take: Callable[[int], None],
     ) -> Receive:
-        """Bound the size and the slowness of a body; a declared length is checked at once."""
+        """Limit the size and duration of a body; a declared length is checked at once."""
         service = self._service
-        # JSON Lines are read one by one, so that an upload may be larger.
+        # JSON Lines are read one by one, so uploads may be larger.
         max_bytes = service.max_body_bytes * (UPLOAD_FACTOR if is_upload(scope) else 1)
         declared = header(scope, "content-length") or "0"
         if declared.isdecimal():
@@ -369,7 +370,7 @@ class _Admission:
                 if not allowed.expired():
                     raise
                 context.turned_away = "body"
-                raise DeadlineError("the body comes too slowly; send it again") from None
+                raise DeadlineError("the body arrives too slowly; send it again") from None
             waited_s += time.monotonic() - began
             received += len(message.get("body", b""))
             is_whole = not message.get("more_body", False)
@@ -381,7 +382,7 @@ class _Admission:
         return receive_bounded
 
 
-class _Sender:
+class _ResponseSender:
     """Sends an answer with the headers of every answer, and records its status."""
 
     def __init__(self, send: Send, context: RequestContext) -> None:
@@ -402,5 +403,5 @@ class _Sender:
 
 def _too_large(max_bytes: int) -> TooLargeError:
     return TooLargeError(
-        f"the body is larger than {max_bytes:,} bytes, the most that is taken; send it in parts"
+        f"the body is larger than {max_bytes:,} bytes, the limit; send it in parts"
     )

@@ -29,17 +29,17 @@ CALLER_TTL_S = 0.5
 """Lifetime of a verified caller, beside the key ring's own cache."""
 
 CALLER_RENEWAL_S = 0.25
-"""Age from which a verified caller is verified again while its requests go on."""
+"""Age from which a caller with further requests is verified again in the background."""
 
 MAX_VERIFICATIONS = 256
-"""Verifications under way; each key has one. A store that hangs must not collect them."""
+"""Concurrent verifications; each key has one. The limit holds if a store hangs."""
 
 MAX_CALLERS_BYTES = 16 * 2**20
-"""Cache of callers: some 30,000, fewer with grants of many servers."""
+"""Size of the cache of callers: some 30,000, fewer with grants of many servers."""
 
 MAX_COUNTED_KEYS = 100_000
 PERIODS_S = {"second": 1, "minute": 60, "hour": 3600}
-"""Periods of a rate."""
+"""Seconds of a rate's period."""
 
 
 class Anyone:
@@ -51,13 +51,13 @@ class Anyone:
 
 
 Callers: TypeAlias = KeyRing | KeysAndTokens | Anyone
-"""Verifier of keys and tokens; may block, so it is called in a thread."""
+"""Verifier of keys and tokens; may block, so it runs in a thread."""
 
 
 class Authenticator:
-    """Verifies keys and tokens, and caches their callers for a moment.
+    """Verifier of keys and tokens that caches callers briefly.
 
-    `challenge` is the end of the header that tells a caller without a key how to get a token.
+    `challenge`: end of the header that tells a caller without a key how to get a token.
     """
 
     def __init__(self, callers: Callers, workers: Workers) -> None:
@@ -71,7 +71,7 @@ class Authenticator:
         self.challenge = callers.tokens.challenge() if isinstance(callers, KeysAndTokens) else ""
 
     def require_local(self, scope: Mapping[str, Any]) -> None:
-        """Refuse requests that a foreign web page makes a browser send, also by DNS rebinding."""
+        """Refuse requests that a foreign web page sends by a browser, also by DNS rebinding."""
         if not self._is_open:
             return
         origin = header(scope, "origin")
@@ -84,9 +84,9 @@ class Authenticator:
             )
 
     async def caller(self, scope: Mapping[str, Any]) -> Caller:
-        """The caller of a request.
+        """Caller of a request.
 
-        Requests that wait hold places for requests under way. So all requests of a key share one
+        Waiting requests hold places for concurrent requests. So all requests of a key share one
         verification, and few wait for it.
 
         Raises:
@@ -102,19 +102,19 @@ class Authenticator:
         if known is None or now >= known[0]:
             return await asyncio.shield(self._verification(digest, text))
         if now >= known[0] - CALLER_TTL_S + CALLER_RENEWAL_S:
-            # The known caller still holds where no further key can be verified now.
+            # Without capacity for a verification, the cached caller remains valid.
             with suppress(OverloadedError):
                 self._verification(digest, text)
         return known[1]
 
     def _verification(self, digest: bytes, text: str) -> asyncio.Task[Caller]:
-        """The verification of a key that is under way, or a new one."""
+        """Running verification of a key, or a new one."""
         task = self._running.get(digest)
         if task is None:
             if len(self._running) >= MAX_VERIFICATIONS:
-                raise OverloadedError("too many keys are being verified; ask again later")
+                raise OverloadedError("too many keys are being verified; try again later")
             task = self._running[digest] = asyncio.create_task(self._verify(digest, text))
-            # Retrieve the error, also if no request waits any more.
+            # Retrieve the error even if no request waits for it.
             task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return task
 
@@ -153,7 +153,7 @@ class RateLimiter:
             counted.popleft()
         if len(counted) >= int(most):
             raise RateLimitedError(
-                f"this key may ask {most} times a {period}; wait a little",
+                f"this key may send {most} requests a {period}; wait a little",
                 retry_after_s=max(0.05, counted[0] - begin),
             )
         counted.append(now)

@@ -36,10 +36,10 @@ UPLOAD_TYPES = frozenset({"application/jsonl", "application/x-ndjson"})
 
 @dataclass(slots=True)
 class RequestContext(RequestSummary):
-    """A request, with the facts for metrics, traces and logs.
+    """Request with the facts for metrics, traces and logs.
 
-    `caller` and `namespace` are known once it is admitted. Once `is_over`, nobody waits for its
-    work. `meter` adds up the usage of language models.
+    `caller` and `namespace` are set on admission. `is_over`: no client waits for the answer.
+    `meter` sums the usage of language models.
     """
 
     state: ServiceState = field(kw_only=True)
@@ -50,7 +50,7 @@ class RequestContext(RequestSummary):
 
     @classmethod
     def begin(cls, state: ServiceState, scope: MutableMapping[str, Any]) -> RequestContext:
-        """Make the context of an ASGI scope, and put it there."""
+        """Create the context of an ASGI scope, and store it there."""
         given, parent = header(scope, "x-request-id"), header(scope, "traceparent")
         request_id = given if given and REQUEST_ID_FORMAT.fullmatch(given) else uuid.uuid4().hex
         context = cls(request_id, scope["method"], traceparent=parent, state=state)
@@ -78,19 +78,19 @@ class RequestContext(RequestSummary):
 
     @property
     def sees_activity(self) -> bool:
-        """True for a key that may see the calls of a gateway: it writes, and sees everything."""
+        """True for a key that may see a gateway's calls: it writes, and sees everything."""
         return self.caller.may_write and self.sees_everything
 
     def scope(self, requested: Scope | None = None) -> Scope:
-        """The caller's scope, narrowed to the requested one."""
+        """Caller's scope, narrowed to the requested one."""
         return within(self.caller.scope(), requested)
 
     def quarantine(self) -> Quarantine:
-        """The quarantine of the namespace."""
+        """Quarantine of the namespace."""
         return Quarantine(self.state.namespaces.records_db, self.namespace)
 
     def log(self) -> DatabaseLog:
-        """The decision log of the namespace."""
+        """Decision log of the namespace."""
         return self.state.namespaces.log(self.namespace)
 
     @property
@@ -111,7 +111,7 @@ class RequestContext(RequestSummary):
         return await self.state.workers.write(partial(self._work_and_notify, work), self.owner)
 
     async def convert(self, document: RawDocument, collection: str) -> list[Passage | Refusal]:
-        """Split a document in a process of its own, which ends at the deadline."""
+        """Split a document in a separate process, which ends at the deadline."""
         when = None if self.deadline is None else self.deadline.when()
         now = asyncio.get_running_loop().time()
         until = time.monotonic() + (math.inf if when is None else when - now)
@@ -127,10 +127,10 @@ class RequestContext(RequestSummary):
         return await self.state.workers.convert(work, self.owner)
 
     def checkpoint(self) -> None:
-        """Within a write, let other tenants go first, and stop once the request is over."""
+        """During a write, let other tenants go first, and stop once the request is over."""
         self.state.workers.give_way(self.owner)
         if self.is_over:
-            raise DeadlineError("nobody waits for this any more")
+            raise DeadlineError("the client no longer waits for the answer")
 
     def extend(self, seconds: float) -> None:
         """Move the deadline to this many seconds from now."""
@@ -145,7 +145,7 @@ class RequestContext(RequestSummary):
         degraded: tuple[str, ...] = (),
         text: str | None = None,
     ) -> None:
-        """Record facts of the answer; `text` is the user's, for traces that may contain it."""
+        """Record facts of the answer; `text`: the user's, for traces that may contain it."""
         self.stages, self.verdict, self.degraded, self.text = stages, verdict, degraded, text
 
     def _work(self, work: Callable[[Crib], _Result]) -> _Result:
@@ -156,17 +156,17 @@ class RequestContext(RequestSummary):
         try:
             return self._work(work)
         finally:
-            # Also after a failure: a part may have been written.
+            # A failed write may have written a part.
             self.state.namespaces.announce_write(self.namespace)
 
 
 def context_of(scope: Mapping[str, Any]) -> RequestContext:
-    """The context in an ASGI scope."""
+    """Context in an ASGI scope."""
     return scope[SCOPE_KEY]
 
 
 def header(scope: Mapping[str, Any], name: str) -> str | None:
-    """Value of a header, named in lower case; None without it."""
+    """Value of a header with a lower-case name; None without the header."""
     key = name.encode()
     return next(
         (value.decode("latin-1") for given, value in scope["headers"] if given == key), None

@@ -23,16 +23,16 @@ MAX_BODY_FAULTS = 20
 """Faults of an invalid request that a problem lists."""
 
 HTTP_PROBLEMS = {
-    404: ("not-found", "There is nothing at this address"),
-    405: ("method-not-allowed", "This address does not take this method"),
-    406: ("not-acceptable", "There is no answer of the kinds that are accepted"),
-    415: ("unsupported-media-type", "The body is of a kind that is not read"),
+    404: ("not-found", "No endpoint has this address"),
+    405: ("method-not-allowed", "The endpoint does not support this method"),
+    406: ("not-acceptable", "No accepted media type is available"),
+    415: ("unsupported-media-type", "The body's media type is not supported"),
 }
 """Slug and title of problems that are HTTP's own, by status."""
 
 
 class InvalidRequestError(QueryError):
-    """An invalid request; `faults` are pairs of place and reason."""
+    """Invalid request; `faults` are pairs of place and reason."""
 
     def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
         self.faults = tuple(faults[:MAX_BODY_FAULTS])
@@ -41,7 +41,7 @@ class InvalidRequestError(QueryError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault of an invalid request."""
+    """Fault of an invalid request."""
 
     place: str
     reason: str
@@ -49,10 +49,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ProblemBody:
-    """A problem by RFC 9457.
+    """Problem by RFC 9457.
 
-    `nearest` are ids or names similar to an unknown one, within the key's scope. `errors` are the
-    faults of an invalid request. The request may be repeated after `retry_after_s` seconds.
+    `nearest`: ids or names similar to an unknown one, within the key's scope. `errors`: faults of
+    an invalid request. `retry_after_s`: seconds after which the request may be repeated.
     """
 
     type: Annotated[str, Field(pattern=r"^urn:toolcrib:problem:[a-z-]+$")]
@@ -66,12 +66,12 @@ class ProblemBody:
 
     @property
     def slug(self) -> str:
-        """The last part of the type."""
+        """Last part of the type."""
         return self.type.rpartition(":")[2]
 
     @classmethod
     def of(cls, error: Exception, request_id: str) -> Self:
-        """The problem of an error."""
+        """Problem of an error."""
         row, after = problem_of(error), retry_after(error)
         is_invalid = isinstance(error, InvalidRequestError)
         return cls.make(
@@ -89,13 +89,13 @@ class ProblemBody:
     def make(
         cls, slug: str, title: str, status: int, detail: str, request_id: str, **more: Any
     ) -> Self:
-        """A problem by its slug, in a request by its id."""
+        """Problem with a slug, in a request with an id."""
         kind, instance = f"urn:toolcrib:problem:{slug}", f"urn:toolcrib:request:{request_id}"
         return cls(kind, title, status, detail.encode(errors="replace").decode(), instance, **more)
 
 
 def problem_response(error: Exception, request_id: str, challenge: str = "") -> Response:
-    """Answer with the problem of an error; `challenge` says more to who has no key."""
+    """Answer with the problem of an error; `challenge`: header text for callers without a key."""
     headers: dict[str, str] = {}
     if isinstance(error, UnauthenticatedError):
         headers["WWW-Authenticate"] = f'Bearer realm="toolcrib"{challenge}'
@@ -114,7 +114,7 @@ async def on_error(request: Request, error: Exception) -> Response:
 async def on_http(request: Request, error: Exception) -> Response:
     """Answer an error of HTTP itself."""
     assert isinstance(error, HTTPException)
-    slug, title = HTTP_PROBLEMS.get(error.status_code, ("http", "It cannot be answered"))
+    slug, title = HTTP_PROBLEMS.get(error.status_code, ("http", "The request failed"))
     detail = title if error.detail in {"Not Found", "Method Not Allowed"} else error.detail
     request_id = context_of(request.scope).request_id
     body = ProblemBody.make(slug, title, error.status_code, detail, request_id)

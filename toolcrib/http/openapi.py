@@ -1,4 +1,4 @@
-"""OpenAPI document of the service, with every possible answer of every endpoint, and its page."""
+"""OpenAPI document of the service, with all answers of every endpoint, and its page."""
 
 from __future__ import annotations
 
@@ -19,33 +19,37 @@ from toolcrib.records.codec import as_json, schemas
 
 EXAMPLE_REQUEST_ID = "3f0c5a1e9b7d4c62"
 
-NEAREST = {errors.UnknownToolError, errors.UnknownCollectionError, errors.UnknownQuestionError}
+ERRORS_WITH_NEAREST = {
+    errors.UnknownToolError,
+    errors.UnknownCollectionError,
+    errors.UnknownQuestionError,
+}
 """Errors that suggest names similar to an unknown one."""
 
-TEMPLATE = "#/components/schemas/{model}"
+REF_TEMPLATE = "#/components/schemas/{model}"
 
 ABOUT = """\
 Hands an AI agent the few tools and passages that its current turn needs.
 
-Send a key as `Authorization: Bearer tc_...`. A key has a scope, which holds inside every search,
-listing, count and suggestion: what it does not allow is as unknown as what is not there. The
-header `Toolcrib-Namespace` says which namespace is meant, for a key that has several.
+Send a key as `Authorization: Bearer tc_...`. A key has a scope, which limits every search, listing,
+count and suggestion: tools and passages outside of it are unknown. The header `Toolcrib-Namespace`
+names the namespace, for a key that has several.
 
-Errors are problems as RFC 9457 has them, of the type `urn:toolcrib:problem:...`. A body that is
-no JSON, or not what an endpoint takes, is answered with 422.
+Errors are problems by RFC 9457, of the type `urn:toolcrib:problem:...`. A body that is no JSON, or
+not of the endpoint's type, gets 422.
 """
 
 TAGS = {
     "tools": "The registry, and finding tools in it.",
     "knowledge": "Collections of documents, and finding passages in them.",
     "turns": "Deciding what a turn needs.",
-    "decisions": "Looking back at decisions, and saying what would have been right.",
-    "learning": "What requests that ended in a successful call taught.",
-    "quarantine": "Tools that are held back until somebody has looked at them.",
+    "decisions": "Logged decisions, and feedback on them.",
+    "learning": "Examples learned from requests that ended in a successful call.",
+    "quarantine": "Tools that are not served until they are approved.",
     "reports": "Evaluation reports.",
     "gateway": "Servers and calls of a gateway.",
     "keys": "The caller, and the keys of the service.",
-    "health": "Whether the service answers; without a key.",
+    "health": "Liveness, readiness and metrics; without a key.",
 }
 
 GUARDED_ENDPOINT_ERRORS: tuple[type[errors.ToolcribError], ...] = (
@@ -65,7 +69,7 @@ GUARDED_ENDPOINT_ERRORS: tuple[type[errors.ToolcribError], ...] = (
 
 REQUEST_ID_HEADER = {
     "X-Request-Id": {
-        "description": "The request's own id, or one that was made for it.",
+        "description": "The id that the request sent, or a new one.",
         "schema": {"type": "string"},
     }
 }
@@ -74,7 +78,7 @@ NAMESPACE = {
     "name": "Toolcrib-Namespace",
     "in": "header",
     "required": False,
-    "description": "Which namespace is meant; by default the only one that the key is for.",
+    "description": "Name of the namespace; by default the only one of the key.",
     "schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_.-]{0,62}$"},
     "example": "default",
 }
@@ -86,7 +90,7 @@ SECURITY = {
 
 
 def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """The document of a service with these endpoints."""
+    """OpenAPI document of a service with these endpoints."""
     schemas = _Schemas(endpoints)
     paths: dict[str, Any] = {}
     shared: dict[str, Any] = {}
@@ -113,7 +117,7 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 class _Schemas:
-    """Schemas of all requests and answers, by kind; made in one step so that names agree."""
+    """Schemas of all requests and answers, by type; created together so that names agree."""
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         kinds: dict[tuple[Any, JsonSchemaMode], None] = {(ProblemBody, "serialization"): None}
@@ -125,12 +129,12 @@ class _Schemas:
             }
             if each.answer is not None:
                 kinds[each.answer, "serialization"] = None
-        made, shared = schemas(list(kinds), TEMPLATE)
+        made, shared = schemas(list(kinds), REF_TEMPLATE)
         self.of = dict(zip(kinds, made, strict=True))
         self.components = dict(shared)
 
     def fields(self, kind: Any) -> dict[str, Any]:
-        """Schemas of the parameters of a query."""
+        """Schemas of a query's parameters."""
         found = self.of[kind, "validation"]
         if "$ref" in found:
             found = self.of[kind, "validation"] = self.components.pop(_name(found["$ref"]))
@@ -206,13 +210,13 @@ def _responses(endpoint: Endpoint, schemas: _Schemas, shared: dict[str, Any]) ->
 
 
 def _problems(endpoint: Endpoint) -> Iterator[ProblemBody]:
-    """Examples of all problems that an endpoint can answer."""
+    """Examples of all problems of an endpoint."""
     known: set[int] = set()
     common = GUARDED_ENDPOINT_ERRORS if endpoint.is_guarded else ()
     for kind in dict.fromkeys((*common, *endpoint.errors)):
         row = PROBLEMS[kind]
         known.add(row.status)
-        nearest = () if kind in NEAREST else None
+        nearest = () if kind in ERRORS_WITH_NEAREST else None
         heads = slug_of(kind), row.title, row.status, row.title, EXAMPLE_REQUEST_ID
         yield ProblemBody.make(*heads, nearest=nearest, retry_after_s=row.retry_after_s)
     for status in _http_statuses(endpoint):
@@ -233,7 +237,7 @@ def _response(problems: Sequence[ProblemBody]) -> dict[str, Any]:
     headers: dict[str, Any] = dict(REQUEST_ID_HEADER)
     if any(each.retry_after_s is not None for each in problems):
         headers["Retry-After"] = {
-            "description": "Seconds after which to ask again.",
+            "description": "Seconds after which to repeat the request.",
             "schema": {"type": "integer"},
         }
     examples = {each.slug: {"value": as_json(each)} for each in problems}
@@ -265,7 +269,7 @@ DOCS_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""Allow nothing but the page's own style."""
+"""Policy that allows the page's own style only."""
 
 
 def docs_page(described: Mapping[str, Any]) -> str:
@@ -336,7 +340,7 @@ def _operation_html(
 
 
 def _schema_link(content: Mapping[str, Any]) -> str:
-    """Link to a schema, or the schema itself."""
+    """Link to a schema, or the schema itself if it has no name."""
     schema = content.get("schema", {})
     if (ref := schema.get("$ref")) is not None:
         name = escape(_name(ref))
@@ -353,7 +357,7 @@ def _schema_html(named: tuple[str, Mapping[str, Any]]) -> str:
 
 
 def _table_html(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Table of cells that are HTML; nothing without rows."""
+    """Table of HTML cells; empty without rows."""
     lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
     head = "".join(f'<th scope="col">{each}</th>' for each in heads)
     body = "".join(f"<tr>{line}</tr>" for line in lines)
@@ -361,6 +365,6 @@ def _table_html(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _text_html(text: str) -> str:
-    """Paragraphs of a description, with its code."""
+    """Paragraphs of a description, with its code marked."""
     marked = _CODE.sub(r"<code>\1</code>", escape(text.strip()))
     return "".join(f"<p>{each}</p>" for each in marked.split("\n\n") if each)

@@ -1,6 +1,6 @@
-"""Routing: endpoints as data, and what each request of them passes on its way in and out.
+"""Routing: endpoints as data, and the parsing and answering of their requests.
 
-JSON bodies are read once and strictly: no NaN, no half characters, no bottomless nesting.
+JSON bodies are read once and strictly: no NaN, no lone surrogates, no unbounded nesting.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ ACCEPTABLE_TYPES = frozenset({"", "*/*", "application/*", JSON, PROBLEM_TYPE, JS
 """A client that accepts one of these types accepts the answer."""
 
 PARSE_IN_THREAD_ABOVE_BYTES = 64 * 1024
-"""Larger bodies are parsed in a thread, so that the event loop can serve other requests."""
+"""Larger bodies are parsed in a thread, so that the event loop stays responsive."""
 
 MAX_BODY_DEPTH = 200
 """Depth of JSON that pydantic's parser accepts."""
 
 MAX_K = 1000
-"""Bound of tools in an answer, more than any turn can use; the library has no bound."""
+"""Maximum number of tools in an answer, more than a turn can use; the library has none."""
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, regex_engine="python-re")
 """Rules of bodies: unknown fields and other types are refused, nothing is converted."""
@@ -52,7 +52,7 @@ def strict_config(**extra: Any) -> ConfigDict:
 
 
 class Body(BaseModel):
-    """The body of a request."""
+    """Body of a request."""
 
     model_config = STRICT
 
@@ -62,19 +62,19 @@ def _as_integer(value: Any) -> Any:
 
 
 AS_WHOLE = BeforeValidator(_as_integer)
-"""Follows the bounds of an integer: JSON has one type of number, so 5.0 is an integer too."""
+"""Stands behind the bounds of an integer: JSON has one number type, so 5.0 is an integer too."""
 
 Count = Annotated[int, Field(ge=1, le=MAX_K), AS_WHOLE]
 TokenBudget = Annotated[int, Field(ge=1, le=1_000_000), AS_WHOLE]
 Identifier = Annotated[str, Field(min_length=1, max_length=1100)]
-"""The id of a tool, or another text of at most its length."""
+"""Id of a tool, or another text of at most its length."""
 
 Words = Annotated[
     str,
     pattern_validator(re.compile(r"[^\W_]"), "no letter and no digit"),
     WithJsonSchema({"type": "string", "pattern": r"[\p{L}\p{N}]"}),
 ]
-"""Text with at least one letter or digit; the documented pattern is the same in JavaScript."""
+"""Text with at least one letter or digit; the documented pattern is equivalent in JavaScript."""
 
 _NOT_BLANK = re.compile(r"[^\s\x1c-\x1f\x85\ufeff]")
 
@@ -90,13 +90,13 @@ Call: TypeAlias = Callable[..., Awaitable[Response | None]]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One operation, documented by the docstring of `call` and typed by its annotations.
+    """Operation, documented by the docstring of `call` and typed by its annotations.
 
-    `call` takes the context, and as annotated the parameter of the path, `query` and `body`; it
-    returns None for an answer of 204. `upload` handles a body of JSON Lines, and takes its query
-    and the request. `answer` is the type of a good answer; None without a body, or for another
-    `media_type` than JSON. `errors` come beside those of every endpoint. `writes` requires a key
-    that may write, `administers` a key with the access `admin`.
+    `call` takes the context, and as annotated the path's parameter, `query` and `body`; it returns
+    None for an answer of 204. `upload` handles a body of JSON Lines, and takes its query and the
+    request. `answer`: type of a successful answer; None without a body, or for a `media_type` other
+    than JSON. `errors`: in addition to those of every endpoint. `writes` requires a key that may
+    write, `administers` a key with the access `admin`.
     """
 
     method: Literal["GET", "POST", "DELETE"]
@@ -117,28 +117,28 @@ class Endpoint:
 
     @cached_property
     def upload_query(self) -> Any:
-        """The type of the query of an upload, None without one."""
+        """Type of an upload's query, None without one."""
         return None if self.upload is None else _parameters(self.upload)["query"]
 
     @property
     def body(self) -> Any:
-        """The type of the body, None without one."""
+        """Type of the body, None without one."""
         return self.takes.get("body")
 
     @property
     def query(self) -> Any:
-        """The type of the query, None without one."""
+        """Type of the query, None without one."""
         return self.takes.get("query")
 
     @property
     def key(self) -> Any:
-        """The type of the parameter of the path, None without one."""
+        """Type of the path's parameter, None without one."""
         keys = [kind for name, kind in self.takes.items() if name not in {"body", "query"}]
         return keys[0] if keys else None
 
     @property
     def is_empty(self) -> bool:
-        """True if a good answer has no body."""
+        """True if a successful answer has no body."""
         return self.answer is None and self.media_type == JSON
 
     @property
@@ -148,12 +148,12 @@ class Endpoint:
 
     @property
     def parameter(self) -> str:
-        """Name of the parameter of the path; empty without one."""
+        """Name of the path's parameter; empty without one."""
         return self.path.partition("{")[2].partition("}")[0].removesuffix(":path")
 
     @property
     def template(self) -> str:
-        """The path as it is documented, and in metrics."""
+        """Path in the documentation and in metrics."""
         return _template(self.path)
 
 
@@ -167,7 +167,7 @@ def _parameters(call: Call) -> dict[str, Any]:
 
 
 def answer(record: object, *, full: bool = False) -> Response:
-    """A good answer, as JSON."""
+    """Successful answer, as JSON."""
     return Response(dump(record, full=full), media_type=JSON)
 
 
@@ -181,7 +181,7 @@ def make_routes(endpoints: Sequence[Endpoint]) -> list[Route]:
 
 def _route(path: str, methods: Mapping[str, Endpoint]) -> Route:
     async def respond(request: Request) -> Response:
-        # Starlette takes HEAD wherever it takes GET; the server sends that answer without its body.
+        # Starlette routes HEAD like GET; the server omits the body.
         endpoint = methods["GET" if request.method == "HEAD" else request.method]
         context = context_of(request.scope)
         context.route = endpoint.template
@@ -191,7 +191,7 @@ def _route(path: str, methods: Mapping[str, Endpoint]) -> Route:
 
 
 def template_of(routes: Sequence[Route], scope: Scope) -> str | None:
-    """The documented path of a request's address, for any method; None for an unknown address."""
+    """Documented path of a request's address, for any method; None for an unknown address."""
     fits = (route for route in routes if route.matches(scope)[0] is not Match.NONE)
     return next((_template(route.path) for route in fits), None)
 
@@ -221,7 +221,7 @@ async def _arguments(endpoint: Endpoint, context: RequestContext, request: Reque
     if endpoint.query is not None:
         found.append(_query(endpoint.query, request))
     elif endpoint.upload_query is not None:
-        # A body of JSON does not use the query, but an invalid one is still refused.
+        # A JSON body does not use the query, but an invalid query is still refused.
         _query(endpoint.upload_query, request)
     else:
         _refuse_parameters(request, {})
@@ -231,7 +231,7 @@ async def _arguments(endpoint: Endpoint, context: RequestContext, request: Reque
 
 
 def _refuse_parameters(request: Request, known: Collection[str]) -> None:
-    """Refuse query parameters that the endpoint does not read: a misspelt filter would not filter.
+    """Refuse unknown query parameters: a misspelt filter would not filter.
 
     Raises:
         InvalidRequestError: there is one.
@@ -244,7 +244,7 @@ def _refuse_parameters(request: Request, known: Collection[str]) -> None:
 
 
 def _query(kind: Any, request: Request) -> Any:
-    """The query parameters."""
+    """Query parameters as an endpoint's type."""
     given: dict[str, Any] = {}
     repeated: list[tuple[str, str]] = []
     hints = get_type_hints(kind)
@@ -269,7 +269,7 @@ def _validate(kind: Any, value: Any, name: str = "query") -> Any:
 
 
 async def _body(kind: Any, context: RequestContext, request: Request) -> Any:
-    """The body as the endpoint's type.
+    """Body as the endpoint's type.
 
     Raises:
         InvalidRequestError: the body is no valid JSON, or not of the endpoint's type.
@@ -288,7 +288,7 @@ async def _body(kind: Any, context: RequestContext, request: Request) -> Any:
 def _parse_json(kind: Any, content: bytes) -> Any:
     try:
         if b"NaN" in content or b"Infinity" in content:
-            # In strings these are words; elsewhere they are invalid JSON.
+            # These are valid in strings only.
             from_json(content, allow_inf_nan=False)
         return adapter(kind).validate_json(content, strict=True)
     except ValidationError as error:

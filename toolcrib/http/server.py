@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 KEEP_ALIVE_S = 60
 SERVICE_BACKLOG_CONNECTIONS = 2048
 LAST_ANSWERS_S = 2
-"""Time for connections to take their answers, after draining."""
+"""Time for connections to send their answers, after draining."""
 
 MAX_HEAD_BYTES = 64 * 1024
 """Size of a request's headers; key, namespace and trace need a few hundred bytes."""
@@ -34,11 +34,11 @@ HEAD_TOO_LARGE = (
 
 
 def make_server(app: Starlette, ready: Callable[[], None] = lambda: None) -> uvicorn.Server:
-    """A server whose `run([socket])` answers on that socket until a signal ends it.
+    """Server whose `run([socket])` serves that socket until a signal ends it.
 
-    `ready` is called once the server can be reached, and stopped. After the first SIGTERM or SIGINT
-    no request is admitted, and requests under way are finished within `service.drain_s`; a second
-    signal does not wait for them.
+    `ready` is called once the server is reachable, and again when it stops. After the first SIGTERM
+    or SIGINT no request is admitted, and running requests are finished within `service.drain_s`; a
+    second signal does not wait for them.
     """
     head_s = app.state.service.settings.service.timeout_s
     config = uvicorn.Config(
@@ -55,19 +55,19 @@ def make_server(app: Starlette, ready: Callable[[], None] = lambda: None) -> uvi
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=LAST_ANSWERS_S,
     )
-    return _Server(config, app.state.service, ready)
+    return _DrainingServer(config, app.state.service, ready)
 
 
 def serve(app: Starlette, listening: socket.socket, ready: Callable[[], None]) -> None:
     """Run a server (`make_server`) on a socket until a signal ends it."""
-    # Objects loaded by now live until the end: exclude them from garbage collection.
+    # Loaded objects live until the end: exclude them from garbage collection.
     gc.collect()
     gc.freeze()
     make_server(app, ready).run([listening])
 
 
-class _Server(uvicorn.Server):
-    """A server that drains its requests before it ends."""
+class _DrainingServer(uvicorn.Server):
+    """Server that drains its requests before it ends."""
 
     def __init__(
         self, config: uvicorn.Config, state: ServiceState, ready: Callable[[], None]
@@ -103,9 +103,9 @@ class _Server(uvicorn.Server):
 
 
 class _Connection(HttpToolsProtocol):
-    """A connection that bounds the head of a request, by `head_s` and `MAX_HEAD_BYTES`.
+    """Connection with limits for the head of a request, `head_s` and `MAX_HEAD_BYTES`.
 
-    Admission of the request bounds its body.
+    Admission of the request limits its body.
     """
 
     def __init__(self, *, head_s: float, **given: Any) -> None:
@@ -120,12 +120,12 @@ class _Connection(HttpToolsProtocol):
     def connection_made(  # pyright: ignore[reportIncompatibleMethodOverride] -- as uvicorn has it
         self, transport: asyncio.Transport
     ) -> None:
-        """Start the time for a head."""
+        """Start the timer of a head."""
         super().connection_made(transport)
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the time."""
+        """Stop the timer."""
         self._stop_timer()
         super().connection_lost(exc)
 
@@ -148,18 +148,18 @@ class _Connection(HttpToolsProtocol):
             self._time_out_body()
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """Record that a head begins."""
         self._has_begun = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """A head is complete."""
+        """Record that a head is complete."""
         self._has_begun = False
         self._heads += 1
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """A body is complete, or there was none."""
+        """Record that a body is complete, or missing."""
         self._ends += 1
         super().on_message_complete()
 
@@ -173,7 +173,7 @@ class _Connection(HttpToolsProtocol):
             self._head_timer = None
 
     def _time_out_body(self) -> None:
-        """Bound the wait for the rest of a body that was answered already."""
+        """Limit the wait for the rest of a body that was answered already."""
         cycle: Any = self.cycle  # None before the first request, whatever its type says
         is_answered = cycle is not None and cycle.response_complete
         if is_answered and self.timeout_keep_alive_task is None and not self.transport.is_closing():

@@ -27,20 +27,20 @@ UPLOAD_FACTOR = 32
 """Largest body of JSON Lines, as a multiple of `service.max_body_bytes`."""
 
 BODY_MEMORY_FACTOR = 57
-"""Memory of all bodies under way, as a multiple of `service.max_body_bytes`. The largest fits
+"""Memory of all concurrent bodies, as a multiple of `service.max_body_bytes`. The largest body fits
 into a key's share of its namespace's share."""
 
 READINESS_TTL_S = 0.5
-"""Lifetime of a readiness answer: requests for it need no key, and must not cause load."""
+"""Lifetime of a readiness answer: its requests need no key, and must not cause load."""
 
 
 class ServiceState:
     """Tenants, threads, processes, telemetry and readiness of one service.
 
-    `under_way` counts the admitted requests. While `draining` no request is admitted; if
-    `is_hurried` the end waits for none. `ending` is set when requests under way have a moment for
-    their last line. `places` and `bytes` are the shares of owners. `activity` reads the calls of
-    a gateway.
+    `under_way`: number of admitted requests. While `draining` no request is admitted; with
+    `is_hurried` the shutdown waits for none. `ending` is set shortly before the end, so that
+    running requests can send a last line. `places` and `bytes`: shares of owners. `activity` reads
+    the calls of a gateway.
     """
 
     def __init__(self, namespaces: Tenants, settings: Settings, telemetry: Telemetry) -> None:
@@ -51,7 +51,7 @@ class ServiceState:
         self.workers = Workers(service.workers, service.concurrent)
         self.places = Shares(service.concurrent, service.share)
         self.bytes = Shares(BODY_MEMORY_FACTOR * service.max_body_bytes, service.share)
-        # A request has a deadline: one document may take half of it, and a bounded text.
+        # A request has a deadline: limit the time and text of one document.
         limits = settings.documents.limits
         self.converters = Converters(
             replace(
@@ -69,7 +69,7 @@ class ServiceState:
         self.is_hurried = False
         self.ending = asyncio.Event()
         self.logs: WeakSet[DatabaseLog] = WeakSet()
-        # Weak: a lock is dropped after its last use.
+        # Weak values drop a lock after its last use.
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 
     def dropped_decisions(self) -> int:
@@ -97,8 +97,8 @@ class ServiceState:
 class Readiness:
     """Readiness of store, model and index; for one event loop.
 
-    One check runs at a time, and concurrent callers share its answer: else each call would block
-    another thread while an engine hangs.
+    One check runs at a time, and concurrent callers share its answer: otherwise each call would
+    block another thread while an engine hangs.
     """
 
     def __init__(self, namespaces: Tenants, workers: Workers) -> None:
@@ -119,7 +119,7 @@ class Readiness:
             return self._known[0]
         if self._check is None:
             self._check = asyncio.create_task(self._run_check())
-            # Retrieve the error, also if no caller waits any more.
+            # Retrieve the error even if no caller waits for it.
             self._check.add_done_callback(lambda task: task.cancelled() or task.exception())
         deadline = asyncio.timeout(timeout_s)
         try:
@@ -140,7 +140,7 @@ class Readiness:
 
     async def _run_check(self) -> ServiceInfo:
         try:
-            info = await self._workers.read(self._look)
+            info = await self._workers.read(self._check_now)
             self._known = info, time.monotonic() + READINESS_TTL_S
         except Exception:
             self._known = None
@@ -149,7 +149,7 @@ class Readiness:
             self._check = None
         return info
 
-    def _look(self) -> ServiceInfo:
+    def _check_now(self) -> ServiceInfo:
         self._namespaces.check()
         crib = self._namespaces.crib()
         store, identity = crib.info()

@@ -1,8 +1,8 @@
 """Uploads: requests of JSON Lines with one entry a line, answered by progress and a report.
 
-A line is a JSON array: the source of an entry, and a tool, a passage, or a refusal that the client
-made. A line of the answer is an object with `progress`; the last has the `report`, or the
-`problem` of a failure.
+A line is a JSON array: the source of an entry, and a tool, a passage, or a refusal by the client. A
+line of the answer is an object with `progress`; the last has the `report`, or the `problem` of a
+failure.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ STALL_TIMEOUT_S = 300.0
 """Time without progress before an upload fails; a graph of 50,000 tools takes a minute."""
 
 MAX_PART_ENTRIES = 256
-"""Entries in one write: a second or two of work, after which others may write."""
+"""Entries in one write: a second or two of work, after which other requests may write."""
 
 MAX_PART_BYTES = 512 * 1024
-"""JSON in one write."""
+"""Bytes of JSON in one write."""
 
 Entries: TypeAlias = list[tuple[str, _Item | Refusal]]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An entry that waits to be written, kept as JSON, which takes less memory than its object.
+    """Entry to write, stored as JSON, which takes less memory than its object.
 
     `name` groups entries, such as the passages of one document; None for a refusal.
     """
@@ -56,16 +56,16 @@ class Line:
 
     @property
     def entry(self) -> tuple[str, Any]:
-        """The entry as an object."""
+        """Entry as an object."""
         return adapter(self.kind).validate_json(self.content)
 
     @classmethod
     def of(cls, entry: tuple[str, object], name: Hashable, kind: Any) -> Line:
-        """The line of an entry."""
+        """Line of an entry."""
         return cls(name, adapter(kind).dump_json(entry), kind)
 
 
-class _Body:
+class _BodyParser:
     """Parser of one body; `name` gives the group of an entry."""
 
     def __init__(self, kind: Any, name: Callable[[Any], Hashable], max_bytes: int) -> None:
@@ -77,12 +77,10 @@ class _Body:
         self._number = 0
 
     def lines(self, piece: bytes) -> Iterator[Line]:
-        """The lines that this piece completes; an invalid line is a refusal."""
+        """Lines that this piece completes; an invalid line is a refusal."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         if max(map(len, (*lines, self._rest))) > self._max_bytes:
-            raise TooLargeError(
-                f"a line is larger than {self._max_bytes:,} bytes, the most that is taken"
-            )
+            raise TooLargeError(f"a line is larger than {self._max_bytes:,} bytes, the limit")
         for line in lines:
             self._number += 1
             if line.strip():
@@ -107,7 +105,7 @@ async def read_upload(
         TooLargeError: a line or the whole is too large.
     """
     service = context.state.settings.service
-    upload = _Body(kind, name, service.max_body_bytes)
+    upload = _BodyParser(kind, name, service.max_body_bytes)
     found: list[Line] = []
     async for piece in request.stream():
         context.extend(service.timeout_s)
@@ -115,8 +113,8 @@ async def read_upload(
     return found + await context.run(lambda: list(upload.lines(b"\n")))
 
 
-def in_parts(lines: Sequence[Line]) -> list[list[Line]]:
-    """Divide lines into parts, between which others may write; one name stays in one part."""
+def split_into_parts(lines: Sequence[Line]) -> list[list[Line]]:
+    """Split lines into parts, between which others may write; one name stays in one part."""
     groups: dict[Hashable, list[Line]] = {}
     for line in lines:
         groups.setdefault(line.name, []).append(line)
@@ -186,13 +184,13 @@ async def _lines(context: RequestContext, work: UploadWork[Any]) -> AsyncGenerat
         loop.call_soon_threadsafe(queue.put_nowait, progress)
 
     job = asyncio.ensure_future(work.run(context, listener))
-    # After the last progress, which comes from a thread.
+    # The last progress comes from a thread: end the queue after it.
     job.add_done_callback(lambda _: loop.call_soon(queue.put_nowait, None))
     ending = asyncio.ensure_future(context.state.ending.wait())
     ending.add_done_callback(lambda _: job.cancel())
     has_begun = False
     try:
-        async for progress in _until_done(context, queue):
+        async for progress in _progress_events(context, queue):
             has_begun = True
             yield b'{"progress":%b}\n' % dump(progress) if progress else b"\n"
         yield b'{"report":%b}\n' % dump(await _report(job), full=True)
@@ -214,14 +212,14 @@ async def _report(job: asyncio.Future[IndexReport]) -> IndexReport:
     """
     await asyncio.wait((job,))
     if job.cancelled():
-        raise ServiceUnavailableError("the service stops; send again what is not durable")
+        raise ServiceUnavailableError("the service is stopping; send the upload again")
     return job.result()
 
 
-async def _until_done(
+async def _progress_events(
     context: RequestContext, queue: asyncio.Queue[IndexProgress | None]
 ) -> AsyncGenerator[IndexProgress | None]:
-    """Progress as it is made; None after each period without."""
+    """Progress events; None after each period without one."""
     silent_s = 0.0
     while True:
         try:
@@ -230,7 +228,7 @@ async def _until_done(
             silent_s += EMPTY_LINE_EVERY_S
             if silent_s > STALL_TIMEOUT_S:
                 raise DeadlineError(
-                    f"nothing was written for {STALL_TIMEOUT_S:g} s; what is may be sent again"
+                    f"nothing was written for {STALL_TIMEOUT_S:g} s; send the upload again"
                 ) from None
             yield None
             continue

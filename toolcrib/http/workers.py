@@ -1,7 +1,7 @@
 """Worker threads, scheduled round-robin by tenant, then by key.
 
-One request may take minutes, and one key may send many requests. A queue in the order of arrival
-would make all others wait for them.
+One request may take minutes, and one key may send many requests. In order of arrival all others
+would wait for them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import TypeAlias, TypeVar
 _Result = TypeVar("_Result")
 
 MAX_CONVERSIONS = 2
-"""Documents converted at once, one of each tenant: each may take much memory and time."""
+"""Concurrent conversions of documents, one of each tenant: each may take much memory and time."""
 
 PAUSE_POLL_S = 0.2
-"""Period at which paused work checks that the pool is not closing."""
+"""Period at which paused work checks whether the pool is closing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ _Turn: TypeAlias = asyncio.Future[None] | Future[None]
 
 @dataclass(slots=True)
 class _Tenant:
-    """A tenant's work in a pool: jobs not yet ended, paused turns, and waiting turns by key."""
+    """Work of a tenant in a pool: unfinished jobs, paused turns, and waiting turns by key."""
 
     begun_jobs: int = 0
     paused_turns: deque[_Turn] = field(default_factory=deque["_Turn"])
     waiting: dict[str, deque[_Turn]] = field(default_factory=dict[str, "deque[_Turn]"])
 
     def next(self, max_begun: int) -> _Turn | None:
-        """The next turn to run, with at most `max_begun` begun jobs; None without one."""
+        """Next turn to run, with at most `max_begun` unfinished jobs; None without one."""
         if self.paused_turns:
             return self.paused_turns.popleft()
         while self.waiting and self.begun_jobs < max_begun:
@@ -65,8 +65,8 @@ class _Tenant:
 class _Pool:
     """Threads for one kind of work; for one event loop.
 
-    At most `threads` jobs run at once, `per_tenant` of one tenant. Of the
-    `abandoned_jobs` nobody awaits the result.
+    At most `threads` jobs run at once, `per_tenant` of one tenant. `abandoned_jobs`: number of jobs
+    without a waiting request.
     """
 
     def __init__(self, name: str, threads: int, *, per_tenant: int, paused: int = 0) -> None:
@@ -78,7 +78,7 @@ class _Pool:
         self.abandoned_jobs = 0
 
     async def run(self, work: Callable[[], _Result], owner: Owner = SERVICE_OWNER) -> _Result:
-        """Run work when its turn has come; raises the work's error."""
+        """Run work in its turn; raises the work's error."""
         loop = asyncio.get_running_loop()
         await self._turn(owner)
         job = self._executor.submit(work)
@@ -91,7 +91,7 @@ class _Pool:
         try:
             return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
-            # Nobody waits any more: a job that has not begun is dropped, another goes on.
+            # The request was cancelled: drop the job if it has not begun.
             if not job.done():
                 self._abandon(loop, job)
             raise
@@ -110,7 +110,7 @@ class _Pool:
                 turn.result(PAUSE_POLL_S)
 
     def close(self) -> None:
-        """Wait until all begun work is done."""
+        """Wait until all running work is done."""
         self._closing = True
         self._executor.shutdown()
 
@@ -129,7 +129,7 @@ class _Pool:
 
     def _pause(self, namespace: str, turn: _Turn) -> None:
         self._free += 1
-        # Put the tenant last.
+        # Move the tenant to the end.
         tenant = self._tenants[namespace] = self._tenants.pop(namespace)
         tenant.paused_turns.append(turn)
         self._dispatch()
@@ -164,10 +164,10 @@ class _Pool:
 
 
 class Workers:
-    """Pools of threads for reading, writing, and converting documents.
+    """Thread pools for reading, writing, and converting documents.
 
-    They are separate, so that searches wait neither for a write nor for a document. A tenant has
-    one write at a time; within it, `give_way` lets the writes of other tenants go first.
+    The pools are separate, so that searches wait neither for a write nor for a document. A tenant
+    has one write at a time; `give_way` lets writes of other tenants go first.
     """
 
     def __init__(self, threads: int, places: int = 64) -> None:
@@ -180,11 +180,11 @@ class Workers:
 
     @property
     def abandoned_jobs(self) -> int:
-        """Number of jobs that nobody waits for."""
+        """Number of jobs without a waiting request."""
         return sum(each.abandoned_jobs for each in self._pools)
 
     def close(self) -> None:
-        """Wait until all begun work is done."""
+        """Wait until all running work is done."""
         for each in self._pools:
             each.close()
 
@@ -192,9 +192,9 @@ class Workers:
 class Shares:
     """Shares of owners in a limited resource, such as places or bytes.
 
-    A tenant may hold a `share` of what others leave free: alone most of it, beside others less,
-    so that a newcomer always finds some (a dynamic threshold, after Choudhury and Hahne, 1998).
-    Within its tenant's bound a key has the same rule, so that it leaves some to other keys.
+    A tenant may hold a `share` of what others leave free: most of it if alone, less beside others,
+    so that a new tenant always gets some (a dynamic threshold, after Choudhury and Hahne, 1998).
+    Within its tenant's limit a key has the same rule, so that it leaves some to other keys.
     """
 
     def __init__(self, total: int, share: float) -> None:
@@ -204,7 +204,7 @@ class Shares:
         self._all = 0
 
     def has_room(self, owner: Owner, amount: int) -> bool:
-        """True if the amount is free, and within the shares of an owner that holds some already."""
+        """True if the amount is free, and within the shares of an owner with a share already."""
         if self._all + amount > self._total:
             return False
         free = self._total - self._all
@@ -217,7 +217,7 @@ class Shares:
         return True
 
     def take(self, owner: Owner, amount: int) -> None:
-        """Add an amount to an owner's share, or take it away if negative."""
+        """Add an amount to an owner's share; a negative amount releases."""
         self._all += amount
         for each in (owner, owner.namespace):
             self._amounts[each] = self._amounts.get(each, 0) + amount

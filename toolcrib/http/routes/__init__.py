@@ -1,1 +1,1 @@
-"""Routes: what each address takes and answers."""
+"""Routes: endpoints with their requests and answers."""

@@ -44,7 +44,7 @@ from toolcrib.records.log import ConfiguredServer, GatewayActivity
 from toolcrib.records.reports import Held, HeldTools, LearningStatus, Undone
 
 READINESS_TIMEOUT_S = 1.0
-"""Wait of the metrics for the number of tools."""
+"""Time that metrics wait for the number of tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def watch(state: ServiceState) -> None:
     metrics.watch("toolcrib_requests_under_way", "Requests under way.", lambda: state.under_way)
     metrics.watch(
         "toolcrib_abandoned_work",
-        "Work that nobody waits for.",
+        "Jobs whose result no request waits for.",
         lambda: state.workers.abandoned_jobs,
     )
     metrics.watch(
@@ -83,8 +83,7 @@ def watch(state: ServiceState) -> None:
 
 async def read_metrics(context: RequestContext) -> Response:
     """Give all metrics in Prometheus' text format."""
-    # Metrics are needed most while something fails, so they wait neither for the store nor for
-    # a worker thread.
+    # Metrics matter most during a failure, so they wait neither for the store nor for a worker.
     with suppress(Exception):
         await context.state.readiness.info(READINESS_TIMEOUT_S)
     text, kind = await asyncio.to_thread(context.state.telemetry.metrics.text)
@@ -117,7 +116,9 @@ async def describe_me(context: RequestContext) -> Response:
 
 # -- keys ------------------------------------------------------------------------------------
 
-BY_COMMAND = "a key with the access admin is made by `toolcrib keys create NAME --admin` alone"
+ADMIN_KEY_MESSAGE = (
+    "a key with the access admin is made by `toolcrib keys create NAME --admin` alone"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ class KeyList:
 
 
 class KeyBody(Body):
-    """A key to make: whose it is, for people, and what it allows."""
+    """A key to make: its name, for people, and what it allows."""
 
     model_config = strict_config(examples=[{"name": "reader", "grant": {"servers": ["mail"]}}])
 
@@ -139,7 +140,7 @@ class KeyBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """New key, and the `text` that callers send: it is stored nowhere, and shown this once."""
+    """New key, and the `text` that callers send: it is stored nowhere, and shown only once."""
 
     key: ListedKey
     text: str
@@ -154,8 +155,8 @@ async def list_keys(context: RequestContext) -> Response:
 async def create_key(context: RequestContext, body: KeyBody) -> Response:
     """Make a key that reads or writes."""
     if body.grant.access == "admin":
-        # Else a stolen key could make others that outlive it.
-        raise ForbiddenError(BY_COMMAND)
+        # Otherwise a stolen key could make keys that outlive it.
+        raise ForbiddenError(ADMIN_KEY_MESSAGE)
     days = body.expires_days
     expires_at = None if days is None else time.time() + days * DAY_S
     make = partial(_ring(context).create, body.name, body.grant, expires_at)
@@ -179,9 +180,9 @@ def _ring(context: RequestContext) -> KeyRing:
 
 
 class VerdictBody(Body):
-    """Verdict on a held tool: approve serves it from now on, reject forgets it.
+    """Verdict on a quarantined tool: approve serves it from now on, reject deletes it.
 
-    An approval needs the `digest` that was shown; a rejection may have it.
+    An approval needs the `digest` that was shown; a rejection may have one.
     """
 
     model_config = strict_config(
@@ -200,12 +201,12 @@ class VerdictBody(Body):
     @classmethod
     def _require_digest(cls, digest: str | None, info: ValidationInfo) -> str | None:
         if digest is None and info.data.get("verdict") == "approve":
-            raise ValueError("an approval names the digest that was shown")
+            raise ValueError("an approval must give the digest that was shown")
         return digest
 
 
 async def list_quarantine(context: RequestContext) -> Response:
-    """List the tools that are held back, with findings of the audit."""
+    """List the quarantined tools, with findings of the audit."""
     return answer(await context.run(lambda: HeldTools(_held_in_scope(context))))
 
 
@@ -215,7 +216,7 @@ def _held_in_scope(context: RequestContext) -> tuple[Held, ...]:
 
 
 async def judge_tool(context: RequestContext, tool_id: ToolId, body: VerdictBody) -> None:
-    """Approve a held tool, so that it is served from now on, or reject it.
+    """Approve a quarantined tool, so that it is served from now on, or reject it.
 
     An approval needs the digest that was shown: a version with another digest is not approved. The
     key that sent the tool may not approve it, unless `service.approve_own` is on.
@@ -236,7 +237,7 @@ def _judge(context: RequestContext, tool_id: str, body: VerdictBody, crib: Crib)
             quarantine.reject(tool_id)
             return
         _require_other(context, held)
-        # In this order: after a crash between, the tool is still held and can be approved again.
+        # Write first: after a crash in between, the tool is still quarantined.
         written, _ = write_tools(crib, [("the quarantine", held.spec)], context.scope(), None)
         if written.refused:
             raise ForbiddenError(written.refused[0].reason)
@@ -248,8 +249,8 @@ def _require_other(context: RequestContext, held: Held) -> None:
     is_own = held.written_by and held.written_by == context.caller.key_id
     if is_own and not context.state.settings.service.approve_own:
         raise ForbiddenError(
-            f"this key sent {held.tool_id!r} itself: another key has to approve it, or an operator "
-            "by `toolcrib approve --store`; where one person has all keys, set service.approve_own"
+            f"this key sent {held.tool_id!r} itself: another key must approve it, or an operator "
+            "by `toolcrib approve --store`; if one person has all keys, set service.approve_own"
         )
 
 
@@ -283,7 +284,7 @@ async def get_activity(context: RequestContext, query: ActivityQuery) -> Respons
 
 @dataclass(frozen=True, slots=True)
 class ServerList:
-    """Servers of a gateway's `mcp.json`; none where they are not `editable` here."""
+    """Servers of a gateway's `mcp.json`; empty if they are not `editable` here."""
 
     editable: bool
     servers: tuple[ConfiguredServer, ...] = ()
@@ -301,7 +302,7 @@ class ServersBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class AddedServers:
-    """Names of servers that were added, and of those that were the `same` before.
+    """Names of added servers, and of servers that were the `same` before.
 
     Secrets became `variables`, each with its places: the gateway needs them in its environment.
     """
@@ -313,13 +314,13 @@ class AddedServers:
 
 
 async def list_servers(context: RequestContext) -> Response:
-    """List the servers of the gateway's `mcp.json`, without what may be secret."""
+    """List the servers of the gateway's `mcp.json`, without possible secrets."""
     if context.state.settings.service.gateway_config is None:
         return answer(ServerList(editable=False))
 
     def read() -> ServerList:
         servers = _server_file(context).servers
-        # The gateway has the variables of its environment, not of this one.
+        # The variables are in the gateway's environment, not in this one.
         env = dict.fromkeys(variables_of(servers), "")
         return ServerList(editable=True, servers=tuple(listed_servers(servers, env)))
 
@@ -386,7 +387,7 @@ def _server_file(context: RequestContext) -> ServerFile:
 REPORT_NAME = r"^[A-Za-z0-9_-][A-Za-z0-9_. -]{0,199}\.html\Z"
 
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""A report can be read only: no script, no form, no request."""
+"""Policy that allows reading only: no script, no form, no request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +407,7 @@ class ReportFiles:
 
 
 async def list_reports(context: RequestContext) -> Response:
-    """List the evaluation reports, newest first; only for keys that see all there is."""
+    """List the evaluation reports, newest first; only for keys that see all tools."""
     return answer(await context.run(lambda: ReportFiles(_reports(context))))
 
 
@@ -427,7 +428,7 @@ def _reports(context: RequestContext) -> tuple[ReportFile, ...]:
 async def get_report(
     context: RequestContext, name: Annotated[str, Field(max_length=205)]
 ) -> Response:
-    """Get a report: an HTML page that may run nothing."""
+    """Get a report: an HTML page that cannot run anything."""
     page = await context.run(lambda: _page(context, name))
     return Response(
         page, media_type="text/html", headers={"Content-Security-Policy": REPORT_POLICY}
@@ -460,7 +461,7 @@ class UndoBody(Body):
 
 
 async def get_learning(context: RequestContext) -> Response:
-    """Show the lessons, their keys and their worth; for keys that may write everything."""
+    """Show the lessons, their keys and their value; for keys that may write everything."""
     _require_all(context)
     return answer(await context.read(lambda crib: crib.learning_status()))
 
@@ -487,13 +488,13 @@ def _require_all(context: RequestContext) -> None:
     """Require a key that may write and see all tools: lessons name keys and tools."""
     context.require_write()
     if context.scope() != Scope():
-        raise ForbiddenError("what was learned tells of all tools, and this key sees some only")
+        raise ForbiddenError("lessons concern all tools, and this key sees only some")
 
 
 LEARNING, QUARANTINE, KEYS = "/v1/learning", "/v1/quarantine", "/v1/keys"
 SERVERS, BROKEN = "/v1/servers", (SourceError,)
 OFF = (LearningOffError,)
-UNLIKE_HELD = (UnknownToolError, ToolChangedError)
+JUDGE_ERRORS = (UnknownToolError, ToolChangedError)
 
 ENDPOINTS = (
     Endpoint("GET", LEARNING, get_learning, "learning", LearningStatus, OFF),
@@ -504,7 +505,7 @@ ENDPOINTS = (
     Endpoint("POST", LEARNING + "/undo", undo_learning, "learning", Undone, OFF, writes=True),
     Endpoint("GET", QUARANTINE, list_quarantine, "quarantine", HeldTools),
     Endpoint(
-        "POST", QUARANTINE + "/{id:path}", judge_tool, "quarantine", None, UNLIKE_HELD, writes=True
+        "POST", QUARANTINE + "/{id:path}", judge_tool, "quarantine", None, JUDGE_ERRORS, writes=True
     ),
     Endpoint("GET", SERVERS, list_servers, "gateway", ServerList, BROKEN, administers=True),
     Endpoint("POST", SERVERS, add_servers, "gateway", AddedServers, BROKEN, administers=True),

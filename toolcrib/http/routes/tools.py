@@ -33,7 +33,7 @@ from toolcrib.http.routing import (
     answer,
     strict_config,
 )
-from toolcrib.http.uploads import Line, UploadWork, in_parts, read_upload, respond
+from toolcrib.http.uploads import Line, UploadWork, read_upload, respond, split_into_parts
 from toolcrib.indexers.readers.registry import formats, read_data
 from toolcrib.indexers.sync import Entry, ReadSources
 from toolcrib.indexers.writer import Listener, ignore
@@ -80,7 +80,7 @@ MAX_COUNTED_CALLS = 1_000
 """Newest reported calls that count as use, and newest calls of a gateway."""
 
 OUT_OF_SCOPE_REASON = "this key's scope does not allow to write this tool"
-HELD_BACK = "held back until somebody approves it: "
+QUARANTINED_REASON = "quarantined until it is approved: "
 
 ToolId = Annotated[Identifier, Field(description="`server/name`, slashes and all.")]
 
@@ -114,18 +114,17 @@ QUERY_OR_NEEDS = [
     frozen=True, kw_only=True, config=strict_config(examples=EXAMPLE_SEARCHES, anyOf=QUERY_OR_NEEDS)
 )
 class SearchBody(SearchOptions):
-    """A search: a query, or `needs`, one line for each wished tool, or a step of a `task`.
+    """A search: a query, or `needs`, one line for each wanted tool, or a step of a `task`.
 
-    Each need is searched and judged by itself; a query fills the places that needs leave. The
-    answer has `k` tools; with `auto`, as many as contain all needed tools with the probability
-    `coverage`. Tools with a probability below `least` are left out, except the first. Without
-    `gate` the ranking comes unjudged. `explain` adds the contribution of each leg. A
-    `token_budget` replaces `k` by as many of the best tools as fit, at least one: a token is three
-    characters of a tool in its `form`, which the shape `signature` sets. In the `order` of ids
-    equal tools always come in the same order. `history` are earlier messages, which count beside
-    the query. `called` are the ids of tools that an agent's run has called, in its order, which
-    the answer leaves out. With the `task` that the run began with, the query is what the agent
-    wrote before its next call.
+    Each need is searched and judged by itself; a query fills the remaining places. The answer has
+    `k` tools; with `auto`, as many as contain all needed tools with the probability `coverage`.
+    Tools with a probability below `least` are omitted, except the first. Without `gate` the ranking
+    has only a verdict. `explain` adds the score of each leg. `token_budget` replaces `k`: the best
+    tools that fit, at least one; a token is three characters of a tool in its `form`, which the
+    shape `signature` sets. In the `order` of ids equal tools always come in the same order.
+    `history`: earlier messages, which count beside the query. `called`: ids of tools that an
+    agent's run has called, in order, which the answer omits. With the `task` that the run began
+    with, the query is what the agent wrote before its next call.
     """
 
     query: QueryText | None = None
@@ -145,7 +144,7 @@ class FoundTools(FindResult):
     """The answer to a search.
 
     In a provider's shape `tools` holds its definitions, `names` maps their names to ids, and
-    `left_out` has the tools that the provider would refuse.
+    `left_out` has the tools that the provider would reject.
     """
 
     tools: tuple[ToolHit, ...] | tuple[dict[str, Any], ...]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -170,7 +169,7 @@ async def find_tools(context: RequestContext, body: SearchBody) -> Response:
 
 
 def shaped_response(record: object, hits: Sequence[ToolHit], shape: Shape, *path: str) -> Response:
-    """Answer with a record whose hits, at a path of fields, are in a shape."""
+    """Answer with a record whose hits, at a path of fields, have a shape."""
     if shape in {"summary", "full"}:
         return answer(record, full=shape == "full")
     shown = as_json(record)
@@ -206,14 +205,14 @@ _OBJECT: JsonSchemaValue = {"type": "object", "additionalProperties": True}
 class IndexBody(Body):
     """Tools to write, in any format that the index reads.
 
-    `tools` is a list of definitions (ours, MCP, OpenAI, Anthropic) or one document: an answer
-    to `tools/list`, an OpenAPI document, an object with a list under `tools`. `server` overrides
-    every tool's. `prune` removes all other tools (of `server` only, if given).
+    `tools` is a list of definitions (ours, MCP, OpenAI, Anthropic) or one document: an answer to
+    `tools/list`, an OpenAPI document, an object with a list under `tools`. `server` overrides that
+    of every tool. `prune` removes all other tools (of `server` only, if given).
     """
 
     model_config = strict_config(examples=[{"tools": [EXAMPLE_TOOL], "server": "mail"}])
 
-    # The reader refuses what is no object, and keeps the others.
+    # The reader refuses entries that are no objects, and keeps the others.
     tools: list[Annotated[Any, WithJsonSchema(_OBJECT)]] | dict[str, Any]
     format: Format | None = None
     server: ServerName | None = None
@@ -222,7 +221,7 @@ class IndexBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class ToolReport(IndexReport):
-    """Report of written tools; `quarantined` tools are held back until they are approved."""
+    """Report of written tools; `quarantined` tools are not served until they are approved."""
 
     quarantined: tuple[Held, ...] = ()
 
@@ -231,10 +230,10 @@ async def index_tools(context: RequestContext, body: IndexBody) -> Response:
     """Write new and changed tools.
 
     Unchanged tools are skipped. A tool that is invalid or out of the key's scope is refused in the
-    report, and the others are written; tools that the audit finds dangerous are held back.
+    report, and the others are written; tools that the audit finds dangerous are quarantined.
     """
 
-    # As a write, so that tenants take turns: there may be tens of thousands of tools.
+    # Run it as a write, so that tenants take turns: there may be tens of thousands of tools.
     def read(_crib: Crib) -> list[Line]:
         name = "the request"
         lines: list[Line] = []
@@ -254,7 +253,7 @@ async def index_tools(context: RequestContext, body: IndexBody) -> Response:
 def _work(
     context: RequestContext, lines: list[Line], server: str | None, *, prune: bool
 ) -> tuple[UploadWork[ToolSpec], list[Held]]:
-    """Work that writes tools, and a list that it fills with held tools.
+    """Work that writes tools, and a list that it fills with quarantined tools.
 
     As in the library, a refusal prevents pruning.
     """
@@ -275,7 +274,7 @@ def _work(
         with context.state.lock(context.namespace):
             return _prune(crib, report, context.scope(), server, named)
 
-    return UploadWork(in_parts(lines), write, finish), held
+    return UploadWork(split_into_parts(lines), write, finish), held
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +299,9 @@ async def upload_tools(context: RequestContext, query: ToolUpload, request: Requ
         report = work.finish(crib, report)
         reasons = {each.tool_id: each.reason for each in held}
         sources = {each.name: each.entry[0] for each in lines if each.name in reasons}
-        back = (Refusal(sources[key], key, HELD_BACK + why) for key, why in reasons.items())
+        back = (
+            Refusal(sources[key], key, QUARANTINED_REASON + why) for key, why in reasons.items()
+        )
         return replace(report, refused=(*report.refused, *back))
 
     return await respond(context, replace(work, finish=finish))
@@ -314,10 +315,10 @@ def write_tools(
     listener: Listener = ignore,
     written_by: str = "",
 ) -> tuple[IndexReport, list[Held]]:
-    """Write the tools within the scope that pass the audit; hold those that do not pass.
+    """Write the tools within the scope that pass the audit; quarantine the others.
 
-    `Crib.index_tools` removes older texts of held tools. `written_by` is the id of the key that
-    sends them. No tool out of scope is replaced.
+    `Crib.index_tools` removes older versions of quarantined tools. `written_by`: id of the key that
+    sends the tools. No tool out of scope is replaced.
 
     Raises:
         StoreError: the store failed; a part may be written.
@@ -364,7 +365,7 @@ def _is_within(allowed: Filter | None, spec: ToolSpec) -> bool:
 def _allowed_and_refused(
     crib: Crib, entries: Iterable[Entry], scope: Scope
 ) -> tuple[list[tuple[str, ToolSpec]], list[Refusal]]:
-    """Tools to write, and refusals, which do not reveal the part of the scope that matters."""
+    """Tools to write, and refusals, which do not reveal the relevant part of the scope."""
     given = list(entries)
     refused = [item for _, item in given if isinstance(item, Refusal)]
     specs = [(source, item) for source, item in given if isinstance(item, ToolSpec)]
@@ -409,7 +410,7 @@ def _prune(
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """A page of tools; of several servers or tags, any. `cursor` is the last page's last id."""
+    """A page of tools; several servers or tags mean any. `cursor` is the last page's last id."""
 
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE_TOOLS)] = 50
     cursor: Identifier | None = None
@@ -418,7 +419,7 @@ class ListQuery:
 
 
 class ListBody(Body):
-    """A page of the tools that a filter accepts; `cursor` is the last page's last id.
+    """A page of the tools that match a filter; `cursor` is the last page's last id.
 
     The order `use` begins with the tools that were called most often of late.
     """
@@ -441,7 +442,7 @@ async def list_tools(context: RequestContext, query: ListQuery) -> Response:
 
 
 async def list_some(context: RequestContext, body: ListBody) -> Response:
-    """List the tools in scope that a filter accepts, in the order of the plain list or another."""
+    """List the tools in scope that match a filter, in the store's order or another."""
     scope = context.scope(body.scope)
     calls = Counter[str]()
     if body.order == "use":
@@ -461,7 +462,7 @@ async def list_some(context: RequestContext, body: ListBody) -> Response:
 
 
 def _count_calls(context: RequestContext) -> Counter[str]:
-    """Newest calls that the caller may see, by the id of their tool."""
+    """Newest calls that the caller may see, counted by tool id."""
     reported = islice(context.log().outcomes(), MAX_COUNTED_CALLS)
     calls = Counter(str(made["tool"]) for made, of in reported if context.sees_decision(of))
     if context.sees_activity:
@@ -483,7 +484,7 @@ def _ranked_tools(
         return ranked
     ids = [tool.id for tool in ranked]
     if body.cursor not in ids:
-        raise QueryError(f"{body.cursor!r} is not in this list any more; begin it again")
+        raise QueryError(f"{body.cursor!r} is no longer in this list; start the list again")
     return ranked[ids.index(body.cursor) + 1 :]
 
 
@@ -494,7 +495,7 @@ async def get_tool(context: RequestContext, tool_id: ToolId) -> Response:
 
 
 class LinksBody(Body):
-    """A tool by its id; what is beyond `scope` is in none of its links."""
+    """A tool by its id; its links exclude tools outside of `scope`."""
 
     model_config = strict_config(examples=[{"id": "mail/send_mail"}])
 
@@ -503,13 +504,13 @@ class LinksBody(Body):
 
 
 async def find_links(context: RequestContext, body: LinksBody) -> Response:
-    """Give the tools that one needs first, those that need it, and what replaces it."""
+    """Give the prerequisites of a tool, its consumers, and its replacement."""
     scope = context.scope(body.scope)
     return answer(await context.read(lambda crib: crib.tool_links(body.id, scope=scope)))
 
 
 class CheckBody(Body):
-    """Tools by their ids. What `scope` leaves out of those that the key may see is out of scope."""
+    """Tools by their ids; `scope` narrows the key's scope."""
 
     model_config = strict_config(examples=[{"ids": ["mail/send_mail", "mail/no_such_tool"]}])
 
@@ -518,7 +519,7 @@ class CheckBody(Body):
 
 
 async def check_tools(context: RequestContext, body: CheckBody) -> Response:
-    """Check for each tool if it can be called, or why not, before an agent relies on it."""
+    """Check for each tool whether it can be called, and give the reason if it cannot."""
     quarantine = context.quarantine()
 
     def work(crib: Crib) -> CheckedTools:
@@ -552,7 +553,7 @@ async def count_facets(context: RequestContext) -> Response:
 
 TOOLS_TAG = "tools"
 TOOL_PATH = "/v1/tools/{id:path}"
-UNKNOWN_TOOL = (UnknownToolError,)
+TOOL_ERRORS = (UnknownToolError,)
 
 ENDPOINTS = (
     Endpoint("POST", "/v1/tools/search", find_tools, TOOLS_TAG, FoundTools, (CalibrationError,)),
@@ -561,9 +562,9 @@ ENDPOINTS = (
     ),
     Endpoint("GET", "/v1/tools", list_tools, TOOLS_TAG, ToolPage),
     Endpoint("POST", "/v1/tools/list", list_some, TOOLS_TAG, ToolPage),
-    Endpoint("POST", "/v1/tools/links", find_links, TOOLS_TAG, ToolLinks, UNKNOWN_TOOL),
+    Endpoint("POST", "/v1/tools/links", find_links, TOOLS_TAG, ToolLinks, TOOL_ERRORS),
     Endpoint("POST", "/v1/tools/check", check_tools, TOOLS_TAG, CheckedTools),
-    Endpoint("GET", TOOL_PATH, get_tool, TOOLS_TAG, ToolSpec, UNKNOWN_TOOL),
-    Endpoint("DELETE", TOOL_PATH, delete_tool, TOOLS_TAG, None, UNKNOWN_TOOL, writes=True),
+    Endpoint("GET", TOOL_PATH, get_tool, TOOLS_TAG, ToolSpec, TOOL_ERRORS),
+    Endpoint("DELETE", TOOL_PATH, delete_tool, TOOLS_TAG, None, TOOL_ERRORS, writes=True),
     Endpoint("GET", "/v1/facets", count_facets, TOOLS_TAG, Facets),
 )

@@ -58,7 +58,7 @@ from toolcrib.router.choices.flow import LoopState
 from toolcrib.router.decision_log import Feedback
 
 LOG_DELAY_S = 0.1
-"""Delay until another process has written a decision that it answered."""
+"""Delay until another process has written a decision that it already returned."""
 
 MAX_PAGE_DECISIONS = 200
 MAX_PAGES_READ = 20
@@ -99,21 +99,21 @@ class MessageBody(Body):
 
 
 def _recent_messages(messages: Any) -> Any:
-    """The last messages; older ones are not even validated, since there may be many."""
+    """Last messages; older ones are not validated, because there may be many."""
     if not isinstance(messages, list):
         return messages
     return newest_messages(cast("list[Any]", messages))
 
 
 class TurnBody(Body):
-    """A user's text, with its surroundings.
+    """A user's text, with its context.
 
-    Invalid `attachments` are left out. `needs`: one line for each tool that the agent wishes for.
-    `scope` narrows the key's; `max_sensitivity` is the limit of the answer's destination.
-    `trajectory`: the agent's events so far, of the types `tool` (`name`, `parameters`, `success`,
-    `error`, `result`), `prompt` (`text`) and `search` (`text`, `found`), each with `at` in
-    seconds; invalid events are ignored. `step`: what the agent wrote before its next call, which
-    the tools are then searched for. `thread_id`: id of the conversation, returned as it is.
+    Invalid `attachments` are ignored. `needs`: one line for each tool that the agent wants. `scope`
+    narrows the key's; `max_sensitivity`: limit of the answer's destination. `trajectory`: the
+    agent's events so far, of the types `tool` (`name`, `parameters`, `success`, `error`, `result`),
+    `prompt` (`text`) and `search` (`text`, `found`), each with `at` in seconds; invalid events are
+    ignored. `step`: what the agent wrote before its next call; it is the query for tools.
+    `thread_id`: id of the conversation, returned unchanged.
     """
 
     model_config = strict_config(examples=[EXAMPLE_TURN])
@@ -131,16 +131,17 @@ class TurnBody(Body):
     unreadable: Annotated[int, Field(ge=0, le=2**31), AS_WHOLE] = 0
 
     def as_turn(self, context: RequestContext) -> Turn:
-        """The turn within the caller's scope; to be called in a thread, since it may be long."""
+        """Turn within the caller's scope; call it in a thread, because the turn may be long."""
         given = {name: getattr(self, name) for name in Turn.model_fields}
         history = [each.model_dump() for each in self.history]
         return Turn.model_validate(given | {"history": history, "scope": context.scope(self.scope)})
 
 
 class RouteBody(TurnBody):
-    """A turn to decide: `k` tools or `auto`, within `budget_ms`; `shown` are earlier turns' tools.
+    """A turn to decide: `k` tools or `auto`, within `budget_ms`; `shown`: tools of earlier turns.
 
-    `passages` bounds their number, `token_budget` their tokens, `collections` names their sources.
+    `passages`: limit of their number; `token_budget`: of their tokens; `collections`: their
+    sources.
     """
 
     k: Count | Literal["auto"] | None = None
@@ -180,7 +181,7 @@ class CapabilitiesBody(TurnBody):
 
 
 class AlternatesBody(Body):
-    """A tool that failed in a turn, which is a body or only a text."""
+    """A tool that failed in a turn, given as a body or a text."""
 
     model_config = strict_config(
         examples=[{"failed_tool": "mail/send_mail", "turn": "write to Ana", "k": 2}]
@@ -194,7 +195,7 @@ class AlternatesBody(Body):
 
 
 class GuidanceBody(TurnBody):
-    """A turn with its trajectory; `given` are the keys of hints that were given before."""
+    """A turn with its trajectory; `given`: keys of earlier hints."""
 
     model_config = strict_config(examples=[EXAMPLE_STUCK])
 
@@ -216,7 +217,7 @@ class ShapedSelection(ToolSelection):
 
 @dataclass(frozen=True, slots=True)
 class RoutedTurn(Decision):
-    """Everything that was decided for a turn."""
+    """Decision of a turn."""
 
     tools: ShapedSelection
 
@@ -279,7 +280,7 @@ async def _choose(
 
 
 async def find_alternates(context: RequestContext, body: AlternatesBody) -> Response:
-    """Find the next best tools instead of a failed one, without tools that failed before."""
+    """Find the next best tools for a failed one, without tools that failed before."""
     given = TurnBody(text=body.turn) if isinstance(body.turn, str) else body.turn
     if body.decision_id is not None:
         await _require_visible(context, body.decision_id)
@@ -321,7 +322,7 @@ class DecisionHistory:
 
 @dataclass(frozen=True, slots=True)
 class ReportedCall:
-    """Outcome of a call of a tool; `by` is the id of the key whose decision offered the tool."""
+    """Outcome of a tool call; `by` is the id of the key whose decision offered the tool."""
 
     outcome: OutcomeRecord
     by: str | None
@@ -329,7 +330,7 @@ class ReportedCall:
 
 @dataclass(frozen=True, slots=True)
 class ReportedCalls:
-    """Reported calls, those of the newest decisions first."""
+    """Reported calls; those of the newest decisions come first."""
 
     calls: tuple[ReportedCall, ...]
 
@@ -342,7 +343,7 @@ class OutcomesQuery:
 
 
 class OutcomeBody(Body):
-    """Outcome of a call of a tool."""
+    """Outcome of a tool call."""
 
     model_config = strict_config(
         examples=[
@@ -388,7 +389,7 @@ async def list_decisions(context: RequestContext, query: DecisionsQuery) -> Resp
 
 
 def _recent(context: RequestContext, limit: int, before: str | None) -> dict[str, Any]:
-    """A page of the caller's decisions, with the cursor of the next."""
+    """Page of the caller's decisions, with the cursor of the next page."""
     log = context.log()
     visible: list[Mapping[str, Any]] = []
     for _ in range(MAX_PAGES_READ):
@@ -443,10 +444,10 @@ async def give_feedback(context: RequestContext, body: FeedbackBody) -> None:
 
 
 async def _require_visible(context: RequestContext, decision_id: str) -> Mapping[str, Any]:
-    """The record of a decision."""
+    """Record of a decision that the caller may see."""
     record = await context.run(lambda: context.log().find(decision_id))
     if record is None and not context.state.namespaces.is_alone:
-        # Awaited: a thread that slept would keep others from answering.
+        # Wait without a thread: a sleeping thread would block other requests.
         await asyncio.sleep(LOG_DELAY_S)
         record = await context.run(lambda: context.log().find(decision_id))
     if record is None or not context.sees_decision(record):
@@ -454,24 +455,24 @@ async def _require_visible(context: RequestContext, decision_id: str) -> Mapping
     return record
 
 
-UNKNOWN_DECISION = (UnknownDecisionError,)
-NOT_CLASSIFIED = (UnknownQuestionError, QuestionRenderError)
-NO_ALTERNATES = (UnknownToolError, UnknownDecisionError, CalibrationError)
+DECISION_ERRORS = (UnknownDecisionError,)
+CLASSIFY_ERRORS = (UnknownQuestionError, QuestionRenderError)
+ALTERNATE_ERRORS = (UnknownToolError, UnknownDecisionError, CalibrationError)
 
 ENDPOINTS = (
     Endpoint("POST", "/v1/detect", detect_context, "turns", Context),
     Endpoint("POST", "/v1/route", route_turn, "turns", RoutedTurn, (CalibrationError,)),
-    Endpoint("POST", "/v1/classify", classify_turn, "turns", Classification, NOT_CLASSIFIED),
+    Endpoint("POST", "/v1/classify", classify_turn, "turns", Classification, CLASSIFY_ERRORS),
     Endpoint("POST", "/v1/capabilities", select_capabilities, "turns", CapabilitySelection),
-    Endpoint("POST", "/v1/alternates", find_alternates, "turns", Alternates, NO_ALTERNATES),
+    Endpoint("POST", "/v1/alternates", find_alternates, "turns", Alternates, ALTERNATE_ERRORS),
     Endpoint("POST", "/v1/guidance", give_guidance, "turns", Guidance),
     Endpoint("GET", "/v1/decisions", list_decisions, "decisions", DecisionPage),
     Endpoint(
-        "GET", "/v1/decisions/{id}", get_decision, "decisions", DecisionHistory, UNKNOWN_DECISION
+        "GET", "/v1/decisions/{id}", get_decision, "decisions", DecisionHistory, DECISION_ERRORS
     ),
     Endpoint("GET", "/v1/outcomes", list_outcomes, "decisions", ReportedCalls),
-    Endpoint("POST", "/v1/outcomes", report_outcome, "decisions", None, UNKNOWN_DECISION),
+    Endpoint("POST", "/v1/outcomes", report_outcome, "decisions", None, DECISION_ERRORS),
     Endpoint(
-        "POST", "/v1/feedback", give_feedback, "decisions", None, (*UNKNOWN_DECISION, FeedbackError)
+        "POST", "/v1/feedback", give_feedback, "decisions", None, (*DECISION_ERRORS, FeedbackError)
     ),
 )
